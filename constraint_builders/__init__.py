@@ -1,0 +1,7 @@
+"""Descriptions of noisy tables, and the sparse equations that make them self-consistent."""
+
+from constraint_builders import gallery
+from constraint_builders.problem import Problem
+from constraint_builders.schema import Schema
+
+__all__ = ["Problem", "Schema", "gallery"]

@@ -1,0 +1,113 @@
+"""Sparse elimination of chosen unknowns from linear equations, many pivots at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+RELATIVE_ZERO = 1e-11  # an entry this much smaller than its row's largest was cancelled, up to rounding
+
+
+@dataclass(frozen=True)
+class Elimination:
+    """Equations with some unknowns eliminated.
+
+    Attributes
+    ----------
+    remaining : csr_array, (rows, n)
+        What is left: equations that do not involve the eliminated columns.
+    pivot_rows : ndarray of int
+        Original equations that were used up: linearly independent, also when restricted to the eliminated columns.
+    solved : csr_array, (pivots, n)
+        The eliminated unknowns in terms of the others: ``solved @ x = 0``, with entry 1 at `solved_columns`.
+    solved_columns : ndarray of int
+        The unknown that each row of `solved` gives.
+    free_columns : ndarray of int
+        Columns to be eliminated that no equation determines.
+    """
+
+    remaining: sparse.csr_array
+    pivot_rows: NDArray[np.intp]
+    solved: sparse.csr_array
+    solved_columns: NDArray[np.intp]
+    free_columns: NDArray[np.intp]
+
+
+def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
+    """Eliminate columns from the equations ``A x = 0``.
+
+    Gauss-Jordan elimination in rounds. Each round takes, for every column at once, its sparsest equation, keeps a set of
+    those that do not touch one another's columns, and eliminates them by one sparse product.
+
+    Parameters
+    ----------
+    A : csr_array, (m, n)
+    columns : ndarray of int
+        Unknowns to eliminate.
+
+    Returns
+    -------
+    Elimination
+    """
+    work = sparse.csr_array(A, dtype=np.float64)
+    row_ids = np.arange(work.shape[0])
+    waiting = np.asarray(columns, dtype=np.intp)
+    solved = sparse.csr_array((0, work.shape[1]))
+    pivot_rows: list[NDArray] = []
+    pivot_columns: list[NDArray] = []
+    while waiting.size and work.shape[0]:
+        rows, chosen = _independent_pivots(work, waiting)
+        if not rows.size:
+            break
+        pivots = work[rows]
+        values = np.asarray(pivots[np.arange(rows.size), chosen]).ravel()
+        pivots = sparse.csr_array(sparse.diags_array(1 / values) @ pivots)
+        keep = np.setdiff1d(np.arange(work.shape[0]), rows)
+        work, solved = (_dropped(M - M[:, chosen] @ pivots, M) for M in (work[keep], solved))
+        solved = sparse.csr_array(sparse.vstack([solved, pivots], format="csr"))
+        pivot_rows.append(row_ids[rows])
+        pivot_columns.append(chosen)
+        row_ids = row_ids[keep]
+        waiting = np.setdiff1d(waiting, chosen)
+    nonzero = np.diff(work.indptr) > 0
+    none = np.zeros(0, dtype=np.intp)
+    return Elimination(
+        remaining=work[np.flatnonzero(nonzero)],
+        pivot_rows=np.concatenate([none, *pivot_rows]),
+        solved=solved,
+        solved_columns=np.concatenate([none, *pivot_columns]),
+        free_columns=waiting,
+    )
+
+
+def _independent_pivots(work: sparse.csr_array, waiting: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of pivots whose square submatrix is diagonal."""
+    entries = work[:, waiting].tocoo()
+    if entries.nnz == 0:
+        return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
+    lengths = np.diff(work.indptr)
+    order = np.lexsort((entries.row, lengths[entries.row], entries.col))
+    first = order[np.unique(entries.col[order], return_index=True)[1]]
+    rows, first_of_row = np.unique(entries.row[first], return_index=True)
+    columns = waiting[entries.col[first][first_of_row]]
+    cost = np.lexsort((rows, lengths[rows])).argsort()
+    block = work[rows][:, columns].tocoo()
+    clash = block.row != block.col
+    worst = np.zeros(rows.size, dtype=bool)  # somebody cheaper touches my column, or I touch somebody cheaper's
+    touching, touched = block.row[clash], block.col[clash]
+    worst[touching[cost[touching] > cost[touched]]] = True
+    worst[touched[cost[touched] > cost[touching]]] = True
+    return rows[~worst], columns[~worst]
+
+
+def _dropped(result: sparse.csr_array, before: sparse.csr_array) -> sparse.csr_array:
+    """Remove the entries that cancelled."""
+    result = sparse.csr_array(result)
+    scale = abs(before).max(axis=1).toarray() if before.nnz else np.zeros(before.shape[0])
+    rows = np.repeat(np.arange(result.shape[0]), np.diff(result.indptr))
+    result.data[abs(result.data) <= RELATIVE_ZERO * scale[rows]] = 0
+    result.eliminate_zeros()
+    return result

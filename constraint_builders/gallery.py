@@ -1,0 +1,156 @@
+"""Test problems, shared by the documentation, the tests and the benchmarks.
+
+Each function returns a `Problem`; its `truth` is set where true counts exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraint_builders.problem import Problem
+from constraint_builders.schema import Schema
+
+PL94_RECODES = {"hhgq": {"hhinstlevels": ["household"] + ["institutional"] * 4 + ["noninstitutional"] * 3}}
+
+# Variances of the query groups at one geounit of each geolevel in the 2020 production release (persons, United States),
+# 1 / (rho * geolevel share * query share); certificate RUN1A US-Persons.
+PL94_VARIANCES = {
+    "State": (1.2091923983582196, 760.3804865009271, 380.19024325046354, 134.1847917354577, 19.83601269132853),
+    "County": (4.701627401105837, 1469.7287255856845, 524.9031162806016, 145.51769560254303, 19.49242341625576),
+}
+
+
+def toy() -> Problem:
+    """The running example of SEA BLUE (Example 7): one variable of three levels and its total, unit variances."""
+    counts = np.array([5.0, 10.0, 15.0])
+    return Problem(Schema({"B": 3}), {"B": 1.0, "total": 1.0}, truth={"B": counts, "total": counts.sum()})
+
+
+def cube(k: int, levels: int, variance: float = 2.0) -> Problem:
+    """`k` variables of equally many levels with all 2^k margins observed: the paper's simulated "k x k" tables.
+
+    Parameters
+    ----------
+    k, levels : int
+        Number of variables, and of levels of each.
+    variance : float
+        Variance of the noise in every cell; the paper uses 2.
+    """
+    return _all_up_to(Schema({f"v{i}": levels for i in range(k)}), k, variance)
+
+
+def wide(variables: int = 50, levels: int = 10, max_way: int = 3, variance: float = 2.0) -> Problem:
+    """Many variables, with all tables up to `max_way` ways observed; the joint table is out of reach."""
+    return _all_up_to(Schema({f"v{i}": levels for i in range(variables)}), max_way, variance)
+
+
+def adult(max_way: int = 3, variance: float = 2.0) -> Problem:
+    """The 14 variables of the Adult data set, with all tables up to `max_way` ways observed."""
+    sizes = (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2)
+    names = (
+        "age", "workclass", "fnlwgt", "education", "marital", "occupation", "relationship",
+        "race", "sex", "capital_gain", "capital_loss", "hours", "country", "income",
+    )  # fmt: skip
+    return _all_up_to(Schema(dict(zip(names, sizes, strict=True))), max_way, variance)
+
+
+def _all_up_to(schema: Schema, most: int, variance: float) -> Problem:
+    ways = range(min(most, len(schema.names)) + 1)
+    return Problem(schema, {" * ".join(c) or "total": variance for k in ways for c in combinations(schema.names, k)})
+
+
+def pl94() -> Problem:
+    """Redistricting data of one county: the query groups and variances of 2020 production, all 16 marginals desired."""
+    schema = Schema({"hhgq": 8, "votingage": 2, "hispanic": 2, "cenrace": 63}, PL94_RECODES)
+    return Problem(schema, _pl94_queries("County"), desired=_all_marginals(schema.names))
+
+
+def pl94_counties(counties: int = 55) -> Problem:
+    """Redistricting data of a state and its counties, the county being a variable; all marginals desired.
+
+    The state's query groups have the variances of 2020 production at the state level, those crossed with the county
+    the variances at the county level.
+    """
+    schema = Schema({"county": counties, "hhgq": 8, "votingage": 2, "hispanic": 2, "cenrace": 63}, PL94_RECODES)
+    detailed = " * ".join(schema.names[1:])
+    observed = {name.replace("detailed", detailed): value for name, value in _pl94_queries("State").items()}
+    for name, value in _pl94_queries("County").items():
+        crossed = {"total": "county", "detailed": "detailed"}.get(name, f"county * {name}")
+        observed[crossed] = value
+    return Problem(schema, observed, desired=_all_marginals(schema.names))
+
+
+def _pl94_queries(geolevel: str) -> dict[str, float]:
+    total, small, by_race, three_way, detailed = PL94_VARIANCES[geolevel]
+    return {
+        "total": total,
+        "cenrace": small,
+        "hispanic": small,
+        "votingage": small,
+        "hhinstlevels": small,
+        "hhgq": small,
+        "hispanic * cenrace": by_race,
+        "votingage * cenrace": by_race,
+        "votingage * hispanic": small,
+        "votingage * hispanic * cenrace": three_way,
+        "detailed": detailed,
+    }
+
+
+def dhc() -> Problem:
+    """Demographic and Housing Characteristics of one state, as section 6.1 of SEA BLUE uses it; all 32 marginals desired.
+
+    Observed are the full cross, the cross of the two variables of size 2, and one of these by itself. Each query of the
+    2020 state release has rho 0.0999, so variance 1 / 0.0999 a cell; the single margin is the best combination of the
+    sums over the 3, 4 and 38 bins of the three binned tables that contain it.
+    """
+    schema = Schema({"relgq": 42, "sex": 2, "age": 116, "hispanic": 2, "cenrace": 63})
+    variance = 1 / 0.0999
+    margin = variance / sum(1 / bins for bins in (3, 4, 38))
+    observed = {"sex": margin, "sex * hispanic": variance, "detailed": variance}
+    return Problem(schema, observed, desired=_all_marginals(schema.names))
+
+
+def _all_marginals(names: tuple[str, ...]) -> list[str]:
+    marginals = [" * ".join(c) or "total" for k in range(len(names)) for c in combinations(names, k)]
+    return [*marginals, "detailed"]
+
+
+def berkeley(variance: float = 9.0) -> Problem:
+    """Graduate admissions at Berkeley in 1973: sex x admitted x department, published counts, all margins observed."""
+    schema = Schema(
+        {"admitted": ["admitted", "rejected"], "sex": ["male", "female"], "department": list("ABCDEF")}
+    )
+    counts = np.array(
+        [
+            [[512, 353, 120, 138, 53, 22], [89, 17, 202, 131, 94, 24]],
+            [[313, 207, 205, 279, 138, 351], [19, 8, 391, 244, 299, 317]],
+        ]
+    )
+    return _with_margins(schema, counts, dict.fromkeys(_all_marginals(schema.names), variance))
+
+
+def delinquent_children(variance: float = 4.0) -> Problem:
+    """Delinquent children by county and education of the household's head, with both margins and the total.
+
+    The example of Cho and Awan (2024) on integer subspaces. Its printed total for the county Gamma is 35; the cells sum
+    to 25, which is what the truth here has.
+    """
+    schema = Schema(
+        {
+            "county": ["Alpha", "Beta", "Gamma", "Delta"],
+            "education": ["low", "medium", "high", "very high"],
+        }
+    )
+    counts = np.array([[15, 1, 3, 1], [20, 10, 10, 15], [3, 10, 10, 2], [12, 14, 7, 2]])
+    return _with_margins(schema, counts, dict.fromkeys(_all_marginals(schema.names), variance))
+
+
+def _with_margins(schema: Schema, detailed: NDArray, observed: Mapping[str, float]) -> Problem:
+    """A problem whose truth is the margins of known detailed counts."""
+    truth = Problem(schema, observed).marginal_matrix() @ detailed.ravel()
+    return Problem(schema, observed, truth=truth)

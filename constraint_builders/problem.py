@@ -1,0 +1,536 @@
+"""The estimation problem: what was measured and how precisely, what is wanted, what is known exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+
+from constraint_builders.constraints import SelfConsistency
+from constraint_builders.covariance import read_covariance
+from constraint_builders.elimination import Elimination, eliminate
+from constraint_builders.layout import Float, Layout
+from constraint_builders.marginals import Margin, marginal_matrix, refines
+from constraint_builders.schema import Schema
+from constraint_builders.table import Table, parse_table
+
+NOISE_LAWS = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace")
+CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding of sums of doubles stays well below
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """Which of the paper's assumptions hold: known covariance, uncorrelated noise, equal variance within tables."""
+
+    A1: bool
+    A2: bool
+    A3: bool
+
+
+class Problem:
+    """Noisy tables over one schema, and the tables that are wanted from them.
+
+    Parameters
+    ----------
+    schema : Schema
+    observed : mapping of str to float or array_like
+        The measured tables, with the variance of their noise: a number, or an array of the table's shape. 0 means known
+        exactly, ``inf`` not measured.
+    desired : sequence of str or "all", optional
+        The wanted tables, by default the observed ones. ``"all"``: every plain marginal of some observed table, and the
+        observed tables themselves.
+    covariance : sparse array, ndarray or LinearOperator, optional
+        Covariance of the noise over the observed layout, (n, n), instead of the diagonal; the variances in `observed`
+        must then be None or agree with its diagonal.
+    noise : {"gaussian", "discrete_gaussian", "laplace", "discrete_laplace"}
+        The law of the noise.
+    truth : mapping or array_like, optional
+        True values over the observed layout, of a test problem.
+
+    Attributes
+    ----------
+    schema : Schema or None
+    spine : None
+        Geography; a problem without one describes a single geographic unit.
+    observed, desired : Layout
+        Where the tables sit in the vectors that operators take and return.
+    observed_tables, desired_tables : tuple of Table
+        What they are; empty for `from_matrix`.
+    variances : ndarray, (n,)
+        Variance of the noise in every observed cell.
+    covariance : csr_array, LinearOperator or None
+        None when the noise is uncorrelated.
+    b : ndarray, (m,) or None
+        Right-hand side of `from_matrix`; None means zero.
+    noise : str
+    truth : ndarray, (n,) or None
+
+    Raises
+    ------
+    ValueError
+        For an unknown, repeated or unestimable table, a variance that is negative, NaN or of the wrong shape, a
+        covariance that is not symmetric positive definite.
+
+    Examples
+    --------
+    >>> problem = Problem(Schema({"sex": 2, "age": 3}), {"total": 0.0, "sex": 1.0, "age": 1.0}, desired=["age", "total"])
+    >>> problem
+    Problem(3 observed tables, 6 cells; 2 desired tables, 4 cells)
+    >>> problem.constraint_matrix().toarray()
+    array([[-1.,  1.,  1.,  0.,  0.,  0.],
+           [-1.,  0.,  0.,  1.,  1.,  1.]])
+    """
+
+    spine = None
+
+    def __init__(
+        self,
+        schema: Schema,
+        observed: Mapping[str, Any],
+        desired: Sequence[str] | str | None = None,
+        *,
+        covariance: Any = None,
+        noise: str = "gaussian",
+        truth: Any = None,
+    ) -> None:
+        if not observed:
+            raise ValueError("a problem needs at least one observed table: got none")
+        self.schema: Schema | None = schema
+        self.observed_tables = tuple(parse_table(schema, name) for name in observed)
+        self.observed = _layout(schema, list(observed), self.observed_tables)
+        variances = [
+            _table_variances(name, table, value)
+            for (name, value), table in zip(observed.items(), self.observed_tables, strict=True)
+        ]
+        self._set_noise(np.concatenate(variances), covariance, noise)
+        names = self._desired_names(desired)
+        self.desired_tables = tuple(parse_table(schema, name) for name in names)
+        self.desired = _layout(schema, names, self.desired_tables)
+        self.b: Float | None = None
+        self._matrix: sparse.csr_array | None = None
+        self.sources  # noqa: B018  refuses, by name, what cannot be estimated
+        self._refuse_undetermined_cells()
+        self.truth = None if truth is None else self._read_truth(truth)
+
+    @classmethod
+    def from_matrix(cls, A: Any, covariance: Any, b: ArrayLike | None = None) -> Problem:
+        """A problem given by anybody's linear equalities A x = b.
+
+        Parameters
+        ----------
+        A : sparse array or array_like, (m, n)
+            The constraints, of any rank.
+        covariance : array_like (n,), sparse array or ndarray (n, n), or LinearOperator
+            Variances, or covariance, of the noise.
+        b : array_like, (m,), optional
+            Right-hand side, by default zero.
+
+        Returns
+        -------
+        Problem
+            With one table ``"x"`` of shape (n,), observed and desired.
+
+        Raises
+        ------
+        ValueError
+            If a shape does not fit, a value is not finite, or the covariance is not symmetric positive definite.
+        """
+        problem = cls.__new__(cls)
+        problem.schema = None
+        problem._matrix = _read_matrix(A)
+        rows, size = problem._matrix.shape
+        problem.observed = problem.desired = Layout(["x"], [(size,)])
+        problem.observed_tables = problem.desired_tables = ()
+        problem.b = None if b is None else _read_vector(b, rows, "b")
+        vector = None if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) else np.asarray(covariance)
+        if vector is not None and vector.ndim <= 1:
+            problem._set_noise(_checked_variances(np.broadcast_to(vector, (size,)), "covariance"), None, "gaussian")
+        else:
+            problem._set_noise(np.full(size, np.nan), covariance, "gaussian")
+        problem._refuse_undetermined_cells()
+        problem.truth = None
+        return problem
+
+    def _set_noise(self, variances: Float, covariance: Any, noise: str) -> None:
+        if noise not in NOISE_LAWS:
+            raise ValueError(f"noise must be one of {NOISE_LAWS}: got {noise!r}")
+        self.noise = noise
+        self.covariance: sparse.csr_array | LinearOperator | None = None
+        if covariance is not None:
+            self.covariance, diagonal = read_covariance(covariance, variances.size)
+            given = ~np.isnan(variances)
+            if not np.allclose(variances[given], diagonal[given], rtol=1e-9, atol=0):
+                raise ValueError("observed variances differ from the covariance's diagonal: give None for them, or one value")
+            variances = diagonal
+        elif np.isnan(variances).any():
+            where = self.observed.describe(int(np.flatnonzero(np.isnan(variances))[0]))
+            raise ValueError(f"no variance for {where}: give one, or a covariance")
+        self.variances: Float = variances
+        self.variances.flags.writeable = False
+
+    def _desired_names(self, desired: Sequence[str] | str | None) -> list[str]:
+        assert self.schema is not None
+        if desired is None:
+            return list(self.observed.names)
+        if isinstance(desired, str):
+            if desired != "all":
+                raise ValueError(f"desired must be a list of tables, or 'all': got {desired!r}")
+            return self._all_names()
+        names = list(desired)
+        if not names:
+            raise ValueError("no table is desired: name at least one, or leave it out for the observed ones")
+        return names
+
+    def _all_names(self) -> list[str]:
+        """Every plain marginal of some measured table in order of size, and the observed tables."""
+        assert self.schema is not None
+        plain: dict[str, Table] = {}
+        for table, measured in zip(self.observed_tables, self.measured_tables, strict=True):
+            plain.setdefault(table.name, table)
+            kept = [f for f in table.factors if f in self.schema.names] if measured else []
+            for chosen in product((False, True), repeat=len(kept)):
+                name = " * ".join(f for f, keep in zip(kept, chosen, strict=True) if keep) or "total"
+                marginal = parse_table(self.schema, name)
+                plain.setdefault(marginal.name, marginal)
+        return sorted(plain, key=lambda name: (len(plain[name].axes), plain[name].axes, name))
+
+    @cached_property
+    def measured_tables(self) -> NDArray[np.bool_]:
+        """For every observed table whether any of its cells was measured."""
+        return np.array([np.isfinite(v).any() for v in np.split(self.variances, self.observed.offsets[1:-1])])
+
+    @cached_property
+    def table_variances(self) -> Float | None:
+        """The one variance of every observed table, or None where assumption A2 or A3 fails."""
+        if self.covariance is not None or self.schema is None:
+            return None
+        starts = self.observed.offsets[:-1]
+        low, high = (reduction.reduceat(self.variances, starts) for reduction in (np.minimum, np.maximum))
+        return low if np.array_equal(low, high) else None
+
+    @property
+    def assumptions(self) -> Assumptions:
+        """Which of the paper's assumptions hold."""
+        finite = bool(np.isfinite(self.variances).all())
+        return Assumptions(A1=finite, A2=self.covariance is None, A3=self.table_variances is not None)
+
+    @cached_property
+    def exact(self) -> NDArray[np.bool_]:
+        """Observed cells that are known exactly (variance 0)."""
+        return self.variances == 0
+
+    @cached_property
+    def unmeasured(self) -> NDArray[np.bool_]:
+        """Observed cells that were not measured (variance infinite)."""
+        return np.isinf(self.variances)
+
+    @cached_property
+    def sources(self) -> tuple[int, ...]:
+        """For every desired table the smallest observed table that it can be summed from."""
+        if self.schema is None:
+            return (0,)
+        order = sorted(np.flatnonzero(self.measured_tables).tolist(), key=lambda i: self.observed_tables[i].size)
+        by_name = {self.observed_tables[i].name: i for i in order}
+        holders: dict[int, list[int]] = {}
+        for index in order:
+            for axis in self.observed_tables[index].axes:
+                holders.setdefault(axis, []).append(index)
+        found = []
+        for name, table in zip(self.desired.names, self.desired_tables, strict=True):
+            source = by_name.get(table.name)
+            if source is None:
+                candidates = min((holders.get(axis, []) for axis in table.axes), key=len, default=order)
+                source = next((i for i in candidates if refines(self.schema, self.observed_tables[i], table)), None)
+            if source is None:
+                raise ValueError(f"table {name!r} is not estimable: no observed table contains it")
+            found.append(source)
+        return tuple(found)
+
+    @cached_property
+    def _self_consistency(self) -> SelfConsistency:
+        assert self.schema is not None
+        cells = np.split(self.variances, self.observed.offsets[1:-1])
+        typical = [float(v[np.isfinite(v)].mean()) if np.isfinite(v).any() else np.inf for v in cells]
+        return SelfConsistency(self.schema, self.observed_tables, typical)
+
+    @property
+    def _partly_measured(self) -> bool:
+        """Whether some cells of a measured table were not measured."""
+        if self.schema is None:
+            return bool(self.unmeasured.any())
+        whole_tables = int(self.observed.sizes[~self.measured_tables].sum())
+        return int(self.unmeasured.sum()) > whole_tables
+
+    def constraint_matrix(self, rows: str = "independent") -> sparse.csr_array:
+        """The self-consistency constraints: A x = b for every possible truth.
+
+        Parameters
+        ----------
+        rows : {"independent", "all"}
+            As many rows as the rank, or also one for every cell of a table next above another: redundant, and better
+            conditioned for iterative solvers. The rows of `from_matrix` are given back as they are by ``"all"``.
+
+        Returns
+        -------
+        csr_array, (rows, n)
+            Entries in {-1, 0, 1} for plain marginals. Columns of cells that were not measured are zero.
+
+        Raises
+        ------
+        ValueError
+            If `rows` is something else.
+        MemoryError
+            If the matrix would not fit.
+        """
+        return self.equations(rows)[0]
+
+    def equations(self, rows: str = "independent") -> tuple[sparse.csr_array, Float]:
+        """The constraint matrix A of `constraint_matrix`, and its right-hand side b, (rows,)."""
+        if rows not in ("independent", "all"):
+            raise ValueError(f"rows must be 'independent' or 'all': got {rows!r}")
+        if self._matrix is None and not self._partly_measured:
+            A = self._self_consistency.matrix(rows)
+            return A, np.zeros(A.shape[0])
+        extended = self._measured_equations(rows)
+        if self._matrix is not None and rows == "independent":
+            pivots = eliminate(extended, np.arange(self.observed.size)).pivot_rows
+            extended = sparse.csr_array(extended[np.sort(pivots)])
+        A = sparse.csr_array(extended[:, : self.observed.size])
+        return A, -extended[:, [self.observed.size]].toarray().ravel()
+
+    def _measured_equations(self, rows: str) -> sparse.csr_array:
+        """``[A, -b]`` after the cells that were not measured have been eliminated."""
+        return self._elimination(rows).remaining if self._partly_measured else self._all_equations(rows)
+
+    def _all_equations(self, rows: str) -> sparse.csr_array:
+        """``[A, -b]``, so that b takes part in eliminations."""
+        A = self._self_consistency.matrix(rows) if self._matrix is None else self._matrix
+        b = np.zeros(A.shape[0]) if self.b is None else self.b
+        return sparse.csr_array(sparse.hstack([A, sparse.csr_array(-b[:, None])], format="csr"))
+
+    def _elimination(self, rows: str) -> Elimination:
+        A = self._all_equations(rows)
+        return eliminate(A, np.flatnonzero(self.unmeasured))
+
+    @cached_property
+    def completion(self) -> tuple[sparse.csr_array, Float] | None:
+        """How cells that were not measured follow from the others: x = C x + c; None if no such cell is needed.
+
+        C is (n, n), the identity on measured cells.
+        """
+        if not self._partly_measured:
+            return None
+        elimination = self._elimination("independent")
+        n = self.observed.size
+        solved, cells = elimination.solved, elimination.solved_columns
+        placement = sparse.csr_array((np.ones(cells.size), (cells, np.arange(cells.size))), shape=(n, cells.size))
+        follow = sparse.csr_array(-(placement @ solved))
+        identity = sparse.diags_array((~self.unmeasured).astype(float))
+        C = sparse.csr_array(identity + follow[:, :n])
+        C = sparse.csr_array(C + sparse.diags_array(np.bincount(cells, minlength=n).astype(float)))
+        C.eliminate_zeros()
+        return C, follow[:, [n]].toarray().ravel()
+
+    def _refuse_undetermined_cells(self) -> None:
+        """Refuse desired tables that rest on a cell which neither was measured nor follows from the others."""
+        if not self._partly_measured:
+            return
+        elimination = self._elimination("independent")
+        free = np.zeros(self.observed.size + 1)
+        free[elimination.free_columns] = 1
+        undetermined = free[:-1].astype(bool)
+        undetermined[elimination.solved_columns[abs(elimination.solved) @ free > 0]] = True
+        for name, source in zip(self.desired.names, self.sources, strict=True):
+            cells = slice(int(self.observed.offsets[source]), int(self.observed.offsets[source + 1]))
+            if undetermined[cells].any():
+                cell = self.observed.describe(cells.start + int(np.flatnonzero(undetermined[cells])[0]))
+                raise ValueError(f"table {name!r} is not estimable: {cell} was not measured and nothing observed determines it")
+
+    @property
+    def rank(self) -> int:
+        """Rank of the constraint matrix."""
+        if self._matrix is None and not self._partly_measured:
+            return self._self_consistency.rank
+        return self.constraint_matrix().shape[0]
+
+    def marginal_matrix(self) -> sparse.csr_array:
+        """The 0/1 matrix (n, detailed cells) from the detailed histogram to all observed cells.
+
+        Raises
+        ------
+        ValueError
+            For a problem made `from_matrix`, which has no detailed histogram.
+        MemoryError
+            If it would not fit, with the bytes that it needs.
+        """
+        if self.schema is None:
+            raise ValueError("a problem made from a matrix has no detailed table: there is no marginal matrix")
+        return marginal_matrix(self.schema, self.observed_tables)
+
+    @cached_property
+    def _margins(self) -> tuple[tuple[slice, slice, Margin | None], ...]:
+        """For every desired table: its place, its source's place, and the margin between them (None: the same)."""
+        if self.schema is None:
+            return ((slice(None), slice(None), None),)
+        found = []
+        for index, (table, source) in enumerate(zip(self.desired_tables, self.sources, strict=True)):
+            fine = self.observed_tables[source]
+            margin = None if fine.name == table.name else Margin(self.schema, fine, table)
+            places = (
+                slice(int(layout.offsets[i]), int(layout.offsets[i + 1]))
+                for layout, i in ((self.desired, index), (self.observed, source))
+            )
+            found.append((*places, margin))
+        return tuple(found)
+
+    def tabulate(self, X: Float) -> Float:
+        """Sum consistent values over the observed layout, (n, K), to the desired layout, (m, K)."""
+        result = np.empty((self.desired.size, X.shape[1]))
+        for target, source, margin in self._margins:
+            result[target] = X[source] if margin is None else margin.apply(X[source])
+        return result
+
+    def tabulate_transpose(self, V: Float) -> Float:
+        """The transpose of `tabulate`: (m, K) over the desired layout to (n, K) over the observed one."""
+        result = np.zeros((self.observed.size, V.shape[1]))
+        for target, source, margin in self._margins:
+            result[source] += V[target] if margin is None else margin.transpose(V[target])
+        return result
+
+    @cached_property
+    def noise_covariance(self) -> LinearOperator:
+        """The covariance of the noise over the observed layout as an operator, (n, n); unmeasured cells count as 0."""
+        if self.covariance is not None:
+            return aslinearoperator(self.covariance)
+        return aslinearoperator(sparse.diags_array(np.where(self.unmeasured, 0.0, self.variances)))
+
+    def vector(self, tables: Mapping[str, ArrayLike]) -> Float:
+        """Lay the observed tables out in one vector, refusing what no table can hold.
+
+        Parameters
+        ----------
+        tables : mapping of str to array_like
+            Every observed table by name, of its shape, or with one trailing axis K.
+
+        Returns
+        -------
+        ndarray, (n,) or (n, K)
+
+        Raises
+        ------
+        ValueError
+            If a table is unknown, missing or of the wrong shape; if a value is NaN or infinite in a cell that was
+            measured; if values known exactly contradict one another.
+        """
+        y = self.observed.vector(tables)
+        self.check_vector(y)
+        return y
+
+    def check_vector(self, y: Float) -> None:
+        """Raise `ValueError` for a vector over the observed layout that no table can hold; see `vector`."""
+        bad = ~np.isfinite(y)
+        bad[self.unmeasured & np.isnan(y).reshape(y.shape[0], -1).all(axis=1)] = False
+        if bad.any():
+            position = int(np.flatnonzero(bad.reshape(y.shape[0], -1).any(axis=1))[0])
+            value = "NaN" if np.isnan(y[position]).any() else "infinite"
+            raise ValueError(f"{self.observed.describe(position)} is {value}: give a finite number")
+        self._refuse_contradictions(y)
+
+    def _refuse_contradictions(self, y: Float) -> None:
+        """Exact values must satisfy the equations that involve nothing else."""
+        if np.count_nonzero(self.exact) < 2:
+            return
+        A, b = self.exact_equations
+        values = np.where(self.exact.reshape(-1, *[1] * (y.ndim - 1)), y, 0)
+        residual = abs(A @ values - b.reshape(-1, *[1] * (y.ndim - 1))).reshape(A.shape[0], -1)
+        allowed = CONTRADICTION_TOLERANCE * max(1.0, float(abs(values).max()))
+        if residual.size and residual.max() > allowed:
+            row = int(residual.max(axis=1).argmax())
+            cells = A.indices[A.indptr[row] : A.indptr[row + 1]]
+            blocks = dict.fromkeys(self.observed.locate(int(cell))[0] for cell in cells)
+            raise ValueError(
+                f"values known exactly contradict one another by {residual.max():.6g} between "
+                f"{' and '.join(repr(name) for name in blocks)}: correct them, or give one a variance above 0"
+            )
+
+    @cached_property
+    def exact_equations(self) -> tuple[sparse.csr_array, Float]:
+        """The equations that hold between exactly known cells alone: (A, b), A of shape (rows, n)."""
+        n = self.observed.size
+        if self.table_variances is not None and self.schema is not None:
+            exact_tables = np.where(self.table_variances == 0, 1.0, np.inf)
+            A = SelfConsistency(self.schema, self.observed_tables, exact_tables.tolist()).matrix()
+            return A, np.zeros(A.shape[0])
+        noisy = np.flatnonzero(~self.exact & ~self.unmeasured)
+        remaining = eliminate(self._measured_equations("all"), noisy).remaining
+        pivots = np.sort(eliminate(remaining, np.arange(n)).pivot_rows)
+        remaining = remaining[pivots]
+        return sparse.csr_array(remaining[:, :n]), -remaining[:, [n]].toarray().ravel()
+
+    def _read_truth(self, truth: Any) -> Float:
+        vector = self.observed.vector(truth) if isinstance(truth, Mapping) else _read_vector(truth, self.observed.size, "truth")
+        vector.flags.writeable = False
+        return vector
+
+    def __repr__(self) -> str:
+        return (
+            f"Problem({len(self.observed.names)} observed tables, {self.observed.size:,} cells; "
+            f"{len(self.desired.names)} desired tables, {self.desired.size:,} cells)"
+        )
+
+
+def _layout(schema: Schema, names: Sequence[str], tables: Iterable[Table]) -> Layout:
+    return Layout(names, [table.shape for table in tables], partial(_canonical_name, schema))
+
+
+def _canonical_name(schema: Schema, name: str) -> str:
+    return parse_table(schema, name).name
+
+
+def _table_variances(name: str, table: Table, value: Any) -> Float:
+    if value is None:
+        return np.full(table.size, np.nan)
+    try:
+        variances = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"variance of table {name!r} is not a number or an array: got {value!r}") from None
+    if variances.shape not in ((), table.shape):
+        raise ValueError(f"variance of table {name!r} must be a number or have shape {table.shape}: got {variances.shape}")
+    return _checked_variances(np.broadcast_to(variances, table.shape).ravel(), f"variance of table {name!r}")
+
+
+def _checked_variances(variances: NDArray, what: str) -> Float:
+    variances = np.array(variances, dtype=np.float64)
+    for wrong, word in ((np.isnan(variances), "NaN"), (variances < 0, "negative")):
+        if wrong.any():
+            value = variances[wrong][0]
+            raise ValueError(f"{what} is {word} ({value}): give a number of 0 or more, or inf for a cell not measured")
+    return variances
+
+
+def _read_matrix(A: Any) -> sparse.csr_array:
+    try:
+        matrix = sparse.csr_array(A, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"A is not a matrix: {error}") from None
+    if matrix.ndim != 2 or 0 in matrix.shape[1:]:
+        raise ValueError(f"A must be a matrix with at least one column: got shape {matrix.shape}")
+    if not np.isfinite(matrix.data).all():
+        raise ValueError("A holds NaN or infinite entries: give finite numbers")
+    return matrix
+
+
+def _read_vector(values: ArrayLike, size: int, what: str) -> Float:
+    vector = np.array(values, dtype=np.float64)
+    if vector.shape != (size,):
+        raise ValueError(f"{what} must have shape ({size},): got {vector.shape}")
+    if not np.isfinite(vector).all():
+        raise ValueError(f"{what} holds NaN or infinite values: give finite numbers")
+    return vector

@@ -1,0 +1,197 @@
+"""The variables of a population, their levels, and named groupings of those levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+RESERVED_NAMES = frozenset({"total", "detailed", "all", "table", "value", "variance", "geolevel", "geocode"})
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An attribute of a record and the labels of the levels that it takes."""
+
+    name: str
+    levels: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of levels."""
+        return len(self.levels)
+
+
+@dataclass(frozen=True)
+class Recode:
+    """A named partition of a variable's levels: ``groups[level]`` is the group of that level."""
+
+    name: str
+    axis: int
+    groups: tuple[int, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        return len(self.labels)
+
+
+class Schema:
+    """An ordered set of variables with their recodes.
+
+    Parameters
+    ----------
+    variables : mapping of str to int or sequence
+        For each variable its number of levels, or the labels of its levels.
+    recodes : mapping of str to mapping of str to sequence, optional
+        For each variable its recodes by name. A recode gives one group for every level: numbers 0, 1, ...
+        without a gap, or the groups' labels (groups are then numbered in order of first appearance).
+
+    Raises
+    ------
+    ValueError
+        If a name is repeated, reserved or contains ``*``; if a variable has no level or a repeated one; if a recode
+        does not give one group for every level, leaves out a group number, or equals ``total`` or the variable itself.
+    TypeError
+        If levels are neither a number nor a sequence.
+
+    Examples
+    --------
+    >>> schema = Schema({"sex": ["female", "male"], "age": 4}, recodes={"age": {"adult": [0, 0, 1, 1]}})
+    >>> schema.shape
+    (2, 4)
+    >>> schema.size_of("adult")
+    2
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[str, int | Sequence],
+        recodes: Mapping[str, Mapping[str, Sequence]] | None = None,
+    ) -> None:
+        if not variables:
+            raise ValueError("a schema needs at least one variable: got none")
+        self.variables = tuple(_variable(name, levels) for name, levels in variables.items())
+        for variable in self.variables:
+            _require_free_name(variable.name, "variable", ())
+        self.recodes = tuple(self._read_recodes(recodes or {}))
+
+    def _read_recodes(self, recodes: Mapping[str, Mapping[str, Sequence]]) -> list[Recode]:
+        taken = [variable.name for variable in self.variables]
+        axes = {name: axis for axis, name in enumerate(taken)}
+        found = []
+        for owner, named_groups in recodes.items():
+            if owner not in axes:
+                raise ValueError(f"recodes are given for {owner!r}, which is not a variable: variables are {sorted(axes)}")
+            for name, groups in named_groups.items():
+                _require_free_name(name, "recode", taken)
+                taken.append(name)
+                found.append(_recode(name, axes[owner], self.variables[axes[owner]], groups))
+        return found
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables, in order."""
+        return tuple(variable.name for variable in self.variables)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of levels of every variable: the shape of the detailed table."""
+        return tuple(variable.size for variable in self.variables)
+
+    @cached_property
+    def _factors(self) -> dict[str, Variable | Recode]:
+        return {factor.name: factor for factor in (*self.variables, *self.recodes)}
+
+    @cached_property
+    def _axes(self) -> dict[str, int]:
+        return {name: axis for axis, name in enumerate(self.names)} | {r.name: r.axis for r in self.recodes}
+
+    def axis_of(self, factor: str) -> int:
+        """Position of the variable that a factor (a variable or a recode) belongs to.
+
+        Raises
+        ------
+        ValueError
+            If there is no such variable or recode.
+        """
+        try:
+            return self._axes[factor]
+        except KeyError:
+            known = ", ".join(repr(name) for name in self._factors)
+            raise ValueError(f"{factor!r} is not a variable or recode of the schema: it has {known}") from None
+
+    def size_of(self, factor: str) -> int:
+        """Number of cells along a factor (a variable or a recode)."""
+        self.axis_of(factor)
+        return self._factors[factor].size
+
+    def labels_of(self, factor: str) -> tuple[str, ...]:
+        """Labels of the cells along a factor (a variable or a recode)."""
+        self.axis_of(factor)
+        item = self._factors[factor]
+        return item.levels if isinstance(item, Variable) else item.labels
+
+    def groups_of(self, factor: str) -> tuple[int, ...]:
+        """For every level of the factor's variable the cell of the factor that it falls in."""
+        self.axis_of(factor)
+        item = self._factors[factor]
+        return tuple(range(item.size)) if isinstance(item, Variable) else item.groups
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return (self.variables, self.recodes) == (other.variables, other.recodes)
+
+    def __hash__(self) -> int:
+        return hash((self.variables, self.recodes))
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{variable.name} {variable.size}" for variable in self.variables)
+        recodes = "".join(f", {r.name} {r.size} groups of {self.names[r.axis]}" for r in self.recodes)
+        return f"Schema({sizes}{recodes})"
+
+
+def _require_free_name(name: str, kind: str, taken: Sequence[str]) -> None:
+    if not isinstance(name, str) or not name.strip() or "*" in name or name != name.strip():
+        raise ValueError(f"{kind} name {name!r} is not usable: names are text without '*' or outer spaces")
+    if name in RESERVED_NAMES:
+        raise ValueError(f"{kind} name {name!r} is reserved: choose another")
+    if name in taken:
+        raise ValueError(f"{kind} name {name!r} is already taken: names of variables and recodes are unique")
+
+
+def _variable(name: str, levels: int | Sequence) -> Variable:
+    if isinstance(levels, (str, bytes, bool)):
+        raise TypeError(f"levels of variable {name!r} must be a number or a list of labels: got {levels!r}")
+    try:
+        labels = tuple(str(label) for label in (levels if isinstance(levels, Iterable) else range(levels)))
+    except TypeError:
+        raise TypeError(f"levels of variable {name!r} must be a number or a list of labels: got {levels!r}") from None
+    if not labels:
+        raise ValueError(f"variable {name!r} has no levels: give at least one")
+    if len(set(labels)) < len(labels):
+        repeated = next(label for label in labels if labels.count(label) > 1)
+        raise ValueError(f"variable {name!r} has the level {repeated!r} twice: labels are unique")
+    return Variable(name, labels)
+
+
+def _recode(name: str, axis: int, variable: Variable, groups: Sequence) -> Recode:
+    if len(groups) != variable.size:
+        raise ValueError(
+            f"recode {name!r} gives {len(groups)} groups for the {variable.size} levels of {variable.name!r}: "
+            "give one for every level"
+        )
+    if all(isinstance(group, str) for group in groups):
+        labels = tuple(dict.fromkeys(groups))
+        numbers = tuple(labels.index(group) for group in groups)
+    else:
+        numbers = tuple(int(group) for group in groups)
+        labels = tuple(str(number) for number in range(max(numbers) + 1))
+    if set(numbers) != set(range(len(labels))):
+        raise ValueError(f"recode {name!r} must use the groups 0 to {len(labels) - 1} without a gap: got {list(numbers)}")
+    if len(labels) in (1, variable.size):
+        same = "'total'" if len(labels) == 1 else f"the variable {variable.name!r} itself"
+        raise ValueError(f"recode {name!r} has {len(labels)} groups, which is {same}: leave it out")
+    return Recode(name, axis, numbers, labels)
