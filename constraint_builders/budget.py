@@ -144,19 +144,13 @@ def split(total: Rational, shares: Shares, what: str = "shares") -> dict[str, Fr
     ValueError
         If a share is negative or they do not sum to 1.
     """
-    exact = {
-        name: _exact(share, f"{what}: share of {name!r}")
-        for name, share in shares.items()
-        if share is not None
-    }
+    exact = {name: _exact(share, f"{what}: share of {name!r}") for name, share in shares.items() if share is not None}
     for name, share in exact.items():
         if share < 0:
             raise ValueError(f"{what}: share of {name!r} is {share}: a share cannot be negative")
     whole = sum(exact.values())
     if whole != 1:
-        raise ValueError(
-            f"{what}: the shares sum to {whole} (1 {float(whole - 1):+.3g}): they must sum to exactly 1"
-        )
+        raise ValueError(f"{what}: the shares sum to {whole} (1 {float(whole - 1):+.3g}): they must sum to exactly 1")
     part = _positive(total, f"{what}: total")
     return {name: part * share for name, share in exact.items() if share}
 
@@ -237,17 +231,11 @@ class Budget:
         levels = split(total, geolevel_shares, "geolevels")
         missing = [level for level in levels if level not in query_shares]
         if missing:
-            raise ValueError(
-                f"geolevel {missing[0]!r} has no query shares: give them, or a geolevel share of 0"
-            )
+            raise ValueError(f"geolevel {missing[0]!r} has no query shares: give them, or a geolevel share of 0")
         unknown = [level for level in query_shares if level not in geolevel_shares]
         if unknown:
-            raise ValueError(
-                f"geolevel {unknown[0]!r} has query shares but no geolevel share: give it one, or 0"
-            )
-        losses = {
-            level: split(loss, query_shares[level], f"geolevel {level!r}") for level, loss in levels.items()
-        }
+            raise ValueError(f"geolevel {unknown[0]!r} has query shares but no geolevel share: give it one, or 0")
+        losses = {level: split(loss, query_shares[level], f"geolevel {level!r}") for level, loss in levels.items()}
         return cls(losses, measure, neighbours)
 
     @classmethod
@@ -286,7 +274,7 @@ class Budget:
 
     @property
     def total(self) -> Fraction:
-        """rho or epsilon of everything together."""
+        """The rho or epsilon of everything together."""
         return sum(self._level_losses().values(), Fraction(0))
 
     @property
@@ -300,8 +288,7 @@ class Budget:
         """Share of its geolevel's loss that every table spends; they sum to 1 in every geolevel."""
         levels = self._level_losses()
         return {
-            level: {table: loss / levels[level] for table, loss in row.items()}
-            for level, row in self.losses.items()
+            level: {table: loss / levels[level] for table, loss in row.items()} for level, row in self.losses.items()
         }
 
     def exact_variances(self) -> dict[str, dict[str, Fraction]]:
@@ -315,17 +302,11 @@ class Budget:
         """
         if self.measure == "zcdp":
             return self._map(gaussian_variance)
-        return {
-            level: {table: 2 * scale**2 for table, scale in row.items()}
-            for level, row in self.scales().items()
-        }
+        return {level: {table: 2 * scale**2 for table, scale in row.items()} for level, row in self.scales().items()}
 
     def variances(self) -> dict[str, dict[str, float]]:
         """Return `exact_variances` as floats: what ``Problem(observed=...)`` takes."""
-        return {
-            level: {table: float(v) for table, v in row.items()}
-            for level, row in self.exact_variances().items()
-        }
+        return {level: {table: float(v) for table, v in row.items()} for level, row in self.exact_variances().items()}
 
     def scales(self) -> dict[str, dict[str, Fraction]]:
         """Return the exact scale of the (discrete) Laplace noise of every table, by geolevel and table.
@@ -362,9 +343,7 @@ def _epsilon_of_variance(variance: Fraction, neighbours: Neighbours) -> Fraction
 
 def _exact(value: Rational, what: str) -> Fraction:
     if isinstance(value, float):
-        raise TypeError(
-            f"{what} is the float {value}, which is not exact: give a Fraction or a string such as '1/10'"
-        )
+        raise TypeError(f"{what} is the float {value}, which is not exact: give a Fraction or a string such as '1/10'")
     try:
         return Fraction(value)
     except (ValueError, ZeroDivisionError) as error:

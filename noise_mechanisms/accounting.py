@@ -218,9 +218,7 @@ def gaussian_epsilon(rho: Loss, delta: float) -> float:
     if gaussian_delta(rho, 0.0) <= delta:
         return 0.0
     above = zcdp_epsilon(rho, delta, "simple")
-    return float(
-        brentq(lambda epsilon: gaussian_delta(rho, epsilon) - delta, 0.0, above, xtol=1e-300, rtol=1e-13)
-    )
+    return float(brentq(lambda epsilon: gaussian_delta(rho, epsilon) - delta, 0.0, above, xtol=1e-300, rtol=1e-13))
 
 
 def _tight_epsilon(rho: float, log_inverse_delta: float) -> float:
@@ -234,9 +232,7 @@ def _tight_epsilon(rho: float, log_inverse_delta: float) -> float:
 
     excess = brentq(slope, 0.0, 2 * math.sqrt(log_inverse_delta / rho), xtol=1e-300, rtol=1e-13)
     log_alpha = math.log1p(excess)
-    return max(
-        0.0, (1 + excess) * rho + math.log(excess) - log_alpha + (log_inverse_delta - log_alpha) / excess
-    )
+    return max(0.0, (1 + excess) * rho + math.log(excess) - log_alpha + (log_inverse_delta - log_alpha) / excess)
 
 
 def _tight_delta(rho: float, epsilon: float) -> float:

@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,7 +68,7 @@ class Law(ABC):
     def __init__(self, parameter: float, /) -> None: ...
 
     @classmethod
-    def from_variance(cls, variance: float) -> Law:
+    def from_variance(cls, variance: float) -> Self:
         """Return the law of this kind with the given variance.
 
         Parameters
@@ -78,7 +78,7 @@ class Law(ABC):
 
         Returns
         -------
-        Law
+        Self
             Its `variance` is the one given, to a few units in the last place.
 
         Raises
@@ -134,9 +134,10 @@ class Law(ABC):
         """Draw independent values of release grade with OpenDP's exact samplers.
 
         The randomness is that of a cryptographic generator inside OpenDP: it takes no seed, and no two calls
-        agree. The parameter is rounded to float64 and then used as an exact rational. A continuous law is
-        drawn on the grid of multiples of 2^-1074 and rounded to float64; adding that to a float is not the
-        mechanism that OpenDP proves private, so release the counts of a census with a discrete law.
+        agree. The scale (sqrt(sigma2) for a Gaussian) is rounded to float64 and then used as an exact
+        rational. A continuous law is drawn on the grid of multiples of 2^-1074 and rounded to float64; adding
+        that to a float is not the mechanism that OpenDP proves private, so release the counts of a census
+        with a discrete law.
 
         Parameters
         ----------
@@ -383,9 +384,7 @@ class DiscreteLaplace(DiscreteLaw):
         return _opendp_measurement("laplace", "i64", self.scale)
 
 
-LAWS: dict[str, type[Law]] = {
-    kind.name: kind for kind in (Gaussian, DiscreteGaussian, Laplace, DiscreteLaplace)
-}
+LAWS: dict[str, type[Law]] = {kind.name: kind for kind in (Gaussian, DiscreteGaussian, Laplace, DiscreteLaplace)}
 
 
 def law(name: str, variance: float) -> Law:
@@ -469,9 +468,7 @@ def _check_variances(kind: type[Law], variance: Floats) -> None:
     _refuse(kind, variance, np.isposinf(variance), "leave out the cells that were not measured")
     if kind.discrete:
         too_large = variance > _LARGEST_DISCRETE_VARIANCE
-        _refuse(
-            kind, variance, too_large, "whole numbers so large are not exact in float64, use a continuous law"
-        )
+        _refuse(kind, variance, too_large, "whole numbers so large are not exact in float64, use a continuous law")
 
 
 def _refuse(kind: type[Law], variance: Floats, wrong: NDArray[np.bool_], advice: str) -> None:
@@ -552,7 +549,7 @@ def _theta_variance(sigma2: Floats) -> Floats:
 
 
 def _theta_excess(sigma2: Floats) -> Floats:
-    """theta - 1, elementwise: the weight of all that is not zero, zero itself weighing 1."""
+    """Theta - 1, elementwise: the weight of all that is not zero, zero itself weighing 1."""
     return np.piecewise(sigma2, [sigma2 < 1], [_direct_excess, _dual_excess])
 
 
@@ -574,9 +571,7 @@ def _solve_dual(variance: Floats) -> Floats:
 def _solve_direct(variance: Floats) -> Floats:
     """Newton's method on log(variance) as a function of t = 1 / sigma2, which is convex and nearly linear."""
     log_variance = np.log(variance)
-    t = np.where(
-        variance < 0.3, 2 * (np.log(2 * (1 - np.minimum(variance, 0.3))) - log_variance), 1 / variance
-    )
+    t = np.where(variance < 0.3, 2 * (np.log(2 * (1 - np.minimum(variance, 0.3))) - log_variance), 1 / variance)
     for _ in range(6):
         x = np.exp(-t / 2)
         m0, m2, m4 = _direct_sums(x)
@@ -611,14 +606,14 @@ def _reject(sigma2: Floats, propose: Proposal, rng: np.random.Generator) -> Floa
 
 
 def _propose_half_normal(sigma2: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """k is the ceiling of |x|, x normal; exp(-k^2 / 2 sigma2) = exp(-x^2 / 2 sigma2) exp(-cost)."""
+    """Propose the ceiling k of |x|, x normal; exp(-k^2 / 2 sigma2) = exp(-x^2 / 2 sigma2) exp(-cost)."""
     x = np.abs(rng.standard_normal(sigma2.size)) * np.sqrt(sigma2)
     k = np.ceil(x)
     return k, (k - x) * (k + x) / (2 * sigma2)
 
 
 def _propose_geometric(sigma2: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """k - 1 is geometric with ratio exp(-3 / 2 sigma2); k^2 = 1 + 3 (k - 1) + (k - 1)(k - 2)."""
+    """Propose k, k - 1 geometric with ratio exp(-3 / 2 sigma2); k^2 = 1 + 3 (k - 1) + (k - 1)(k - 2)."""
     k = 1 + np.floor(rng.standard_exponential(sigma2.size) * (sigma2 / 1.5))
     return k, (k - 1) * (k - 2) / (2 * sigma2)
 
@@ -628,9 +623,7 @@ def _opendp_measurement(shape: str, atom: str, scale: float) -> Callable[[NDArra
     try:
         import opendp.prelude as dp
     except ImportError as error:
-        raise ImportError(
-            "release_sample needs OpenDP, which is missing: install the extra 'release'"
-        ) from error
+        raise ImportError("release_sample needs OpenDP, which is missing: install the extra 'release'") from error
     options = {} if atom == "i64" else {"nan": False}
     domain = dp.vector_domain(dp.atom_domain(T=atom, **options))
     with _contrib_enabled():

@@ -119,9 +119,7 @@ def test_pure_dp_budget() -> None:
 
 
 def test_what_gets_nothing_is_left_out() -> None:
-    budget = Budget.from_shares(
-        1, {"State": 1, "County": 0}, {"State": {"total": 0, "sex": None, "detailed": 1}}
-    )
+    budget = Budget.from_shares(1, {"State": 1, "County": 0}, {"State": {"total": 0, "sex": None, "detailed": 1}})
     assert budget.losses == {"State": {"detailed": 1}}
     assert Budget.from_variances({"State": {"total": math.inf, "detailed": 1.0}}) == budget
 

@@ -80,17 +80,13 @@ def test_gaussian_delta_is_the_hockey_stick_divergence(epsilon: float) -> None:
     assert gaussian_delta(mu**2 / 2, epsilon) == pytest.approx(integral, rel=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("rho", "epsilon"), [(1e-8, 1e3), (1e-300, 1.0), (1e4, 0.0), (1e4, 1e3), (1e12, 0.0)]
-)
+@pytest.mark.parametrize(("rho", "epsilon"), [(1e-8, 1e3), (1e-300, 1.0), (1e4, 0.0), (1e4, 1e3), (1e12, 0.0)])
 def test_extremes_stay_probabilities(rho: float, epsilon: float) -> None:
     assert 0 <= gaussian_delta(rho, epsilon) <= zcdp_delta(rho, epsilon) <= 1
 
 
 def test_no_loss_is_no_loss() -> None:
-    assert (
-        zcdp_epsilon(0, 0.1) == zcdp_delta(0, 0.0) == gaussian_delta(0, 0.0) == gaussian_epsilon(0, 0.1) == 0
-    )
+    assert zcdp_epsilon(0, 0.1) == zcdp_delta(0, 0.0) == gaussian_delta(0, 0.0) == gaussian_epsilon(0, 0.1) == 0
     assert compose([]) == compose({}) == 0
 
 

@@ -67,14 +67,10 @@ def chi_square(values: np.ndarray, kind: DiscreteLaw) -> float:
     expected = probability[order] * values.size
     first = min(int(np.searchsorted(np.cumsum(expected), 5.0)), expected.size - 2)
     starts = np.concatenate([[0], np.arange(first + 1, expected.size)])
-    return float(
-        stats.chisquare(np.add.reduceat(observed[order], starts), np.add.reduceat(expected, starts)).pvalue
-    )
+    return float(stats.chisquare(np.add.reduceat(observed[order], starts), np.add.reduceat(expected, starts)).pvalue)
 
 
-@pytest.mark.parametrize(
-    "sigma2", [0.01, 0.03, 0.09, 0.25, 0.5, 0.9999, 1.0, 1.0001, 1.5, 2.0, 3.0, 50.0, 1234.5]
-)
+@pytest.mark.parametrize("sigma2", [0.01, 0.03, 0.09, 0.25, 0.5, 0.9999, 1.0, 1.0001, 1.5, 2.0, 3.0, 50.0, 1234.5])
 def test_discrete_gaussian_variance_is_exact(sigma2: float) -> None:
     # exp(-1 / (2 sigma2)) alone has a condition number of 1 / (2 sigma2).
     tolerance = 1e-15 * max(1.0, 0.5 / sigma2)
@@ -115,9 +111,7 @@ def test_pmf_is_zero_between_whole_numbers_and_keeps_the_shape() -> None:
 
 def test_densities_agree_with_scipy() -> None:
     x = np.linspace(-9, 9, 7)
-    np.testing.assert_allclose(
-        Gaussian(2.5).logpdf(x), stats.norm.logpdf(x, scale=math.sqrt(2.5)), rtol=1e-14
-    )
+    np.testing.assert_allclose(Gaussian(2.5).logpdf(x), stats.norm.logpdf(x, scale=math.sqrt(2.5)), rtol=1e-14)
     np.testing.assert_allclose(Laplace(2.5).logpdf(x), stats.laplace.logpdf(x, scale=2.5), rtol=1e-14)
     np.testing.assert_allclose(Gaussian(2.5).pdf(x), stats.norm.pdf(x, scale=math.sqrt(2.5)), rtol=1e-13)
     np.testing.assert_allclose(Laplace(2.5).pdf(x), stats.laplace.pdf(x, scale=2.5), rtol=1e-13)
@@ -139,8 +133,7 @@ def test_every_small_value_has_its_probability(sigma2: float) -> None:
     observed = np.array([np.count_nonzero(values == i) for i in k])
     expected = values.size * instance.pmf(k)
     p_values = [
-        stats.binomtest(int(o), values.size, e / values.size).pvalue
-        for o, e in zip(observed, expected, strict=True)
+        stats.binomtest(int(o), values.size, e / values.size).pvalue for o, e in zip(observed, expected, strict=True)
     ]
     assert min(p_values) > FALSE_ALARM / k.size
 
@@ -170,9 +163,7 @@ def test_draw_scales_with_distinct_variances(name: str) -> None:
     noise = draw(name, variance, rng=24)
     # The mean has standard error sqrt((kurtosis - 1) / n), and no law here has a kurtosis over 7.
     assert noise.shape == variance.shape
-    assert abs(np.mean(noise**2 / variance) - 1) < stats.norm.isf(FALSE_ALARM / 2) * math.sqrt(
-        6 / variance.size
-    )
+    assert abs(np.mean(noise**2 / variance) - 1) < stats.norm.isf(FALSE_ALARM / 2) * math.sqrt(6 / variance.size)
     if LAWS[name].discrete:
         np.testing.assert_array_equal(noise, np.round(noise))
 
@@ -205,9 +196,7 @@ def test_shapes(name: str) -> None:
 @pytest.mark.parametrize("name", list(LAWS))
 def test_draws_are_reproduced_by_rng(name: str) -> None:
     variance = [0.2, 3.0, 1e4]
-    np.testing.assert_array_equal(
-        draw(name, variance, 28, 100), draw(name, variance, np.random.default_rng(28), 100)
-    )
+    np.testing.assert_array_equal(draw(name, variance, 28, 100), draw(name, variance, np.random.default_rng(28), 100))
     np.testing.assert_array_equal(law(name, 9.0).sample(70_000, 28), law(name, 9.0).sample(70_000, 28))
     rng = np.random.default_rng(28)
     assert np.any(draw(name, variance, rng, 100) != draw(name, variance, rng, 100))
@@ -228,11 +217,7 @@ def test_release_grade_draws_follow_the_law(kind: type[Law], parameter: float) -
         assert values.dtype == np.int64
         assert chi_square(values, instance) > FALSE_ALARM
     else:
-        cdf = (
-            stats.norm(scale=math.sqrt(parameter)).cdf
-            if kind is Gaussian
-            else stats.laplace(scale=parameter).cdf
-        )
+        cdf = stats.norm(scale=math.sqrt(parameter)).cdf if kind is Gaussian else stats.laplace(scale=parameter).cdf
         assert stats.kstest(values, cdf).pvalue > FALSE_ALARM
 
 
