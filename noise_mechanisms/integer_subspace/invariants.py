@@ -1,0 +1,249 @@
+"""Counting invariants: sums over sets of records that a release must not change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from constraint_builders.marginals import marginal_matrix
+from constraint_builders.schema import Schema
+from constraint_builders.table import parse_table
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Full marginals of one contingency table: its shape, and for each kept margin the set of its axes."""
+
+    shape: tuple[int, ...]
+    faces: tuple[frozenset[int], ...]
+
+    def holds(self, axes: Iterable[int]) -> bool:
+        """Whether the margin over these axes is among, or follows from, the invariants."""
+        return any(frozenset(axes) <= face for face in self.faces)
+
+
+class Invariants:
+    """Sets of records whose sums are the same in the confidential and in the released table.
+
+    Use one of the constructors `from_subsets`, `from_margins`, `from_spine`.
+
+    Parameters
+    ----------
+    matrix : sparse array or array_like, (m, d)
+        The incidence matrix A: entry (i, j) is 1 when record j belongs to set i, 0 otherwise.
+    margins : Margins, optional
+        Says that the sets are exactly these margins, in any order and possibly repeated.
+
+    Attributes
+    ----------
+    matrix : csr_array of int64, (m, d)
+    margins : Margins or None
+
+    Raises
+    ------
+    ValueError
+        If an entry is neither 0 nor 1, a set is empty, or there is no record.
+
+    Notes
+    -----
+    Definition 1 and equation (3) of the paper (Dharangutte, Gao, Gong and Yu, "Integer subspace differential
+    privacy", AAAI 2023). Two tables are *equivalent* when all their invariants agree.
+    """
+
+    def __init__(self, matrix: Any, margins: Margins | None = None) -> None:
+        read = sparse.csr_array(matrix)
+        if read.ndim != 2 or read.shape[1] == 0:
+            raise ValueError(f"invariants need a matrix with one column for every record: got shape {read.shape}")
+        read.sum_duplicates()
+        read.eliminate_zeros()
+        if not np.all(read.data == 1):
+            wrong = read.data[read.data != 1][0]
+            raise ValueError(f"the incidence matrix of counting invariants holds 0 and 1 only: got {wrong}")
+        self.matrix = read.astype(np.int64)
+        self.margins = margins
+        if (self.set_sizes == 0).any():
+            raise ValueError(f"invariant {int(np.argmin(self.set_sizes))} contains no record: leave it out")
+
+    @classmethod
+    def from_subsets(cls, subsets: Sequence[Iterable[int]], records: int) -> Invariants:
+        """Fix the sum over each subset of the records 0, ..., records - 1.
+
+        Raises
+        ------
+        ValueError
+            If a subset is empty, names a record twice, or names one that does not exist.
+
+        Examples
+        --------
+        >>> Invariants.from_subsets([[0, 1, 2], [2, 3]], records=4).matrix.toarray()
+        array([[1, 1, 1, 0],
+               [0, 0, 1, 1]])
+        """
+        members = [list(subset) for subset in subsets]
+        for number, subset in enumerate(members):
+            if any(not 0 <= record < records for record in subset):
+                wrong = next(record for record in subset if not 0 <= record < records)
+                raise ValueError(f"subset {number} names record {wrong}: records are 0 to {records - 1}")
+            if len(set(subset)) < len(subset):
+                raise ValueError(f"subset {number} names a record twice: a subset is a set")
+        rows = np.repeat(np.arange(len(members)), [len(subset) for subset in members])
+        columns = np.array([record for subset in members for record in subset], dtype=np.int64)
+        ones = np.ones(columns.size, dtype=np.int64)
+        return cls(sparse.csr_array((ones, (rows, columns)), shape=(len(members), records)))
+
+    @classmethod
+    def from_margins(cls, schema: Schema, tables: Sequence[str]) -> Invariants:
+        """Fix every cell of these tables; the records are the cells of the schema's detailed table.
+
+        Parameters
+        ----------
+        schema : Schema
+            Describes the detailed table.
+        tables : sequence of str
+            Names such as ``"total"``, ``"sex"``, ``"sex * age"``; recodes are allowed.
+
+        Raises
+        ------
+        ValueError
+            If a name is no table of the schema.
+
+        Examples
+        --------
+        >>> Invariants.from_margins(Schema({"county": 2, "education": 2}), ["county", "education"]).matrix.toarray()
+        array([[1, 1, 0, 0],
+               [0, 0, 1, 1],
+               [1, 0, 1, 0],
+               [0, 1, 0, 1]])
+        """
+        parsed = tuple(parse_table(schema, name) for name in tables)
+        plain = all(factor in schema.names for table in parsed for factor in table.factors)
+        margins = Margins(schema.shape, tuple(frozenset(table.axes) for table in parsed)) if plain else None
+        if not parsed:
+            return cls(sparse.csr_array((0, int(np.prod(schema.shape)))), margins)
+        return cls(marginal_matrix(schema, parsed), margins)
+
+    @classmethod
+    def from_spine(cls, parent: ArrayLike, fixed: ArrayLike) -> Invariants:
+        """Fix the totals of some geounits of a tree; the records are its leaves, in order.
+
+        Parameters
+        ----------
+        parent : array_like of int, (nodes,)
+            Every geounit's parent, -1 for a root; ``Spine.parent``.
+        fixed : array_like of int, (m,)
+            The geounits whose totals stay as they are.
+
+        Raises
+        ------
+        ValueError
+            If a parent or a fixed geounit does not exist, or the parents contain a circle.
+
+        Examples
+        --------
+        A country of two states with three and two counties, the states' totals fixed:
+
+        >>> Invariants.from_spine([-1, 0, 0, 1, 1, 1, 2, 2], fixed=[1, 2]).matrix.toarray()
+        array([[1, 1, 1, 0, 0],
+               [0, 0, 0, 1, 1]])
+        """
+        parents = np.asarray(parent, dtype=np.int64)
+        chosen = np.atleast_1d(np.asarray(fixed, dtype=np.int64))
+        if parents.ndim != 1 or (parents < -1).any() or (parents >= parents.size).any():
+            raise ValueError(f"parents must be -1 or one of the geounits 0 to {parents.size - 1}")
+        if (chosen < 0).any() or (chosen >= parents.size).any():
+            raise ValueError(f"fixed geounits must be among 0 to {parents.size - 1}: got {chosen.tolist()}")
+        leaves = np.setdiff1d(np.arange(parents.size), parents)
+        rows, columns = [], []
+        place = {int(node): row for row, node in enumerate(chosen)}
+        ancestors, records = leaves, np.arange(leaves.size)
+        for _ in range(parents.size + 1):
+            at = np.array([place.get(int(node), -1) for node in ancestors], dtype=np.int64)
+            rows.append(at[at >= 0])
+            columns.append(records[at >= 0])
+            inside = parents[ancestors] >= 0
+            ancestors, records = parents[ancestors[inside]], records[inside]
+            if not ancestors.size:
+                break
+        else:
+            raise ValueError("parents contain a circle: following them never reaches a root (-1)")
+        pairs = (np.concatenate(rows), np.concatenate(columns))
+        return cls(sparse.csr_array((np.ones(pairs[0].size), pairs), shape=(chosen.size, leaves.size)))
+
+    @property
+    def records(self) -> int:
+        """Number of records d."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def set_sizes(self) -> Integers:
+        """Number of records in every set, (m,)."""
+        return np.diff(self.matrix.indptr).astype(np.int64)
+
+    def apply(self, table: ArrayLike) -> Integers:
+        """Return the invariants (m,) of a table (d,), or (m, K) of (d, K), in whole numbers.
+
+        Raises
+        ------
+        ValueError
+            If the table has the wrong length or holds anything but whole numbers.
+        """
+        return np.asarray(self.matrix @ self.read_table(table), dtype=np.int64)
+
+    def read_table(self, table: ArrayLike) -> Integers:
+        """Check that a table holds one whole number for every record, and return it as int64."""
+        values = np.asarray(table)
+        if values.shape[:1] != (self.records,):
+            raise ValueError(f"a table must hold {self.records} records along its first axis: got {values.shape}")
+        whole = np.issubdtype(values.dtype, np.integer) or np.all(np.isfinite(values) & (values == np.rint(values)))
+        if not whole:
+            raise ValueError("a table must hold whole numbers: round it, or leave out what is not a count")
+        return values.astype(np.int64)
+
+    def equivalent(self, first: ArrayLike, second: ArrayLike) -> bool:
+        """Whether two tables (d,) have the same invariants."""
+        return bool(np.array_equal(self.apply(first), self.apply(second)))
+
+    def both(self, other: Invariants) -> Invariants:
+        """The invariants of one and the other: tables are equivalent when they are so under each.
+
+        This is the relation on which Proposition 6 composes two mechanisms.
+
+        Raises
+        ------
+        ValueError
+            If the two speak of different numbers of records.
+        """
+        if other.records != self.records:
+            raise ValueError(f"invariants of {self.records} and of {other.records} records cannot be held together")
+        margins = None
+        if self.margins and other.margins and self.margins.shape == other.margins.shape:
+            margins = Margins(self.margins.shape, self.margins.faces + other.margins.faces)
+        return Invariants(sparse.vstack([self.matrix, other.matrix]), margins)
+
+    @cached_property
+    def blocks(self) -> Integers | None:
+        """For nested sets, the block of every record, (d,); None when some two sets overlap without being nested.
+
+        Subtracting from every set the sets inside it leaves disjoint blocks, each with a fixed sum. A record is in
+        block i when i is the smallest set around it (of equal sets one), and in block -1 when nothing holds it.
+        """
+        A, sizes = self.matrix, self.set_sizes
+        overlap = sparse.coo_array(A @ A.T)
+        rows, columns = overlap.coords
+        if not np.array_equal(overlap.data, np.minimum(sizes[rows], sizes[columns])):
+            return None
+        block = np.full(self.records, -1, dtype=np.int64)
+        for row in np.argsort(-sizes, kind="stable"):
+            block[A.indices[A.indptr[row] : A.indptr[row + 1]]] = row
+        return block
+
+    def __repr__(self) -> str:
+        return f"Invariants({self.matrix.shape[0]} sets of {self.records} records)"

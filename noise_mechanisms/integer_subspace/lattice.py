@@ -1,0 +1,190 @@
+"""The lattice of whole-number noise that leaves every invariant as it is, and exact bases of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+from math import prod
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from noise_mechanisms.integer_subspace.elimination import rank_modulo, unimodular_null_basis
+from noise_mechanisms.integer_subspace.invariants import Integers, Invariants, Margins
+
+_SMALL_PRIMES = (2, 3, 5, 7)
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """All z of whole numbers with A z = 0.
+
+    Parameters
+    ----------
+    invariants : Invariants
+
+    Notes
+    -----
+    Proposition 8 of the paper. The basis has a closed form for margins and for nested sets; other sets go through
+    sparse unimodular elimination. A basis of the rational null space will not do: it may generate a sublattice only,
+    and noise drawn from it would miss points that the privacy proof needs.
+    """
+
+    invariants: Invariants
+
+    @property
+    def records(self) -> int:
+        """Number of records d."""
+        return self.invariants.records
+
+    @property
+    def dimension(self) -> int:
+        """Rank of the lattice, d - rank(A)."""
+        return int(self.basis.shape[1])
+
+    @cached_property
+    def basis(self) -> sparse.csc_array:
+        """Basis C of the lattice, (d, d - rank(A)), int64: every lattice point is C k for one k of whole numbers."""
+        if self.invariants.margins is not None:
+            return margin_basis(self.invariants.margins)
+        if self.invariants.blocks is not None:
+            return block_basis(self.invariants.blocks)
+        basis = unimodular_null_basis(self.invariants.matrix)
+        check_basis(self.invariants, basis)
+        return basis
+
+    @property
+    def basis_method(self) -> str:
+        """How the basis is found: "margins", "blocks" (both closed forms) or "elimination"."""
+        if self.invariants.margins is not None:
+            return "margins"
+        return "elimination" if self.invariants.blocks is None else "blocks"
+
+    def contains(self, z: ArrayLike) -> bool:
+        """Whether noise z, (d,), leaves every invariant as it is."""
+        return not self.invariants.apply(z).any()
+
+    @cached_property
+    def smallest_distance(self) -> int:
+        """L1 distance below which no two different equivalent tables are; 0 when there is only one.
+
+        Attained for margins and for nested sets: 2^s, where s is the size of the smallest set of axes whose margin is
+        free. A nonzero table whose (s - 1)-way margins all vanish has along some axis two nonzero slices, whose
+        (s - 2)-way margins vanish; so its L1 norm doubles with s. For other sets it is 1 if a record is in none, 2 if
+        two records are in the same ones, otherwise the bound 3, which need not be attained.
+        """
+        if self.dimension == 0:
+            return 0
+        if self.invariants.margins is not None:
+            return int(2 ** min(len(axes) for axes in free_axes(self.invariants.margins)))
+        by_record = sparse.csc_array(self.invariants.matrix)
+        memberships = [tuple(sorted(part)) for part in np.split(by_record.indices, by_record.indptr[1:-1])]
+        if () in memberships:
+            return 1
+        return 2 if len(set(memberships)) < len(memberships) else 3
+
+
+def free_axes(margins: Margins) -> Iterator[tuple[int, ...]]:
+    """The sets of axes, each of two levels or more, whose margin the invariants leave free; largest sets first."""
+    wide = [axis for axis, length in enumerate(margins.shape) if length > 1]
+    for count in range(len(wide), -1, -1):
+        yield from (axes for axes in combinations(wide, count) if not margins.holds(axes))
+
+
+def margin_basis(margins: Margins) -> sparse.csc_array:
+    """Closed form for any set of full margins, decomposable or not.
+
+    With e_0, e_1 - e_0, e_2 - e_0, ... as the basis of the whole numbers along each axis, the lattice is the direct
+    sum, over the sets S of axes that no margin contains, of the tensor products of e_j - e_0 (j > 0) along S and e_0
+    elsewhere. Entries are -1, 0, 1, with 2^|S| nonzeros in a column. Columns come with large S first and, within S, in
+    C order of their levels.
+
+    Parameters
+    ----------
+    margins : Margins
+        The table's shape and the margins that are held.
+
+    Returns
+    -------
+    csc_array of int64, (d, d - rank(A))
+    """
+    strides = _strides(margins.shape)
+    indices, data, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.zeros(1, np.int64)]
+    for axes in free_axes(margins):
+        counts = [margins.shape[axis] - 1 for axis in axes]
+        levels = np.indices(counts).reshape(len(axes), prod(counts)) + 1
+        corners = np.array(list(product((0, 1), repeat=len(axes))), dtype=np.int64).reshape(2 ** len(axes), len(axes))
+        cells = (corners * strides[list(axes)]) @ levels
+        signs = (-1) ** (len(axes) - corners.sum(axis=1))
+        indices.append(cells.T.ravel())
+        data.append(np.tile(signs, cells.shape[1]))
+        lengths.append(np.full(cells.shape[1], signs.size))
+    return sparse.csc_array(
+        (np.concatenate(data), np.concatenate(indices), np.cumsum(np.concatenate(lengths))),
+        shape=(prod(margins.shape), sum(part.size for part in lengths) - 1),
+    )
+
+
+def _strides(shape: tuple[int, ...]) -> NDArray[np.int64]:
+    return np.append(np.cumprod(shape[:0:-1], dtype=np.int64)[::-1], 1)
+
+
+def block_members(blocks: Integers) -> list[Integers]:
+    """The records of every block with a fixed sum, in increasing order; free records (block -1) are left out."""
+    order = np.argsort(blocks, kind="stable")
+    starts = np.flatnonzero(np.diff(blocks[order], prepend=-2))
+    return [part for part in np.split(order, starts[1:]) if blocks[part[0]] >= 0]
+
+
+def block_basis(blocks: Integers) -> sparse.csc_array:
+    """Closed form for nested sets: e_j - e_i within each block, i its first record; e_j for records that nothing holds.
+
+    Parameters
+    ----------
+    blocks : ndarray of int, (d,)
+        `Invariants.blocks`.
+
+    Returns
+    -------
+    csc_array of int64, (d, number of records - number of blocks)
+    """
+    members = block_members(blocks)
+    free = np.flatnonzero(blocks < 0)
+    later = np.concatenate([np.empty(0, np.int64), *(part[1:] for part in members)])
+    first = np.concatenate([np.empty(0, np.int64), *(np.full(part.size - 1, part[0]) for part in members)])
+    rows = np.concatenate([later, free, first])
+    columns = np.concatenate([np.arange(later.size + free.size), np.arange(first.size)])
+    data = np.where(np.arange(rows.size) < later.size + free.size, 1, -1)
+    return sparse.csc_array((data, (rows, columns)), shape=(blocks.size, later.size + free.size))
+
+
+def check_basis(invariants: Invariants, basis: sparse.csc_array, primes: tuple[int, ...] = _SMALL_PRIMES) -> None:
+    """Refuse a matrix that is not a basis of the lattice.
+
+    Parameters
+    ----------
+    invariants : Invariants
+        What the columns must leave as it is.
+    basis : csc_array of int64, (d, n)
+        The candidate.
+    primes : tuple of int
+        Where saturation is checked: full rank modulo a prime p rules out that a lattice point is 1/p of a combination.
+
+    Raises
+    ------
+    ValueError
+        If a column breaks an invariant; if the columns are too few, dependent, or unsaturated at one of the primes.
+    """
+    if abs(invariants.matrix @ basis).sum():
+        raise ValueError("the basis leaves the lattice: a column breaks an invariant")
+    size = basis.shape[1]
+    # rank(A) <= d - n for independent columns, and a rank modulo a prime is never too large: equality is a proof.
+    rank = max(rank_modulo(invariants.matrix, prime) for prime in primes)
+    if rank + size != invariants.records:
+        raise ValueError(f"the basis has {size} columns, the lattice has dimension {invariants.records - rank}")
+    for prime in primes:
+        if rank_modulo(basis, prime) < size:
+            raise ValueError(f"the columns are dependent modulo {prime}: they miss lattice points (no saturated basis)")
