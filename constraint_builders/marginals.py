@@ -26,10 +26,11 @@ def group_map(schema: Schema, fine: str, coarse: str) -> NDArray[np.intp] | None
 
 
 def refines(schema: Schema, fine: Table, coarse: Table) -> bool:
-    """Whether every cell of `coarse` is a sum of cells of `fine`."""
+    """Whether every cell of `coarse` is a sum of cells of `fine`; a variable of one level need not be in `fine`."""
     own = dict(zip(fine.axes, fine.factors, strict=True))
     return all(
-        axis in own and (own[axis] == factor or group_map(schema, own[axis], factor) is not None)
+        schema.shape[axis] == 1
+        or (axis in own and (own[axis] == factor or group_map(schema, own[axis], factor) is not None))
         for axis, factor in zip(coarse.axes, coarse.factors, strict=True)
     )
 

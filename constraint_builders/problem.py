@@ -246,7 +246,8 @@ class Problem:
         for name, table in zip(self.desired.names, self.desired_tables, strict=True):
             source = by_name.get(table.name)
             if source is None:
-                candidates = min((holders.get(axis, []) for axis in table.axes), key=len, default=order)
+                kept = [axis for axis in table.axes if self.schema.shape[axis] > 1]
+                candidates = min((holders.get(axis, []) for axis in kept), key=len, default=order)
                 source = next((i for i in candidates if refines(self.schema, self.observed_tables[i], table)), None)
             if source is None:
                 raise ValueError(f"table {name!r} is not estimable: no observed table contains it")

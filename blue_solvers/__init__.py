@@ -1,0 +1,22 @@
+"""Solvers for the best linear unbiased estimate, behind one linear operator."""
+
+from blue_solvers.operator import BlueOperator, blue
+from blue_solvers.solver import ConvergenceError, Info, Prepared, Solver, UnsupportedProblemError
+from blue_solvers.solvers import SOLVERS, Auto, Cholesky, ConjugateGradient, Dense, Multigrid, SeaBlue
+
+__all__ = [
+    "SOLVERS",
+    "Auto",
+    "BlueOperator",
+    "Cholesky",
+    "ConjugateGradient",
+    "ConvergenceError",
+    "Dense",
+    "Info",
+    "Multigrid",
+    "Prepared",
+    "SeaBlue",
+    "Solver",
+    "UnsupportedProblemError",
+    "blue",
+]

@@ -1,0 +1,241 @@
+"""All components of a problem as slices of one array, every variable an axis.
+
+Along an axis the array holds the variable's n levels, then its r groups. Filled with measurements weighted by precision,
+one pass along every axis leaves contrasts in the first part and group information in the second: component T is the slice
+with the first part along the variables of T and the second along the others. Each is multiplied by its small matrix, and
+one pass back makes every marginal a slice of the array. Nothing enumerates pairs of tables.
+
+Bytes that must move: the array once in and once out for each axis, each observed and each desired cell once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from itertools import product
+from math import prod
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
+from blue_solvers.components.information import Information, Solve
+from blue_solvers.solver import Float
+from constraint_builders import Problem, Schema
+from constraint_builders.table import Table
+
+INDEX = np.int64
+
+
+class Grid:
+    """The array's axes: where table cells go, and the passes along every axis.
+
+    Parameters
+    ----------
+    schema : Schema
+    groupings : list of Grouping
+    contrasts : list of bool
+        Along which of them the array has room for the levels.
+    """
+
+    def __init__(self, schema: Schema, groupings: list[Grouping], contrasts: list[bool]) -> None:
+        self._schema = schema
+        self.groupings = groupings
+        self.contrasts = contrasts
+        self.orders = [np.argsort(grouping.groups, kind="stable") for grouping in groupings]
+        cells = [g.levels if own else 0 for g, own in zip(groupings, contrasts, strict=True)]
+        self.shape = tuple(n + g.sizes.size for n, g in zip(cells, groupings, strict=True))
+        self._cells = cells
+
+    @property
+    def size(self) -> int:
+        """Number of slots."""
+        return prod(self.shape)
+
+    def places(self, tables: list[Table], layout_sizes: int, offsets: list[int]) -> sparse.csr_array:
+        """The 0/1 matrix (layout cells, slots): which slots a cell of each table is the sum of.
+
+        Parameters
+        ----------
+        tables : list of Table
+        layout_sizes : int
+            Cells of the layout that the tables are part of.
+        offsets : list of int
+            Where each begins.
+        """
+        cells, slots = [np.zeros(0, INDEX)], [np.zeros(0, INDEX)]
+        for table, offset in zip(tables, offsets, strict=True):
+            factors = dict(zip(table.axes, table.factors, strict=True))
+            cell, slot = np.full((), offset, INDEX), np.zeros((), INDEX)
+            strides = dict(zip(table.axes, _strides(table.shape), strict=True))
+            for position, grouping in enumerate(self.groupings):
+                own_cells, own_slots = self._along(position, factors.get(grouping.axis))
+                cell = np.add.outer(cell, own_cells * strides.get(grouping.axis, 0))
+                slot = np.add.outer(slot * self.shape[position], own_slots)
+            cells.append(cell.ravel())
+            slots.append(slot.ravel())
+        rows, columns = np.concatenate(cells), np.concatenate(slots)
+        return sparse.csr_array((np.ones(rows.size), (rows, columns)), shape=(layout_sizes, self.size))
+
+    def _along(self, position: int, factor: str | None) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs (cell of the factor, slot) along one axis."""
+        grouping = self.groupings[position]
+        if sees_contrasts(self._schema, grouping, factor):
+            return self.orders[position].astype(INDEX), np.arange(grouping.levels, dtype=INDEX)
+        cells, groups = np.nonzero(group_sums(self._schema, grouping, factor))
+        return cells.astype(INDEX), groups.astype(INDEX) + self._cells[position]
+
+    def gather(self, array: Float) -> None:
+        """Along every axis in place: take the mean of each group out of its levels and add it to the group's slot."""
+        for levels, group in self._groups(array):
+            mean = levels.mean(axis=0)
+            levels -= mean
+            group += mean
+
+    def spread(self, array: Float) -> None:
+        """The transpose of `gather` up to `gather`'s centring: spread every group's slot evenly over its levels."""
+        for levels, group in self._groups(array):
+            levels += group / len(levels)
+
+    def violation(self, array: Float) -> float:
+        """Largest difference between a group's slot and the sum of its levels, along any axis."""
+        return max((float(abs(levels.sum(axis=0) - group).max()) for levels, group in self._groups(array)), default=0.0)
+
+    def _groups(self, array: Float) -> Iterator[tuple[Float, Float]]:
+        for position, grouping in enumerate(self.groupings):
+            if self.contrasts[position]:
+                moved = np.moveaxis(array, position, 0)
+                stops = np.cumsum(grouping.sizes)
+                for number, (size, stop) in enumerate(zip(grouping.sizes, stops, strict=True)):
+                    yield moved[stop - size : stop], moved[grouping.levels + number]
+
+    def components(self) -> Iterator[tuple[frozenset[int], tuple[slice, ...]]]:
+        """Every component and its slice of the array."""
+        for chosen in product(*([False, True] if own else [False] for own in self.contrasts)):
+            axes = frozenset(g.axis for g, own in zip(self.groupings, chosen, strict=True) if own)
+            yield axes, tuple(
+                slice(0, g.levels) if own else slice(cells, None)
+                for g, own, cells in zip(self.groupings, chosen, self._cells, strict=True)
+            )
+
+    def multiply(self, block: Float, component: frozenset[int], matrix: Float) -> Float:
+        """Multiply a matrix into the group axes of a component's slice."""
+        if matrix.shape == (1, 1):
+            return block * matrix[0, 0]
+        group_axes = [i for i, grouping in enumerate(self.groupings) if grouping.axis not in component]
+        front = np.moveaxis(block, group_axes, range(len(group_axes)))
+        product_ = matrix @ front.reshape(len(matrix), -1)
+        return np.moveaxis(product_.reshape(front.shape), range(len(group_axes)), group_axes)
+
+
+class ArrayForm:
+    """The exact estimate through one array; see the module.
+
+    Parameters
+    ----------
+    problem : Problem
+        With equal variances within tables; assumptions A2 and A3.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        assert problem.schema is not None
+        assert problem.table_variances is not None
+        schema, variances = problem.schema, problem.table_variances
+        self._problem = problem
+        tables = list(problem.observed_tables)
+        groupings = groupings_of(schema, tables + list(problem.desired_tables))
+        measured = np.flatnonzero(np.isfinite(variances))
+        self.information = Information(schema, groupings, [tables[i] for i in measured], variances[measured])
+        self._grid = Grid(schema, groupings, [grouping.has_contrasts for grouping in groupings])
+        self._weights = _weights(problem.variances)
+        offsets = problem.observed.offsets
+        noisy, exact = (np.flatnonzero(chosen) for chosen in (np.isfinite(variances) & (variances > 0), variances == 0))
+        self._noisy_places = self._places(self._grid, tables, offsets, noisy)
+        self._exact_grid = None
+        if exact.size:
+            kept = {axis for i in exact for axis in tables[i].axes}
+            exact_contrasts = [g.has_contrasts and g.axis in kept for g in groupings]
+            self._exact_grid = Grid(schema, groupings, exact_contrasts)
+            self._exact_places = self._places(self._exact_grid, tables, offsets, exact)
+        self._desired_places = self._grid.places(
+            list(problem.desired_tables), problem.desired.size, problem.desired.offsets[:-1].tolist()
+        )
+
+    def _places(self, grid: Grid, tables: list[Table], offsets: np.ndarray, chosen: np.ndarray) -> sparse.csr_array:
+        return grid.places([tables[i] for i in chosen], self._problem.observed.size, offsets[chosen].tolist())
+
+    def apply(self, Y: Float) -> Float:
+        """P Y, (m, K)."""
+        return self._desired_places @ self._estimate(Y).reshape(-1, Y.shape[1])
+
+    def violation(self, Y: Float) -> float:
+        """Largest disagreement between a marginal and the sums of a finer one in the estimate from Y."""
+        return self._grid.violation(self._estimate(Y))
+
+    def _estimate(self, Y: Float) -> Float:
+        array = self._gathered(self._grid, self._noisy_places.T @ (self._weights[:, None] * Y))
+        exact = None if self._exact_grid is None else self._gathered(self._exact_grid, self._exact_places.T @ Y)
+        for component, place, solve, exact_place in self._solves():
+            h = array[place]
+            if exact is None or exact_place is None or solve.exact is None or solve.cross is None:
+                array[place] = self._grid.multiply(h, component, solve.noisy)
+                continue
+            h_exact = exact[exact_place]
+            h = h - self._grid.multiply(h_exact, component, solve.cross)
+            array[place] = self._grid.multiply(h_exact, component, solve.exact)
+            array[place] += self._grid.multiply(h, component, solve.noisy)
+        self._grid.spread(array)
+        return array
+
+    def adjoint(self, V: Float) -> Float:
+        """P' V, (n, K)."""
+        array = self._gathered(self._grid, self._desired_places.T @ V)
+        exact = None if self._exact_grid is None else np.zeros((*self._exact_grid.shape, V.shape[1]))
+        for component, place, solve, exact_place in self._solves():
+            g = array[place].copy()
+            noisy = self._grid.multiply(g, component, solve.noisy)
+            array[place] = noisy
+            if exact is not None and exact_place is not None and solve.exact is not None and solve.cross is not None:
+                exact[exact_place] = self._grid.multiply(g, component, solve.exact)
+                exact[exact_place] -= self._grid.multiply(noisy, component, solve.cross.T)
+        self._grid.spread(array)
+        result = self._weights[:, None] * (self._noisy_places @ array.reshape(-1, V.shape[1]))
+        if exact is not None and self._exact_grid is not None:
+            self._exact_grid.spread(exact)
+            result += self._exact_places @ exact.reshape(-1, V.shape[1])
+        return result
+
+    def _gathered(self, grid: Grid, slots: Float) -> Float:
+        array = slots.reshape(*grid.shape, -1)
+        grid.gather(array)
+        return array
+
+    def _solves(self) -> Iterator[tuple[frozenset[int], tuple[slice, ...], Solve, tuple[slice, ...] | None]]:
+        exact = dict(self._exact_grid.components()) if self._exact_grid is not None else {}
+        for component, place in self._grid.components():
+            yield component, place, self.information.solve(component), exact.get(component)
+
+    def variances(self) -> Float:
+        """Variance of every desired cell, (m,)."""
+        return expand(self.information.cell_variances(list(self._problem.desired_tables)), self._problem.desired.sizes)
+
+
+def array_size(schema: Schema, tables: list[Table]) -> int:
+    """Slots of the array that `ArrayForm` would use for these tables."""
+    groupings = groupings_of(schema, tables)
+    return prod((g.levels if g.has_contrasts else 0) + g.sizes.size for g in groupings)
+
+
+def expand(variances: list[Float], sizes: np.ndarray) -> Float:
+    """One vector from variances by table, each given by cell or once for all cells."""
+    return np.concatenate([np.broadcast_to(v, size) for v, size in zip(variances, sizes.tolist(), strict=True)])
+
+
+def _weights(variances: Float) -> Float:
+    """Precision of every cell, 0 where it is exact or was not measured."""
+    usable = np.isfinite(variances) & (variances > 0)
+    return np.divide(1.0, variances, out=np.zeros_like(variances), where=usable)
+
+
+def _strides(shape: tuple[int, ...]) -> list[int]:
+    return list(reduce(lambda strides, length: [strides[0] * length, *strides], shape[:0:-1], [1]))[: len(shape)]

@@ -1,0 +1,83 @@
+"""How the recodes in use divide each variable, and what a factor sees of the two parts.
+
+For a variable with n levels let R be the common refinement of the recodes in use, other than the variable itself: r groups
+(one if there are no recodes). R^n splits into G, constant on the groups, and C, summing to zero within every group. Only
+the variable itself sees C; along G it acts as diag(1 / group sizes), and a recode as the 0/1 sums of its groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraint_builders import Schema
+from constraint_builders.table import Table
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """One variable in use, and its groups.
+
+    Attributes
+    ----------
+    axis : int
+        The variable, as the schema numbers it.
+    groups : ndarray of int, (n,)
+        The group of every level.
+    has_contrasts : bool
+        Whether C is more than nothing: some group holds two levels or more.
+    """
+
+    axis: int
+    groups: NDArray[np.intp]
+
+    @cached_property
+    def sizes(self) -> NDArray[np.intp]:
+        """Number of levels in each group, (r,)."""
+        return np.bincount(self.groups)
+
+    @property
+    def levels(self) -> int:
+        """Number of levels, n."""
+        return self.groups.size
+
+    @property
+    def has_contrasts(self) -> bool:
+        """Whether some group has two levels or more."""
+        return self.sizes.size < self.levels
+
+
+def groupings_of(schema: Schema, tables: list[Table]) -> list[Grouping]:
+    """The grouping of every variable that some table keeps, in schema order."""
+    factors: dict[int, set[str]] = {}
+    for table in tables:
+        for axis, factor in zip(table.axes, table.factors, strict=True):
+            factors.setdefault(axis, set()).add(factor)
+    groupings = []
+    for axis in sorted(factors):
+        labels = np.zeros((1, schema.shape[axis]), dtype=np.intp)
+        recodes = [schema.groups_of(factor) for factor in sorted(factors[axis]) if factor != schema.names[axis]]
+        if recodes:
+            labels = np.array(recodes, dtype=np.intp)
+        groupings.append(Grouping(axis, np.unique(labels, axis=1, return_inverse=True)[1].ravel()))
+    return groupings
+
+
+def group_sums(schema: Schema, grouping: Grouping, factor: str | None) -> Float:
+    """The 0/1 matrix (cells of the factor, r) that sums groups to the factor's cells; None is the total."""
+    if factor is None:
+        return np.ones((1, grouping.sizes.size))
+    cells = np.array(schema.groups_of(factor))
+    sums = np.zeros((cells.max() + 1, grouping.sizes.size))
+    sums[cells, grouping.groups] = 1
+    return sums
+
+
+def sees_contrasts(schema: Schema, grouping: Grouping, factor: str | None) -> bool:
+    """Whether a factor is the variable itself and the variable has contrasts."""
+    return grouping.has_contrasts and factor == schema.names[grouping.axis]

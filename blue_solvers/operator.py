@@ -1,0 +1,145 @@
+"""The estimate as a linear operator."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator
+
+from blue_solvers.solver import Float, Info, Prepared, Solver, UnsupportedProblemError
+from blue_solvers.solvers import SOLVERS
+from constraint_builders import Problem
+
+
+def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
+    """The best linear unbiased estimate of a problem, as an operator.
+
+    Parameters
+    ----------
+    problem : Problem
+    solver : str or Solver
+        A name of `blue_solvers.SOLVERS`, or a configured solver such as ``ConjugateGradient(rtol=1e-12)``.
+
+    Returns
+    -------
+    BlueOperator
+        ``x = P @ y + P.offset``.
+
+    Raises
+    ------
+    ValueError
+        If there is no solver of that name.
+    UnsupportedProblemError
+        If the solver cannot take the problem, with the reason.
+    MemoryError
+        If what it needs would not fit, with the bytes.
+
+    Examples
+    --------
+    >>> from constraint_builders import gallery
+    >>> problem = gallery.toy()
+    >>> P = blue(problem)
+    >>> P @ problem.vector({"B": [6, 9, 17], "total": 29})
+    array([ 5.25,  8.25, 16.25, 29.75])
+    """
+    if isinstance(solver, str):
+        if solver not in SOLVERS:
+            raise ValueError(f"no solver {solver!r}: there are {', '.join(repr(name) for name in SOLVERS)}")
+        solver = SOLVERS[solver]()
+    reason = solver.supports(problem)
+    if reason is not None:
+        raise UnsupportedProblemError(f"solver {solver.name!r} cannot take this problem: {reason}")
+    return BlueOperator(problem, solver, solver.prepare(problem))
+
+
+class BlueOperator(LinearOperator):
+    """The linear part P of an estimate, (desired cells, observed cells); made by `blue`.
+
+    Attributes
+    ----------
+    problem : Problem
+    solver : Solver
+        As configured; pickling keeps it and the problem, and prepares again when loaded.
+    offset : ndarray, (m,)
+        Constant part of the estimate: zero unless the equations have a right-hand side.
+    """
+
+    def __init__(self, problem: Problem, solver: Solver, prepared: Prepared) -> None:
+        super().__init__(np.dtype(np.float64), (problem.desired.size, problem.observed.size))
+        self.problem = problem
+        self.solver = solver
+        self._prepared = prepared
+        self._seconds = 0.0
+        self.offset = prepared.offset
+        self.offset.flags.writeable = False
+
+    def _matmat(self, X: Float) -> Float:
+        Y = self._readable(X)
+        start = time.perf_counter()
+        result = self._prepared.apply(Y)
+        self._seconds = time.perf_counter() - start
+        return result
+
+    def _rmatmat(self, X: Float) -> Float:
+        return self._prepared.adjoint(_finite(np.asarray(X, dtype=np.float64), "the vector over the desired layout"))
+
+    def _readable(self, X: Float) -> Float:
+        """A finite float copy where needed: cells that were not measured may hold anything, their columns are zero."""
+        if np.iscomplexobj(X):
+            raise TypeError("noisy tables are real: got complex values")
+        Y = np.asarray(X, dtype=np.float64)
+        if self.problem.unmeasured.any():
+            Y = Y.copy()
+            Y[self.problem.unmeasured] = 0
+        if not np.isfinite(Y.sum()) and not np.isfinite(Y).all():
+            position = int(np.flatnonzero(~np.isfinite(Y).all(axis=1))[0])
+            where = self.problem.observed.describe(position)
+            raise ValueError(f"{where} is {Y[position][~np.isfinite(Y[position])][0]}: give a finite number")
+        return Y
+
+    def dot(self, x: Any) -> Any:
+        """Matrix-matrix or matrix-vector product; also composes with another operator."""
+        if isinstance(x, LinearOperator) or np.isscalar(x):
+            return super().dot(x)
+        x = np.asarray(x)
+        if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
+            raise ValueError(
+                f"the estimate takes vectors of shape ({self.shape[1]},) or ({self.shape[1]}, K) over the observed "
+                f"layout: got {x.shape}; problem.vector makes one from tables"
+            )
+        return self.matvec(x) if x.ndim == 1 else self.matmat(x)
+
+    @property
+    def info(self) -> Info:
+        """How the latest apply went."""
+        return replace(self._prepared.info, seconds=self._seconds)
+
+    @property
+    def covariance(self) -> LinearOperator:
+        """Covariance P Sigma P' of the estimate, (m, m): columns by applying it to unit vectors."""
+        return self @ self.problem.noise_covariance @ self.T
+
+    def variances(self) -> Float:
+        """Exact variance of every desired cell, (m,), in squared units of the counts.
+
+        Returns
+        -------
+        ndarray, (m,)
+            Diagonal of `covariance`: closed form where the solver has one, otherwise column by column.
+        """
+        return self._prepared.variances()
+
+    def __reduce__(self) -> tuple:
+        return blue, (self.problem, self.solver)
+
+    def __repr__(self) -> str:
+        return f"<{self.shape[0]}x{self.shape[1]} BlueOperator by {self.solver.name}>"
+
+
+def _finite(X: Float, what: str) -> Float:
+    if not np.isfinite(X.sum()) and not np.isfinite(X).all():
+        raise ValueError(f"{what} holds NaN or infinite values: give finite numbers")
+    return X

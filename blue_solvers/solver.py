@@ -1,0 +1,110 @@
+"""What a solver is: the contract that every one of them keeps, and that `blue_solvers.testing` checks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraint_builders import Problem
+
+Float = NDArray[np.float64]
+
+VARIANCE_BLOCK = 64  # columns of the adjoint held at once by the default `Prepared.variances`
+
+
+class ConvergenceError(RuntimeError):
+    """An iterative solver stopped before it reached its tolerance; the message says what to do next."""
+
+
+class UnsupportedProblemError(ValueError):
+    """A solver cannot take a problem; the message says why."""
+
+
+@dataclass(frozen=True)
+class Info:
+    """How the latest estimate was computed; of many columns the worst.
+
+    Attributes
+    ----------
+    solver : str
+        Name of the solver, and of the library that did the work where there is a choice.
+    exact : bool
+        Whether the estimate is the BLUE, up to rounding or the stated tolerance, or a heuristic.
+    reason : str
+        Why this solver was chosen, and what the answer is when it is not the BLUE.
+    iterations : int
+        Iterations of an iterative solver, 0 otherwise.
+    residual : float
+        Size of A x - b relative to that of A y - b, each equation in units of its own standard deviation.
+    violation : float
+        Largest absolute entry of A x - b for the estimate over the observed layout.
+    seconds : float
+        Time of the latest apply.
+    """
+
+    solver: str
+    exact: bool
+    reason: str
+    iterations: int = 0
+    residual: float = 0.0
+    violation: float = 0.0
+    seconds: float = 0.0
+
+
+class Prepared(ABC):
+    """A solver made ready for one problem: the affine map y -> P y + offset.
+
+    Laws: `apply` is linear; `adjoint` is its transpose; where `info.exact`, P is the matrix of the BLUE. Columns of cells
+    that were not measured are zero.
+    """
+
+    problem: Problem
+    offset: Float
+
+    @abstractmethod
+    def apply(self, Y: Float) -> Float:
+        """P Y, from (n, K) over the observed layout to (m, K) over the desired one."""
+
+    @abstractmethod
+    def adjoint(self, V: Float) -> Float:
+        """P' V, from (m, K) to (n, K)."""
+
+    @property
+    @abstractmethod
+    def info(self) -> Info:
+        """How the latest `apply` went."""
+
+    def variances(self) -> Float:
+        """Diagonal of P Sigma P', (m,), one adjoint column for every cell."""
+        size = self.problem.desired.size
+        variances = np.empty(size)
+        for start in range(0, size, VARIANCE_BLOCK):
+            cells = np.arange(start, min(start + VARIANCE_BLOCK, size))
+            units = np.zeros((size, cells.size))
+            units[cells, np.arange(cells.size)] = 1
+            weights = self.adjoint(units)
+            variances[cells] = np.einsum("ij,ij->j", weights, self.problem.noise_covariance @ weights)
+        return variances
+
+
+class Solver(ABC):
+    """A way to compute the estimate, with its tolerances as fields of a frozen dataclass."""
+
+    name: str
+
+    @abstractmethod
+    def supports(self, problem: Problem) -> str | None:
+        """None if this solver can take the problem, otherwise the reason why not."""
+
+    @abstractmethod
+    def prepare(self, problem: Problem) -> Prepared:
+        """Do once what every apply needs.
+
+        Raises
+        ------
+        MemoryError
+            If that would not fit.
+        """

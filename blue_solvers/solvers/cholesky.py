@@ -1,0 +1,64 @@
+"""Sparse Cholesky factorisation of A Sigma A'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator
+
+from blue_solvers.constrained import ConstrainedEstimate, Equations, NormalSolver
+from blue_solvers.factorisation import factorise
+from blue_solvers.solver import Float, Info, Prepared, Solver
+from constraint_builders import Problem
+from constraint_builders.memory import require_memory
+
+ENTRY_BYTES = 12
+
+
+@dataclass(frozen=True)
+class Cholesky(Solver):
+    """CHOLMOD through scikit-sparse where it is installed, otherwise SuperLU of scipy, as `info` names.
+
+    The factor's fill decides time and memory; single tables that everything overlaps make it dense.
+    """
+
+    name: ClassVar[str] = "cholesky"
+
+    def supports(self, problem: Problem) -> str | None:
+        """Every problem whose covariance is known entry by entry."""
+        if isinstance(problem.covariance, LinearOperator):
+            return "its covariance is an operator without entries: use solver='cg'"
+        return None
+
+    def prepare(self, problem: Problem) -> Prepared:
+        """Factorise once."""
+        info = Info(self.name, exact=True, reason="sparse factorisation of A Sigma A'")
+        return ConstrainedEstimate(problem, "independent", _SparseNormalSolver, info)
+
+
+class _SparseNormalSolver(NormalSolver):
+    def __init__(self, equations: Equations) -> None:
+        _require_memory(equations)
+        self._deviations = equations.deviations[:, None]
+        self._factor = factorise(equations.normal_matrix())
+        self.label = self._factor.label
+
+    def solve(self, R: Float, target: Float) -> Float:
+        return self._factor.solve(R / self._deviations) / self._deviations
+
+
+def _require_memory(equations: Equations) -> None:
+    """Refuse when the entries of A Sigma A', before any fill, would not fit."""
+    rows = equations.A.shape[0]
+    assert equations.Sigma_matrix is not None
+    reach = np.diff(sparse_columns(equations)).astype(float)
+    entries = min(float((reach**2).sum()), float(rows) ** 2)
+    what = f"the sparse normal matrix of {rows:,} constraints"
+    require_memory(3 * ENTRY_BYTES * entries, what, "use solver='sea_blue' or 'cg'")
+
+
+def sparse_columns(equations: Equations) -> np.ndarray:
+    """Column pointers of A Sigma, or of A where Sigma is diagonal."""
+    return (equations.A @ equations.Sigma_matrix).tocsc().indptr

@@ -1,0 +1,79 @@
+"""SEA BLUE: collection step and down pass, in closed form where variances are equal within tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from blue_solvers.components import Components, components_of
+from blue_solvers.heuristic import ObliqueDownPass
+from blue_solvers.solver import Float, Info, Prepared, Solver
+from constraint_builders import Problem
+
+
+@dataclass(frozen=True)
+class SeaBlue(Solver):
+    """The paper's Algorithms 1 and 2, both branches, for any tables.
+
+    With equal variances within tables (A1 to A3) the result is the BLUE, to rounding, in a few passes over the data, and
+    no matrix is formed. With unequal ones it is the paper's heuristic, and `info` says so.
+    """
+
+    name: ClassVar[str] = "sea_blue"
+
+    def supports(self, problem: Problem) -> str | None:
+        """Uncorrelated noise in tables of a schema; for unequal variances also no recodes."""
+        if problem.schema is None:
+            return "it has no tables, only a matrix: use solver='cholesky' or 'cg'"
+        if problem.covariance is not None:
+            return "its noise is correlated (assumption A2): use solver='cholesky' or 'cg'"
+        if problem.table_variances is not None:
+            return None
+        if problem.unmeasured.any():
+            return "some cells of a table were not measured: use solver='cholesky' or 'cg'"
+        factors = {f for t in (*problem.observed_tables, *problem.desired_tables) for f in t.factors}
+        if not factors <= set(problem.schema.names):
+            return "variances differ within tables and there are recodes: use solver='cholesky' or 'cg'"
+        return None
+
+    def prepare(self, problem: Problem) -> Prepared:
+        """Plan the passes."""
+        if problem.table_variances is not None:
+            reason = "closed form: noise is uncorrelated and of equal variance within tables (A1-A3)"
+            return SeaBlueEstimate(problem, components_of(problem), Info(self.name, exact=True, reason=reason))
+        reason = "heuristic, not the BLUE: variances differ within tables (A3 fails); cg and cholesky give the BLUE"
+        return SeaBlueEstimate(problem, ObliqueDownPass(problem), Info(self.name, exact=False, reason=reason))
+
+
+class SeaBlueEstimate(Prepared):
+    """Either branch, made ready.
+
+    It keeps a reference to the latest input, from which `info` works out the violation when it is asked for.
+    """
+
+    def __init__(self, problem: Problem, method: Components | ObliqueDownPass, info: Info) -> None:
+        self.problem = problem
+        self.offset = np.zeros(problem.desired.size)
+        self._method = method
+        self._info = info
+        self._latest: Float | None = None
+
+    def apply(self, Y: Float) -> Float:
+        self._latest = self._method.apply(Y)
+        return self._latest
+
+    def adjoint(self, V: Float) -> Float:
+        return self._method.adjoint(V)
+
+    def variances(self) -> Float:
+        if isinstance(self._method, ObliqueDownPass):
+            return super().variances()
+        return self._method.variances()
+
+    @property
+    def info(self) -> Info:
+        if self._latest is None:
+            return self._info
+        return replace(self._info, violation=self._method.violation(self._latest))

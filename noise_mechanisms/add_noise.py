@@ -1,0 +1,76 @@
+"""Noisy measurements of known counts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+from constraint_builders import Problem
+from noise_mechanisms.discrete import draw
+
+Rng = np.random.Generator | int | None
+
+
+def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np.float64]:
+    """Measure true counts once: each cell of the observed tables with independent noise of the problem's law.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its `noise` is the law, its `variances` (or `covariance`, for Gaussian noise) the size.
+    truth : array_like, (n,)
+        True counts over the observed layout, `problem.truth` for instance.
+    rng : Generator, int or None
+        Source of randomness, or its seed.
+
+    Returns
+    -------
+    ndarray, (n,)
+        Truth plus noise; exact cells as they are, cells that were not measured NaN.
+
+    Raises
+    ------
+    ValueError
+        If truth has another length or is not finite, or correlated noise is not Gaussian or known only as an operator.
+    """
+    values = np.asarray(truth, dtype=np.float64)
+    if values.shape != (problem.observed.size,):
+        raise ValueError(f"truth must have shape ({problem.observed.size},): got {values.shape}")
+    if not np.isfinite(values[~problem.unmeasured]).all():
+        raise ValueError("truth holds NaN or infinite counts: give finite numbers")
+    noisy = values + draw_noise(problem, 1, rng)[:, 0]
+    noisy[problem.unmeasured] = np.nan
+    return noisy
+
+
+def draw_noise(problem: Problem, columns: int, rng: Rng = None) -> NDArray[np.float64]:
+    """Independent draws of a problem's noise, (n, columns); 0 in cells that are exact or were not measured.
+
+    Raises
+    ------
+    ValueError
+        If correlated noise is not Gaussian or known only as an operator.
+    """
+    generator = np.random.default_rng(rng)
+    if problem.covariance is None:
+        return draw(problem.noise, np.where(problem.unmeasured, 0.0, problem.variances), generator, columns)
+    if problem.noise != "gaussian":
+        raise ValueError(f"correlated noise is drawn for the law 'gaussian' only: the problem's is {problem.noise!r}")
+    if isinstance(problem.covariance, LinearOperator):
+        raise ValueError("correlated noise cannot be drawn from an operator: give the covariance as a sparse matrix")
+    return _correlated(problem.covariance, columns, generator)
+
+
+def _correlated(covariance: sparse.csr_array, columns: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Gaussian columns of a sparse covariance, by a Cholesky factor of each block of connected cells."""
+    blocks, labels = sparse.csgraph.connected_components(covariance, directed=False)
+    noise = rng.standard_normal((covariance.shape[0], columns))
+    alone = np.bincount(labels)[labels] == 1
+    noise[alone] *= np.sqrt(covariance.diagonal()[alone])[:, None]
+    order = np.argsort(labels, kind="stable")
+    for cells in np.split(order, np.cumsum(np.bincount(labels, minlength=blocks))[:-1]):
+        if cells.size > 1:
+            noise[cells] = np.linalg.cholesky(covariance[cells][:, cells].toarray()) @ noise[cells]
+    return noise
