@@ -1,0 +1,138 @@
+"""Random decisions of exactly a given probability, made in integer arithmetic on the system's secure random bits."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+
+from noise_mechanisms.discrete import DiscreteLaplace
+
+_WORD = 64  # bits drawn before a probability is computed at all
+_GUARD = 12  # decimal digits lost at most: rounded arguments below 10^4, up to 10^6 terms
+
+
+def bernoulli(probability: Fraction) -> bool:
+    """True with exactly this probability."""
+    return secrets.randbelow(probability.denominator) < probability.numerator
+
+
+def bernoulli_exp(cost: Fraction) -> bool:
+    """True with probability exactly exp(-cost), for a rational cost of 0 or more.
+
+    Canonne, Kamath and Steinke (2020), Algorithm 1: exp(-c) for c <= 1 is the chance that the first failure among
+    Bernoulli(c / 1), Bernoulli(c / 2), ... comes at an odd place.
+    """
+    while cost > 1:
+        if not _bernoulli_exp_below_one(Fraction(1)):
+            return False
+        cost -= 1
+    return _bernoulli_exp_below_one(cost)
+
+
+def _bernoulli_exp_below_one(cost: Fraction) -> bool:
+    place = 1
+    while bernoulli(cost / place):
+        place += 1
+    return place % 2 == 1
+
+
+class LaplaceStream:
+    """Discrete Laplace values of release grade, fetched from OpenDP many at a time.
+
+    Parameters
+    ----------
+    scale : float
+        Probabilities are proportional to exp(-|k| / scale), the scale being used as an exact rational.
+    """
+
+    def __init__(self, scale: float, block: int = 256) -> None:
+        self._law = DiscreteLaplace(scale)
+        self._block = block
+        self._values: Iterator[int] = iter(())
+
+    def take(self) -> int:
+        """The next value."""
+        value = next(self._values, None)
+        if value is None:
+            self._values = iter(self._law.release_sample(self._block).tolist())
+            value = next(self._values)
+        return int(value)
+
+
+class ShiftedGaussian:
+    """Whole numbers k with probabilities proportional to exp(-(k - center)^2 / (2 sigma2)), exact for rationals.
+
+    Parameters
+    ----------
+    sigma2 : Fraction
+        Positive.
+
+    Notes
+    -----
+    Canonne, Kamath and Steinke's Algorithm 3 about a center: y = k - round(center) is proposed from a discrete Laplace
+    law of whole scale t near sigma and, f being center - round(center), accepted with probability exp(-cost),
+
+        cost = (y - f)^2 / (2 sigma2) - |y| / t + |f| / t + sigma2 / (2 t^2) >= (|y| - |f| - sigma2 / t)^2 / (2 sigma2).
+    """
+
+    def __init__(self, sigma2: Fraction) -> None:
+        self.sigma2 = sigma2
+        self.scale = isqrt(sigma2.numerator // sigma2.denominator) + 1
+        self._stream = LaplaceStream(float(self.scale))
+
+    def take(self, center: Fraction) -> int:
+        """Draw one value."""
+        nearest = round(center)
+        rest = center - nearest
+        least = abs(rest) / self.scale + self.sigma2 / (2 * self.scale**2)
+        while True:
+            y = self._stream.take()
+            cost = (y - rest) ** 2 / (2 * self.sigma2) - Fraction(abs(y), self.scale) + least
+            if bernoulli_exp(cost):
+                return nearest + y
+
+
+def bernoulli_theta(sigma2: Fraction, center: Fraction) -> bool:
+    """True with probability exactly theta(center) / theta(0), theta(c) = sum over k of exp(-(k - c)^2 / (2 sigma2)).
+
+    The quotient is at least 1 - 5 exp(-2 pi^2 sigma2) by Poisson summation, and exp(-2 pi^2 s) < 2^(-28 s). Random bits
+    are compared with it from the highest down, and it is computed, with a rigorous error bound, only to as many digits
+    as they need.
+    """
+    uniform, bits = secrets.randbits(_WORD), _WORD
+    if 28 * sigma2 >= _WORD + 3 and uniform < 2**_WORD - 1:
+        return True
+    while True:
+        digits = bits // 3 + 2 * _GUARD
+        with localcontext(Context(prec=digits)):
+            quotient = _theta(sigma2, center, digits) / _theta(sigma2, Fraction(0), digits)
+            error = Decimal(10) ** (_GUARD - digits)
+            if Decimal(uniform + 1) / Decimal(2**bits) < quotient - error:
+                return True
+            if Decimal(uniform) / Decimal(2**bits) > quotient + error:
+                return False
+        uniform, bits = (uniform << _WORD) | secrets.randbits(_WORD), bits + _WORD
+
+
+def _theta(sigma2: Fraction, center: Fraction, digits: int) -> Decimal:
+    """Theta at a center to a relative error below 10^(guard - 1 - digits): terms left out and roundings together."""
+    nearest = round(center)
+    reach = isqrt(int(5 * sigma2 * digits)) + 2  # exp(-reach^2 / (2 sigma2)) < 10^-digits
+    total = Decimal(0)
+    for k in range(nearest - reach, nearest + reach + 1):
+        cost = (k - center) ** 2 / (2 * sigma2)
+        total += (-Decimal(cost.numerator) / Decimal(cost.denominator)).exp()
+    return total
+
+
+def exact_scale(epsilon: float) -> float:
+    """The smallest float64 s with 1 / s <= epsilon in exact arithmetic, so that rounding never costs privacy."""
+    scale = 1 / epsilon
+    while Fraction(scale) * Fraction(epsilon) < 1:
+        scale = float(np.nextafter(scale, np.inf))
+    return scale

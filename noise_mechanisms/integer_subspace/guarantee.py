@@ -1,0 +1,179 @@
+"""What a mechanism promises, in the words of integer subspace differential privacy, and how promises compose.
+
+Every promise is about two tables that agree in all invariants. It says nothing about tables that do not, and
+what the invariants themselves disclose is not counted. Its unit is distance 1, which two equivalent tables may never
+have: see `Guarantee.smallest_loss`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from noise_mechanisms.accounting import Loss, pure_to_zcdp
+from noise_mechanisms.integer_subspace.invariants import Invariants
+from noise_mechanisms.integer_subspace.lattice import Lattice
+
+Norm: TypeAlias = Literal[1, 2]
+Measure: TypeAlias = Literal["pure", "zcdp"]
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Differential privacy on the tables that agree in the invariants, growing with their distance (Definition 2).
+
+    Attributes
+    ----------
+    invariants : Invariants
+        What the release does not change.
+    measure : {"pure", "zcdp"}
+        At distance t the mechanism is ``loss * t``-DP ("pure"), or ``loss * t^2``-zCDP ("zcdp").
+    loss : Fraction or float
+    norm : {1, 2}
+        How the distance between two histograms is measured.
+    delta : float
+        Allowed besides at distance 1; 0 from an exact sampler. Two things bring it in: the approximate form of a
+        promise, growing with distance as equation (2) says, and a Markov chain stopped at total variation eta from
+        its law, (1 + e^epsilon) eta.
+    """
+
+    invariants: Invariants
+    measure: Measure
+    loss: Loss
+    norm: Norm
+    delta: float = 0.0
+
+    @property
+    def smallest_distance(self) -> float:
+        """Lower bound on the distance between different equivalent tables, in `norm`; see `Lattice`."""
+        smallest = Lattice(self.invariants).smallest_distance
+        return float(smallest) if self.norm == 1 else math.sqrt(smallest)
+
+    @property
+    def smallest_loss(self) -> float:
+        """The loss between the nearest different equivalent tables: what the nominal loss understates."""
+        return self.loss_at(self.smallest_distance)
+
+    def loss_at(self, distance: float) -> float:
+        """Epsilon ("pure") or rho ("zcdp") between two equivalent tables at this distance."""
+        return float(self.loss) * (distance if self.measure == "pure" else distance**2)
+
+    def compose(self, other: Guarantee) -> Guarantee:
+        """The promise of both releases together (Proposition 6): on the tables that agree in all invariants of both.
+
+        Losses and deltas add. Pure and concentrated losses are added as concentrated ones, epsilon being
+        epsilon^2 / 2. Distances in L2 are at most those in L1, so of two norms L1 stays.
+
+        Raises
+        ------
+        ValueError
+            If they speak of different numbers of records, or a pure promise with a delta meets a concentrated one.
+        """
+        norm: Norm = 2 if self.norm == other.norm == 2 else 1
+        delta = self.delta + other.delta
+        joint = self.invariants.both(other.invariants)
+        if self.measure == other.measure:
+            return Guarantee(joint, self.measure, self.loss + other.loss, norm, delta)
+        if delta:
+            raise ValueError(
+                "a pure promise with delta > 0 does not compose with a concentrated one: compose them as pure "
+                "promises, or use an exact sampler"
+            )
+        return Guarantee(joint, "zcdp", self.concentrated_loss + other.concentrated_loss, norm)
+
+    @property
+    def concentrated_loss(self) -> Loss:
+        """The rho per squared distance: `loss`, or epsilon^2 / 2 for a pure promise."""
+        return self.loss if self.measure == "zcdp" else pure_to_zcdp(self.loss)
+
+    def approximate(self, delta: float) -> Guarantee:
+        """The (epsilon, delta) form of a concentrated promise, valid at every distance of 1 or more.
+
+        With rho per squared distance, epsilon = rho + 2 sqrt(rho log(1/delta)); see `gaussian_sigma`, its inverse.
+
+        Raises
+        ------
+        ValueError
+            If the promise is pure already, or delta is not between 0 and 1.
+        """
+        if self.measure == "pure":
+            raise ValueError("the promise is pure already: it holds with delta = 0")
+        _check_delta(delta)
+        rho = float(self.loss)
+        epsilon = rho + 2 * math.sqrt(rho * -math.log(delta))
+        return Guarantee(self.invariants, "pure", epsilon, self.norm, self.delta + delta)
+
+    def post_process(self) -> Guarantee:
+        """The promise of anything computed from the release alone (Proposition 7): the same.
+
+        An output that also uses the confidential table, or invariants that this release does not hold, is none.
+        """
+        return self
+
+    def __str__(self) -> str:
+        loss = f"{float(self.loss):.6g} t-DP" if self.measure == "pure" else f"{float(self.loss):.6g} t^2-zCDP"
+        delta = f", delta {self.delta:.3g}" if self.delta else ""
+        return (
+            f"{loss}{delta} between tables at L{self.norm} distance t that agree in all invariants of "
+            f"{self.invariants}. Different such tables are at distance {self.smallest_distance:.4g} or more, so the "
+            f"smallest loss that matters is {self.smallest_loss:.4g}, not the nominal one. What the invariants "
+            "disclose is not counted."
+        )
+
+
+def gaussian_sigma(epsilon: float, delta: float) -> float:
+    """The standard deviation with which Gaussian noise on any lattice is (epsilon, delta)-private (Definition 13).
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive.
+    delta : float
+        Between 0 and 1, both excluded.
+
+    Returns
+    -------
+    float
+        (sqrt(L + epsilon) + sqrt(L)) / (sqrt(2) epsilon), where L = log(1/delta).
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+
+    Notes
+    -----
+    The constant that the paper's Definition 13 leaves open; it depends neither on the dimension nor on the invariants.
+    Let z have probabilities exp(-|z|^2 / 2 sigma^2) / theta(0) on the lattice and let v be the difference of two
+    equivalent tables, itself a lattice point. For every alpha > 1 completing the square gives
+
+        sum over z of P(z)^alpha P(z + v)^(1 - alpha)
+            = exp(alpha (alpha - 1) |v|^2 / 2 sigma^2) theta((1 - alpha) v) / theta(0),
+
+    theta(c) being the sum of exp(-|z + c|^2 / 2 sigma^2) over the lattice. By Poisson summation theta is a sum of
+    cosines with positive weights, largest at 0. So the Renyi divergence is at most alpha rho with rho =
+    |v|^2 / (2 sigma^2), and equal to it for whole alpha: rho-zCDP on any lattice. Markov's inequality bounds the
+    chance of a loss above epsilon t, at distance t = |v|, by exp(-(epsilon - rho t)^2 / 4 rho), where now
+    rho = 1 / (2 sigma^2). Against delta (e^(epsilon t) - 1) / (e^epsilon - 1), equation (2), the logarithm of the
+    quotient grows with t, at a rate above epsilon - (epsilon - rho t) / 2. What holds at t = 1 holds beyond, and
+    there it is epsilon = rho + 2 sqrt(rho L).
+    """
+    if not 0 < epsilon < math.inf:
+        raise ValueError(f"epsilon is {epsilon}: give a positive, finite number")
+    _check_delta(delta)
+    log_inverse = -math.log(delta)
+    return (math.sqrt(log_inverse + epsilon) + math.sqrt(log_inverse)) / (math.sqrt(2) * epsilon)
+
+
+def stopping_delta(epsilon: float, eta: float) -> float:
+    """The delta that a sampler costs whose law is within total variation eta of an epsilon-DP one: (1 + e^epsilon) eta.
+
+    From P'(S) <= P(S) + eta <= e^epsilon Q(S) + eta <= e^epsilon (Q'(S) + eta) + eta.
+    """
+    return min(1.0, (1 + math.exp(min(epsilon, 700.0))) * eta)
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise ValueError(f"delta is {delta}: give a number between 0 and 1, both excluded")

@@ -1,0 +1,223 @@
+"""Exact Gaussian and L2-norm Laplace noise on any lattice: Klein's sampler with exact rejection."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp
+
+from noise_mechanisms.integer_subspace.exact_decisions import ShiftedGaussian, bernoulli_theta
+from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
+from noise_mechanisms.integer_subspace.invariants import Integers
+from noise_mechanisms.integer_subspace.lattice import Lattice
+from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection
+
+Floats = NDArray[np.float64]
+
+_NARROW = 0.5  # below, draw from a window of whole numbers; above, round normal values
+_WINDOW = np.arange(-8, 9)
+_PILOT = 256
+
+
+class KleinSampler(Sampler):
+    """Draws coordinates in the basis one after the other, the last first, as one-dimensional discrete Gaussians.
+
+    Given the later coordinates, the center c_i of coordinate i is minus the sum of mu_ij k_j over j > i and its standard
+    deviation s_i = sigma / |b*_i|. The proposal so drawn has probability exp(-|z|^2 / 2 sigma^2) / product of
+    theta_i(c_i), theta_i(c) being the sum over k of exp(-(k - c)^2 / 2 s_i^2).
+    """
+
+    def __init__(self, lattice: Lattice) -> None:
+        self._lattice = lattice
+        self._form = gram_schmidt(lattice)
+
+    def _propose(self, sigma: Floats, rng: np.random.Generator) -> tuple[Integers, Floats]:
+        """One proposal for every sigma, (tries, d), and the logarithm of its product of thetas, (tries,)."""
+        size = self._lattice.dimension
+        coordinates = np.zeros((sigma.size, size))
+        log_thetas = np.zeros(sigma.size)
+        for i in reversed(range(size)):
+            center = -(coordinates[:, i + 1 :] @ self._form.coefficients[i, i + 1 :])
+            width = sigma / self._form.norms[i]
+            coordinates[:, i] = shifted_gaussian(center, width, rng)
+            log_thetas += log_theta(center, width)
+        return np.asarray(coordinates.astype(np.int64) @ self._lattice.basis.T), log_thetas
+
+
+class GaussianSampler(KleinSampler):
+    """Noise with probabilities proportional to exp(-|z|^2 / 2 sigma^2) on a lattice.
+
+    Parameters
+    ----------
+    lattice : Lattice
+        Where the noise lives.
+    sigma : float
+        Positive.
+
+    Notes
+    -----
+    Klein's proposal is accepted with probability the product of theta_i(c_i) / theta_i(0) (Brakerski, Langlois,
+    Peikert, Regev and Stehle, 2013, Lemma 2.3), which leaves exactly the stated law. Margins of a two-way table have
+    Gram-Schmidt norms of at most 2, so that from sigma = 1.5 on practically every proposal is accepted.
+    """
+
+    name: ClassVar[str] = "klein"
+    exact: ClassVar[bool] = True
+
+    def __init__(self, lattice: Lattice, sigma: float) -> None:
+        super().__init__(lattice)
+        self.sigma = sigma
+
+    @cached_property
+    def acceptance(self) -> float:
+        """Estimated probability of acceptance of one try, from 256 tries with a fixed seed."""
+        return float(np.exp(self._attempt(_PILOT, np.random.default_rng(0))[1]).mean())
+
+    def sample(self, size: int, rng: Seed = None) -> Integers:
+        """See `Sampler.sample`."""
+        return rejection(self._attempt, size, self._lattice.records, max(self.acceptance, 1e-9), rng)
+
+    def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Floats]:
+        widths = self.sigma / self._form.norms
+        proposals, log_thetas = self._propose(np.full(tries, self.sigma), rng)
+        return proposals, log_thetas - log_theta(np.zeros_like(widths), widths).sum()
+
+    def release_sample(self) -> Integers:
+        """See `Sampler.release_sample`. About 0.1 ms a dimension."""
+        laws = [ShiftedGaussian(Fraction(self.sigma) ** 2 / norm) for norm in self._form.squared_norms]
+        while True:
+            coordinates = self._release_attempt(laws)
+            if coordinates is not None:
+                return np.asarray(self._lattice.basis @ coordinates)
+
+    def _release_attempt(self, laws: list[ShiftedGaussian]) -> Integers | None:
+        """Coordinates of one accepted proposal, or None as soon as one factor of the acceptance fails."""
+        coordinates = np.zeros(len(laws), dtype=np.int64)
+        for i in reversed(range(len(laws))):
+            numerator = -int(self._form.numerators[i, i + 1 :] @ coordinates[i + 1 :])
+            center = Fraction(numerator, int(self._form.denominators[i]))
+            if not bernoulli_theta(laws[i].sigma2, center):
+                return None
+            coordinates[i] = laws[i].take(center)
+        return coordinates
+
+
+class L2LaplaceSampler(KleinSampler):
+    """Noise with probabilities proportional to exp(-epsilon |z|), |z| being the L2 norm, on a lattice.
+
+    Parameters
+    ----------
+    lattice : Lattice
+        Where the noise lives.
+    epsilon : float
+        Loss per unit of L2 distance.
+
+    Notes
+    -----
+    exp(-epsilon r) is proportional to the integral over v of v^(-1/2) exp(-epsilon^2 v / 2) exp(-r^2 / 2 v). So v is drawn
+    with density proportional to
+
+        v^(-1/2) exp(-epsilon^2 v / 2) * product over i of (1 + sqrt(2 pi v) / |b*_i|),
+
+    a mixture of gamma laws whose weights are elementary symmetric polynomials; given v, Klein's proposal with sigma^2 =
+    v is accepted with probability the product of theta_i(c_i) / (1 + sqrt(2 pi v) / |b*_i|), at most 1. The law of the
+    accepted noise is exact. There is no release grade: v is a real number.
+    """
+
+    name: ClassVar[str] = "klein_mixture"
+    exact: ClassVar[bool] = True
+
+    def __init__(self, lattice: Lattice, epsilon: float) -> None:
+        super().__init__(lattice)
+        self.epsilon = epsilon
+        rate = epsilon**2 / 2
+        self._shapes = (np.arange(lattice.dimension + 1) + 1) / 2
+        log_weights = _log_elementary(np.log(np.sqrt(2 * np.pi) / self._form.norms))
+        log_weights += gammaln(self._shapes) - self._shapes * np.log(rate)
+        self._weights = np.exp(log_weights - logsumexp(log_weights))
+
+    @cached_property
+    def acceptance(self) -> float:
+        """Estimated probability of acceptance of one try, from 256 tries with a fixed seed."""
+        return float(np.exp(self._attempt(_PILOT, np.random.default_rng(0))[1]).mean())
+
+    def sample(self, size: int, rng: Seed = None) -> Integers:
+        """See `Sampler.sample`."""
+        return rejection(self._attempt, size, self._lattice.records, max(self.acceptance, 1e-9), rng)
+
+    def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Floats]:
+        shapes = rng.choice(self._shapes, size=tries, p=self._weights)
+        sigma = np.sqrt(2 * rng.standard_gamma(shapes)) / self.epsilon
+        proposals, log_thetas = self._propose(sigma, rng)
+        bounds = np.log1p(np.sqrt(2 * np.pi) * sigma[:, None] / self._form.norms).sum(axis=1)
+        return proposals, log_thetas - bounds
+
+
+def shifted_gaussian(center: Floats, width: Floats, rng: np.random.Generator) -> Floats:
+    """Whole numbers k with probabilities proportional to exp(-(k - center)^2 / (2 width^2)), elementwise.
+
+    Parameters
+    ----------
+    center, width : ndarray, (n,)
+        Widths are positive.
+    rng : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    ndarray of float64, (n,)
+
+    Notes
+    -----
+    A normal value x = k + u rounds to k. The density of k and |u| is that of the law wanted and an independent |u|, times
+    cosh((k - center) u / width^2): accepting with its inverse leaves exactly the law.
+    """
+    drawn = np.empty(center.size)
+    narrow = width < _NARROW
+    if narrow.any():
+        drawn[narrow] = _from_window(center[narrow], width[narrow], rng)
+    (pending,) = np.nonzero(~narrow)
+    while pending.size:
+        c, s = center[pending], width[pending]
+        x = c + s * rng.standard_normal(pending.size)
+        k = np.rint(x)
+        drawn[pending] = k
+        pending = pending[rng.random(pending.size) * np.cosh((k - c) * (x - k) / s**2) > 1]
+    return drawn
+
+
+def _from_window(center: Floats, width: Floats, rng: np.random.Generator) -> Floats:
+    """By inversion among the 17 nearest whole numbers; the others have less than 2^-180 together."""
+    candidates = np.rint(center)[:, None] + _WINDOW
+    least = np.square(np.rint(center) - center)[:, None]
+    weight = np.exp((least - np.square(candidates - center[:, None])) / (2 * np.square(width)[:, None]))
+    cumulative = np.cumsum(weight, axis=1)
+    chosen = (cumulative < rng.random(center.size)[:, None] * cumulative[:, -1:]).sum(axis=1)
+    return candidates[np.arange(center.size), chosen]
+
+
+def log_theta(center: Floats, width: Floats) -> Floats:
+    """Logarithm of the sum over all whole k of exp(-(k - center)^2 / (2 width^2)), elementwise."""
+    rest = center - np.rint(center)
+    value = np.empty(rest.size)
+    narrow = width < 1
+    near = np.square(_WINDOW - rest[narrow, None]) / (2 * np.square(width[narrow, None]))
+    value[narrow] = logsumexp(-near, axis=1) if near.size else 0.0
+    # Poisson summation; from width 1 on the second term is below 1e-34.
+    wide = width[~narrow]
+    ripple = 2 * np.exp(-2 * np.square(np.pi * wide)) * np.cos(2 * np.pi * rest[~narrow])
+    value[~narrow] = np.log(np.sqrt(2 * np.pi) * wide) + np.log1p(ripple)
+    return value
+
+
+def _log_elementary(log_values: Floats) -> Floats:
+    """Logarithms of the elementary symmetric polynomials of degrees 0, ..., n of n positive numbers."""
+    log_sums = np.full(log_values.size + 1, -np.inf)
+    log_sums[0] = 0.0
+    for log_value in log_values:
+        log_sums[1:] = np.logaddexp(log_sums[1:], log_sums[:-1] + log_value)
+    return log_sums

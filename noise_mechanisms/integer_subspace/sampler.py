@@ -1,0 +1,98 @@
+"""The one interface of all samplers of lattice noise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+
+from noise_mechanisms.integer_subspace.invariants import Integers
+
+Seed: TypeAlias = np.random.Generator | np.random.SeedSequence | int | None
+
+_LARGEST_BATCH = 4096
+_BATCH_VALUES = 1 << 20
+
+
+class Sampler(ABC):
+    """Draws noise on a lattice.
+
+    Attributes
+    ----------
+    name : str
+    exact : bool
+        Whether draws have the stated law, up to the rounding of float64 in `sample` and without any in
+        `release_sample`. A Markov chain's do not.
+    """
+
+    name: ClassVar[str]
+    exact: ClassVar[bool]
+
+    @abstractmethod
+    def sample(self, size: int, rng: Seed = None) -> Integers:
+        """Draw independent noise for simulation, in floating point: fast, seeded, and not for release.
+
+        Parameters
+        ----------
+        size : int
+            Number of draws.
+        rng : numpy.random.Generator, SeedSequence, int or None
+            Source of randomness. The same seed gives the same noise.
+
+        Returns
+        -------
+        ndarray of int64, (size, d)
+        """
+
+    def release_sample(self) -> Integers:
+        """Draw noise of release grade: exact, every decision in integer arithmetic, from secure randomness.
+
+        Takes no seed, and no two calls agree.
+
+        Returns
+        -------
+        ndarray of int64, (d,)
+
+        Raises
+        ------
+        NotImplementedError
+            If this sampler has no release grade.
+        ImportError
+            If OpenDP is not installed (extra ``release``).
+        """
+        raise NotImplementedError(
+            f"the sampler {self.name!r} draws in floating point, for simulation only: release with 'blocks', 'rows' or "
+            "'free_cells' (L1 norm), or with Gaussian noise"
+        )
+
+
+Attempt: TypeAlias = Callable[[int, np.random.Generator], tuple[Integers, np.ndarray]]
+
+
+def rejection(attempt: Attempt, size: int, records: int, acceptance: float, rng: Seed) -> Integers:
+    """Collect `size` accepted draws.
+
+    Parameters
+    ----------
+    attempt : function (tries, rng) -> proposals (tries, records), log of their acceptance probability (tries,)
+        The proposal.
+    size, records : int
+        Shape of the result.
+    acceptance : float
+        About how many proposals are accepted; sets the size of the batches only.
+    rng : Seed
+        Source of randomness.
+    """
+    generator = np.random.default_rng(rng)
+    accepted = np.empty((size, records), dtype=np.int64)
+    filled = 0
+    largest = max(1, min(_LARGEST_BATCH, _BATCH_VALUES // records))
+    while filled < size:
+        tries = min(largest, int((size - filled) / acceptance * 1.05) + 1)
+        proposals, log_acceptance = attempt(tries, generator)
+        kept = proposals[-generator.standard_exponential(tries) < log_acceptance][: size - filled]
+        accepted[filled : filled + kept.shape[0]] = kept
+        filled += kept.shape[0]
+    return accepted
