@@ -58,9 +58,7 @@ class Equations:
             variances = np.concatenate(
                 [
                     np.einsum("ij,ij->j", block, self.Sigma @ block)
-                    for block in (
-                        self.A[start : start + 64].T.toarray() for start in range(0, self.A.shape[0], 64)
-                    )
+                    for block in (self.A[start : start + 64].T.toarray() for start in range(0, self.A.shape[0], 64))
                 ]
                 or [np.zeros(0)]
             )
@@ -83,8 +81,8 @@ class NormalSolver(ABC):
     Attributes
     ----------
     rtol : float
-        Standardised residual at which an answer is good enough, relative to that of the data; 0 for direct solvers, whose
-        answer is refined once in any case.
+        Standardised residual at which an answer is good enough, relative to that of the data; 0 for direct solvers,
+        whose answer is refined once in any case.
     iterations : int
         Iterations of the latest solve.
     label : str
@@ -168,8 +166,8 @@ class Stage:
         allowed = np.maximum(2 * target, WORST_ACCEPTED * first * (self.solver.rtol == 0))
         if not (sizes <= allowed).all():
             raise ConvergenceError(
-                f"{self.solver.label} left a standardised residual of {np.nan_to_num(sizes, nan=np.inf).max():.3g}, allowed "
-                f"is {allowed.max():.3g}: check that equations with a right-hand side do not contradict one another, "
+                f"{self.solver.label} left a standardised residual of {np.nan_to_num(sizes, nan=np.inf).max():.3g}, "
+                f"allowed is {allowed.max():.3g}: check that equations with a right-hand side do not contradict one another, "
                 "or use another solver ('cholesky', 'dense') or a larger tolerance"
             )
         return X, R, first
@@ -196,7 +194,9 @@ class ConstrainedEstimate(Prepared):
     def __init__(self, problem: Problem, rows: str, make_solver: NormalSolverFactory, info: Info) -> None:
         self.problem = problem
         self._stages = [
-            (Stage(equations, make_solver), equations.b) for equations in equations_of(problem, rows) if equations.A.shape[0]
+            (Stage(equations, make_solver), equations.b)
+            for equations in equations_of(problem, rows)
+            if equations.A.shape[0]
         ]
         labels = dict.fromkeys(stage.solver.label for stage, _ in self._stages)
         self._info = Info(f"{info.solver} ({', '.join(labels)})" if labels else info.solver, info.exact, info.reason)

@@ -47,7 +47,9 @@ def _by_cholmod(matrix: sparse.csc_matrix) -> Factor:
             return Factor(cholmod.cho_factor(matrix).solve, label)
         return Factor(cholmod.cholesky(matrix).solve_A, label)
     except cholmod.CholmodNotPositiveDefiniteError:
-        raise ValueError("A Sigma A' is not positive definite: its rows are dependent, or the covariance is singular") from None
+        raise ValueError(
+            "A Sigma A' is not positive definite: its rows are dependent, or the covariance is singular"
+        ) from None
     except (cholmod.CholmodOutOfMemoryError, cholmod.CholmodTooLargeError):
         raise MemoryError("the Cholesky factor does not fit in memory: use solver='cg'") from None
 

@@ -84,7 +84,7 @@ class _Collection:
         precisions, exact = [], []
         for i, fine in enumerate(problem.observed_tables):
             if set(table.axes) <= set(fine.axes):
-                place = slice(int(problem.observed.offsets[i]), int(problem.observed.offsets[i + 1]))
+                place = problem.observed.block(i)
                 margin = Margin(problem.schema, fine, table)
                 variances = margin.apply(problem.variances[place][:, None])
                 exact.append(variances == 0)
@@ -98,7 +98,10 @@ class _Collection:
 
     def apply(self, Y: Float) -> Float:
         return sum(
-            (weight * margin.apply(Y[place]) for (place, margin, _), weight in zip(self._parts, self._weights, strict=True)),
+            (
+                weight * margin.apply(Y[place])
+                for (place, margin, _), weight in zip(self._parts, self._weights, strict=True)
+            ),
             start=np.zeros((self._weights[0].shape[0], Y.shape[1])),
         )
 
@@ -110,8 +113,8 @@ class _Collection:
 class _Fit:
     """Best estimate of a table from its collected counts given its margins over all variables but one.
 
-    x = z + D B' (B D B')^+ (h - B z) with D the variances of the collected counts, B the sums to those margins and h the
-    estimates below.
+    x = z + D B' (B D B')^+ (h - B z) with D the variances of the collected counts, B the sums to those margins and
+    h the estimates below.
     """
 
     def __init__(self, schema: Schema, table: Table, variances: Float) -> None:

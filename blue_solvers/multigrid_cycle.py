@@ -20,13 +20,15 @@ def multigrid_cycle(equations: Equations) -> Product:
     interpolation would assume signs that these matrices do not have.
     """
     deviations = equations.deviations[:, None]
-    state = np.random.get_state()
-    np.random.seed(SEED)
+    state = np.random.get_state()  # noqa: NPY002
+    np.random.seed(SEED)  # noqa: NPY002
     try:
-        hierarchy = pyamg.smoothed_aggregation_solver(sparse.csr_matrix(equations.normal_matrix()), symmetry="symmetric")
+        hierarchy = pyamg.smoothed_aggregation_solver(
+            sparse.csr_matrix(equations.normal_matrix()), symmetry="symmetric"
+        )
         cycle = hierarchy.aspreconditioner(cycle="V")
     finally:
-        np.random.set_state(state)
+        np.random.set_state(state)  # noqa: NPY002
 
     def apply(R: Float) -> Float:
         result = np.empty_like(R)

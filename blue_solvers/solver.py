@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,8 +58,8 @@ class Info:
 class Prepared(ABC):
     """A solver made ready for one problem: the affine map y -> P y + offset.
 
-    Laws: `apply` is linear; `adjoint` is its transpose; where `info.exact`, P is the matrix of the BLUE. Columns of cells
-    that were not measured are zero.
+    Laws: `apply` is linear; `adjoint` is its transpose; where `info.exact`, P is the matrix of the BLUE. Columns of
+    cells that were not measured are zero.
     """
 
     problem: Problem
@@ -93,7 +94,7 @@ class Prepared(ABC):
 class Solver(ABC):
     """A way to compute the estimate, with its tolerances as fields of a frozen dataclass."""
 
-    name: str
+    name: ClassVar[str]
 
     @abstractmethod
     def supports(self, problem: Problem) -> str | None:

@@ -1,10 +1,10 @@
 """Self-consistency as sparse linear equations A x = 0 between the cells of observed tables.
 
-Along each variable, the sum over all its levels and the levels but one are a basis of functionals (`bases`); products of
-these are a basis for every table. Two tables measure the same functional exactly when both keep, along each variable, a
-factor that can. So one functional measured by m tables gives m - 1 independent equations, and together these are all:
-their number is the rank, by construction. A functional's tables are each compared with one of them, its centre, the most
-precise; that keeps the equations' noise as little correlated as it can be.
+Along each variable, the sum over all its levels and the levels but one are a basis of functionals (`bases`);
+products of these are a basis for every table. Two tables measure the same functional exactly when both keep, along
+each variable, a factor that can. So one functional measured by m tables gives m - 1 independent equations, and
+together these are all: their number is the rank, by construction. A functional's tables are each compared with one
+of them, its centre, the most precise; that keeps the equations' noise as little correlated as it can be.
 """
 
 from __future__ import annotations

@@ -44,7 +44,9 @@ def read_covariance(covariance: Any, size: int) -> tuple[sparse.csr_array | Line
     if abs(matrix - matrix.T).max() > SYMMETRY_TOLERANCE * scale:
         raise ValueError("covariance is not symmetric: a covariance equals its transpose")
     if not _positive_definite(matrix):
-        raise ValueError("covariance is singular or not positive definite: every combination of cells needs variance above 0")
+        raise ValueError(
+            "covariance is singular or not positive definite: every combination of cells needs variance above 0"
+        )
     return matrix, matrix.diagonal()
 
 

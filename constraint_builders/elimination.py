@@ -39,8 +39,8 @@ class Elimination:
 def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     """Eliminate columns from the equations ``A x = 0``.
 
-    Gauss-Jordan elimination in rounds. Each round takes, for every column at once, its sparsest equation, keeps a set of
-    those that do not touch one another's columns, and eliminates them by one sparse product.
+    Gauss-Jordan elimination in rounds. Each round takes, for every column at once, its sparsest equation, keeps a
+    set of those that do not touch one another's columns, and eliminates them by one sparse product.
 
     Parameters
     ----------

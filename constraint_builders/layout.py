@@ -70,7 +70,10 @@ class Layout:
 
     def slice(self, name: Name) -> slice:
         """Where the block called `name` sits in the flat vector."""
-        index = self.index(name)
+        return self.block(self.index(name))
+
+    def block(self, index: int) -> slice:
+        """Where the block at a position among `names` sits in the flat vector."""
         return slice(int(self.offsets[index]), int(self.offsets[index + 1]))
 
     def tables(self, vector: ArrayLike) -> dict[Name, NDArray]:
@@ -92,7 +95,9 @@ class Layout:
         """
         vector = np.asarray(vector)
         if vector.ndim not in (1, 2) or vector.shape[0] != self.size:
-            raise ValueError(f"this layout cuts vectors of shape ({self.size},) or ({self.size}, K): got {vector.shape}")
+            raise ValueError(
+                f"this layout cuts vectors of shape ({self.size},) or ({self.size}, K): got {vector.shape}"
+            )
         trailing = vector.shape[1:]
         blocks = zip(self.names, self._shapes, self.offsets[:-1], self.offsets[1:], strict=True)
         return {name: vector[start:stop].reshape(shape + trailing) for name, shape, start, stop in blocks}

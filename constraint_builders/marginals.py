@@ -54,7 +54,9 @@ class Margin:
             if axis in own and own[axis] != factor:
                 mapping = group_map(schema, factor, own[axis])
                 if mapping is None:
-                    raise ValueError(f"table {fine.name!r} cannot be summed to {coarse.name!r}: {own[axis]!r} cuts {factor!r}")
+                    raise ValueError(
+                        f"table {fine.name!r} cannot be summed to {coarse.name!r}: {own[axis]!r} cuts {factor!r}"
+                    )
                 self._regrouped.append((i, _indicator(mapping, schema.size_of(own[axis]))))
 
     def apply(self, cells: Float) -> Float:
@@ -97,7 +99,9 @@ def cell_map(schema: Schema, fine: Table, coarse: Table) -> NDArray[np.intp]:
         if axis in own:
             mapping = group_map(schema, factor, own[axis])
             if mapping is None:
-                raise ValueError(f"table {fine.name!r} cannot be summed to {coarse.name!r}: {own[axis]!r} cuts {factor!r}")
+                raise ValueError(
+                    f"table {fine.name!r} cannot be summed to {coarse.name!r}: {own[axis]!r} cuts {factor!r}"
+                )
             parts.append(mapping * strides[axis])
         else:
             parts.append(np.zeros(schema.size_of(factor), dtype=np.intp))
@@ -121,6 +125,8 @@ def marginal_matrix(schema: Schema, tables: tuple[Table, ...]) -> sparse.csr_arr
     # The stacked result, and the blocks that it is copied from.
     needed = 2.0 * len(tables) * detailed.size * (VALUE_BYTES + INDEX_BYTES)
     require_memory(
-        needed, f"the marginal matrix of {len(tables)} tables over {detailed.size:.4g} detailed cells", "use fewer tables"
+        needed,
+        f"the marginal matrix of {len(tables)} tables over {detailed.size:.4g} detailed cells",
+        "use fewer tables",
     )
     return sparse.csr_array(sparse.vstack([margin_matrix(schema, detailed, table) for table in tables], format="csr"))

@@ -78,13 +78,9 @@ class Problem:
         For an unknown, repeated or unestimable table, a variance that is negative, NaN or of the wrong shape, a
         covariance that is not symmetric positive definite.
 
-    Examples
-    --------
-    >>> problem = Problem(Schema({"sex": 2, "age": 3}), {"total": 0.0, "sex": 1.0, "age": 1.0}, desired=["age", "total"])
-    >>> problem
-    Problem(3 observed tables, 6 cells; 2 desired tables, 4 cells)
-    >>> problem.constraint_matrix().toarray()
-    array([[-1.,  1.,  1.,  0.,  0.,  0.],
+    Examples -------- >>> problem = Problem(Schema({"sex": 2, "age": 3}), {"total": 0.0, "sex": 1.0, "age": 1.0},
+    desired=["age", "total"]) >>> problem Problem(3 observed tables, 6 cells; 2 desired tables, 4 cells) >>>
+    problem.constraint_matrix().toarray() array([[-1.,  1.,  1.,  0.,  0.,  0.],
            [-1.,  0.,  0.,  1.,  1.,  1.]])
     """
 
@@ -149,7 +145,9 @@ class Problem:
         problem.observed = problem.desired = Layout(["x"], [(size,)])
         problem.observed_tables = problem.desired_tables = ()
         problem.b = None if b is None else _read_vector(b, rows, "b")
-        vector = None if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) else np.asarray(covariance)
+        vector = (
+            None if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) else np.asarray(covariance)
+        )
         if vector is not None and vector.ndim <= 1:
             problem._set_noise(_checked_variances(np.broadcast_to(vector, (size,)), "covariance"), None, "gaussian")
         else:
@@ -167,7 +165,9 @@ class Problem:
             self.covariance, diagonal = read_covariance(covariance, variances.size)
             given = ~np.isnan(variances)
             if not np.allclose(variances[given], diagonal[given], rtol=1e-9, atol=0):
-                raise ValueError("observed variances differ from the covariance's diagonal: give None for them, or one value")
+                raise ValueError(
+                    "observed variances differ from the covariance's diagonal: give None for them, or one value"
+                )
             variances = diagonal
         elif np.isnan(variances).any():
             where = self.observed.describe(int(np.flatnonzero(np.isnan(variances))[0]))
@@ -178,7 +178,7 @@ class Problem:
     def _desired_names(self, desired: Sequence[str] | str | None) -> list[str]:
         assert self.schema is not None
         if desired is None:
-            return list(self.observed.names)
+            return [str(name) for name in self.observed.names]
         if isinstance(desired, str):
             if desired != "all":
                 raise ValueError(f"desired must be a list of tables, or 'all': got {desired!r}")
@@ -349,10 +349,12 @@ class Problem:
         undetermined = free[:-1].astype(bool)
         undetermined[elimination.solved_columns[abs(elimination.solved) @ free > 0]] = True
         for name, source in zip(self.desired.names, self.sources, strict=True):
-            cells = slice(int(self.observed.offsets[source]), int(self.observed.offsets[source + 1]))
+            cells = self.observed.block(source)
             if undetermined[cells].any():
                 cell = self.observed.describe(cells.start + int(np.flatnonzero(undetermined[cells])[0]))
-                raise ValueError(f"table {name!r} is not estimable: {cell} was not measured and nothing observed determines it")
+                raise ValueError(
+                    f"table {name!r} is not estimable: {cell} was not measured and nothing observed determines it"
+                )
 
     @property
     def rank(self) -> int:
@@ -384,11 +386,7 @@ class Problem:
         for index, (table, source) in enumerate(zip(self.desired_tables, self.sources, strict=True)):
             fine = self.observed_tables[source]
             margin = None if fine.name == table.name else Margin(self.schema, fine, table)
-            places = (
-                slice(int(layout.offsets[i]), int(layout.offsets[i + 1]))
-                for layout, i in ((self.desired, index), (self.observed, source))
-            )
-            found.append((*places, margin))
+            found.append((self.desired.block(index), self.observed.block(source), margin))
         return tuple(found)
 
     def tabulate(self, X: Float) -> Float:
@@ -476,7 +474,11 @@ class Problem:
         return sparse.csr_array(remaining[:, :n]), -remaining[:, [n]].toarray().ravel()
 
     def _read_truth(self, truth: Any) -> Float:
-        vector = self.observed.vector(truth) if isinstance(truth, Mapping) else _read_vector(truth, self.observed.size, "truth")
+        vector = (
+            self.observed.vector(truth)
+            if isinstance(truth, Mapping)
+            else _read_vector(truth, self.observed.size, "truth")
+        )
         vector.flags.writeable = False
         return vector
 
@@ -503,7 +505,9 @@ def _table_variances(name: str, table: Table, value: Any) -> Float:
     except (TypeError, ValueError):
         raise ValueError(f"variance of table {name!r} is not a number or an array: got {value!r}") from None
     if variances.shape not in ((), table.shape):
-        raise ValueError(f"variance of table {name!r} must be a number or have shape {table.shape}: got {variances.shape}")
+        raise ValueError(
+            f"variance of table {name!r} must be a number or have shape {table.shape}: got {variances.shape}"
+        )
     return _checked_variances(np.broadcast_to(variances, table.shape).ravel(), f"variance of table {name!r}")
 
 

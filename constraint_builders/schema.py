@@ -83,7 +83,9 @@ class Schema:
         found = []
         for owner, named_groups in recodes.items():
             if owner not in axes:
-                raise ValueError(f"recodes are given for {owner!r}, which is not a variable: variables are {sorted(axes)}")
+                raise ValueError(
+                    f"recodes are given for {owner!r}, which is not a variable: variables are {sorted(axes)}"
+                )
             for name, groups in named_groups.items():
                 _require_free_name(name, "recode", taken)
                 taken.append(name)
@@ -102,7 +104,8 @@ class Schema:
 
     @cached_property
     def _factors(self) -> dict[str, Variable | Recode]:
-        return {factor.name: factor for factor in (*self.variables, *self.recodes)}
+        factors: list[Variable | Recode] = [*self.variables, *self.recodes]
+        return {factor.name: factor for factor in factors}
 
     @cached_property
     def _axes(self) -> dict[str, int]:
@@ -190,7 +193,9 @@ def _recode(name: str, axis: int, variable: Variable, groups: Sequence) -> Recod
         numbers = tuple(int(group) for group in groups)
         labels = tuple(str(number) for number in range(max(numbers) + 1))
     if set(numbers) != set(range(len(labels))):
-        raise ValueError(f"recode {name!r} must use the groups 0 to {len(labels) - 1} without a gap: got {list(numbers)}")
+        raise ValueError(
+            f"recode {name!r} must use the groups 0 to {len(labels) - 1} without a gap: got {list(numbers)}"
+        )
     if len(labels) in (1, variable.size):
         same = "'total'" if len(labels) == 1 else f"the variable {variable.name!r} itself"
         raise ValueError(f"recode {name!r} has {len(labels)} groups, which is {same}: leave it out")

@@ -8,8 +8,10 @@ from blue_solvers.components.array_form import ArrayForm, array_size
 from blue_solvers.components.table_form import TableForm
 from blue_solvers.solver import Float
 from constraint_builders import Problem
+from constraint_builders.table import Table
 
-ARRAY_ADVANTAGE = 2  # an array up to this many times input and output moves fewer bytes than tables one by one
+CALL = 30e-6  # seconds that a batch of tables costs beside its data
+VISIT = 1.2e-9  # seconds for a cell to be read or written once in a pass
 
 
 class Components(Protocol):
@@ -29,14 +31,28 @@ class Components(Protocol):
 
 
 def components_of(problem: Problem) -> Components:
-    """The form of the decomposition that moves the fewest bytes for a problem."""
+    """The form of the decomposition that costs least for a problem, by a count of passes over its cells."""
     assert problem.schema is not None
     tables = list(problem.observed_tables) + list(problem.desired_tables)
     plain = all(factor in problem.schema.names for table in tables for factor in table.factors)
-    slots = array_size(problem.schema, tables)
-    if plain and slots > ARRAY_ADVANTAGE * (problem.observed.size + problem.desired.size):
+    if plain and _table_seconds(problem) < _array_seconds(problem, tables):
         return TableForm(problem)
     return ArrayForm(problem)
+
+
+def _array_seconds(problem: Problem, tables: list[Table]) -> float:
+    """Every axis takes three visits to every slot of the array: a sum, and a subtraction there and back."""
+    assert problem.schema is not None
+    axes = len({axis for table in tables for axis in table.axes})
+    return VISIT * (3 * axes + 4) * array_size(problem.schema, tables)
+
+
+def _table_seconds(problem: Problem) -> float:
+    """A cell takes a sum and a correction for each table just below its own, a shape one batch for each subset."""
+    observed = problem.observed_tables
+    batches = sum(2 ** min(len(shape), len(observed)) for shape in {table.shape for table in observed})
+    visits = sum(table.size * (2 * min(len(table.axes), len(observed)) + 4) for table in observed)
+    return CALL * (batches + len(problem.desired_tables) ** 0.5) + VISIT * (visits + 2 * problem.desired.size)
 
 
 __all__ = ["ArrayForm", "Components", "TableForm", "components_of"]

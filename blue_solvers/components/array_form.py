@@ -1,9 +1,10 @@
 """All components of a problem as slices of one array, every variable an axis.
 
-Along an axis the array holds the variable's n levels, then its r groups. Filled with measurements weighted by precision,
-one pass along every axis leaves contrasts in the first part and group information in the second: component T is the slice
-with the first part along the variables of T and the second along the others. Each is multiplied by its small matrix, and
-one pass back makes every marginal a slice of the array. Nothing enumerates pairs of tables.
+Along an axis the array holds the variable's n levels, then its r groups. Filled with measurements weighted by
+precision, one pass along every axis leaves contrasts in the first part and group information in the second:
+component T is the slice with the first part along the variables of T and the second along the others. Each is
+multiplied by its small matrix, and one pass back makes every marginal a slice of the array. Nothing enumerates
+pairs of tables.
 
 Bytes that must move: the array once in and once out for each axis, each observed and each desired cell once.
 """
@@ -11,13 +12,14 @@ Bytes that must move: the array once in and once out for each axis, each observe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import reduce
 from itertools import product
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.components.axis_sums import sum_middle
 from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
 from blue_solvers.components.information import Information, Solve
 from blue_solvers.solver import Float
@@ -52,18 +54,9 @@ class Grid:
         """Number of slots."""
         return prod(self.shape)
 
-    def places(self, tables: list[Table], layout_sizes: int, offsets: list[int]) -> sparse.csr_array:
-        """The 0/1 matrix (layout cells, slots): which slots a cell of each table is the sum of.
-
-        Parameters
-        ----------
-        tables : list of Table
-        layout_sizes : int
-            Cells of the layout that the tables are part of.
-        offsets : list of int
-            Where each begins.
-        """
-        cells, slots = [np.zeros(0, INDEX)], [np.zeros(0, INDEX)]
+    def places(self, tables: list[Table], cells: int, offsets: list[int]) -> Places:
+        """Where the cells of tables go, each table beginning at its offset in a layout of so many cells."""
+        own, slots = [np.zeros(0, INDEX)], [np.zeros(0, INDEX)]
         for table, offset in zip(tables, offsets, strict=True):
             factors = dict(zip(table.axes, table.factors, strict=True))
             cell, slot = np.full((), offset, INDEX), np.zeros((), INDEX)
@@ -72,10 +65,9 @@ class Grid:
                 own_cells, own_slots = self._along(position, factors.get(grouping.axis))
                 cell = np.add.outer(cell, own_cells * strides.get(grouping.axis, 0))
                 slot = np.add.outer(slot * self.shape[position], own_slots)
-            cells.append(cell.ravel())
+            own.append(cell.ravel())
             slots.append(slot.ravel())
-        rows, columns = np.concatenate(cells), np.concatenate(slots)
-        return sparse.csr_array((np.ones(rows.size), (rows, columns)), shape=(layout_sizes, self.size))
+        return Places(np.concatenate(own), np.concatenate(slots), cells, self.size)
 
     def _along(self, position: int, factor: str | None) -> tuple[np.ndarray, np.ndarray]:
         """Pairs (cell of the factor, slot) along one axis."""
@@ -88,34 +80,39 @@ class Grid:
     def gather(self, array: Float) -> None:
         """Along every axis in place: take the mean of each group out of its levels and add it to the group's slot."""
         for levels, group in self._groups(array):
-            mean = levels.mean(axis=0)
-            levels -= mean
+            mean = sum_middle(levels)
+            mean /= levels.shape[1]
+            levels -= mean[:, None]
             group += mean
 
     def spread(self, array: Float) -> None:
-        """The transpose of `gather` up to `gather`'s centring: spread every group's slot evenly over its levels."""
+        """Along every axis in place: spread each group's slot evenly over its levels."""
         for levels, group in self._groups(array):
-            levels += group / len(levels)
+            levels += (group / levels.shape[1])[:, None]
 
     def violation(self, array: Float) -> float:
         """Largest difference between a group's slot and the sum of its levels, along any axis."""
-        return max((float(abs(levels.sum(axis=0) - group).max()) for levels, group in self._groups(array)), default=0.0)
+        return max((float(abs(sum_middle(levels) - group).max()) for levels, group in self._groups(array)), default=0.0)
 
     def _groups(self, array: Float) -> Iterator[tuple[Float, Float]]:
+        """Along every axis each group's levels, (before, levels, after), and its slot, (before, after)."""
         for position, grouping in enumerate(self.groupings):
             if self.contrasts[position]:
-                moved = np.moveaxis(array, position, 0)
+                flat = array.reshape(prod(self.shape[:position]), self.shape[position], -1)
                 stops = np.cumsum(grouping.sizes)
                 for number, (size, stop) in enumerate(zip(grouping.sizes, stops, strict=True)):
-                    yield moved[stop - size : stop], moved[grouping.levels + number]
+                    yield flat[:, stop - size : stop], flat[:, grouping.levels + number]
 
     def components(self) -> Iterator[tuple[frozenset[int], tuple[slice, ...]]]:
         """Every component and its slice of the array."""
         for chosen in product(*([False, True] if own else [False] for own in self.contrasts)):
             axes = frozenset(g.axis for g, own in zip(self.groupings, chosen, strict=True) if own)
-            yield axes, tuple(
-                slice(0, g.levels) if own else slice(cells, None)
-                for g, own, cells in zip(self.groupings, chosen, self._cells, strict=True)
+            yield (
+                axes,
+                tuple(
+                    slice(0, g.levels) if own else slice(cells, None)
+                    for g, own, cells in zip(self.groupings, chosen, self._cells, strict=True)
+                ),
             )
 
     def multiply(self, block: Float, component: frozenset[int], matrix: Float) -> Float:
@@ -126,6 +123,43 @@ class Grid:
         front = np.moveaxis(block, group_axes, range(len(group_axes)))
         product_ = matrix @ front.reshape(len(matrix), -1)
         return np.moveaxis(product_.reshape(front.shape), range(len(group_axes)), group_axes)
+
+
+class Places:
+    """Which slots of the array each cell of a layout is the sum of.
+
+    Parameters
+    ----------
+    cells, slots : ndarray of int
+        Pairs.
+    cell_count, slot_count : int
+    """
+
+    def __init__(self, cells: NDArray[INDEX], slots: NDArray[INDEX], cell_count: int, slot_count: int) -> None:
+        self._shape = (cell_count, slot_count)
+        self._one_to_one = np.unique(cells).size == cells.size == np.unique(slots).size
+        self._cells = None if np.array_equal(cells, np.arange(cell_count)) else cells
+        self._slots = slots
+        if not self._one_to_one:
+            self._matrix = sparse.csr_array((np.ones(cells.size), (cells, slots)), shape=self._shape)
+
+    def to_slots(self, values: Float) -> Float:
+        """Add every cell to its slots: (cells, K) to (slots, K)."""
+        if not self._one_to_one:
+            return self._matrix.T @ values
+        array = np.zeros((self._shape[1], values.shape[1]))
+        array[self._slots] = values if self._cells is None else values[self._cells]
+        return array
+
+    def from_slots(self, array: Float) -> Float:
+        """Sum every cell's slots: (slots, K) to (cells, K), zero for cells without any."""
+        if not self._one_to_one:
+            return self._matrix @ array
+        if self._cells is None:
+            return array.take(self._slots, axis=0)
+        values = np.zeros((self._shape[0], array.shape[1]))
+        values[self._cells] = array[self._slots]
+        return values
 
 
 class ArrayForm:
@@ -157,52 +191,87 @@ class ArrayForm:
             exact_contrasts = [g.has_contrasts and g.axis in kept for g in groupings]
             self._exact_grid = Grid(schema, groupings, exact_contrasts)
             self._exact_places = self._places(self._exact_grid, tables, offsets, exact)
+        self._scale = self._component_scale() if self._exact_grid is None else None
         self._desired_places = self._grid.places(
             list(problem.desired_tables), problem.desired.size, problem.desired.offsets[:-1].tolist()
         )
 
-    def _places(self, grid: Grid, tables: list[Table], offsets: np.ndarray, chosen: np.ndarray) -> sparse.csr_array:
+    def _places(self, grid: Grid, tables: list[Table], offsets: np.ndarray, chosen: np.ndarray) -> Places:
         return grid.places([tables[i] for i in chosen], self._problem.observed.size, offsets[chosen].tolist())
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
-        return self._desired_places @ self._estimate(Y).reshape(-1, Y.shape[1])
+        return self._desired_places.from_slots(self._estimate(Y))
 
     def violation(self, Y: Float) -> float:
         """Largest disagreement between a marginal and the sums of a finer one in the estimate from Y."""
-        return self._grid.violation(self._estimate(Y))
+        return self._grid.violation(self._estimate(Y).reshape(*self._grid.shape, -1))
 
     def _estimate(self, Y: Float) -> Float:
-        array = self._gathered(self._grid, self._noisy_places.T @ (self._weights[:, None] * Y))
-        exact = None if self._exact_grid is None else self._gathered(self._exact_grid, self._exact_places.T @ Y)
+        array = self._gathered(self._grid, self._noisy_places.to_slots(self._weights[:, None] * Y))
+        if self._exact_grid is None:
+            self._multiply_all(array)
+        else:
+            self._combine(array, self._gathered(self._exact_grid, self._exact_places.to_slots(Y)))
+        self._grid.spread(array)
+        return array.reshape(-1, Y.shape[1])
+
+    def _combine(self, array: Float, exact: Float) -> None:
+        """Replace information by estimates where some tables are exact."""
         for component, place, solve, exact_place in self._solves():
             h = array[place]
-            if exact is None or exact_place is None or solve.exact is None or solve.cross is None:
+            if exact_place is None or solve.exact is None or solve.cross is None:
                 array[place] = self._grid.multiply(h, component, solve.noisy)
                 continue
             h_exact = exact[exact_place]
             h = h - self._grid.multiply(h_exact, component, solve.cross)
             array[place] = self._grid.multiply(h_exact, component, solve.exact)
             array[place] += self._grid.multiply(h, component, solve.noisy)
-        self._grid.spread(array)
-        return array
+
+    def _multiply_all(self, array: Float) -> None:
+        """Replace information by estimates where no table is exact."""
+        if self._scale is not None:
+            array *= self._scale[..., None]
+            return
+        for component, place, solve, _ in self._solves():
+            array[place] = self._grid.multiply(array[place], component, solve.noisy)
+
+    def _component_scale(self) -> Float | None:
+        """Variance of every slot's component, where these are numbers, (slots...)."""
+        if any(grouping.sizes.size > 1 for grouping in self._grid.groupings):
+            return None
+        by_component = np.empty([1 + own for own in self._grid.contrasts])
+        for component, _ in self._grid.components():
+            index = tuple(
+                int(own and g.axis in component)
+                for g, own in zip(self._grid.groupings, self._grid.contrasts, strict=True)
+            )
+            by_component[index] = self.information.solve(component).noisy[0, 0]
+        kinds = [
+            np.repeat([1, 0], [g.levels, 1]) if own else np.zeros(1, dtype=int)
+            for g, own in zip(self._grid.groupings, self._grid.contrasts, strict=True)
+        ]
+        return by_component[np.ix_(*kinds)]
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        array = self._gathered(self._grid, self._desired_places.T @ V)
-        exact = None if self._exact_grid is None else np.zeros((*self._exact_grid.shape, V.shape[1]))
+        array = self._gathered(self._grid, self._desired_places.to_slots(V))
+        if self._exact_grid is None:
+            self._multiply_all(array)
+            self._grid.spread(array)
+            return self._weights[:, None] * self._noisy_places.from_slots(array.reshape(-1, V.shape[1]))
+        exact = np.zeros((*self._exact_grid.shape, V.shape[1]))
         for component, place, solve, exact_place in self._solves():
             g = array[place].copy()
             noisy = self._grid.multiply(g, component, solve.noisy)
             array[place] = noisy
-            if exact is not None and exact_place is not None and solve.exact is not None and solve.cross is not None:
+            if exact_place is not None and solve.exact is not None and solve.cross is not None:
                 exact[exact_place] = self._grid.multiply(g, component, solve.exact)
                 exact[exact_place] -= self._grid.multiply(noisy, component, solve.cross.T)
         self._grid.spread(array)
-        result = self._weights[:, None] * (self._noisy_places @ array.reshape(-1, V.shape[1]))
-        if exact is not None and self._exact_grid is not None:
-            self._exact_grid.spread(exact)
-            result += self._exact_places @ exact.reshape(-1, V.shape[1])
+        self._exact_grid.spread(exact)
+        result = self._weights[:, None] * self._noisy_places.from_slots(array.reshape(-1, V.shape[1]))
+        result += self._exact_places.from_slots(exact.reshape(-1, V.shape[1]))
         return result
 
     def _gathered(self, grid: Grid, slots: Float) -> Float:
@@ -217,18 +286,13 @@ class ArrayForm:
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        return expand(self.information.cell_variances(list(self._problem.desired_tables)), self._problem.desired.sizes)
+        return self.information.cell_variances(list(self._problem.desired_tables))
 
 
 def array_size(schema: Schema, tables: list[Table]) -> int:
     """Slots of the array that `ArrayForm` would use for these tables."""
     groupings = groupings_of(schema, tables)
     return prod((g.levels if g.has_contrasts else 0) + g.sizes.size for g in groupings)
-
-
-def expand(variances: list[Float], sizes: np.ndarray) -> Float:
-    """One vector from variances by table, each given by cell or once for all cells."""
-    return np.concatenate([np.broadcast_to(v, size) for v, size in zip(variances, sizes.tolist(), strict=True)])
 
 
 def _weights(variances: Float) -> Float:
@@ -238,4 +302,4 @@ def _weights(variances: Float) -> Float:
 
 
 def _strides(shape: tuple[int, ...]) -> list[int]:
-    return list(reduce(lambda strides, length: [strides[0] * length, *strides], shape[:0:-1], [1]))[: len(shape)]
+    return [prod(shape[axis + 1 :]) for axis in range(len(shape))]

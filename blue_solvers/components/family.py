@@ -1,7 +1,8 @@
 """Observed tables and all their intersections, grouped so that tables alike are worked on together.
 
-Sets of variables are bit masks. A component T is told apart only by the observed tables that contain it, so everything about
-it is known at its closure, the intersection of these tables: the family holds no more tables than that.
+Sets of variables are bit masks. A component T is told apart only by the observed tables that contain it, so
+everything about it is known at its closure, the intersection of these tables: the family holds no more tables than
+that.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+
+from blue_solvers.solver import Float
 
 Positions = tuple[int, ...]  # which of a table's own variables
 
@@ -42,13 +46,33 @@ def closed_family(masks: set[int]) -> set[int]:
     return family
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Link:
     """Where a pattern of some members of a group is found: their rows, and the rows of the group that holds it."""
 
     group: int
     members: NDArray[np.intp]
     targets: NDArray[np.intp]
+
+    @cached_property
+    def _sums(self) -> sparse.csr_array | None:
+        """The 0/1 matrix (targets, members) where several members share a target."""
+        if np.unique(self.targets).size == self.targets.size:
+            return None
+        rows = np.searchsorted(self._distinct, self.targets)
+        return sparse.csr_array((np.ones(rows.size), (rows, self.members)))
+
+    @cached_property
+    def _distinct(self) -> NDArray[np.intp]:
+        return np.unique(self.targets)
+
+    def add(self, values: Float, total: Float) -> None:
+        """Add each member's row of `values` to its target's row of `total`."""
+        if self._sums is None:
+            total[self.targets] += values[self.members]
+        else:
+            sums = self._sums @ values[: self._sums.shape[1]].reshape(self._sums.shape[1], -1)
+            total[self._distinct] += sums.reshape(-1, *total.shape[1:])
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """How the recodes in use divide each variable, and what a factor sees of the two parts.
 
-For a variable with n levels let R be the common refinement of the recodes in use, other than the variable itself: r groups
-(one if there are no recodes). R^n splits into G, constant on the groups, and C, summing to zero within every group. Only
-the variable itself sees C; along G it acts as diag(1 / group sizes), and a recode as the 0/1 sums of its groups.
+For a variable with n levels let R be the common refinement of the recodes in use, other than the variable itself: r
+groups (one if there are no recodes). R^n splits into G, constant on the groups, and C, summing to zero within every
+group. Only the variable itself sees C; along G it acts as diag(1 / group sizes), and a recode as the 0/1 sums of
+its groups.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the observed tables together tell about every component, and how precisely.
 
-A component T is a set of variables: contrasts along these, group sums along the others. Its group sums are estimated from
-an information matrix, one for all contrasts, of size prod r_v over the variables outside T. Without recodes that is a
-number. Tables known exactly come first: noisy ones fill in only what these leave open.
+A component T is a set of variables: contrasts along these, group sums along the others. Its group sums are
+estimated from an information matrix, one for all contrasts, of size prod r_v over the variables outside T. Without
+recodes that is a number. Tables known exactly come first: noisy ones fill in only what these leave open.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Information:
     def _accumulate(self, contrasts: tuple[bool, ...], tables: list[tuple[Table, float]]) -> Float:
         """Information (2, ..., 2, m, m) of the components with given contrasts along grouped variables.
 
-        Along a plain variable index 0 is the total and 1 the contrasts, and what the contrasts' tables know of the total
-        is a share 1 / n of their information.
+        Along a plain variable index 0 is the total and 1 the contrasts, and what the contrasts' tables know of the
+        total is a share 1 / n of their information.
         """
         sizes = [g.sizes.size for g, contrast in zip(self._grouped, contrasts, strict=True) if not contrast]
         J = np.zeros((2,) * len(self._plain) + (prod(sizes),) * 2)
@@ -104,7 +104,7 @@ class Information:
                     if not contrast
                 ]
                 index = tuple(int(g.axis in factors and g.has_contrasts) for g in self._plain)
-                J[index] += weight * reduce(np.kron, matrices, np.ones((1, 1)))
+                J[index] += weight * kronecker(matrices)
         for position, grouping in enumerate(self._plain):
             total, own = (np.moveaxis(J, position, 0)[index] for index in (0, 1))
             total += own / grouping.levels
@@ -116,10 +116,14 @@ class Information:
         sums = group_sums(self._schema, grouping, factor)
         return sums.T @ sums
 
-    def cell_variances(self, tables: list[Table]) -> list[Float]:
-        """Variances of the cells of desired tables, each flat in C order, or of length 1 where all are equal."""
+    def cell_variances(self, tables: list[Table]) -> Float:
+        """Variances of the cells of desired tables, one after the other."""
         sums = {contrasts: self._variance_sums(contrasts) for contrasts in self._solves}
-        return [self._table_variances(table, sums) for table in tables]
+        if self._grouped:
+            return np.concatenate([self._table_variances(table, sums) for table in tables])
+        kept = [[int(g.axis in table.axes and g.has_contrasts) for g in self._plain] for table in tables]
+        by_table = sums[()][(*np.array(kept, dtype=np.intp).reshape(len(tables), -1).T, 0, 0)]
+        return np.repeat(by_table, [table.size for table in tables])
 
     def _variance_sums(self, contrasts: tuple[bool, ...]) -> Float:
         """For every choice of plain variables kept the covariance of group sums in a cell, (2, ..., 2, m, m)."""
@@ -142,30 +146,40 @@ class Information:
         return self._spread(total, detailed, factors, table)
 
     def _part(self, V: Float, contrasts: tuple[bool, ...], detailed: list[bool], factors: dict[int, str]) -> Float:
-        """Variance from one choice of contrasts, with one axis for every grouped variable (groups, or cells of a recode)."""
+        """Variance from one choice of contrasts, an axis for every grouped variable (groups, or a recode's cells)."""
         rows, scales = [], []
         for grouping, contrast, own in zip(self._grouped, contrasts, detailed, strict=True):
             if contrast:
                 scales.append(1 - 1 / grouping.sizes)
             else:
-                maps = np.diag(1 / grouping.sizes) if own else group_sums(self._schema, grouping, factors.get(grouping.axis))
+                maps = (
+                    np.diag(1 / grouping.sizes)
+                    if own
+                    else group_sums(self._schema, grouping, factors.get(grouping.axis))
+                )
                 rows.append(maps)
                 scales.append(np.ones(maps.shape[0]))
-        W = reduce(np.kron, rows, np.ones((1, 1)))
+        W = kronecker(rows)
         variances = np.einsum("ij,jk,ik->i", W, V, W)
         shape = [1 if contrast else scale.size for contrast, scale in zip(contrasts, scales, strict=True)]
         return variances.reshape(shape) * reduce(np.multiply.outer, scales, np.ones(()))
 
     def _spread(self, variances: Float, detailed: list[bool], factors: dict[int, str], table: Table) -> Float:
         """From groups to the cells of a table."""
-        if not self._grouped:
-            return variances.reshape(1)
         for position, (grouping, own) in enumerate(zip(self._grouped, detailed, strict=True)):
             if own:
                 variances = np.take(variances, grouping.groups, axis=position)
         lengths = {g.axis: variances.shape[i] for i, g in enumerate(self._grouped)}
         shape = [lengths.get(axis, 1) for axis in table.axes]
         return np.broadcast_to(variances.reshape(shape), table.shape).ravel()
+
+
+def kronecker(matrices: list[Float]) -> Float:
+    """Kronecker product of any number of matrices."""
+    product_: Float = np.ones((1, 1))
+    for matrix in matrices:
+        product_ = np.kron(product_, matrix)
+    return product_
 
 
 def _solve(J: Float, seen: Float, J_exact: Float | None) -> Solve:
@@ -180,7 +194,7 @@ def _solve(J: Float, seen: Float, J_exact: Float | None) -> Solve:
 
 
 def _range(matrix: Float, scale: Float) -> Float:
-    """Orthonormal basis of the range of a positive semidefinite matrix, up to rounding of numbers as large as `scale`."""
+    """Orthonormal basis of the range of a semidefinite matrix, up to rounding of numbers as large as `scale`."""
     if matrix.shape == (1, 1):
         return np.ones((1, int(matrix[0, 0] > 0)))
     values, vectors = np.linalg.eigh(matrix)

@@ -1,10 +1,10 @@
 """The exact estimate table by table, over the closed family of the observed tables.
 
-Collection: every member gathers the means of all observed tables that contain it, weighted by precision. Down pass: every
-member, the smallest first, is corrected to agree with the members just below it; each correction is a small table spread
-evenly. Tables of equal shape and pattern are one batch. This is SEA BLUE's collection step and down pass (Algorithms 1 and
-2, first branch) with Theorem 17's Z^ - Z' written as a sequence of corrections, which needs neither nested desired tables
-nor all margins.
+Collection: every member gathers the means of all observed tables that contain it, weighted by precision. Down pass:
+every member, the smallest first, is corrected to agree with the members just below it; each correction is a small
+table spread evenly. Tables of equal shape and pattern are one batch. This is SEA BLUE's collection step and down
+pass (Algorithms 1 and 2, first branch) with Theorem 17's Z^ - Z' written as a sequence of corrections, which needs
+neither nested desired tables nor all margins.
 
 Bytes that must move: every cell of a large table is read once for the means over each of its maximal subsets, once for
 each correction, and written once.
@@ -18,9 +18,8 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from blue_solvers.components.array_form import expand
+from blue_solvers.components.axis_sums import sum_axes
 from blue_solvers.components.family import Family, Group, Positions, smallest_superset
 from blue_solvers.solver import Float
 from constraint_builders import Problem
@@ -37,7 +36,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Output:
-    """Desired tables that are one pattern of some rows of a group, summed from another output or from the group's own."""
+    """Desired tables that are one pattern of rows of a group, summed from another output or the group itself."""
 
     pattern: Positions
     source: Positions | None
@@ -98,7 +97,9 @@ class TableForm:
 
     def _plan_outputs(self, shape: tuple[int, ...]) -> list[list[Output]]:
         wanted: list[dict[Positions, list[tuple[int, int, float]]]] = [{} for _ in self._groups]
-        for table, offset in zip(self._problem.desired_tables, self._problem.desired.offsets[:-1].tolist(), strict=True):
+        for table, offset in zip(
+            self._problem.desired_tables, self._problem.desired.offsets[:-1].tolist(), strict=True
+        ):
             mask = sum(1 << axis for axis in table.axes if shape[axis] > 1)
             closure = self._family.closure(mask)
             g, row = self._family.place[closure]
@@ -115,7 +116,7 @@ class TableForm:
             for output in outputs:
                 source = estimate[output.rows] if output.source is None else done[output.source]
                 between = _axes_between(group.whole if output.source is None else output.source, output.pattern)
-                table = _reduce(source, between, np.add.reduce)
+                table = sum_axes(source, between)
                 done[output.pattern] = table
                 cells = prod(group.shape[i] for i in output.pattern)
                 for run in output.runs:
@@ -141,7 +142,7 @@ class TableForm:
         worst = 0.0
         for group, estimate in zip(self._groups, estimates, strict=True):
             for pattern in group.children:
-                sums = _reduce(estimate, _axes_between(group.whole, pattern), np.add.reduce)
+                sums = sum_axes(estimate, _axes_between(group.whole, pattern))
                 for link in group.links[pattern]:
                     worst = max(worst, float(abs(sums[link.members] - estimates[link.group][link.targets]).max()))
         return worst
@@ -206,45 +207,50 @@ class TableForm:
             for links in group.links.values()
             for link in links
         }
-        means: list[dict[Positions, Float]] = []
+        sums: list[dict[Positions, Float]] = []
         for g, group in enumerate(self._groups):
-            found = self._pattern_means(group, collected[g]) if information[g] is not None else {}
+            found = self._pattern_sums(group, collected[g]) if information[g] is not None else {}
             self._contribute(group, found, collected, adjoint)
-            means.append({} if g in received else {p: found[p] for p in group.children if found})
+            sums.append({} if g in received else {p: found[p] for p in group.children if found})
         for g, group in enumerate(self._groups):
-            precision = np.where(self._densities[g] > 0, self._densities[g], np.inf).reshape(-1, *[1] * (len(group.shape) + 1))
+            precision = np.where(self._densities[g] > 0, self._densities[g], np.inf).reshape(
+                -1, *[1] * (len(group.shape) + 1)
+            )
             collected[g] /= precision
-            scaled = {p: mean / precision.reshape(-1, *[1] * (mean.ndim - 1)) for p, mean in means[g].items()}
+            scaled = {p: own / precision.reshape(-1, *[1] * (own.ndim - 1)) for p, own in sums[g].items()}
             self._correct(group, collected, collected[g], scaled, adjoint)
         return collected
 
-    def _pattern_means(self, group: Group, array: Float) -> dict[Positions, Float]:
+    def _pattern_sums(self, group: Group, array: Float) -> dict[Positions, Float]:
         found = {group.whole: array}
         for pattern in group.patterns:
             parent = smallest_superset(pattern, list(found), group.shape)
             assert parent is not None
-            found[pattern] = _reduce(found[parent], _axes_between(parent, pattern), np.mean)
+            found[pattern] = sum_axes(found[parent], _axes_between(parent, pattern))
         return found
 
-    def _contribute(self, group: Group, means: dict[Positions, Float], collected: list[Float], adjoint: bool) -> None:
-        for pattern in group.patterns if means else ():
+    def _contribute(self, group: Group, sums: dict[Positions, Float], collected: list[Float], adjoint: bool) -> None:
+        for pattern in group.patterns if sums else ():
+            means = sums[pattern] / group.summed(pattern)
             for link in group.links[pattern]:
-                target = self._groups[link.group]
-                if adjoint or group.exact or not target.exact:
-                    _scatter_add(collected[link.group], link.targets, means[pattern], link.members)
+                if adjoint or group.exact or not self._groups[link.group].exact:
+                    link.add(means, collected[link.group])
 
-    def _correct(self, group: Group, estimates: list[Float], own: Float, means: dict[Positions, Float], adjoint: bool) -> None:
+    def _correct(
+        self, group: Group, estimates: list[Float], own: Float, sums: dict[Positions, Float], adjoint: bool
+    ) -> None:
         """Make every table of a group agree with the members just below it, in place."""
         corrections: list[tuple[Positions, Float]] = []
         for pattern in group.children:
-            mean = means[pattern] if pattern in means else _reduce(own, _axes_between(group.whole, pattern), np.mean)
-            correction = -mean
+            correction = -(sums[pattern] if pattern in sums else sum_axes(own, _axes_between(group.whole, pattern)))
             for link in group.links[pattern]:
                 if not (adjoint and self._groups[link.group].exact and not group.exact):
-                    correction[link.members] += estimates[link.group][link.targets] / group.summed(pattern)
+                    correction[link.members] += estimates[link.group][link.targets]
+            correction /= group.summed(pattern)
             for other, earlier in corrections:
                 shared = tuple(i for i in other if i in pattern)
-                mean_of_earlier = _reduce(earlier, _axes_between(other, shared), np.mean)
+                repeats = prod(group.shape[i] for i in other if i not in pattern)
+                mean_of_earlier = sum_axes(earlier, _axes_between(other, shared)) / repeats
                 correction -= np.expand_dims(mean_of_earlier, _axes_between(pattern, shared))
             corrections.append((pattern, correction))
         for pattern, correction in corrections:
@@ -259,13 +265,11 @@ class TableForm:
             for output in outputs:
                 rows = np.arange(len(group.masks))[output.rows]
                 index = tuple(int(i in output.pattern) for i in range(len(group.shape)))
-                cells = prod(group.shape[i] for i in output.pattern)
                 for run in output.runs:
                     first = start[run.cells.start]
                     chosen = rows[run.rows]
                     by_table[first : first + chosen.size] = variances[(chosen, *index)]
-                    assert run.cells.stop - run.cells.start == cells * chosen.size
-        return expand([np.array([v]) for v in by_table], self._problem.desired.sizes)
+        return np.repeat(by_table, self._problem.desired.sizes)
 
     def _group_variances(self, g: int, group: Group) -> Float:
         """Variance of a cell of every marginal of every member, (members, 2, ..., 2): 1 keeps a variable, 0 sums it."""
@@ -328,14 +332,3 @@ def _plan(group: Group, wanted: dict[Positions, list[tuple[int, int, float]]]) -
 def _axes_between(source: Positions, pattern: Positions) -> tuple[int, ...]:
     """Axes of an array (members, *source, K) that a pattern leaves out."""
     return tuple(i + 1 for i, position in enumerate(source) if position not in pattern)
-
-
-def _reduce(array: Float, axes: tuple[int, ...], reduction) -> Float:
-    return reduction(array, axis=axes) if axes else array
-
-
-def _scatter_add(total: Float, targets: NDArray[np.intp], values: Float, members: NDArray[np.intp]) -> None:
-    """Add rows `members` of `values` to rows `targets` of `total`."""
-    shape = (len(total), len(values))
-    places = sparse.csr_array((np.ones(members.size), (targets, members)), shape=shape)
-    total += (places @ values.reshape(len(values), -1)).reshape(total.shape)

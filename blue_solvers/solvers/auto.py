@@ -11,7 +11,9 @@ from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.sea_blue import SeaBlue
 from constraint_builders import Problem
 
-CHOLESKY_RANK = 20_000  # above it the factor of A Sigma A', nearly dense for overlapping tables, costs more than iterating
+CHOLESKY_RANK = (
+    20_000  # above it the factor of A Sigma A', nearly dense for overlapping tables, costs more than iterating
+)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from constraint_builders import Problem
 class Multigrid(Solver):
     """Smoothed-aggregation multigrid (pyamg) on the independent rows, its V-cycles accelerated by conjugate gradients.
 
-    Cycles alone need thousands on these matrices (more than 5,000 for the redistricting tables), accelerated ones dozens.
+    Cycles alone need thousands on these matrices (more than 5,000 for the redistricting tables), accelerated ones
+    dozens.
 
     Parameters
     ----------

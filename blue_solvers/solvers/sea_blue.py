@@ -17,8 +17,8 @@ from constraint_builders import Problem
 class SeaBlue(Solver):
     """The paper's Algorithms 1 and 2, both branches, for any tables.
 
-    With equal variances within tables (A1 to A3) the result is the BLUE, to rounding, in a few passes over the data, and
-    no matrix is formed. With unequal ones it is the paper's heuristic, and `info` says so.
+    With equal variances within tables (A1 to A3) the result is the BLUE, to rounding, in a few passes over the
+    data, and no matrix is formed. With unequal ones it is the paper's heuristic, and `info` says so.
     """
 
     name: ClassVar[str] = "sea_blue"
@@ -61,8 +61,8 @@ class SeaBlueEstimate(Prepared):
         self._latest: Float | None = None
 
     def apply(self, Y: Float) -> Float:
-        self._latest = self._method.apply(Y)
-        return self._latest
+        self._latest = Y
+        return self._method.apply(Y)
 
     def adjoint(self, V: Float) -> Float:
         return self._method.adjoint(V)

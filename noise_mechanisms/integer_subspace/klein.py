@@ -26,8 +26,8 @@ _PILOT = 256
 class KleinSampler(Sampler):
     """Draws coordinates in the basis one after the other, the last first, as one-dimensional discrete Gaussians.
 
-    Given the later coordinates, the center c_i of coordinate i is minus the sum of mu_ij k_j over j > i and its standard
-    deviation s_i = sigma / |b*_i|. The proposal so drawn has probability exp(-|z|^2 / 2 sigma^2) / product of
+    Given the later coordinates, the center c_i of coordinate i is minus the sum of mu_ij k_j over j > i and its
+    standard deviation s_i = sigma / |b*_i|. The proposal so drawn has probability exp(-|z|^2 / 2 sigma^2) / product of
     theta_i(c_i), theta_i(c) being the sum over k of exp(-(k - c)^2 / 2 s_i^2).
     """
 
@@ -118,8 +118,8 @@ class L2LaplaceSampler(KleinSampler):
 
     Notes
     -----
-    exp(-epsilon r) is proportional to the integral over v of v^(-1/2) exp(-epsilon^2 v / 2) exp(-r^2 / 2 v). So v is drawn
-    with density proportional to
+    exp(-epsilon r) is proportional to the integral over v of v^(-1/2) exp(-epsilon^2 v / 2) exp(-r^2 / 2 v). So v is
+    drawn with density proportional to
 
         v^(-1/2) exp(-epsilon^2 v / 2) * product over i of (1 + sqrt(2 pi v) / |b*_i|),
 
@@ -173,8 +173,8 @@ def shifted_gaussian(center: Floats, width: Floats, rng: np.random.Generator) ->
 
     Notes
     -----
-    A normal value x = k + u rounds to k. The density of k and |u| is that of the law wanted and an independent |u|, times
-    cosh((k - center) u / width^2): accepting with its inverse leaves exactly the law.
+    A normal value x = k + u rounds to k. The density of k and |u| is that of the law wanted and an independent |u|,
+    times cosh((k - center) u / width^2): accepting with its inverse leaves exactly the law.
     """
     drawn = np.empty(center.size)
     narrow = width < _NARROW
