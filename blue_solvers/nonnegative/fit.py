@@ -1,0 +1,106 @@
+"""What every non-negative method gives back: cells, what they sum to, and a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blue_solvers.nonnegative.model import FittingModel
+from blue_solvers.nonnegative.programme import Float
+from constraint_builders import Problem
+from constraint_builders.layout import Name
+
+
+@dataclass(frozen=True)
+class CellFit:
+    """One fitted vector of cells, with its certificate as in `Fit`."""
+
+    cells: Float
+    kkt_residual: float
+    margin_residual: float
+    iterations: int
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Fitted detailed cells and the proof that they are what the method asks for.
+
+    Attributes
+    ----------
+    problem : Problem
+    method : str
+        ``"ols"``, ``"nnls"``, ``"max"``, ``"sequential"`` or ``"reweighted"``.
+    detail : ndarray, schema shape, with a trailing axis K for (n, K) measurements
+        Fitted counts.
+    observed : ndarray, (n,) or (n, K)
+        What they sum to, over the observed layout.
+    kkt_residual : float
+        How far the optimality conditions of the last optimisation are missed, in counts; see `kkt_residual`. The worst
+        column. For sequential fitting the worst stage.
+    margin_residual : float
+        How far the cells are from what is known exactly and, for sequential fitting, from the answers held from
+        earlier stages, in counts; the worst column.
+    iterations : int
+        Newton steps; the worst column.
+    """
+
+    problem: Problem
+    method: str
+    detail: Float
+    observed: Float
+    kkt_residual: float
+    margin_residual: float
+    iterations: int
+
+    @property
+    def desired(self) -> Float:
+        """The fitted values over the desired layout, (m,) or (m, K)."""
+        columns = self.problem.tabulate(self.observed.reshape(self.observed.shape[0], -1))
+        return columns.reshape(-1, *self.observed.shape[1:])
+
+    def tables(self) -> dict[Name, NDArray]:
+        """The desired tables by name."""
+        return self.problem.desired.tables(self.desired)
+
+
+def fit_columns(problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[FittingModel, Float], CellFit]) -> Fit:
+    """Apply a method to a vector, or to every column, over the observed layout.
+
+    Parameters
+    ----------
+    problem : Problem
+    y : array_like, (n,) or (n, K)
+    method : str
+    fit_one : callable
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    ValueError
+        If `y` has another shape or holds what no table can hold.
+    """
+    values = np.asarray(y, dtype=np.float64)
+    size = problem.observed.size
+    if values.ndim not in (1, 2) or values.shape[0] != size or 0 in values.shape:
+        raise ValueError(f"y must have shape ({size},) or ({size}, K), as problem.vector makes it: got {values.shape}")
+    problem.check_vector(values)
+    model = FittingModel.of(problem)
+    columns = np.ascontiguousarray(values.reshape(size, -1).T)
+    fits = [fit_one(model, column) for column in columns]
+    cells = np.stack([fit.cells for fit in fits], axis=1).reshape(-1, *values.shape[1:])
+    shape = cells.shape[:1] if problem.schema is None else problem.schema.shape
+    return Fit(
+        problem,
+        method,
+        cells.reshape(*shape, *values.shape[1:]),
+        model.M @ cells,
+        max(fit.kkt_residual for fit in fits),
+        max(fit.margin_residual for fit in fits),
+        max(fit.iterations for fit in fits),
+    )

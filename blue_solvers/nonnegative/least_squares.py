@@ -1,0 +1,95 @@
+"""Weighted least squares over the detailed cells: with any sign (the BLUE), and non-negative."""
+
+from __future__ import annotations
+
+from numpy.typing import ArrayLike
+
+from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
+from blue_solvers.nonnegative.model import FittingModel
+from blue_solvers.nonnegative.programme import Float, Programme, Solution, kkt_residual
+from blue_solvers.nonnegative.proximal import solve
+from constraint_builders import Problem
+
+
+def ols(problem: Problem, y: ArrayLike) -> Fit:
+    """Fit cells of any sign by weighted least squares: the BLUE, the baseline of the non-negative methods.
+
+    Minimises ``sum_i (y_i - (M x)_i)^2 / variance_i`` subject to what is known exactly.
+
+    Parameters
+    ----------
+    problem : Problem
+        With uncorrelated noise.
+    y : array_like, (n,) or (n, K)
+        Measurements over ``problem.observed``, in counts.
+
+    Returns
+    -------
+    Fit
+        Its sums equal ``blue(problem) @ y``. Where no table determines every cell, the cells are one solution of many.
+
+    Raises
+    ------
+    ValueError
+        If `y` does not fit the problem, or the noise is correlated.
+    NotConvergedError
+        If values known exactly contradict one another.
+    """
+    return fit_columns(problem, y, "ols", _ols)
+
+
+def nnls(problem: Problem, y: ArrayLike) -> Fit:
+    """Fit non-negative cells by weighted least squares.
+
+    Minimises ``sum_i (y_i - (M x)_i)^2 / variance_i`` over ``x >= 0`` subject to what is known exactly.
+
+    Parameters
+    ----------
+    problem : Problem
+        With uncorrelated noise.
+    y : array_like, (n,) or (n, K)
+        Measurements over ``problem.observed``, in counts.
+
+    Returns
+    -------
+    Fit
+        Where no table measures the cells themselves its sums are unique, its cells one solution of many.
+
+    Raises
+    ------
+    ValueError
+        If `y` does not fit the problem, the noise is correlated, or an exact value is negative.
+    NotConvergedError
+        If no non-negative cells meet the values known exactly.
+
+    References
+    ----------
+    "An Uncertainty Principle is a Price of Privacy-Preserving Microdata", NeurIPS 2021, section 4.
+
+    Examples
+    --------
+    >>> from constraint_builders import Problem, Schema
+    >>> problem = Problem(Schema({"age": 3}), {"total": 1.0, "age": 1.0})
+    >>> nnls(problem, problem.vector({"total": 4.0, "age": [5.0, -1.0, -3.0]})).detail
+    array([4.5, 0. , 0. ])
+    """
+    return fit_columns(problem, y, "nnls", _nnls)
+
+
+def _ols(model: FittingModel, y: Float) -> CellFit:
+    programme = model.programme(y, signed=True)
+    return certified(programme, solve(programme))
+
+
+def _nnls(model: FittingModel, y: Float) -> CellFit:
+    programme = model.programme(y)
+    return certified(programme, solve(programme))
+
+
+def certified(programme: Programme, solution: Solution) -> CellFit:
+    """A solution with its residuals."""
+    exact = programme.variance == 0
+    margin = 0.0
+    if exact.any():
+        margin = float(abs(programme.M @ solution.cells - programme.answer)[exact].max())
+    return CellFit(solution.cells, kkt_residual(programme, solution), margin, solution.iterations)

@@ -1,0 +1,90 @@
+"""Max fitting: the smallest largest deviation first, least squares among what attains it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.optimize import linprog
+
+from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
+from blue_solvers.nonnegative.least_squares import certified
+from blue_solvers.nonnegative.model import FittingModel
+from blue_solvers.nonnegative.programme import Float, NotConvergedError
+from blue_solvers.nonnegative.proximal import solve
+from constraint_builders import Problem
+
+
+def max_fit(problem: Problem, y: ArrayLike, slack: float = 0.01) -> Fit:
+    """Fit non-negative cells whose largest deviation from the measurements is as small as can be.
+
+    Finds ``t``, the smallest possible ``max_i abs(y_i - (M x)_i) / std_i`` over ``x >= 0``, by linear programming; then
+    the weighted least-squares cells with no deviation above ``(t + slack) std_i``.
+
+    Parameters
+    ----------
+    problem : Problem
+        With uncorrelated noise.
+    y : array_like, (n,) or (n, K)
+        Measurements over ``problem.observed``, in counts.
+    slack : float
+        In standard deviations; 0.01 is what the paper's code uses.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    ValueError
+        If `y` does not fit the problem, the noise is correlated, an exact value or `slack` is negative.
+    NotConvergedError
+        If no non-negative cells meet the values known exactly.
+
+    References
+    ----------
+    "An Uncertainty Principle is a Price of Privacy-Preserving Microdata", NeurIPS 2021, section 4.
+    """
+    if not 0 <= slack < np.inf:
+        raise ValueError(f"slack must be 0 or more standard deviations: got {slack!r}")
+    return fit_columns(problem, y, "max", partial(_max_fit, slack=slack))
+
+
+def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
+    programme = model.programme(y)
+    cells = _least_largest_deviation(model, y)
+    std = np.sqrt(model.problem.variances)
+    noisy = model.measured & (std > 0)
+    reach = float((abs(model.M @ cells - y)[noisy] / std[noisy]).max(initial=0.0)) + slack
+    by_itself = (model.cell_rows >= 0) & (model.cell_variances > 0)
+    radius = np.where(by_itself, reach * np.sqrt(model.cell_variances), np.inf)
+    bounded = replace(
+        programme,
+        lower=np.maximum(programme.lower, programme.target - radius),
+        upper=np.minimum(programme.upper, programme.target + radius),
+        radius=np.where(programme.variance > 0, reach * np.sqrt(programme.variance), np.inf),
+    )
+    return certified(bounded, solve(bounded))
+
+
+def _least_largest_deviation(model: FittingModel, y: Float) -> Float:
+    """Non-negative cells with the smallest largest deviation in standard deviations; one of many."""
+    variances = model.problem.variances
+    noisy = model.measured & (variances > 0)
+    deviations = sparse.hstack([model.M[noisy], sparse.csr_array(-np.sqrt(variances[noisy])[:, None])])
+    below = sparse.hstack([-model.M[noisy], sparse.csr_array(-np.sqrt(variances[noisy])[:, None])])
+    exact = model.exact_rows
+    result = linprog(
+        np.append(np.zeros(model.M.shape[1]), 1.0),
+        A_ub=sparse.vstack([deviations, below], format="csr"),
+        b_ub=np.concatenate([y[noisy], -y[noisy]]),
+        A_eq=sparse.hstack([exact, sparse.csr_array((exact.shape[0], 1))], format="csr") if exact.shape[0] else None,
+        b_eq=model.exact_answers(y) if exact.shape[0] else None,
+        method="highs",
+    )
+    if result.x is None:
+        raise NotConvergedError(f"no non-negative cells meet what is known exactly: HiGHS says {result.message!r}")
+    return np.maximum(result.x[:-1], 0.0)

@@ -1,0 +1,125 @@
+"""The linear systems of the Newton steps: dense, sparse, or by conjugate gradients.
+
+The matrix is ``M_F diag(1 / weight_F) M_F' + diag(slope)`` for the free cells F. Rows that repeat one another and are
+held exactly make it singular; it is then shifted by a part in 10^12 of its diagonal, which the next Newton step makes
+good.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, cg, splu
+
+from blue_solvers.nonnegative.programme import Float, Programme
+
+if TYPE_CHECKING:
+    from blue_solvers.nonnegative.newton import State
+
+SHIFT = 1e-12
+DENSE_ROWS = 1500
+SPARSE_ENTRIES_PER_ROW = 40  # above this the factors fill in
+COUNTED_PAIRS = 1e8
+CG_STEPS = 2000
+CG_ACCURACY, CG_TIGHTEST = 1e-3, 1e-10  # relative, of a step far from the solution and of the last ones
+
+
+class NewtonSystem(ABC):
+    """Solves the Newton system of one programme at changing sets of free cells."""
+
+    def __init__(self, programme: Programme) -> None:
+        self.programme = programme
+        movable = programme.upper > programme.lower
+        self.guard = self._diagonal(movable)
+        self.guard[self.guard == 0] = 1.0
+
+    def _diagonal(self, free: np.ndarray) -> Float:
+        return self.programme.M.power(2) @ np.where(free, 1 / self.programme.weight, 0.0)
+
+    def added_diagonal(self, state: State) -> Float:
+        """What is added to ``M_F diag(1 / weight_F) M_F'``.
+
+        A row held exactly whose cells all sit on bounds would have nothing on its diagonal: it gets what it would have
+        with all its cells free.
+        """
+        diagonal = self._diagonal(state.free) + state.slope
+        return state.slope + np.where(diagonal > 0, SHIFT * diagonal, self.guard)
+
+    def free_rows(self, state: State) -> sparse.csc_array:
+        """``M_F diag(weight_F)^(-1/2)``, (m, free cells)."""
+        free = np.flatnonzero(state.free)
+        scaling = sparse.diags_array(1 / np.sqrt(self.programme.weight[free]))
+        return sparse.csc_array(sparse.csc_array(self.programme.M[:, free]) @ scaling)
+
+    @abstractmethod
+    def solve(self, state: State) -> Float:
+        """The Newton direction, (m,): the matrix's inverse times the residual of `state`."""
+
+
+class DenseSystem(NewtonSystem):
+    """Cholesky factorisation of the dense matrix."""
+
+    def solve(self, state: State) -> Float:
+        """See `NewtonSystem.solve`."""
+        rows = self.free_rows(state)
+        matrix = (rows @ rows.T).toarray()
+        matrix[np.diag_indices_from(matrix)] += self.added_diagonal(state)
+        factor = scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        return scipy.linalg.cho_solve(factor, state.residual, check_finite=False)
+
+
+class SparseSystem(NewtonSystem):
+    """Sparse factorisation, for rows that nest as those of a tree do."""
+
+    def solve(self, state: State) -> Float:
+        """See `NewtonSystem.solve`."""
+        rows = self.free_rows(state)
+        matrix = sparse.csc_array(rows @ rows.T + sparse.diags_array(self.added_diagonal(state)))
+        factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0, options={"SymmetricMode": True})
+        return factor.solve(state.residual)
+
+
+class IterativeSystem(NewtonSystem):
+    """Conjugate gradients; no matrix is formed.
+
+    The preconditioner is the exact inverse for evenly spread free cells where the rows are plain margins, and the
+    diagonal otherwise.
+    """
+
+    def solve(self, state: State) -> Float:
+        """See `NewtonSystem.solve`."""
+        rows = self.free_rows(state)
+        columns, rows = sparse.csr_array(rows.T), sparse.csr_array(rows)
+        added = self.added_diagonal(state)
+        shape = (added.size, added.size)
+        accuracy = min(CG_ACCURACY, max(CG_TIGHTEST, state.error / self.programme.scale))
+        direction, _ = cg(
+            LinearOperator(shape, matvec=lambda v: rows @ (columns @ v) + added * v, dtype=float),
+            state.residual,
+            rtol=accuracy,
+            maxiter=CG_STEPS,
+            M=LinearOperator(shape, matvec=self._preconditioner(state, added), dtype=float),
+        )
+        return direction
+
+    def _preconditioner(self, state: State, added: Float) -> Callable[[Float], Float]:
+        margins, weight = self.programme.margins, self.programme.weight
+        if margins is None:
+            diagonal = self._diagonal(state.free) + added
+            return lambda rows: rows / diagonal
+        return margins.inverse(self.programme.variance, float(weight[state.free].mean() / state.free.mean())).apply
+
+
+def newton_system(programme: Programme) -> NewtonSystem:
+    """The system whose work is least for this programme, judged by its rows and how many pairs of them meet."""
+    rows = programme.answer.size
+    pairs = float((np.diff(programme.M.indptr).astype(float) ** 2).sum())
+    meeting = (abs(programme.M) @ abs(programme.M).T).nnz if pairs <= COUNTED_PAIRS else np.inf
+    if meeting <= SPARSE_ENTRIES_PER_ROW * rows and rows > SPARSE_ENTRIES_PER_ROW:
+        return SparseSystem(programme)
+    return DenseSystem(programme) if rows <= DENSE_ROWS else IterativeSystem(programme)

@@ -1,0 +1,50 @@
+"""Partitions of cells, each given by a label for every cell: which refines which, what they have in common."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+Labels = NDArray[np.intp]
+
+
+def first_cells(labels: Labels) -> Labels:
+    """One cell of every group, in order of the labels."""
+    return np.unique(labels, return_index=True)[1]
+
+
+def refines(fine: Labels, coarse: Labels) -> bool:
+    """Whether every group of `fine` lies within one group of `coarse`."""
+    image = np.zeros(fine.max() + 1, dtype=coarse.dtype)
+    image[fine] = coarse
+    return bool((image[fine] == coarse).all())
+
+
+def join(first: Labels, second: Labels) -> Labels:
+    """The coarsest partition that refines both."""
+    return np.unique(first * (second.max() + 1) + second, return_inverse=True)[1]
+
+
+def meet(first: Labels, second: Labels) -> Labels:
+    """The finest partition that both refine."""
+    size = first.max() + 1
+    shape = (size + second.max() + 1,) * 2
+    together = sparse.coo_array((np.ones(first.size), (first, size + second)), shape=shape)
+    return connected_components(together, directed=False)[1][first].astype(np.intp)
+
+
+def crossed(first: Labels, second: Labels) -> bool:
+    """Whether within every group of their meet each group of the one meets each group of the other."""
+    common = meet(first, second)
+    pairs = np.bincount(common[first_cells(join(first, second))])
+    of_first, of_second = (np.bincount(common[first_cells(labels)], minlength=pairs.size) for labels in (first, second))
+    return bool((pairs == of_first * of_second).all())
+
+
+def sums_matrix(fine: Labels, coarse: Labels) -> sparse.csr_array:
+    """The 0/1 matrix from the groups of `fine` to the groups of `coarse`, which it refines."""
+    image = coarse[first_cells(fine)]
+    shape = (int(coarse.max()) + 1, image.size)
+    return sparse.csr_array((np.ones(image.size), (image, np.arange(image.size))), shape=shape)

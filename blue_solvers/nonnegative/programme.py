@@ -1,0 +1,102 @@
+"""The one optimisation problem that every non-negative fit is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from blue_solvers.nonnegative.margins import PlainMargins
+
+Float = NDArray[np.float64]
+
+
+class NotConvergedError(RuntimeError):
+    """A fit did not reach its accuracy; the message names the residual and what to do."""
+
+
+@dataclass(frozen=True)
+class Programme:
+    """A separable quadratic in cells x and in rows z = M x, with bounds on both.
+
+    Minimise ``sum_j weight_j / 2 (x_j - target_j)^2 + sum_i (z_i - answer_i)^2 / (2 variance_i)`` subject to ``z = M
+    x``, ``lower <= x <= upper`` and ``|z_i - answer_i| <= radius_i``.
+
+    Attributes
+    ----------
+    M : csc_array, (m, d)
+        Rows over cells; indices sorted within columns.
+    target, weight, lower, upper : ndarray, (d,)
+        Of the cells, in counts and inverse squared counts.
+    answer, variance, radius : ndarray, (m,)
+        Of the rows, in counts and squared counts. Variance 0: the row equals its answer. Radius ``inf``: no bound.
+    margins : PlainMargins or None
+        The rows as plain margins of one array with equal variances in each, where they are: a preconditioner uses it.
+    """
+
+    M: sparse.csc_array
+    target: Float
+    weight: Float
+    lower: Float
+    upper: Float
+    answer: Float
+    variance: Float
+    radius: Float
+    margins: PlainMargins | None = None
+
+    @property
+    def scale(self) -> float:
+        """The largest count in sight, at least 1: what residuals are compared with."""
+        finite = np.concatenate([[1.0], abs(self.answer), abs(self.target)])
+        return float(finite.max())
+
+    @property
+    def curvature(self) -> Float:
+        """Second derivative of the objective along every cell, (d,); rows held exactly do not count."""
+        precision = np.divide(1.0, self.variance, out=np.zeros_like(self.variance), where=self.variance > 0)
+        squares = sparse.csc_array((self.M.data**2, self.M.indices, self.M.indptr), shape=self.M.shape)
+        return self.weight + squares.T @ precision
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Cells and row multipliers that solve a programme, and the Newton steps that it took."""
+
+    cells: Float
+    multipliers: Float
+    iterations: int
+
+
+def kkt_residual(programme: Programme, solution: Solution) -> float:
+    """How far a solution is from satisfying the optimality conditions, in counts.
+
+    Computed from the cells and the multipliers of bounded or exact rows alone: the largest of the distances that one
+    projected gradient step (scaled by `Programme.curvature`) would move a cell, that a row is from its bounds or its
+    exact answer, and that it is from the bound that its multiplier pushes against. It is zero exactly at a solution.
+
+    Parameters
+    ----------
+    programme : Programme
+    solution : Solution
+
+    Returns
+    -------
+    float
+    """
+    x, p = solution.cells, programme
+    deviation = p.M @ x - p.answer
+    noisy = p.variance > 0
+    pull = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=noisy)
+    bounded = np.isfinite(p.radius) | ~noisy
+    extra = np.where(bounded, solution.multipliers - pull, 0.0)
+    gradient = p.weight * (x - p.target) + p.M.T @ (pull + extra)
+    curvature = p.curvature
+    step = gradient / np.where(curvature > 0, curvature, 1.0)
+    cells = abs(x - np.clip(x - step, p.lower, p.upper))
+    reach = np.where(noisy, p.radius, 0.0)
+    rows = abs(deviation - np.clip(deviation + extra * p.variance, -reach, reach))
+    return float(max(cells.max(initial=0.0), rows.max(initial=0.0)))
