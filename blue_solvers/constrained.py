@@ -167,8 +167,8 @@ class Stage:
         if not (sizes <= allowed).all():
             raise ConvergenceError(
                 f"{self.solver.label} left a standardised residual of {np.nan_to_num(sizes, nan=np.inf).max():.3g}, "
-                f"allowed is {allowed.max():.3g}: check that equations with a right-hand side do not contradict one another, "
-                "or use another solver ('cholesky', 'dense') or a larger tolerance"
+                f"allowed is {allowed.max():.3g}: check that equations with a right-hand side do not contradict "
+                "one another, or use another solver ('cholesky', 'dense') or a larger tolerance"
             )
         return X, R, first
 

@@ -102,8 +102,7 @@ def _pl94_queries(geolevel: str) -> dict[str, float]:
 
 
 def dhc() -> Problem:
-    """Demographic and Housing Characteristics of one state, as section 6.1 of SEA BLUE uses it; all 32 marginals
-    desired.
+    """Demographic and Housing Characteristics of one state, as in section 6.1 of SEA BLUE; all 32 marginals desired.
 
     Observed are the full cross, the cross of the two variables of size 2, and one of these by itself. Each query of the
     2020 state release has rho 0.0999, so variance 1 / 0.0999 a cell; the single margin is the best combination of the
@@ -122,7 +121,7 @@ def _all_marginals(names: tuple[str, ...]) -> list[str]:
 
 
 def berkeley(variance: float = 9.0) -> Problem:
-    """Graduate admissions at Berkeley in 1973: sex x admitted x department, published counts, all margins observed."""
+    """Graduate admissions at Berkeley in 1973: sex x admitted x department, published counts, all margins."""
     schema = Schema({"admitted": ["admitted", "rejected"], "sex": ["male", "female"], "department": list("ABCDEF")})
     counts = np.array(
         [

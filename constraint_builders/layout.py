@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Float = NDArray[np.float64]
 Name = Hashable
+Place = slice
 
 
 class Layout:
@@ -68,13 +69,13 @@ class Layout:
         """Shape of the block called `name`."""
         return self._shapes[self.index(name)]
 
-    def slice(self, name: Name) -> slice:
+    def slice(self, name: Name) -> Place:
         """Where the block called `name` sits in the flat vector."""
         return self.block(self.index(name))
 
-    def block(self, index: int) -> slice:
+    def block(self, index: int) -> Place:
         """Where the block at a position among `names` sits in the flat vector."""
-        return slice(int(self.offsets[index]), int(self.offsets[index + 1]))
+        return Place(int(self.offsets[index]), int(self.offsets[index + 1]))
 
     def tables(self, vector: ArrayLike) -> dict[Name, NDArray]:
         """Cut a flat vector into its tables.

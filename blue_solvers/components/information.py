@@ -176,10 +176,10 @@ class Information:
 
 def kronecker(matrices: list[Float]) -> Float:
     """Kronecker product of any number of matrices."""
-    product_: Float = np.ones((1, 1))
+    result: NDArray = np.ones((1, 1))
     for matrix in matrices:
-        product_ = np.kron(product_, matrix)
-    return product_
+        result = np.kron(result, matrix)
+    return result
 
 
 def _solve(J: Float, seen: Float, J_exact: Float | None) -> Solve:

@@ -1,0 +1,22 @@
+"""Reading measurements from files, and writing results to them; needs the extra ``frames``."""
+
+from constraint_builders.files.long_table import (
+    estimates_frame,
+    infer_schema,
+    measurements_frame,
+    read_long_table,
+    write_frame,
+)
+from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
+
+__all__ = [
+    "SchemaFile",
+    "estimates_frame",
+    "format_schema",
+    "infer_schema",
+    "measurements_frame",
+    "read_long_table",
+    "read_schema_file",
+    "write_frame",
+    "write_schema_file",
+]

@@ -1,0 +1,39 @@
+"""Writing a file whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def require_writable(path: str | os.PathLike[str]) -> Path:
+    """Check, before any work, that a file can be made at `path`.
+
+    Raises
+    ------
+    OSError
+        If its folder does not exist or cannot be written to, or if `path` is there and is not a plain file.
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: cannot be written: there is no folder {str(path.parent)!r}")
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path}: cannot be written: it is not a plain file")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"{path}: cannot be written: the folder {str(path.parent)!r} is read-only")
+    return path
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary path beside `path`, which becomes `path` at the end, or vanishes if anything goes wrong."""
+    path = require_writable(path).resolve()
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
