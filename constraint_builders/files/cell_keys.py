@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ class CellKeys:
     ----------
     labels : tuple
         ``labels[axis][factor]`` are the labels that the column of variable `axis` takes where a table has that factor
-        of it: factor 0 is summed out, with the one label ``*``, 1 the variable's levels, later ones its recodes' groups.
+        of it: factor 0 is summed out, with the one label ``*``; 1 is the variable's levels, later ones its recodes.
     factors : ndarray, (tables, variables)
         Which factor of every variable every table has.
     """
@@ -33,6 +34,7 @@ class CellKeys:
     labels: tuple[tuple[tuple[str, ...], ...], ...]
     factors: Integers
 
+    @cached_property
     def strides(self) -> Integers:
         """By how much the position in a table grows with a cell along every variable, (tables, variables)."""
         strides = np.zeros_like(self.factors)
@@ -48,7 +50,7 @@ class CellKeys:
         extents = np.array([len(labels) for labels in self.labels[axis]])
         starts = np.cumsum(extents) - extents
         factors = self.factors[:, axis]
-        along = position_in_table // np.maximum(self.strides()[:, axis], 1)[table_of_cell]
+        along = position_in_table // np.maximum(self.strides[:, axis], 1)[table_of_cell]
         return starts[factors][table_of_cell] + along % extents[factors][table_of_cell]
 
 
@@ -68,7 +70,7 @@ def cell_keys(schema: Schema, tables: Sequence[Table]) -> CellKeys:
     for name, factors in zip(schema.names, labels, strict=True):
         if any(SUMMED_OUT in factor for factor in factors[1:]):
             raise ValueError(
-                f"variable {name!r} has a label {SUMMED_OUT!r}, which means summed out in files: rename it"
+                f"variable {name!r} has the label {SUMMED_OUT!r}, in files the sign of summed out: rename it"
             )
     found = np.zeros((len(tables), len(labels)), dtype=np.int64)
     for row, table in zip(found, tables, strict=True):

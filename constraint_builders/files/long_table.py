@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,11 +33,7 @@ from constraint_builders.table import Table, parse_table
 try:
     import polars as pl
 except ImportError as error:
-    raise ImportError(
-        "files and data frames need polars: install it with pip install 'blue-solvers[frames]'"
-    ) from error
-
-Source: TypeAlias = str | os.PathLike[str] | Any
+    raise ImportError("files and data frames need polars: pip install 'blue-solvers[frames]'") from error
 
 VALUE_COLUMNS = ("value", "variance")
 GEOGRAPHY_COLUMNS = ("geolevel", "geocode")
@@ -45,7 +41,7 @@ SUFFIXES = (".csv", ".parquet")
 
 
 def read_long_table(
-    source: Source,
+    source: Any,
     schema: Schema | None = None,
     *,
     desired: Sequence[str] | str | None = None,
@@ -95,14 +91,15 @@ def read_long_table(
         schema = _infer(frame) if schema is None else schema
         rows = _Rows(frame, schema, inferred)
         order = rows.order()
-        values, variances = rows.values()[order], rows.variances()[order]
-        cut = Layout(rows.names, [table.shape for table in rows.tables]).tables
-        problem = Problem(schema, cut(variances), desired, noise=noise)
+        values, variances = (column[order] for column in rows.measurements())
+        layout = Layout(rows.names, [table.shape for table in rows.tables])
+        observed = {str(name): cells for name, cells in layout.tables(variances).items()}
+        problem = Problem(schema, observed, desired, noise=noise)
         problem.check_vector(values)
         return problem, values
 
 
-def infer_schema(source: Source) -> Schema:
+def infer_schema(source: Any) -> Schema:
     """The schema that a long table implies: its variables, with levels in order of first appearance.
 
     Parameters
@@ -205,14 +202,12 @@ def _naming(what: str) -> Iterator[None]:
         raise ValueError(f"{what}: {error}") from None
 
 
-def _open(source: Source) -> tuple[pl.DataFrame, str]:
+def _open(source: Any) -> tuple[pl.DataFrame, str]:
     """The rows, and what to call them in messages."""
     if hasattr(source, "__arrow_c_stream__"):
         return pl.DataFrame(source), "data frame"
     if not isinstance(source, str | os.PathLike):
-        raise TypeError(
-            f"a long table is a path or a data frame (pandas, polars, pyarrow): got {type(source).__name__}"
-        )
+        raise TypeError(f"a long table is a path or a data frame (pandas, polars, ...): got {type(source).__name__}")
     suffix = require_suffix(source)
     with Path(source).open("rb") as file:
         try:
@@ -285,9 +280,8 @@ class _Rows:
         try:
             return [parse_table(self.schema, name) for name in self.names]
         except ValueError as error:
-            raise ValueError(
-                f"{error}; recodes cannot be inferred, give a schema" if inferred else str(error)
-            ) from None
+            hint = "; recodes cannot be inferred, give a schema" if inferred else ""
+            raise ValueError(f"{error}{hint}") from None
 
     def _cells_along(self, axis: int) -> NDArray[np.int32]:
         """For every row the level or group along one variable, 0 where it is summed out."""
@@ -317,7 +311,7 @@ class _Rows:
         """The row of every cell of the layout, each there exactly once."""
         self._refuse_missing_cells()
         sizes = np.array([table.size for table in self.tables])
-        starts, strides = np.cumsum(sizes) - sizes, self.keys.strides()
+        starts, strides = np.cumsum(sizes) - sizes, self.keys.strides
         positions = starts[self.table_of_row]
         for axis, cells in enumerate(self.cells):
             positions += strides[self.table_of_row, axis] * cells
@@ -347,21 +341,15 @@ class _Rows:
         table, *labels = self.frame.select("table", *self.schema.names).row(int(row))
         return _describe(table, self.schema.names, labels)
 
-    def values(self) -> Float:
-        """The values of the rows; NaN, where the variance is infinite, for an empty one."""
-        values = self._numbers("value").fill_null(np.nan).to_numpy()
-        unmeasured = np.isinf(self.variances())
-        self._refuse("value", np.isnan(values) & ~unmeasured, "is missing: give a number, or the variance inf")
-        self._refuse("value", np.isinf(values), "is infinite: give a finite number")
-        return values
-
-    def variances(self) -> Float:
-        """The variances of the rows."""
-        column = self._numbers("variance")
-        variances = column.fill_null(np.nan).to_numpy()
+    def measurements(self) -> tuple[Float, Float]:
+        """The values of the rows, NaN for an empty one, and their variances."""
+        values, variances = (self._numbers(name).fill_null(np.nan).to_numpy() for name in VALUE_COLUMNS)
         self._refuse("variance", np.isnan(variances), "is missing: give a number, 0 for exact, or inf for not measured")
         self._refuse("variance", variances < 0, "is negative: give a number of 0 or more")
-        return variances
+        missing = np.isnan(values) & np.isfinite(variances)
+        self._refuse("value", missing, "is missing: give a number, or the variance inf for not measured")
+        self._refuse("value", np.isinf(values), "is infinite: give a finite number")
+        return values, variances
 
     def _numbers(self, name: str) -> pl.Series:
         column = self.frame[name]
@@ -379,7 +367,7 @@ class _Rows:
 
 
 def _first_gap(cells: NDArray[np.int32], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The first cell, in C order, that is not among the rows of `cells`; the number of all cells may be astronomical."""
+    """The first cell, in C order, that is not among the rows of `cells`; all cells may be more than can be counted."""
     present = np.unique(cells, axis=0)
     expected = np.empty((len(present) + 1, len(shape)), dtype=np.int64)
     rest = np.arange(len(present) + 1)

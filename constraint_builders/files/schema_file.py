@@ -121,9 +121,8 @@ def _read(document: Mapping[str, Any]) -> SchemaFile:
     recodes = _section(document, "recodes")
     for name in recodes:
         for recode, groups in _section(recodes, name, "recodes.").items():
-            _require_labels(
-                groups, f"recodes.{name}.{recode}", "a list with one group, all text or all numbers, a level", True
-            )
+            key = f"recodes.{name}.{recode}"
+            _require_labels(groups, key, "a list with one group a level, all text or all numbers", alike=True)
     return SchemaFile(Schema(variables, recodes), **_read_problem(_section(document, "problem")))
 
 
