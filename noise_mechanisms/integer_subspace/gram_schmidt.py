@@ -64,7 +64,7 @@ def gram_schmidt(lattice: Lattice) -> GramSchmidt:
         return _of_blocks(lattice.invariants.blocks)
     if size > _LARGEST_GENERAL:
         raise ValueError(
-            f"the exact Gram-Schmidt form of a general lattice is limited to {_LARGEST_GENERAL} dimensions: this one has "
+            f"the exact Gram-Schmidt form of a general lattice is limited to dimension {_LARGEST_GENERAL}: it has "
             f"{size}; use full margins or nested sets, or the L1 norm"
         )
     return _of_gram_matrix((lattice.basis.T @ lattice.basis).toarray())
