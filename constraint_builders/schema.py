@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-RESERVED_NAMES = frozenset({"total", "detailed", "all", "table", "value", "variance", "geolevel", "geocode"})
+RESERVED_NAMES = frozenset(
+    {"total", "detailed", "all", "table", "value", "variance", "geolevel", "geocode"}
+    | {"estimate", "std_error", "lower", "upper"}
+)
 
 
 @dataclass(frozen=True)

@@ -195,27 +195,27 @@ def require_suffix(path: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def _naming(what: str) -> Iterator[None]:
-    """Begin the message of every `ValueError` with the file's name."""
+    """Make every complaint a `ValueError` that begins with the file's name."""
     try:
         yield
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{what}: not readable as a table: {reason}") from None
 
 
 def _open(source: Any) -> tuple[pl.DataFrame, str]:
     """The rows, and what to call them in messages."""
     if hasattr(source, "__arrow_c_stream__"):
-        return pl.DataFrame(source), "data frame"
+        with _naming("data frame"):
+            return pl.DataFrame(source), "data frame"
     if not isinstance(source, str | os.PathLike):
         raise TypeError(f"a long table is a path or a data frame (pandas, polars, ...): got {type(source).__name__}")
     suffix = require_suffix(source)
-    with Path(source).open("rb") as file:
-        try:
-            frame = pl.read_csv(file, infer_schema=False) if suffix == ".csv" else pl.read_parquet(file)
-        except pl.exceptions.PolarsError as error:
-            reason = str(error).partition("\n")[0]
-            raise ValueError(f"{os.fspath(source)}: not a readable {suffix[1:]} file: {reason}") from None
-    return frame, os.fspath(source)
+    what = os.fspath(source)
+    with Path(source).open("rb") as file, _naming(what):
+        return pl.read_csv(file, infer_schema=False) if suffix == ".csv" else pl.read_parquet(file), what
 
 
 def _infer(frame: pl.DataFrame) -> Schema:

@@ -1,0 +1,270 @@
+"""Long tables: round trips through frames and files, and what they are refused for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constraint_builders import Problem, Schema
+from constraint_builders.files import estimates_frame, infer_schema, measurements_frame, read_long_table, write_frame
+from constraint_builders.files.replacing import replacing
+
+SCHEMA = Schema({"sex": ["female", "male"], "age": 3}, {"age": {"adult": ["minor", "adult", "adult"]}})
+PROBLEM = Problem(
+    SCHEMA,
+    {"total": 0.0, "adult * sex": [[1.0, 2.0], [3.0, np.inf]], "age": 4.0, "detailed": 2.0},
+)
+Y = np.array([10.0, 1.5, 2.5, 3.25, np.nan, 3, 3, 4.5, *range(6)])
+
+
+def same(first: tuple[Problem, Any], second: tuple[Problem, Any]) -> bool:
+    problems = all(
+        (p.schema, p.observed.names, p.desired.names, p.noise) == (q.schema, q.observed.names, q.desired.names, q.noise)
+        and np.array_equal(p.variances, q.variances)
+        for p, q in [(first[0], second[0])]
+    )
+    return problems and np.array_equal(first[1], second[1], equal_nan=True)
+
+
+@st.composite
+def measurements(draw: Any) -> tuple[Problem, Any]:
+    label = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=4).filter(lambda t: t != "*")
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    schema = Schema(
+        {f"v{i}": draw(st.lists(label, min_size=size, max_size=size, unique=True)) for i, size in enumerate(sizes)}
+    )
+    kept = st.lists(st.sampled_from(schema.names), unique=True).map(lambda names: " * ".join(names) or "total")
+    tables = draw(st.lists(kept, min_size=1, max_size=5, unique_by=lambda name: frozenset(name.split(" * "))))
+    variance = st.sampled_from([0.5, 3.0, 1e-4, 1e6])
+    problem = Problem(schema, {name: draw(variance) for name in tables})
+    values = st.floats(-1e9, 1e9)
+    return problem, np.array(draw(st.lists(values, min_size=problem.observed.size, max_size=problem.observed.size)))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@given(measured=measurements(), seed=st.integers(0, 99))
+def test_round_trip_in_any_order(
+    suffix: str, measured: tuple[Problem, Any], seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    problem, y = measured
+    path = tmp_path_factory.mktemp("long") / f"noisy{suffix}"
+    write_frame(measurements_frame(problem, y), path)
+    assert same(read_long_table(path, problem.schema), (problem, y))
+    shuffled = measurements_frame(problem, y).sample(fraction=1.0, shuffle=True, seed=seed)
+    again, values = read_long_table(shuffled, problem.schema)
+    for name, cells in problem.observed.tables(y).items():
+        assert np.array_equal(again.observed.tables(values)[name], cells)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_recodes_exact_and_unmeasured_cells_round_trip(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"noisy{suffix}"
+    write_frame(measurements_frame(PROBLEM, Y), path)
+    assert same(read_long_table(path, SCHEMA), (PROBLEM, Y))
+
+
+def test_the_columns_say_what_each_cell_is() -> None:
+    rows = measurements_frame(PROBLEM, Y).rows()
+    assert rows[0] == ("total", "*", "*", 10.0, 0.0)
+    assert rows[1:5] == [
+        ("adult * sex", "female", "minor", 1.5, 1.0),
+        ("adult * sex", "female", "adult", 2.5, 2.0),
+        ("adult * sex", "male", "minor", 3.25, 3.0),
+        ("adult * sex", "male", "adult", None, np.inf),
+    ]
+    assert rows[-1] == ("detailed", "male", "2", 5.0, 2.0)
+
+
+def test_estimates_have_the_same_keys() -> None:
+    problem = Problem(SCHEMA, {"detailed": 1.0}, desired=["adult", "total"])
+    frame = estimates_frame(problem, *np.arange(12.0).reshape(4, 3))
+    assert frame.columns == ["table", "sex", "age", "estimate", "std_error", "lower", "upper"]
+    assert frame.rows()[1:] == [("adult", "*", "adult", 1, 4, 7, 10), ("total", "*", "*", 2, 5, 8, 11)]
+
+
+def test_all_frames_read_the_same() -> None:
+    frame = measurements_frame(PROBLEM, Y)
+    categorical = frame.with_columns(pl.col("table", "sex").cast(pl.Categorical))
+    for other in (frame, categorical, frame.to_arrow(), frame.to_pandas(), categorical.to_pandas()):
+        assert same(read_long_table(other, SCHEMA), (PROBLEM, Y))
+
+
+def test_levels_may_be_numbers_in_a_frame() -> None:
+    frame = pl.DataFrame({"table": "year", "year": [2010, 2020], "value": [1, 2], "variance": [1, 0]})
+    assert infer_schema(frame) == Schema({"year": ["2010", "2020"]})
+    assert read_long_table(frame)[1].tolist() == [1, 2]
+
+
+def test_a_schema_is_inferred_in_order_of_first_appearance() -> None:
+    frame = pl.DataFrame(
+        {
+            "table": ["total", "a", "a", "b * a", "b * a"],
+            "b": ["*", "*", "*", "u", "u"],
+            "a": ["*", "z", "y", "y", "z"],
+            "value": [3.0, 1, 2, 5, 6],
+            "variance": 1.0,
+        }
+    )
+    problem, y = read_long_table(frame)
+    assert problem.schema == infer_schema(frame) == Schema({"b": ["u"], "a": ["z", "y"]})
+    assert problem.observed.names == ("total", "a", "b * a")
+    assert y.tolist() == [3, 1, 2, 6, 5]
+
+
+def test_desired_and_noise_are_passed_on() -> None:
+    problem, _ = read_long_table(measurements_frame(PROBLEM, Y), SCHEMA, desired=["age"], noise="laplace")
+    assert (problem.desired.names, problem.noise) == (("age",), "laplace")
+    with pytest.raises(ValueError, match="data frame: table 'height'"):
+        read_long_table(measurements_frame(PROBLEM, Y), SCHEMA, desired=["height"])
+
+
+def where(row: int, column: str, value: Any) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """A frame with one entry changed."""
+
+    def change(frame: pl.DataFrame) -> pl.DataFrame:
+        entries = frame[column].to_list()
+        entries[row] = value
+        return frame.with_columns(pl.Series(column, entries, strict=False))
+
+    return change
+
+
+BAD = [
+    (lambda f: f.drop("variance"), "column 'variance' is missing: there are 'table', 'sex', 'age', 'value'"),
+    (lambda f: f.drop("age"), "column 'age' is missing"),
+    (lambda f: f.with_columns(note=pl.lit("x")), "column 'note' is no variable of the schema"),
+    (lambda f: f.with_columns(geocode=pl.lit("44")), "column 'geocode': several geounits are not read yet"),
+    (lambda f: f.clear(), "there are no rows"),
+    (lambda f: pl.concat([f, f[6:7]]), r"table 'age', cell \(age=1\) is given twice, in rows 7 and 15"),
+    (lambda f: pl.concat([f, f[0:1]]), "table 'total' is given twice, in rows 1 and 15"),
+    (lambda f: f[[*range(6), *range(7, 14)]], r"table 'age', cell \(age=1\) is missing: the table has 2 of 3 cells"),
+    (lambda f: f[:-1], r"table 'detailed', cell \(sex=male, age=2\) is missing: the table has 5 of 6 cells"),
+    (where(5, "table", "height"), "table 'height': 'height' is not a variable or recode"),
+    (where(5, "table", None), "column 'table' is empty in row 6"),
+    (where(5, "age", None), "column 'age' is empty in row 6: write '\\*' where the variable is summed out"),
+    (where(5, "age", "9"), "table 'age', row 6: unknown level '9' in column 'age': there are '0', '1', '2'"),
+    (where(5, "age", "adult"), "table 'age', row 6: unknown level 'adult'"),
+    (
+        where(1, "age", "0"),
+        r"table 'adult \* sex', row 2: unknown level '0' in column 'age': there are 'minor', 'adult'",
+    ),
+    (where(5, "age", "*"), r"table 'age', row 6: column 'age' is '\*', but the table keeps it"),
+    (where(5, "sex", "male"), r"table 'age', row 6: column 'sex' must be '\*', the table sums it out: got 'male'"),
+    (where(5, "value", None), r"table 'age', cell \(age=0\): value is missing: .* \(row 6\)"),
+    (where(5, "value", np.nan), r"table 'age', cell \(age=0\): value is missing"),
+    (where(5, "value", np.inf), r"table 'age', cell \(age=0\): value is infinite"),
+    (where(4, "value", -np.inf), r"table 'adult \* sex', cell \(sex=male, age=adult\): value is infinite"),
+    (where(4, "variance", 1.0), r"table 'adult \* sex', cell \(sex=male, age=adult\): value is missing"),
+    (where(5, "variance", None), r"table 'age', cell \(age=0\): variance is missing"),
+    (where(5, "variance", np.nan), r"table 'age', cell \(age=0\): variance is missing"),
+    (where(5, "variance", -1.0), r"table 'age', cell \(age=0\): variance is negative"),
+    (where(5, "value", "abc"), r"table 'age', cell \(age=0\): value 'abc' is not a number \(row 6\)"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+def test_bad_rows_are_refused_by_place(change: Any, message: str, tmp_path: Path) -> None:
+    frame = change(measurements_frame(PROBLEM, Y).with_columns(pl.col("table", "sex", "age").cast(pl.String)))
+    with pytest.raises(ValueError, match=f"data frame: {message}"):
+        read_long_table(frame, SCHEMA)
+    write_frame(frame, tmp_path / "bad.csv")
+    with pytest.raises(ValueError, match=rf"bad\.csv: {message}"):
+        read_long_table(tmp_path / "bad.csv", SCHEMA)
+
+
+def test_one_table_under_two_names_is_refused() -> None:
+    frame = measurements_frame(PROBLEM, Y)
+    renamed = frame[1:5].with_columns(table=pl.lit("sex * adult"))
+    with pytest.raises(ValueError, match="are names of one table"):
+        read_long_table(pl.concat([frame, renamed]), SCHEMA)
+
+
+def test_exact_values_that_contradict_are_refused() -> None:
+    frame = measurements_frame(PROBLEM, Y).with_columns(
+        variance=pl.when(pl.col("table") == "age").then(0.0).otherwise("variance")
+    )
+    with pytest.raises(ValueError, match=r"contradict one another by 0\.5 between 'age' and 'total'"):
+        read_long_table(frame, SCHEMA)
+
+
+def test_a_missing_cell_of_an_astronomical_table_is_named() -> None:
+    names = [f"v{i}" for i in range(40)]
+    frame = pl.DataFrame({"table": "detailed", **{n: ["a", "b", "c"] for n in names}, "value": 1.0, "variance": 1.0})
+    with pytest.raises(ValueError, match=r"v38=a, v39=b\) is missing: the table has 3 of 12,157,665,459,056,928,801"):
+        read_long_table(frame)
+
+
+def test_what_cannot_be_inferred_is_said() -> None:
+    frame = measurements_frame(PROBLEM, Y)
+    with pytest.raises(ValueError, match="recodes cannot be inferred, give a schema"):
+        read_long_table(frame)
+    with pytest.raises(ValueError, match=r"column 'sex' is '\*' in every row"):
+        infer_schema(frame[5:8])
+
+
+def test_labels_that_files_cannot_hold_are_refused() -> None:
+    problem = Problem(Schema({"sex": ["*", "m"]}), {"sex": 1.0})
+    with pytest.raises(ValueError, match=r"variable 'sex' has the label '\*'"):
+        measurements_frame(problem, [1, 2])
+
+
+def test_problems_that_long_tables_cannot_hold_are_refused() -> None:
+    with pytest.raises(ValueError, match="noise is correlated"):
+        measurements_frame(Problem(Schema({"sex": 2}), {"sex": None}, covariance=np.eye(2) + 0.1), [1, 2])
+    with pytest.raises(ValueError, match="made from a matrix"):
+        measurements_frame(Problem.from_matrix([[1, -1]], [1, 1]), [1, 2])
+    with pytest.raises(ValueError, match=r"value must have shape \(14,\): got \(3,\)"):
+        measurements_frame(PROBLEM, [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.csv", b"", "not readable as a table"),
+        ("ragged.csv", b"table,value,variance\ntotal,1\ntotal,1,2,3\n", "not readable as a table"),
+        ("binary.csv", b"table,value\n\xff\xfe\x00,1\n", "not readable as a table"),
+        ("text.parquet", b"table,value,variance\n", "not readable as a table"),
+        ("noisy.xlsx", b"", r"the name must end in \.csv or \.parquet"),
+    ],
+)
+def test_unreadable_files_are_refused_by_name(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{name}: {message}"):
+        read_long_table(tmp_path / name)
+
+
+def test_other_sources_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_long_table(tmp_path / "none.csv")
+    with pytest.raises(TypeError, match=r"a path or a data frame .*: got int"):
+        read_long_table(3)
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "file.csv"
+    path.write_text("before")
+
+    def fail() -> None:
+        with replacing(path) as temporary:
+            temporary.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_without_polars_the_extra_is_named() -> None:
+    code = "import sys; sys.modules['polars'] = None; import constraint_builders.files"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "ImportError: files and data frames need polars: pip install 'blue-solvers[frames]'" in result.stderr

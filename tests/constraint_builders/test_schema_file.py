@@ -1,0 +1,91 @@
+"""Schemas to TOML and back, and what a schema file is refused for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constraint_builders import Schema
+from constraint_builders.files import SchemaFile, format_schema, read_schema_file, write_schema_file
+from constraint_builders.files.schema_file import _read
+
+text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+names = st.lists(text.map(lambda t: f"n{t}x".replace("*", "")), min_size=4, max_size=4, unique=True)
+
+
+@st.composite
+def schemas(draw: Any) -> Schema:
+    first, second, coarse, other = draw(names)
+    labels = draw(st.lists(text, min_size=1, max_size=6, unique=True))
+    groups = draw(st.sampled_from([[0, 0, 1], [1, 0, 0], ["a", "b", "a"], ["1", "0", "0"]]))
+    return Schema({first: labels, second: 3}, {second: {coarse: groups, other: [0, 1, 1]}})
+
+
+@given(schema=schemas())
+def test_schemas_round_trip(schema: Schema, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("schema") / "schema.toml"
+    write_schema_file(path, schema)
+    assert read_schema_file(path) == SchemaFile(schema)
+
+
+@pytest.mark.parametrize("desired", [None, "all", ["total", "sex"]])
+def test_the_problem_round_trips(desired: Any, tmp_path: Path) -> None:
+    schema = Schema({"sex": ["f", "m"]})
+    write_schema_file(tmp_path / "s.toml", schema, desired=desired, noise="laplace")
+    assert read_schema_file(tmp_path / "s.toml") == SchemaFile(schema, desired, "laplace")
+
+
+def test_whole_numbers_may_be_labels() -> None:
+    assert _read({"variables": {"year": [2010, 2020]}}).schema == Schema({"year": ["2010", "2020"]})
+
+
+def test_a_plain_schema_is_pleasant_to_read() -> None:
+    schema = Schema({"sex": ["f", "m"], "age group": 3}, {"age group": {"adult": ["no", "yes", "yes"]}})
+    assert format_schema(schema, desired=["sex"]) == (
+        '[variables]\nsex = ["f", "m"]\n"age group" = 3\n\n'
+        '[recodes."age group"]\nadult = ["no", "yes", "yes"]\n\n'
+        '[problem]\ndesired = ["sex"]\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", r"\[variables\] is missing"),
+        ("variables = 3", r"variables must be a section \[variables\]"),
+        ("[variables]\nsex = 1.5", r"variables\.sex must be a number of levels, or a list of labels: got 1\.5"),
+        ("[variables]\nsex = true", r"variables\.sex must be"),
+        ("[variables]\nsex = [['a']]", r"variables\.sex must be"),
+        ("[variables]\nsex = ['a', 'a']", "variable 'sex' has the level 'a' twice"),
+        ("[variables]\nsex = 0", "variable 'sex' has no levels"),
+        ("[variables]\ntotal = 2", "'total' is reserved"),
+        ("[variables]\nupper = 2", "'upper' is reserved"),
+        ("[variables]\nsex = 2\n[recodes.age]\nold = [0, 1]", "recodes are given for 'age', which is not a variable"),
+        ("[variables]\nsex = 2\n[recodes]\nsex = [0, 1]", r"recodes\.sex must be a section"),
+        ("[variables]\nage = 3\n[recodes.age]\nold = 'x'", r"recodes\.age\.old must be a list"),
+        ("[variables]\nage = 3\n[recodes.age]\nold = [0, 'a', 1]", r"recodes\.age\.old must be a list"),
+        ("[variables]\nage = 3\n[recodes.age]\nold = [0, 1]", "recode 'old' gives 2 groups for the 3 levels"),
+        ("[variables]\nsex = 2\n[recode.sex]\na = [0]", "unknown key 'recode' in the file"),
+        ("[variables]\nsex = 2\n[problem]\nnoise = 'loud'", r"problem\.noise must be one of gaussian, .*: got 'loud'"),
+        ("[variables]\nsex = 2\n[problem]\ndesired = 'sex'", r"problem\.desired must be a list of tables, or 'all'"),
+        ("[variables]\nsex = 2\n[problem]\nwanted = 1", r"unknown key 'wanted' in \[problem\]"),
+        ("[variables\n", "line 1"),
+    ],
+)
+def test_bad_files_are_refused_by_key(content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=rf"bad\.toml: .*{message}"):
+        read_schema_file(path)
+
+
+def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"bad\.toml: .*decode"):
+        read_schema_file(tmp_path / "bad.toml")
+    with pytest.raises(FileNotFoundError):
+        read_schema_file(tmp_path / "none.toml")
