@@ -1,0 +1,78 @@
+"""What several subcommands share: their input, and how they print."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Sequence
+
+from constraint_builders import Problem
+from constraint_builders.layout import Float
+
+SubParsers = argparse._SubParsersAction
+
+
+def new_parser(subparsers: SubParsers, name: str, purpose: str, example: str) -> argparse.ArgumentParser:
+    """Declare a subcommand whose help ends in an example."""
+    return subparsers.add_parser(
+        name,
+        help=purpose,
+        description=f"{purpose[0].upper()}{purpose[1:]}.",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare INPUT, ``--schema`` and ``--desired``."""
+    parser.add_argument(
+        "input",
+        metavar="INPUT",
+        help="noisy tables, .csv or .parquet: a row for each cell, with columns table, one for each variable (a level, "
+        "* where summed out, a recode's group), value and variance (0 exact, inf not measured)",
+    )
+    parser.add_argument("--schema", metavar="FILE", help="variables and recodes, .toml; by default inferred and shown")
+    parser.add_argument(
+        "--desired",
+        metavar="TABLE",
+        action="append",
+        help="a table to estimate, may be repeated, or 'all'; by default those of the schema file, else those of INPUT",
+    )
+
+
+def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
+    """Read the problem that `add_input_arguments` describes, and show the schema if it had to be inferred."""
+    from constraint_builders.files import format_schema, read_long_table, read_schema_file
+
+    desired = "all" if args.desired == ["all"] else args.desired
+    progress(f"reading {args.input}")
+    if args.schema is not None:
+        file = read_schema_file(args.schema)
+        return read_long_table(args.input, file.schema, desired=desired or file.desired, noise=file.noise)
+    problem, y = read_long_table(args.input, desired=desired)
+    assert problem.schema is not None
+    print(f"Schema inferred from {args.input}; where it is wrong, correct it in a file and pass that as --schema:\n")
+    print(textwrap.indent(format_schema(problem.schema), "    "))
+    return problem, y
+
+
+def progress(step: str) -> None:
+    """Say on a terminal what is being done."""
+    if sys.stderr.isatty():
+        print(f"blue-solvers: {step} ...", file=sys.stderr, flush=True)
+
+
+def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
+    """Print rows of text under a header, the first `left` columns flush left and the others flush right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, ["-" * width for width in widths], *rows):
+        cells = [
+            text.ljust(w) if i < left else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def plural(number: int, noun: str) -> str:
+    """A number with its noun, for instance ``1 table`` or ``4,096 tables``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,74 @@
+"""``blue-solvers info``: what a file of noisy tables asks for, before any work is done."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from blue_solvers import Auto
+from blue_solvers.commands.common import SubParsers, add_input_arguments, new_parser, plural, print_columns, read_input
+from constraint_builders import Problem
+from constraint_builders.layout import Float, Layout
+
+ASSUMPTIONS = {
+    "A1": "the covariance of the noise is known",
+    "A2": "noise is uncorrelated",
+    "A3": "variances are equal within each table",
+}
+
+
+def add_parser(subparsers: SubParsers) -> None:
+    """Declare the subcommand."""
+    parser = new_parser(
+        subparsers,
+        "info",
+        "describe noisy tables: sizes, rank, which assumptions hold, which solver auto would take and why",
+        "blue-solvers info noisy.csv --schema schema.toml",
+    )
+    add_input_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Read the problem and print it."""
+    print_problem(read_input(args)[0])
+
+
+def print_problem(problem: Problem) -> None:
+    """Print a problem's tables, sizes, rank, assumptions, and the solver that auto would take."""
+    variances = problem.observed.tables(problem.variances)
+    rows = [
+        (str(name), _shape(problem.observed, name), f"{cells.size:,}", _describe_variances(cells.ravel()))
+        for name, cells in variances.items()
+    ]
+    print_columns(("observed table", "shape", "cells", "variance"), rows)
+    print()
+    print(f"schema       {problem.schema}")
+    print(f"observed     {_summary(problem.observed)}")
+    print(f"desired      {_summary(problem.desired)}")
+    print(f"constraints  {problem.rank:,} independent")
+    for name, meaning in ASSUMPTIONS.items():
+        print(f"{name}           {'holds' if getattr(problem.assumptions, name) else 'FAILS'}: {meaning}")
+    solver, reason = Auto().choose(problem)
+    print(f"solver       auto would take {solver.name}: {reason}")
+
+
+def _summary(layout: Layout) -> str:
+    return f"{plural(layout.size, 'cell')} of {plural(len(layout.names), 'table')}"
+
+
+def _shape(layout: Layout, name: object) -> str:
+    return " x ".join(map(str, layout.shape(name))) or "1"
+
+
+def _describe_variances(variances: Float) -> str:
+    finite = variances[np.isfinite(variances)]
+    unmeasured = variances.size - finite.size
+    parts = []
+    if finite.size:
+        low, high = finite.min(), finite.max()
+        parts.append("exact" if high == 0 else f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}")
+    if unmeasured:
+        parts.append(f"{unmeasured:,} not measured" if finite.size else "not measured")
+    return ", ".join(parts)
