@@ -1,1 +1,54 @@
-"""Noise of whole numbers that leaves given sums exactly as they are (integer subspace differential privacy)."""
+"""Noise of whole numbers that leaves given sums exactly as they are (integer subspace differential privacy).
+
+    invariants = Invariants.from_margins(schema, ["county", "education"])
+    mechanism = GeneralizedLaplace(invariants, epsilon=0.25)
+    mechanism.release(counts).table          # the same margins, other cells
+    noise_covariance(mechanism).problem(...)  # for `blue_solvers.blue`
+
+References
+----------
+Dharangutte, Gao, Gong and Yu, "Integer subspace differential privacy", AAAI 2023.
+"""
+
+from noise_mechanisms.integer_subspace.bounded import BoundedMechanism, equivalent_tables
+from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel
+from noise_mechanisms.integer_subspace.coupling import (
+    CouplingWarning,
+    MeetingTimes,
+    dispersed_starts,
+    meeting_times,
+    potential_scale_reduction,
+)
+from noise_mechanisms.integer_subspace.covariance import NoiseCovariance, noise_covariance
+from noise_mechanisms.integer_subspace.elimination import SmithForm, smith_form
+from noise_mechanisms.integer_subspace.guarantee import Guarantee, gaussian_sigma, stopping_delta
+from noise_mechanisms.integer_subspace.invariants import Invariants
+from noise_mechanisms.integer_subspace.lattice import Lattice
+from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, GeneralizedLaplace, Release
+from noise_mechanisms.integer_subspace.projection import projected_noise
+
+__all__ = [
+    "BoundedMechanism",
+    "ChainSampler",
+    "CouplingWarning",
+    "GeneralizedGaussian",
+    "GeneralizedLaplace",
+    "Guarantee",
+    "HeatBathKernel",
+    "Invariants",
+    "JumpKernel",
+    "Lattice",
+    "MeetingTimes",
+    "NoiseCovariance",
+    "Release",
+    "SmithForm",
+    "dispersed_starts",
+    "equivalent_tables",
+    "gaussian_sigma",
+    "meeting_times",
+    "noise_covariance",
+    "potential_scale_reduction",
+    "projected_noise",
+    "smith_form",
+    "stopping_delta",
+]

@@ -58,6 +58,10 @@ class Kernel(ABC):
         """Iterations after which a chain from zero is taken to have its law: a measured rule, not a proof."""
 
     @abstractmethod
+    def with_epsilon(self, epsilon: float) -> Kernel:
+        """The same chain for another epsilon."""
+
+    @abstractmethod
     def advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
         """Advance the chains, (chains, d), in place, by this many iterations each."""
 
@@ -108,6 +112,10 @@ class HeatBathKernel(Kernel):
         """32 moves a cell, see `HEAT_BATH_MOVES_PER_CELL`."""
         return HEAT_BATH_MOVES_PER_CELL * self.lattice.records
 
+    def with_epsilon(self, epsilon: float) -> HeatBathKernel:
+        """See `Kernel.with_epsilon`."""
+        return HeatBathKernel(self.lattice, epsilon, self.compiled)
+
     def advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
         """See `Kernel.advance`."""
         chains = states.shape[0]
@@ -122,8 +130,8 @@ class HeatBathKernel(Kernel):
 
     def advance_together(self, first: Integers, second: Integers, rng: np.random.Generator) -> None:
         """Both chains take the same move with the same uniform number."""
-        choices = rng.integers(0, self._moves.count, size=first.shape[0])
-        uniforms = rng.random(first.shape[0])
+        choices = rng.integers(0, self._moves.count, size=(first.shape[0],))
+        uniforms = rng.random((first.shape[0],))
         self._redraw(first, choices, uniforms)
         self._redraw(second, choices, uniforms)
 
@@ -180,6 +188,10 @@ class JumpKernel(Kernel):
         """128 jumps a cell, see `JUMPS_PER_CELL`."""
         return JUMPS_PER_CELL * self.lattice.records
 
+    def with_epsilon(self, epsilon: float) -> JumpKernel:
+        """See `Kernel.with_epsilon`."""
+        return JumpKernel(self.lattice, epsilon, self.norm, self.a, self.compiled)
+
     def advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
         """See `Kernel.advance`."""
         chains, rank = states.shape[0], self._basis.shape[0]
@@ -198,7 +210,7 @@ class JumpKernel(Kernel):
         gap = self.coordinates(second - first)
         jump = self._law.sample(pairs * rank, rng).reshape(pairs, rank)
         other = self._coupled_jump(jump, gap, rng)
-        costs = rng.standard_exponential(pairs)
+        costs = rng.standard_exponential((pairs,))
         self._accept(first, first + jump @ self._basis, costs)
         self._accept(second, second + other @ self._basis, costs)
 

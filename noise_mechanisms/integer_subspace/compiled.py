@@ -68,7 +68,7 @@ def heat_bath_loop() -> Callable[..., None]:
                 for i in range(width):
                     states[chain, cells[move, i]] += t * steps[move, i]
 
-    return njit(loop)  # type: ignore[no-any-return]
+    return njit(loop)
 
 
 def _sort_kinks(states, chain, cells, steps, move, place, weight):

@@ -1,0 +1,156 @@
+"""Tables that must also be non-negative, or 0 and 1: all of them listed, and the exponential mechanism among them.
+
+What the paper leaves open. The set of allowed tables now depends on the invariants' values, so that noise cannot be
+additive and no mechanism is unbiased: near the boundary it can move in one direction only. `BoundedMechanism.bias`
+shows by how much. Listing is possible for small sets of tables only, and is refused beyond.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp
+from noise_mechanisms.integer_subspace.guarantee import Guarantee
+from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
+from noise_mechanisms.integer_subspace.sampler import Seed
+
+Floats = NDArray[np.float64]
+
+
+def equivalent_tables(invariants: Invariants, table: ArrayLike, binary: bool = False, limit: int = 100_000) -> Integers:
+    """List every table of non-negative whole numbers with the same invariants.
+
+    Parameters
+    ----------
+    invariants : Invariants
+        What must be the same; every record must be in some set, unless tables are binary.
+    table : array_like of whole numbers, (d,)
+        Not negative.
+    binary : bool
+        List tables of 0 and 1 only.
+    limit : int
+        The most tables to list.
+
+    Returns
+    -------
+    ndarray of int64, (tables, d)
+        In lexicographic order.
+
+    Raises
+    ------
+    ValueError
+        If the table is itself not allowed, a record is in no set and so has no largest value, or more than `limit`
+        tables are equivalent to it.
+    """
+    values = invariants.read_table(table)
+    top = 1 if binary else int(values.sum())
+    if values.min(initial=0) < 0 or (binary and values.max(initial=0) > 1):
+        needed = "0 or 1" if binary else "0 or more"
+        raise ValueError(f"the table holds values from {values.min()} to {values.max()}: they must be {needed}")
+    by_record = invariants.matrix.tocsc()
+    held = [by_record.indices[by_record.indptr[j] : by_record.indptr[j + 1]] for j in range(invariants.records)]
+    if not binary and any(sets.size == 0 for sets in held):
+        free = next(j for j, sets in enumerate(held) if sets.size == 0)
+        raise ValueError(f"record {free} is in no set: it can grow without end, and the tables cannot be listed")
+    found = []
+    for allowed in _complete(invariants.apply(values), held, top):
+        found.append(allowed)
+        if len(found) > limit:
+            raise ValueError(
+                f"more than {limit:,} tables are equivalent: listing them is refused; fix more, or give up the bounds "
+                "and use GeneralizedLaplace or GeneralizedGaussian, which need no list"
+            )
+    return np.array(found, dtype=np.int64)
+
+
+def _complete(remaining: Integers, held: list[Integers], top: int) -> Iterator[list[int]]:
+    """Depth-first search over the records, with what each set still lacks; a set's last record takes all of it."""
+    last = {int(row): j for j, sets in enumerate(held) for row in sets}
+    table = [0] * len(held)
+
+    def extend(j: int) -> Iterator[list[int]]:
+        if j == len(held):
+            yield table.copy()
+            return
+        sets = held[j]
+        low, high = 0, min([top, *(int(remaining[row]) for row in sets)])
+        closing = [int(remaining[row]) for row in sets if last[int(row)] == j]
+        if closing:
+            low, high = max(closing), min(high, *closing)
+        for value in range(low, high + 1):
+            table[j] = value
+            remaining[sets] -= value
+            yield from extend(j + 1)
+            remaining[sets] += value
+
+    yield from extend(0)
+
+
+class BoundedMechanism:
+    """The exponential mechanism among the non-negative (or binary) tables equivalent to the confidential one.
+
+    A table y has probability proportional to exp(-epsilon |y - x|_1 / 2), x being the confidential one. The half pays
+    for the normaliser, which depends on x: the mechanism is epsilon-private per unit of L1 distance.
+
+    Parameters
+    ----------
+    invariants : Invariants
+        What must not change.
+    epsilon : float
+        Loss per unit of L1 distance.
+    binary : bool
+        Tables of 0 and 1 only.
+    limit : int
+        The most tables to list.
+
+    Raises
+    ------
+    ValueError
+        If epsilon is not positive and finite.
+    """
+
+    def __init__(self, invariants: Invariants, epsilon: float, binary: bool = False, limit: int = 100_000) -> None:
+        if not 0 < epsilon < math.inf:
+            raise ValueError(f"epsilon is {epsilon}: give a positive, finite number")
+        self.invariants, self.epsilon, self.binary, self.limit = invariants, epsilon, binary, limit
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure: epsilon t at L1 distance t, with delta = 0."""
+        return Guarantee(self.invariants, "pure", Fraction(self.epsilon), 1)
+
+    def law(self, table: ArrayLike) -> tuple[Integers, Floats]:
+        """All possible outputs (tables, d), and their probabilities (tables,)."""
+        allowed = equivalent_tables(self.invariants, table, self.binary, self.limit)
+        distance = abs(allowed - self.invariants.read_table(table)).sum(axis=1)
+        weight = np.exp(-self.epsilon / 2 * distance)
+        return allowed, weight / weight.sum()
+
+    def bias(self, table: ArrayLike) -> Floats:
+        """Expected output minus the confidential table, (d,): exact, up to rounding. Zero on every invariant."""
+        allowed, probability = self.law(table)
+        return np.asarray(probability @ allowed - self.invariants.read_table(table))
+
+    def sample(self, table: ArrayLike, size: int, rng: Seed = None) -> Integers:
+        """Draw tables (size, d) in floating point, for simulation."""
+        allowed, probability = self.law(table)
+        return allowed[np.random.default_rng(rng).choice(probability.size, size=size, p=probability)]
+
+    def release(self, table: ArrayLike) -> Integers:
+        """Draw a table (d,) for publication: exact, in integer arithmetic, from secure randomness, without a seed.
+
+        All listed tables are proposed equally often, and y accepted with probability exp(-epsilon |y - x|_1 / 2).
+        """
+        confidential = self.invariants.read_table(table)
+        allowed = equivalent_tables(self.invariants, confidential, self.binary, self.limit)
+        half = Fraction(self.epsilon) / 2
+        while True:
+            proposal = allowed[secrets.randbelow(allowed.shape[0])]
+            if bernoulli_exp(half * int(abs(proposal - confidential).sum())):
+                return proposal

@@ -1,0 +1,304 @@
+"""The generalized Laplace and Gaussian mechanisms: noise on the lattice of an invariant."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+from numpy.typing import ArrayLike
+
+from noise_mechanisms.integer_subspace.blocks import BlockSampler
+from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel
+from noise_mechanisms.integer_subspace.compiled import has_numba
+from noise_mechanisms.integer_subspace.guarantee import Guarantee, Norm, gaussian_sigma, stopping_delta
+from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
+from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LaplaceSampler
+from noise_mechanisms.integer_subspace.lattice import Lattice
+from noise_mechanisms.integer_subspace.rejection import FreeCellSampler, RowSampler, two_way_shape
+from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
+
+_MOST_TRIES = 2_000  # of a rejection sampler, before `auto` prefers the heat bath
+_LARGEST_FREE = 40  # dimensions, beyond which free cells are never accepted
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A sampler, and why it was chosen."""
+
+    sampler: Sampler
+    reason: str
+
+
+@dataclass(frozen=True)
+class Release:
+    """A table with noise.
+
+    Attributes
+    ----------
+    table : ndarray of int64, (d,)
+        Has exactly the invariants of the confidential one; may be negative.
+    guarantee : Guarantee or None
+        What its publication costs. None when it may not be published: drawn for simulation by a Markov chain whose
+        distance from the law was not given.
+    sampler, reason : str
+        Which sampler drew the noise, and why this one.
+    grade : {"simulation", "release"}
+        Simulation draws are in floating point from a seeded generator; the guarantee then describes the law that is
+        simulated, and the table is not to be published.
+    """
+
+    table: Integers
+    guarantee: Guarantee | None
+    sampler: str
+    reason: str
+    grade: str
+
+
+class LatticeMechanism(ABC):
+    """Adds noise of whole numbers that leaves all invariants as they are. The noise is symmetric, hence unbiased."""
+
+    invariants: Invariants
+    lattice: Lattice
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What one release from an exact sampler costs."""
+
+    @abstractmethod
+    def choose(self, sampler: str = "auto") -> Choice:
+        """Return the named sampler, or with "auto" the best one and why it was chosen."""
+
+    @abstractmethod
+    def _guarantee_within(self, eta: float) -> Guarantee:
+        """What one release costs from a sampler within total variation eta of the law."""
+
+    @cached_property
+    def automatic(self) -> Choice:
+        """What ``choose("auto")`` returns."""
+        return self.choose("auto")
+
+    def sample(self, size: int, rng: Seed = None) -> Integers:
+        """Draw noise alone, (size, d), for simulation, with the automatic sampler; see `Sampler.sample`."""
+        return self.automatic.sampler.sample(size, rng)
+
+    def add_noise(self, table: ArrayLike, rng: Seed = None, sampler: str = "auto", eta: float | None = None) -> Release:
+        """Add noise to a table, for simulation.
+
+        Parameters
+        ----------
+        table : array_like of whole numbers, (d,)
+            The confidential table.
+        rng : numpy.random.Generator, SeedSequence, int or None
+            Source of randomness.
+        sampler : str
+            See `choose`.
+        eta : float, optional
+            Total variation distance of a Markov chain from its law, say `MeetingTimes.bound` at its burn-in. It costs
+            delta = (1 + e^epsilon) eta. An exact sampler's is 0.
+
+        Raises
+        ------
+        ValueError
+            If the table does not hold one whole number for every record, or the sampler does not fit.
+        """
+        confidential = self._read(table)
+        choice = self.automatic if sampler == "auto" else self.choose(sampler)
+        distance = 0.0 if choice.sampler.exact else eta
+        guarantee = None if distance is None else self._guarantee_within(distance)
+        noise = choice.sampler.sample(1, rng)[0]
+        return Release(confidential + noise, guarantee, choice.sampler.name, choice.reason, "simulation")
+
+    def release(self, table: ArrayLike, sampler: str = "auto") -> Release:
+        """Add noise to a table, for publication: exact, in integer arithmetic, from secure randomness, without a seed.
+
+        Parameters
+        ----------
+        table : array_like of whole numbers, (d,)
+            The confidential table.
+        sampler : str
+            See `choose`.
+
+        Raises
+        ------
+        NotImplementedError
+            If the sampler has no release grade.
+        ImportError
+            If OpenDP is not installed (extra ``release``).
+        ValueError
+            If the table does not hold one whole number for every record, or the sampler does not fit.
+        """
+        confidential = self._read(table)
+        choice = self.automatic if sampler == "auto" else self.choose(sampler)
+        noise = choice.sampler.release_sample()
+        return Release(confidential + noise, self.guarantee, choice.sampler.name, choice.reason, "release")
+
+    def _read(self, table: ArrayLike) -> Integers:
+        values = self.invariants.read_table(table)
+        if values.ndim != 1:
+            raise ValueError(f"a table is a vector of {self.invariants.records} records: got shape {values.shape}")
+        return values
+
+
+class GeneralizedLaplace(LatticeMechanism):
+    """Noise z on the lattice with probabilities proportional to exp(-epsilon |z|) (Definition 9).
+
+    Parameters
+    ----------
+    invariants : Invariants
+        What must not change.
+    epsilon : float
+        Loss per unit of distance between equivalent tables (Theorem 10).
+    norm : {1, 2}
+        The norm of z, and of the distance.
+
+    Raises
+    ------
+    ValueError
+        If epsilon is not positive and finite, or the norm neither 1 nor 2.
+
+    Examples
+    --------
+    Three counties whose total is fixed:
+
+    >>> mechanism = GeneralizedLaplace(Invariants.from_subsets([[0, 1, 2]], records=3), epsilon=0.5)
+    >>> int(mechanism.add_noise([100, 20, 3], rng=0).table.sum())
+    123
+    """
+
+    def __init__(self, invariants: Invariants, epsilon: float, norm: Norm = 1) -> None:
+        if not 0 < epsilon < math.inf:
+            raise ValueError(f"epsilon is {epsilon}: give a positive, finite number")
+        if norm not in (1, 2):
+            raise ValueError(f"norm is {norm!r}: use 1 or 2")
+        self.invariants, self.epsilon, self.norm = invariants, epsilon, norm
+        self.lattice = Lattice(invariants)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure: epsilon t at distance t, with delta = 0."""
+        return Guarantee(self.invariants, "pure", Fraction(self.epsilon), self.norm)
+
+    def _guarantee_within(self, eta: float) -> Guarantee:
+        return replace(self.guarantee, delta=stopping_delta(self.epsilon, eta) if eta else 0.0)
+
+    def choose(self, sampler: str = "auto") -> Choice:
+        """Return a sampler of the mechanism's noise.
+
+        Parameters
+        ----------
+        sampler : {"auto", "blocks", "rows", "free_cells", "heat_bath", "jumps", "klein_mixture"}
+            For the L1 norm the first five named ones, for the L2 norm the last two. "heat_bath" and "jumps" are Markov
+            chains, with their burn-in rules, compiled where numba is installed.
+
+        Raises
+        ------
+        ValueError
+            If the name is unknown, or the sampler does not fit the norm or the invariants.
+        """
+        if sampler == "auto":
+            return self._automatic()
+        makers = {
+            "blocks": (1, lambda: BlockSampler(self.invariants, self.epsilon)),
+            "rows": (1, lambda: RowSampler(self.invariants, self.epsilon)),
+            "free_cells": (1, lambda: FreeCellSampler(self.lattice, self.epsilon)),
+            "heat_bath": (1, self._heat_bath),
+            "klein_mixture": (2, lambda: L2LaplaceSampler(self.lattice, self.epsilon)),
+            "jumps": (self.norm, self._jumps),
+        }
+        if sampler not in makers:
+            raise ValueError(f"sampler {sampler!r} is unknown: use 'auto' or one of {', '.join(map(repr, makers))}")
+        norm, make = makers[sampler]
+        if norm != self.norm:
+            raise ValueError(
+                f"sampler {sampler!r} draws under the L{norm} norm: the mechanism has the L{self.norm} norm"
+            )
+        return Choice(make(), "asked for by name")
+
+    def _heat_bath(self) -> Sampler:
+        return ChainSampler(HeatBathKernel(self.lattice, self.epsilon, has_numba()))
+
+    def _jumps(self) -> Sampler:
+        return ChainSampler(JumpKernel(self.lattice, self.epsilon, self.norm, compiled=has_numba()))
+
+    def _automatic(self) -> Choice:
+        if self.norm == 2:
+            return Choice(L2LaplaceSampler(self.lattice, self.epsilon), "exact on any lattice: a mixture of Gaussians")
+        if self.invariants.blocks is not None:
+            return Choice(BlockSampler(self.invariants, self.epsilon), "exact: nested invariants leave disjoint blocks")
+        tried = "no exact sampler under the L1 norm fits"
+        rejection = self._rejection_sampler()
+        if rejection is not None:
+            tries = 1 / max(rejection.acceptance, 1e-300)
+            if tries <= _MOST_TRIES:
+                return Choice(rejection, f"exact: a small lattice, {tries:,.3g} tries for one draw on average")
+            tried = f"exact rejection would take about {tries:.2g} tries for one draw"
+        loop = "compiled" if has_numba() else "numpy, many times slower than with numba (extra 'fast')"
+        return Choice(self._heat_bath(), f"a Markov chain, not exact: {tried}; {loop}")
+
+    def _rejection_sampler(self) -> RowSampler | FreeCellSampler | None:
+        if two_way_shape(self.invariants) is not None:
+            return RowSampler(self.invariants, self.epsilon)
+        if self.lattice.dimension > _LARGEST_FREE:
+            return None
+        try:
+            return FreeCellSampler(self.lattice, self.epsilon)
+        except ValueError:
+            return None
+
+
+class GeneralizedGaussian(LatticeMechanism):
+    """Noise z on the lattice with probabilities proportional to exp(-|z|^2 / (2 sigma^2)) (Definition 13).
+
+    Parameters
+    ----------
+    invariants : Invariants
+        What must not change.
+    sigma : float
+        Positive. Each record's variance is less than sigma^2, by what the invariants take away.
+
+    Raises
+    ------
+    ValueError
+        If sigma is not positive and finite.
+
+    Notes
+    -----
+    At L2 distance t between equivalent tables it is t^2 / (2 sigma^2)-zCDP on any lattice; proof in `gaussian_sigma`.
+    """
+
+    def __init__(self, invariants: Invariants, sigma: float) -> None:
+        if not 0 < sigma < math.inf:
+            raise ValueError(f"sigma is {sigma}: give a positive, finite number")
+        self.invariants, self.sigma = invariants, sigma
+        self.lattice = Lattice(invariants)
+
+    @classmethod
+    def from_approximate(cls, invariants: Invariants, epsilon: float, delta: float) -> GeneralizedGaussian:
+        """The mechanism that is (epsilon, delta)-private in the sense of Definition 2; see `gaussian_sigma`."""
+        return cls(invariants, gaussian_sigma(epsilon, delta))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """t^2 / (2 sigma^2)-zCDP at distance t; its `approximate` gives the (epsilon, delta) form."""
+        return Guarantee(self.invariants, "zcdp", 1 / (2 * Fraction(self.sigma) ** 2), 2)
+
+    def _guarantee_within(self, eta: float) -> Guarantee:
+        if eta:
+            raise ValueError("Gaussian samplers are exact: leave eta out")
+        return self.guarantee
+
+    def choose(self, sampler: str = "auto") -> Choice:
+        """Return the sampler, which is "klein" for any lattice.
+
+        Raises
+        ------
+        ValueError
+            If another one is asked for.
+        """
+        if sampler not in ("auto", "klein"):
+            raise ValueError(f"sampler {sampler!r} does not draw Gaussian noise: use 'auto' or 'klein'")
+        return Choice(GaussianSampler(self.lattice, self.sigma), "exact on any lattice: Klein with exact rejection")
