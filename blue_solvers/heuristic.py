@@ -8,17 +8,24 @@ estimate that mixes cells of several tables (Table 3 and Example 13 of the paper
 from __future__ import annotations
 
 from itertools import combinations
+from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
+from blue_solvers.constrained import EPSILON, ROUNDING
+from blue_solvers.factorisation import Factor, factorise
 from blue_solvers.krylov import conjugate_gradients
 from blue_solvers.solver import ConvergenceError, Float
 from constraint_builders import Problem
-from constraint_builders.marginals import Margin
+from constraint_builders.elimination import eliminate
+from constraint_builders.marginals import Margin, margin_matrix
 from constraint_builders.schema import Schema
 from constraint_builders.table import Table, make_table
 
-RTOL = 1e-13
+DIRECT_ROWS = 4_000  # independent margins of one table up to which they are factorised
+RTOL = 1e-12
 MAX_ITERATIONS = 10_000
 
 
@@ -114,7 +121,8 @@ class _Fit:
     """Best estimate of a table from its collected counts given its margins over all variables but one.
 
     x = z + D B' (B D B')^+ (h - B z) with D the variances of the collected counts, B the sums to those margins and
-    h the estimates below.
+    h the estimates below. With the rows of B that are independent, chosen by position, this is a Cholesky
+    factorisation; a table with more of them than `DIRECT_ROWS` is fitted by conjugate gradients on all rows.
     """
 
     def __init__(self, schema: Schema, table: Table, variances: Float) -> None:
@@ -125,11 +133,27 @@ class _Fit:
         self._stops = np.cumsum([coarse.size for coarse in self._tables])
         diagonal = self._sum(self._D) if self._margins else np.zeros((0, 1))
         self._scale = np.where(diagonal > 0, diagonal, 1.0)
+        self._rows = _independent_margin_cells(table.shape)
+        self._factor: Factor | None = None
+        if self._rows.size <= DIRECT_ROWS and self._margins:
+            self._factorise(schema, table)
+
+    def _factorise(self, schema: Schema, table: Table) -> None:
+        margins = [margin_matrix(schema, table, coarse) for coarse in self._tables]
+        B = sparse.csr_array(sparse.vstack(margins, format="csr"))
+        noisy = self._D[:, 0] > 0
+        if not noisy.all():
+            self._rows = self._rows[np.sort(eliminate(B[self._rows], np.flatnonzero(noisy)).pivot_rows)]
+        if self._rows.size:
+            scaled = sparse.diags_array(1 / np.sqrt(self._scale[self._rows, 0])) @ B[self._rows]
+            self._factor = factorise(sparse.csr_array(scaled @ sparse.diags_array(self._D[:, 0]) @ scaled.T))
 
     def apply(self, collected: Float, estimates: dict[str, Float]) -> Float:
         if not self._margins:
             return collected
-        return collected + self._D * self._spread(self._solve(self._below(estimates) - self._sum(collected)))
+        below, own = self._below(estimates), self._sum(collected)
+        magnitude = abs(below) + self._sum(abs(collected))
+        return collected + self._D * self._spread(self._solve(below - own, magnitude))
 
     def violation(self, own: Float, estimates: dict[str, Float]) -> float:
         """Largest difference between the table's sums and the estimates below it."""
@@ -142,7 +166,7 @@ class _Fit:
         """Transpose: the part for the collected counts; the part for the margins is added to `pending`."""
         if not self._margins:
             return V
-        multipliers = self._solve(self._sum(self._D * V))
+        multipliers = self._solve(self._sum(self._D * V), self._sum(self._D * abs(V)))
         for coarse, part in zip(self._tables, np.split(multipliers, self._stops[:-1]), strict=True):
             pending[coarse.name] += part
         return V - self._spread(multipliers)
@@ -157,21 +181,47 @@ class _Fit:
             start=np.zeros((self._D.shape[0], multipliers.shape[1])),
         )
 
-    def _solve(self, R: Float) -> Float:
-        """(B D B')^+ R, for R that consistent margins leave."""
+    def _solve(self, R: Float, magnitude: Float) -> Float:
+        """(B D B')^+ R, for R that consistent margins leave, a difference of numbers as large as `magnitude`."""
+        if self._rows.size > DIRECT_ROWS:
+            return self._iterate(R, magnitude)
+        Z = np.zeros_like(R)
+        if self._factor is not None:
+            deviations = np.sqrt(self._scale[self._rows])
+            for _ in range(2):  # the second corrects the rounding of the first
+                residual = (R - self._normal_product(Z))[self._rows] if Z.any() else R[self._rows]
+                Z[self._rows] += self._factor.solve(residual / deviations) / deviations
+        return Z
+
+    def _iterate(self, R: Float, magnitude: Float) -> Float:
+        """The same by conjugate gradients; what rounding leaves in R is in no range, so it is no target."""
         deviations = np.sqrt(self._scale)
 
         def sizes(residual: Float) -> Float:
             return np.linalg.norm(residual / deviations, axis=0)
 
+        target = np.maximum(RTOL * sizes(R), ROUNDING * EPSILON * sizes(magnitude))
         Z, _, converged = conjugate_gradients(
-            lambda M: self._sum(self._D * self._spread(M)),
-            R,
-            lambda M: M / self._scale,
-            sizes,
-            RTOL * sizes(R),
-            MAX_ITERATIONS,
+            self._normal_product, R, lambda M: M / self._scale, sizes, target, MAX_ITERATIONS
         )
-        if not converged:
+        if not converged or not (sizes(R - self._normal_product(Z)) <= 10 * target).all():
             raise ConvergenceError("sea_blue's oblique down pass did not converge: use solver='cholesky' or 'cg'")
         return Z
+
+    def _normal_product(self, Z: Float) -> Float:
+        return self._sum(self._D * self._spread(Z))
+
+
+def _independent_margin_cells(shape: tuple[int, ...]) -> NDArray[np.intp]:
+    """Which cells of the margins over all variables but one, in their order, determine the others.
+
+    Of the margin without variable i those with no variable before i at its last level: a last level follows from the
+    margin without that variable.
+    """
+    chosen, start = [np.zeros(0, dtype=np.intp)], 0
+    for i in range(len(shape)):
+        rest = shape[:i] + shape[i + 1 :]
+        cells = np.arange(prod(rest)).reshape(rest)[tuple(slice(0, levels - 1) for levels in shape[:i])]
+        chosen.append(start + cells.ravel())
+        start += prod(rest)
+    return np.concatenate(chosen)
