@@ -340,21 +340,26 @@ class Problem:
         return C, follow[:, [n]].toarray().ravel()
 
     def _refuse_undetermined_cells(self) -> None:
-        """Refuse desired tables that rest on a cell which neither was measured nor follows from the others."""
+        """Refuse desired tables that depend on cells which neither were measured nor follow from the others.
+
+        Arbitrary values in the cells that nothing determines show which cells change with them. A desired cell may
+        still be determined where cells that it is summed from are not.
+        """
         if not self._partly_measured:
             return
         elimination = self._elimination("independent")
-        free = np.zeros(self.observed.size + 1)
-        free[elimination.free_columns] = 1
-        undetermined = free[:-1].astype(bool)
-        undetermined[elimination.solved_columns[abs(elimination.solved) @ free > 0]] = True
-        for name, source in zip(self.desired.names, self.sources, strict=True):
-            cells = self.observed.block(source)
-            if undetermined[cells].any():
-                cell = self.observed.describe(cells.start + int(np.flatnonzero(undetermined[cells])[0]))
-                raise ValueError(
-                    f"table {name!r} is not estimable: {cell} was not measured and nothing observed determines it"
-                )
+        arbitrary = np.zeros(self.observed.size)
+        arbitrary[elimination.free_columns] = np.random.default_rng(0).uniform(1, 2, elimination.free_columns.size)
+        change = arbitrary.copy()
+        change[elimination.solved_columns] = -(elimination.solved[:, : self.observed.size] @ arbitrary)
+        moved = abs(self.tabulate(change[:, None])[:, 0]) > 1e-9 * self.tabulate(abs(change)[:, None])[:, 0]
+        if moved.any():
+            name, cell = self.desired.locate(int(np.flatnonzero(moved)[0]))
+            where = f"its cell {cell}" if cell else "it"
+            raise ValueError(
+                f"table {name!r} is not estimable: {where} rests on cells that were not measured and that nothing "
+                "observed determines"
+            )
 
     @property
     def rank(self) -> int:
