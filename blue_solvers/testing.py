@@ -1,0 +1,443 @@
+"""Conformance tests for anybody's solver: the laws that `Prepared` states, on problems small enough to check densely.
+
+A solver of your own passes `check_solver(MySolver())` before it is worth timing. Differences are measured in units of
+each cell's standard error, the only scale on which an error of the arithmetic matters.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy import linalg, sparse
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+
+from blue_solvers.operator import BlueOperator, blue
+from blue_solvers.solver import Float, Info, Solver
+from constraint_builders import Problem, Schema, gallery
+from constraint_builders.marginals import marginal_matrix
+
+TOLERANCE = 1e-9  # standard errors; direct solvers reach 1e-13
+ITERATIVE_SLACK = (
+    1e4  # a residual of rtol is an error of rtol / sqrt(smallest eigenvalue) at most: 1e-8 in these problems
+)
+ROUNDING = 64 * float(np.finfo(float).eps)  # of the largest count: what storing and summing a hundred of them costs
+DENSE_CELLS = 1500  # observed cells up to which the independent dense estimate is made
+COLUMNS = 3
+
+
+def dot_test(P: LinearOperator, rng: np.random.Generator | int | None = None, rtol: float = 1e-8) -> None:
+    """Check that an operator's adjoint is the transpose of its product: u'(P v) = (P'u)'v.
+
+    Parameters
+    ----------
+    P : LinearOperator, (m, n)
+    rng : Generator, int or None
+        Source of the random vectors, or its seed; None is a fixed seed.
+    rtol : float
+        Permitted difference relative to the sum of the absolute terms of either side.
+
+    Raises
+    ------
+    AssertionError
+        With both numbers.
+
+    Examples
+    --------
+    >>> from blue_solvers import blue
+    >>> from constraint_builders import gallery
+    >>> dot_test(blue(gallery.toy()))
+    """
+    generator = np.random.default_rng(0 if rng is None else rng)
+    for columns in ((), (1,), (COLUMNS,)):
+        v = generator.standard_normal((P.shape[1], *columns))
+        u = generator.standard_normal((P.shape[0], *columns))
+        image, adjoint = P @ v, P.T @ u
+        forward, backward = u.T @ image, adjoint.T @ v
+        scale = np.maximum(abs(u).T @ abs(image), abs(adjoint).T @ abs(v))
+        worst = float(np.max(abs(forward - backward) - rtol * scale))
+        if not worst <= 0:
+            shape = (P.shape[1], *columns)
+            raise AssertionError(
+                f"the adjoint of {P!r} fails for v of shape {shape}: u'(Pv) = {forward}, (P'u)'v = {backward}"
+            )
+
+
+def check_solver(
+    solver: Solver,
+    problem: Problem | None = None,
+    *,
+    tolerance: float | None = None,
+    rng: np.random.Generator | int | None = None,
+) -> None:
+    """Run a solver through every law of the contract.
+
+    Parameters
+    ----------
+    solver : Solver
+        Anybody's, configured.
+    problem : Problem, optional
+        What to check it on; by default `problems`, those that the solver supports.
+    tolerance : float, optional
+        Permitted difference in units of each cell's standard error. By default 1e-9, or for a solver that has a field
+        `rtol`, 10,000 times that.
+    rng : Generator, int or None
+        Source of the noisy tables, or its seed; None is a fixed seed.
+
+    Raises
+    ------
+    AssertionError
+        Naming the solver, the problem and the law that broke.
+    UnsupportedProblemError
+        If the solver does not support the problem given.
+
+    Notes
+    -----
+    Agreement with the dense estimate is checked on problems of at most 1,500 observed cells, where `info.exact`.
+
+    Examples
+    --------
+    >>> from blue_solvers import SeaBlue
+    >>> from constraint_builders import gallery
+    >>> check_solver(SeaBlue(), gallery.cube(2, 3))
+    """
+    if tolerance is None:
+        tolerance = max(TOLERANCE, ITERATIVE_SLACK * getattr(solver, "rtol", 0.0))
+    generator = np.random.default_rng(0 if rng is None else rng)
+    if problem is not None:
+        cases = {repr(problem): problem}
+    else:
+        cases = {name: case for name, case in problems().items() if solver.supports(case) is None}
+        if not cases:
+            raise AssertionError(
+                f"solver {solver.name!r} supports none of the problems of blue_solvers.testing.problems"
+            )
+    for name, case in cases.items():
+        _Check(solver, name, case, tolerance, generator).run()
+
+
+def problems() -> dict[str, Problem]:
+    """Small problems by name, one for every kind of description.
+
+    Returns
+    -------
+    dict of str to Problem
+    """
+    schema = Schema({"a": 3, "b": 2, "c": 4}, recodes={"c": {"halves": [0, 1, 1, 0]}})
+    rng = np.random.default_rng(0)
+    unequal = {"a * b": rng.uniform(1, 30, (3, 2)), "b * c": rng.uniform(1, 3, (2, 4)), "b": 2.0, "total": 5.0}
+    partly = unequal | {"b * c": np.array([[1, np.inf, 2, 3], [1, 1, np.inf, 0]]), "c": 4.0}
+    full = {"total": 1.0, "a": 2.0, "b": 3.0, "a * b": 4.0, "detailed": 5.0}
+    A = np.array([[1.0, 1, 1, -1, 0], [0, 0, 1, 1, 1], [1, 1, 2, 0, 1]])
+    factor = np.eye(6) + np.diag(np.full(5, 0.4), 1)
+    return {
+        "toy": gallery.toy(),
+        "cube(2, 3)": gallery.cube(2, 3),
+        "cube(3, 2)": gallery.cube(3, 2),
+        "berkeley": gallery.berkeley(),
+        "delinquent_children": gallery.delinquent_children(),
+        "without total and detailed": Problem(schema, {"a * b": 1.0, "b * c": 0.01, "a * c": 50.0}, "all"),
+        "one table": Problem(schema, {"a * b": 3.0}, ["a", "total"]),
+        "recodes": Problem(schema, {"a * halves": 1.0, "halves * b": 3.0, "c": 2.0, "total": 0.5}),
+        "exact total": Problem(schema, full | {"total": 0.0}),
+        "exact tables": Problem(schema, full | {"total": 0.0, "a * b": 0.0}),
+        "unmeasured table": Problem(schema, full | {"a * b": np.inf}),
+        "unequal variances": Problem(schema, unequal),
+        "unequal variances, exact total": Problem(schema, unequal | {"total": 0.0}, ["a", "b * c", "total"]),
+        "exact and unmeasured cells": Problem(schema, partly),
+        "correlated": Problem(
+            Schema({"a": 2, "b": 3}),
+            {"detailed": None},
+            covariance=sparse.csr_array(factor @ factor.T),
+            desired=["a", "detailed"],
+        ),
+        "correlated tables": _correlated(factor),
+        "equations": Problem.from_matrix(A, np.array([1.0, 2, 3, 4, 5]), b=np.array([1.0, 2, 3])),
+        "equations with an exact cell": Problem.from_matrix(A, np.array([1.0, 0, 3, 4, 5])),
+    }
+
+
+def _correlated(factor: Float) -> Problem:
+    covariance = linalg.block_diag(factor @ factor.T, 2.0, 3.0, 4.0)
+    covariance[6, 0] = covariance[0, 6] = 0.3
+    return Problem(Schema({"a": 2, "b": 3}), {"detailed": None, "a": None, "total": None}, covariance=covariance)
+
+
+@dataclass
+class _Check:
+    """One solver on one problem."""
+
+    solver: Solver
+    name: str
+    problem: Problem
+    tolerance: float
+    rng: np.random.Generator
+
+    def run(self) -> None:
+        """Every law."""
+        self.shapes_and_columns()
+        self.linear()
+        self.adjoint()
+        self.repeats_itself()
+        self.projects()
+        self.variances_are_those_of_the_covariance()
+        self.keeps_exact_cells()
+        self.ignores_unmeasured_cells()
+        self.pickles()
+        self.reports()
+        if self.reference is not None and self.P.info.exact:
+            self.agrees_with_dense(self.reference)
+
+    @cached_property
+    def P(self) -> BlueOperator:
+        return blue(self.problem, self.solver)
+
+    @cached_property
+    def reference(self) -> _Dense | None:
+        return _Dense.of(self.problem) if self.problem.observed.size <= DENSE_CELLS else None
+
+    @cached_property
+    def Y(self) -> Float:
+        """Noisy tables: consistent ones, different in each column, plus Gaussian noise of the problem's variances."""
+        noise = self.rng.standard_normal((self.problem.observed.size, COLUMNS))
+        spread = np.sqrt(np.where(self.problem.unmeasured, 0.0, self.problem.variances))
+        return self.consistent + spread[:, None] * noise
+
+    @cached_property
+    def consistent(self) -> Float:
+        """Whole numbers that agree, (n, COLUMNS); for equations with b, solutions of A x = 0."""
+        problem = self.problem
+        if problem.schema is not None:
+            return problem.marginal_matrix() @ self.rng.integers(
+                0, 20, (int(np.prod(problem.schema.shape)), COLUMNS)
+            ).astype(float)
+        B = linalg.null_space(problem.constraint_matrix("all").toarray())
+        return B @ self.rng.standard_normal((B.shape[1], COLUMNS))
+
+    @cached_property
+    def allowed(self) -> Float:
+        """Permitted difference of every cell, (m, 1)."""
+        variances = self.P.variances() if self.reference is None else self.reference.variances
+        rounding = ROUNDING * max(1.0, float(abs(self.Y).max(initial=0)))
+        return (self.tolerance * np.sqrt(np.maximum(variances, 0)) + rounding)[:, None]
+
+    def shapes_and_columns(self) -> None:
+        P, Y = self.P, self.Y
+        m, n = self.problem.desired.size, self.problem.observed.size
+        self.require(P.shape == (m, n), "shape", f"P is {P.shape}, the problem {(m, n)}")
+        before = Y.copy()
+        X = P @ Y
+        self.require(np.array_equal(before, Y), "input kept", "P @ Y changed Y")
+        self.require(
+            X.shape == (m, COLUMNS) and X.dtype == np.float64, "shape", f"P @ (n, {COLUMNS}) is {X.dtype} {X.shape}"
+        )
+        one = P @ Y[:, 0]
+        self.require(one.shape == (m,), "shape", f"P @ (n,) has shape {one.shape}")
+        self.same(one[:, None], X[:, :1], "one column is what many columns give")
+        U = np.ones((m, COLUMNS))
+        self.require((P.T @ U).shape == (n, COLUMNS), "shape", f"P.T @ (m, {COLUMNS}) has shape {(P.T @ U).shape}")
+        self.require((P.T @ U[:, 0]).shape == (n,), "shape", f"P.T @ (m,) has shape {(P.T @ U[:, 0]).shape}")
+
+    def linear(self) -> None:
+        P, Y = self.P, self.Y
+        mixed = P @ (0.5 * Y[:, 0] - 0.25 * Y[:, 1])
+        self.same(mixed, 0.5 * (P @ Y[:, 0]) - 0.25 * (P @ Y[:, 1]), "linear")
+
+    def adjoint(self) -> None:
+        """Both sides standardised, so that no cell drowns another."""
+        deviations = np.sqrt(np.where(self.problem.unmeasured, 0.0, self.problem.variances))
+        errors = self.allowed[:, 0] / self.tolerance
+        scaled = aslinearoperator(sparse.diags_array(1 / errors)) @ self.P
+        scaled = scaled @ aslinearoperator(sparse.diags_array(np.where(deviations > 0, deviations, 1.0)))
+        try:
+            dot_test(scaled, self.rng, rtol=10 * self.tolerance)
+        except AssertionError as error:
+            self.require(False, "adjoint", str(error))
+
+    def repeats_itself(self) -> None:
+        self.require(np.array_equal(self.P @ self.Y, self.P @ self.Y), "deterministic", "two applies differ")
+
+    def projects(self) -> None:
+        if self.problem.desired.names != self.problem.observed.names:
+            return
+        X = self.P @ self.Y
+        self.same(self.P @ X, X, "P P = P")
+        self.same(self.P @ self.consistent, self.consistent, "consistent tables stay as they are")
+        A = self.problem.constraint_matrix("all")
+        residual = abs(A @ X)
+        self.require(
+            bool((residual <= abs(A) @ np.broadcast_to(self.allowed, X.shape)).all()),
+            "A P = 0",
+            f"largest residual {residual.max(initial=0):.3g}",
+        )
+
+    def variances_are_those_of_the_covariance(self) -> None:
+        variances = self.P.variances()
+        m = self.problem.desired.size
+        self.require(variances.shape == (m,), "variances", f"shape {variances.shape}, not {(m,)}")
+        cells = self.rng.permutation(m)[:50]
+        units = np.zeros((m, cells.size))
+        units[cells, np.arange(cells.size)] = 1
+        columns = self.P.covariance @ units
+        self.close(variances[cells], columns[cells, np.arange(cells.size)], "variances are the covariance's diagonal")
+        self.close(columns[cells], columns[cells].T, "covariance is symmetric")
+
+    def keeps_exact_cells(self) -> None:
+        problem, exact = self.problem, self.problem.exact
+        if problem.schema is None or not exact.any():
+            return
+        Y, X = self.Y, self.P @ self.Y
+        known = problem.observed.tables(np.where(exact[:, None], Y, np.nan))
+        for name, cells in problem.desired.tables(X).items():
+            if name in known:
+                own = known[name]
+                kept = np.isnan(own) | (abs(cells - own) <= ROUNDING * np.maximum(1, abs(own)))
+                self.require(bool(kept.all()), "exact cells are kept", f"table {name!r} changed")
+
+    def ignores_unmeasured_cells(self) -> None:
+        unmeasured = self.problem.unmeasured
+        if not unmeasured.any():
+            return
+        Y = self.Y.copy()
+        X = self.P @ Y
+        Y[unmeasured] = np.nan
+        self.require(
+            np.array_equal(self.P @ Y, X), "cells not measured are ignored", "NaN in them changed the estimate"
+        )
+        tables: dict[Any, Any] = self.problem.observed.tables(Y)
+        laid_out = self.problem.vector(tables)
+        self.require(np.array_equal(laid_out, Y, equal_nan=True), "problem.vector takes NaN", "in cells not measured")
+        weights = self.P.T @ np.eye(self.problem.desired.size)
+        self.require(
+            not weights[unmeasured].any(), "cells not measured have zero columns", "their weights are not zero"
+        )
+
+    def pickles(self) -> None:
+        loaded = pickle.loads(pickle.dumps(self.P))
+        self.same(loaded @ self.Y, self.P @ self.Y, "pickling")
+        self.require(loaded.solver == self.P.solver, "pickling", "the loaded solver is configured differently")
+
+    def reports(self) -> None:
+        X = self.P @ self.Y
+        info = self.P.info
+        self.require(isinstance(info, Info), "info", f"it is a {type(info).__name__}, not an Info")
+        self.require(
+            isinstance(info.solver, str) and bool(info.solver), "info.solver", f"{info.solver!r} names nothing"
+        )
+        self.require(isinstance(info.exact, bool), "info.exact", f"{info.exact!r} is not a bool")
+        self.require(isinstance(info.reason, str) and bool(info.reason), "info.reason", f"{info.reason!r} says nothing")
+        self.require(
+            isinstance(info.iterations, Integral) and info.iterations >= 0, "info.iterations", f"{info.iterations!r}"
+        )
+        for field in ("residual", "violation", "seconds"):
+            value = getattr(info, field)
+            self.require(np.isfinite(value) and value >= 0, f"info.{field}", f"{value!r} is not a number of 0 or more")
+        scale = max(1.0, float(abs(X).max(initial=0)), float(abs(self.Y).max(initial=0)))
+        self.require(
+            info.violation <= max(self.tolerance, ROUNDING) * 100 * scale,
+            "info.violation",
+            f"{info.violation:.3g} is large",
+        )
+        offset = self.P.offset
+        self.require(offset.shape == (self.problem.desired.size,), "offset", f"shape {offset.shape}")
+
+    def agrees_with_dense(self, dense: _Dense) -> None:
+        self.same(
+            self.P @ self.Y, dense.operator @ np.where(self.problem.unmeasured[:, None], 0, self.Y), "P is the BLUE's"
+        )
+        self.same(self.P.offset, dense.offset, "offset")
+        self.close(self.P.variances(), dense.variances, "variances are the BLUE's")
+
+    def same(self, X: Float, expected: Float, law: str) -> None:
+        """Equal in units of standard errors."""
+        columns = X.reshape(X.shape[0], -1)
+        excess = abs(columns - expected.reshape(columns.shape)) / self.allowed
+        if not (excess <= 1).all():
+            worst = np.unravel_index(int(np.nan_to_num(excess, nan=np.inf).argmax()), excess.shape)
+            where = self.problem.desired.describe(int(worst[0]))
+            self.require(False, law, f"{where} differs by {excess[worst]:.3g} times what is permitted")
+
+    def close(self, variances: Float, expected: Float, law: str) -> None:
+        """Equal as variances or covariances, relative to the cells' own."""
+        scale = float(abs(expected).max(initial=0))
+        bound = 10 * self.tolerance * abs(expected) + 10 * max(self.tolerance**2, ROUNDING) * scale
+        if expected.ndim == 2:
+            own = np.sqrt(abs(np.diag(expected)))
+            bound = bound + 10 * self.tolerance * np.outer(own, own)
+        difference = abs(variances - expected)
+        self.require(bool((difference <= bound).all()), law, f"largest difference {difference.max(initial=0):.3g}")
+
+    def require(self, holds: bool, law: str, detail: str) -> None:
+        if not holds:
+            raise AssertionError(f"solver {self.solver.name!r} on {self.name} breaks {law!r}: {detail}")
+
+
+@dataclass(frozen=True)
+class _Dense:
+    """The BLUE by a basis of the consistent vectors and least squares: no constraint matrix, no elimination."""
+
+    operator: Float
+    offset: Float
+    variances: Float
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Dense:
+        """Estimate coordinates of consistent vectors from measured cells, those that are exact first."""
+        observed, desired, start = _consistent_basis(problem)
+        measured = ~problem.unmeasured
+        rows = observed[measured]
+        coordinates = _row_space(rows)
+        B, D = rows @ coordinates, desired @ coordinates
+        exact = problem.exact[measured]
+        fixed = linalg.pinv(B[exact]) if exact.any() else np.zeros((B.shape[1], 0))
+        free = linalg.null_space(B[exact]) if exact.any() else np.eye(B.shape[1])
+        estimate = np.zeros((B.shape[1], rows.shape[0]))  # coordinates from measured cells
+        estimate[:, exact] = fixed
+        half = np.zeros((B.shape[1], 0))
+        if free.size and not exact.all():
+            whiten = _whitening(problem, measured & ~problem.exact)
+            design = whiten @ B[~exact] @ free
+            weights = free @ _least_squares(design)
+            estimate[:, ~exact] = weights @ whiten
+            estimate[:, exact] -= weights @ whiten @ B[~exact] @ fixed
+            half = D @ weights
+        operator = np.zeros((D.shape[0], measured.size))
+        operator[:, measured] = D @ estimate
+        offset = np.zeros(D.shape[0]) if start is None else start - operator @ start
+        return cls(operator, offset, np.einsum("ij,ij->i", half, half) if half.size else np.zeros(D.shape[0]))
+
+
+def _consistent_basis(problem: Problem) -> tuple[Float, Float, Float | None]:
+    """Consistent observed and desired vectors as ranges of two matrices with common coordinates, and one solution."""
+    if problem.schema is not None:
+        desired = marginal_matrix(problem.schema, problem.desired_tables)
+        return problem.marginal_matrix().toarray(), desired.toarray(), None
+    A, b = problem.equations("all")
+    basis = linalg.null_space(A.toarray())
+    return basis, basis, linalg.lstsq(A.toarray(), b)[0]
+
+
+def _row_space(matrix: Float) -> Float:
+    """Orthonormal basis of the rows, as columns."""
+    return linalg.orth(matrix.T)
+
+
+def _whitening(problem: Problem, cells: np.ndarray) -> Float:
+    """W with W Sigma W' = I for some cells."""
+    if problem.covariance is None:
+        return np.diag(1 / np.sqrt(problem.variances[cells]))
+    Sigma = problem.noise_covariance @ np.eye(problem.observed.size)
+    return linalg.inv(linalg.cholesky(Sigma[np.ix_(cells, cells)], lower=True))
+
+
+def _least_squares(design: Float) -> Float:
+    """Pseudoinverse for full column rank and rows that differ by decades: sorted, columns pivoted, refined once."""
+    order = np.argsort(-abs(design).max(axis=1), kind="stable")
+    Q, R, pivots = linalg.qr(design[order], mode="economic", pivoting=True)
+    inverse = np.empty((design.shape[1], design.shape[0]))
+    inverse[np.ix_(pivots, order)] = linalg.solve_triangular(R, Q.T)
+    return inverse + inverse @ (np.eye(len(design)) - design @ inverse)
