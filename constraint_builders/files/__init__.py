@@ -1,5 +1,10 @@
 """Reading measurements from files, and writing results to them; needs the extra ``frames``."""
 
+try:
+    import polars  # noqa: F401
+except ImportError as error:
+    raise ImportError("files and data frames need polars: pip install 'blue-solvers[frames]'") from error
+
 from constraint_builders.files.long_table import (
     estimates_frame,
     infer_schema,
