@@ -3,5 +3,6 @@
 from constraint_builders import gallery
 from constraint_builders.problem import Problem
 from constraint_builders.schema import Schema
+from constraint_builders.spine import Spine
 
-__all__ = ["Problem", "Schema", "gallery"]
+__all__ = ["Problem", "Schema", "Spine", "gallery"]

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from constraint_builders.memory import require_memory
 from constraint_builders.schema import Schema
+from constraint_builders.spine import Spine
 from constraint_builders.table import Table, make_table
 
 Float = NDArray[np.float64]
@@ -130,3 +131,41 @@ def marginal_matrix(schema: Schema, tables: tuple[Table, ...]) -> sparse.csr_arr
         "use fewer tables",
     )
     return sparse.csr_array(sparse.vstack([margin_matrix(schema, detailed, table) for table in tables], format="csr"))
+
+
+def spine_marginal_matrix(
+    schema: Schema, spine: Spine, levels: tuple[int, ...], tables: tuple[Table, ...]
+) -> sparse.csr_array:
+    """As `marginal_matrix`, from the detailed histograms of all geounits without children to tables at geolevels.
+
+    Raises
+    ------
+    MemoryError
+        If it would not fit, with the bytes that it needs.
+    """
+    detailed = make_table(schema, schema.names)
+    leaves = np.flatnonzero(spine.child_counts == 0)
+    columns = leaves.size * detailed.size
+    needed = 2.0 * len(tables) * columns * (VALUE_BYTES + INDEX_BYTES)
+    require_memory(
+        needed, f"the marginal matrix of {len(tables)} tables over {columns:.4g} detailed cells", "use fewer"
+    )
+    ancestors = [_ancestors_at(spine, leaves, level) for level in range(len(spine.levels))]
+    blocks = []
+    for level, table in zip(levels, tables, strict=True):
+        inside = np.flatnonzero(ancestors[level] >= 0)
+        places = spine.rank_in_level[ancestors[level][inside]], inside
+        membership = sparse.csr_array((np.ones(inside.size), places), shape=(spine.members[level].size, leaves.size))
+        blocks.append(sparse.kron(membership, margin_matrix(schema, detailed, table), format="csr"))
+    return sparse.csr_array(sparse.vstack(blocks, format="csr"))
+
+
+def _ancestors_at(spine: Spine, geounits: NDArray[np.intp], level: int) -> NDArray[np.intp]:
+    """For every geounit its ancestor (or itself) at a level, or -1."""
+    found = np.full(geounits.size, -1, dtype=np.intp)
+    current = geounits.copy()
+    while (current >= 0).any():
+        here = (current >= 0) & (spine.level_of[current] == level)
+        found[here] = current[here]
+        current = np.where(current >= 0, spine.parent[current], -1)
+    return found

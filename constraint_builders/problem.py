@@ -17,11 +17,16 @@ from constraint_builders.constraints import SelfConsistency
 from constraint_builders.covariance import read_covariance
 from constraint_builders.elimination import Elimination, eliminate
 from constraint_builders.layout import Float, Layout
-from constraint_builders.marginals import Margin, marginal_matrix, refines
+from constraint_builders.marginals import Margin, margin_matrix, marginal_matrix, refines, spine_marginal_matrix
 from constraint_builders.schema import Schema
+from constraint_builders.spine import Spine
+from constraint_builders.spine_constraints import SpineConsistency
+from constraint_builders.spine_tables import read_desired, read_observed, spine_layout, undetermined
 from constraint_builders.table import Table, parse_table
+from constraint_builders.variances import checked_variances
 
 NOISE_LAWS = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace")
+UNOBSERVED_VARIANCE = 1e200  # marks cells to be worked out: any measurement is preferred to them
 CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding of sums of doubles stays well below
 
 
@@ -57,7 +62,7 @@ class Problem:
     Attributes
     ----------
     schema : Schema or None
-    spine : None
+    spine : Spine or None
         Geography; a problem without one describes a single geographic unit.
     observed, desired : Layout
         Where the tables sit in the vectors that operators take and return.
@@ -84,14 +89,13 @@ class Problem:
            [-1.,  0.,  0.,  1.,  1.,  1.]])
     """
 
-    spine = None
-
     def __init__(
         self,
         schema: Schema,
         observed: Mapping[str, Any],
-        desired: Sequence[str] | str | None = None,
+        desired: Mapping[str, Any] | Sequence[str] | str | None = None,
         *,
+        spine: Spine | None = None,
         covariance: Any = None,
         noise: str = "gaussian",
         truth: Any = None,
@@ -99,19 +103,13 @@ class Problem:
         if not observed:
             raise ValueError("a problem needs at least one observed table: got none")
         self.schema: Schema | None = schema
-        self.observed_tables = tuple(parse_table(schema, name) for name in observed)
-        self.observed = _layout(schema, list(observed), self.observed_tables)
-        variances = [
-            _table_variances(name, table, value)
-            for (name, value), table in zip(observed.items(), self.observed_tables, strict=True)
-        ]
-        self._set_noise(np.concatenate(variances), covariance, noise)
-        names = self._desired_names(desired)
-        self.desired_tables = tuple(parse_table(schema, name) for name in names)
-        self.desired = _layout(schema, names, self.desired_tables)
+        self.spine = spine
         self.b: Float | None = None
         self._matrix: sparse.csr_array | None = None
-        self.sources  # noqa: B018  refuses, by name, what cannot be estimated
+        if spine is None:
+            self._read_tables(schema, observed, desired, covariance, noise)
+        else:
+            self._read_spine_tables(schema, spine, observed, desired, covariance, noise)
         self._refuse_undetermined_cells()
         self.truth = None if truth is None else self._read_truth(truth)
 
@@ -139,7 +137,7 @@ class Problem:
             If a shape does not fit, a value is not finite, or the covariance is not symmetric positive definite.
         """
         problem = cls.__new__(cls)
-        problem.schema = None
+        problem.schema = problem.spine = None
         problem._matrix = _read_matrix(A)
         rows, size = problem._matrix.shape
         problem.observed = problem.desired = Layout(["x"], [(size,)])
@@ -149,12 +147,45 @@ class Problem:
             None if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) else np.asarray(covariance)
         )
         if vector is not None and vector.ndim <= 1:
-            problem._set_noise(_checked_variances(np.broadcast_to(vector, (size,)), "covariance"), None, "gaussian")
+            problem._set_noise(checked_variances(np.broadcast_to(vector, (size,)), "covariance"), None, "gaussian")
         else:
             problem._set_noise(np.full(size, np.nan), covariance, "gaussian")
         problem._refuse_undetermined_cells()
         problem.truth = None
         return problem
+
+    def _read_tables(self, schema: Schema, observed: Mapping, desired: Any, covariance: Any, noise: str) -> None:
+        self.observed_tables = tuple(parse_table(schema, name) for name in observed)
+        self.observed = _layout(schema, list(observed), self.observed_tables)
+        variances = [
+            _table_variances(name, table, value)
+            for (name, value), table in zip(observed.items(), self.observed_tables, strict=True)
+        ]
+        self._set_noise(np.concatenate(variances), covariance, noise)
+        names = self._desired_names(desired)
+        self.desired_tables = tuple(parse_table(schema, name) for name in names)
+        self.desired = _layout(schema, names, self.desired_tables)
+        self.sources  # noqa: B018  refuses, by name, what cannot be estimated
+
+    def _read_spine_tables(
+        self, schema: Schema, spine: Spine, observed: Mapping, desired: Any, covariance: Any, noise: str
+    ) -> None:
+        names, variances = read_observed(schema, spine, observed)
+        self.observed_tables = tuple(parse_table(schema, table) for _, table in names)
+        self.observed_levels = tuple(spine.level_index(level) for level, _ in names)
+        self.observed = spine_layout(schema, spine, names)
+        self._set_noise(np.concatenate(variances), covariance, noise)
+        wanted = names if desired is None else read_desired(schema, spine, desired, self._spine_consistency)
+        self.desired_tables = tuple(parse_table(schema, table) for _, table in wanted)
+        self.desired_levels = tuple(spine.level_index(level) for level, _ in wanted)
+        self.desired = spine_layout(schema, spine, wanted)
+        for (level, name), table in zip(wanted, self.desired_tables, strict=True):
+            geounit = undetermined(self._spine_consistency, table, spine.members[spine.level_index(level)])
+            if geounit is not None:
+                raise ValueError(
+                    f"table {name!r} is not estimable at {level} {spine.geocodes[geounit]!r}: nothing measured there, "
+                    "below or above determines it"
+                )
 
     def _set_noise(self, variances: Float, covariance: Any, noise: str) -> None:
         if noise not in NOISE_LAWS:
@@ -207,9 +238,25 @@ class Problem:
         return np.array([np.isfinite(v).any() for v in np.split(self.variances, self.observed.offsets[1:-1])])
 
     @cached_property
-    def table_variances(self) -> Float | None:
-        """The one variance of every observed table, or None where assumption A2 or A3 fails."""
+    def geounit_variances(self) -> list[Float] | None:
+        """The one variance of every observed table in every geounit, or None where assumption A2 or A3 fails.
+
+        A list of (geounits,) arrays, one for each table; without a spine there is one geounit.
+        """
         if self.covariance is not None or self.schema is None:
+            return None
+        blocks = [
+            self.variances[self.observed.block(i)].reshape(-1, table.size)
+            for i, table in enumerate(self.observed_tables)
+        ]
+        if all((block == block[:, :1]).all() for block in blocks):
+            return [block[:, 0] for block in blocks]
+        return None
+
+    @cached_property
+    def table_variances(self) -> Float | None:
+        """The one variance of every observed table of a problem without a spine; None where A2 or A3 fails."""
+        if self.covariance is not None or self.schema is None or self.spine is not None:
             return None
         starts = self.observed.offsets[:-1]
         low, high = (reduction.reduceat(self.variances, starts) for reduction in (np.minimum, np.maximum))
@@ -219,7 +266,8 @@ class Problem:
     def assumptions(self) -> Assumptions:
         """Which of the paper's assumptions hold."""
         finite = bool(np.isfinite(self.variances).all())
-        return Assumptions(A1=finite, A2=self.covariance is None, A3=self.table_variances is not None)
+        equal = self.table_variances is not None or (self.spine is not None and self.geounit_variances is not None)
+        return Assumptions(A1=finite, A2=self.covariance is None, A3=equal)
 
     @cached_property
     def exact(self) -> NDArray[np.bool_]:
@@ -261,13 +309,39 @@ class Problem:
         typical = [float(v[np.isfinite(v)].mean()) if np.isfinite(v).any() else np.inf for v in cells]
         return SelfConsistency(self.schema, self.observed_tables, typical)
 
-    @property
+    @cached_property
+    def _spine_consistency(self) -> SpineConsistency:
+        assert self.schema is not None
+        assert self.spine is not None
+        return SpineConsistency(
+            self.schema, self.spine, self.observed_levels, self.observed_tables, self._typical_variances()
+        )
+
+    def _typical_variances(self) -> list[Float]:
+        """Mean variance of the measured cells of every table in every geounit, infinite where there is none."""
+        typical = []
+        for i, table in enumerate(self.observed_tables):
+            cells = self.variances[self.observed.block(i)].reshape(-1, table.size)
+            measured = np.isfinite(cells)
+            total, count = np.where(measured, cells, 0).sum(axis=1), measured.sum(axis=1)
+            typical.append(np.divide(total, count, out=np.full(len(cells), np.inf), where=count > 0))
+        return typical
+
+    @cached_property
     def _partly_measured(self) -> bool:
         """Whether some cells of a measured table were not measured."""
         if self.schema is None:
             return bool(self.unmeasured.any())
+        if self.spine is not None:
+            sizes = [table.size for table in self.observed_tables]
+            whole = sum(size * int(np.isinf(v).sum()) for size, v in zip(sizes, self._typical_variances(), strict=True))
+            return int(self.unmeasured.sum()) > whole
         whole_tables = int(self.observed.sizes[~self.measured_tables].sum())
         return int(self.unmeasured.sum()) > whole_tables
+
+    @property
+    def _consistency(self) -> SelfConsistency | SpineConsistency:
+        return self._self_consistency if self.spine is None else self._spine_consistency
 
     def constraint_matrix(self, rows: str = "independent") -> sparse.csr_array:
         """The self-consistency constraints: A x = b for every possible truth.
@@ -297,7 +371,7 @@ class Problem:
         if rows not in ("independent", "all"):
             raise ValueError(f"rows must be 'independent' or 'all': got {rows!r}")
         if self._matrix is None and not self._partly_measured:
-            A = self._self_consistency.matrix(rows)
+            A = self._consistency.matrix(rows)
             return A, np.zeros(A.shape[0])
         extended = self._measured_equations(rows)
         if self._matrix is not None and rows == "independent":
@@ -312,7 +386,7 @@ class Problem:
 
     def _all_equations(self, rows: str) -> sparse.csr_array:
         """``[A, -b]``, so that b takes part in eliminations."""
-        A = self._self_consistency.matrix(rows) if self._matrix is None else self._matrix
+        A = self._consistency.matrix(rows) if self._matrix is None else self._matrix
         b = np.zeros(A.shape[0]) if self.b is None else self.b
         return sparse.csr_array(sparse.hstack([A, sparse.csr_array(-b[:, None])], format="csr"))
 
@@ -326,7 +400,7 @@ class Problem:
 
         C is (n, n), the identity on measured cells.
         """
-        if not self._partly_measured:
+        if not self._partly_measured or self.spine is not None:
             return None
         elimination = self._elimination("independent")
         n = self.observed.size
@@ -347,6 +421,9 @@ class Problem:
         """
         if not self._partly_measured:
             return
+        if self.spine is not None:
+            self._spine_tabulation  # noqa: B018  refuses, by name, what rests on undetermined cells
+            return
         elimination = self._elimination("independent")
         arbitrary = np.zeros(self.observed.size)
         arbitrary[elimination.free_columns] = np.random.default_rng(0).uniform(1, 2, elimination.free_columns.size)
@@ -365,11 +442,13 @@ class Problem:
     def rank(self) -> int:
         """Rank of the constraint matrix."""
         if self._matrix is None and not self._partly_measured:
-            return self._self_consistency.rank
+            return self._consistency.rank
         return self.constraint_matrix().shape[0]
 
     def marginal_matrix(self) -> sparse.csr_array:
         """The 0/1 matrix (n, detailed cells) from the detailed histogram to all observed cells.
+
+        With a spine its columns are the detailed cells of every geounit without children, in the spine's order.
 
         Raises
         ------
@@ -380,6 +459,8 @@ class Problem:
         """
         if self.schema is None:
             raise ValueError("a problem made from a matrix has no detailed table: there is no marginal matrix")
+        if self.spine is not None:
+            return spine_marginal_matrix(self.schema, self.spine, self.observed_levels, self.observed_tables)
         return marginal_matrix(self.schema, self.observed_tables)
 
     @cached_property
@@ -394,8 +475,72 @@ class Problem:
             found.append((self.desired.block(index), self.observed.block(source), margin))
         return tuple(found)
 
+    @cached_property
+    def _spine_tabulation(self) -> sparse.csr_array:
+        """Desired cells in terms of measured ones, (m, n), for consistent values at all geounits."""
+        assert self.schema is not None
+        assert self.spine is not None
+        typical = self._typical_variances()
+        found: list[sparse.csr_array | None] = []
+        for level, table in zip(self.desired_levels, self.desired_tables, strict=True):
+            found.append(self._sum_at_level(level, table, typical))
+        if any(block is None for block in found):
+            missing = [i for i, block in enumerate(found) if block is None]
+            for i, block in zip(missing, self._sums_across_levels(missing), strict=True):
+                found[i] = block
+        return sparse.csr_array(sparse.vstack([block for block in found if block is not None], format="csr"))
+
+    def _sum_at_level(self, level: int, table: Table, typical: list[Float]) -> sparse.csr_array | None:
+        """A desired table as sums of one observed table of its level, if one contains it at every geounit."""
+        assert self.schema is not None
+        for i in np.argsort([observed.size for observed in self.observed_tables], kind="stable").tolist():
+            fine = self.observed_tables[i]
+            complete = np.isfinite(typical[i]).all() and not self.unmeasured[self.observed.block(i)].any()
+            if self.observed_levels[i] == level and complete and refines(self.schema, fine, table):
+                sums = sparse.kron(sparse.eye_array(typical[i].size), margin_matrix(self.schema, fine, table)).tocoo()
+                columns = sums.col + self.observed.offsets[i]
+                return sparse.csr_array((sums.data, (sums.row, columns)), shape=(sums.shape[0], self.observed.size))
+        return None
+
+    def _sums_across_levels(self, missing: list[int]) -> list[sparse.csr_array]:
+        """Desired tables as combinations of measurements of several levels: unknowns of an extended set of equations."""
+        assert self.schema is not None
+        assert self.spine is not None
+        n = self.observed.size
+        sizes = [int(self.desired.sizes[i]) for i in missing]
+        members = self.spine.members
+        extended = SpineConsistency(
+            self.schema,
+            self.spine,
+            [*self.observed_levels, *(self.desired_levels[i] for i in missing)],
+            [*self.observed_tables, *(self.desired_tables[i] for i in missing)],
+            [
+                *(np.minimum(v, UNOBSERVED_VARIANCE) for v in self._typical_variances()),
+                *(np.full(members[self.desired_levels[i]].size, UNOBSERVED_VARIANCE) for i in missing),
+            ],
+        )
+        unknown = np.concatenate([np.flatnonzero(self.unmeasured), np.arange(n, n + sum(sizes))])
+        elimination = eliminate(extended.matrix(), unknown)
+        free = np.zeros(n + sum(sizes))
+        free[elimination.free_columns] = 1
+        row_of = np.full(n + sum(sizes), -1)
+        row_of[elimination.solved_columns] = np.arange(elimination.solved_columns.size)
+        undetermined_rows = abs(elimination.solved) @ free > 0
+        blocks, start = [], n
+        for i, size in zip(missing, sizes, strict=True):
+            rows = row_of[start : start + size]
+            lost = np.flatnonzero((rows < 0) | undetermined_rows[rows])
+            if lost.size:
+                cell = self.desired.describe(int(self.desired.offsets[i] + lost[0]))
+                raise ValueError(f"{cell} is not estimable: nothing measured determines it")
+            blocks.append(sparse.csr_array(-elimination.solved[rows][:, :n]))
+            start += size
+        return blocks
+
     def tabulate(self, X: Float) -> Float:
         """Sum consistent values over the observed layout, (n, K), to the desired layout, (m, K)."""
+        if self.spine is not None:
+            return self._spine_tabulation @ X
         result = np.empty((self.desired.size, X.shape[1]))
         for target, source, margin in self._margins:
             result[target] = X[source] if margin is None else margin.apply(X[source])
@@ -403,6 +548,8 @@ class Problem:
 
     def tabulate_transpose(self, V: Float) -> Float:
         """The transpose of `tabulate`: (m, K) over the desired layout to (n, K) over the observed one."""
+        if self.spine is not None:
+            return self._spine_tabulation.T @ V
         result = np.zeros((self.observed.size, V.shape[1]))
         for target, source, margin in self._margins:
             result[source] += V[target] if margin is None else margin.transpose(V[target])
@@ -468,9 +615,14 @@ class Problem:
     def exact_equations(self) -> tuple[sparse.csr_array, Float]:
         """The equations that hold between exactly known cells alone: (A, b), A of shape (rows, n)."""
         n = self.observed.size
-        if self.table_variances is not None and self.schema is not None:
-            exact_tables = np.where(self.table_variances == 0, 1.0, np.inf)
-            A = SelfConsistency(self.schema, self.observed_tables, exact_tables.tolist()).matrix()
+        if self.schema is not None and self.geounit_variances is not None:
+            exact = [np.where(variance == 0, 1.0, np.inf) for variance in self.geounit_variances]
+            consistency = (
+                SelfConsistency(self.schema, self.observed_tables, [float(v[0]) for v in exact])
+                if self.spine is None
+                else SpineConsistency(self.schema, self.spine, self.observed_levels, self.observed_tables, exact)
+            )
+            A = consistency.matrix()
             return A, np.zeros(A.shape[0])
         noisy = np.flatnonzero(~self.exact & ~self.unmeasured)
         remaining = eliminate(self._measured_equations("all"), noisy).remaining
@@ -513,16 +665,7 @@ def _table_variances(name: str, table: Table, value: Any) -> Float:
         raise ValueError(
             f"variance of table {name!r} must be a number or have shape {table.shape}: got {variances.shape}"
         )
-    return _checked_variances(np.broadcast_to(variances, table.shape).ravel(), f"variance of table {name!r}")
-
-
-def _checked_variances(variances: NDArray, what: str) -> Float:
-    variances = np.array(variances, dtype=np.float64)
-    for wrong, word in ((np.isnan(variances), "NaN"), (variances < 0, "negative")):
-        if wrong.any():
-            value = variances[wrong][0]
-            raise ValueError(f"{what} is {word} ({value}): give a number of 0 or more, or inf for a cell not measured")
-    return variances
+    return checked_variances(np.broadcast_to(variances, table.shape).ravel(), f"variance of table {name!r}")
 
 
 def _read_matrix(A: Any) -> sparse.csr_array:

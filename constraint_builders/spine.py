@@ -1,0 +1,243 @@
+"""The tree of geographic units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+CENSUS_WIDTHS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 15}
+
+
+class Spine:
+    """A tree of geounits, each at a geolevel.
+
+    Branches may differ in depth, a geounit may have a single child, and a branch may skip a geolevel.
+
+    Parameters
+    ----------
+    parent : array_like of int, (N,)
+        Position of every geounit's parent; -1 for the root.
+    geolevel : sequence of str, (N,)
+        Name of every geounit's level.
+    geocode : sequence of str, (N,), optional
+        Names of the geounits, unique within a level; by default their positions.
+
+    Attributes
+    ----------
+    parent : ndarray of int, (N,)
+    geocodes : tuple of str
+    levels : tuple of str
+        The geolevels, from the root down.
+    level_of : ndarray of int, (N,)
+        Position among `levels` of every geounit's level.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, there is not exactly one root, a parent does not exist, geounits form a cycle, levels cannot be
+        ordered from the root down, or a geocode is repeated within a level. The geounit is named.
+
+    Examples
+    --------
+    >>> spine = Spine([-1, 0, 0, 1], ["State", "County", "County", "Tract"], ["44", "44001", "44003", "44001030100"])
+    >>> spine
+    Spine(4 geounits: 1 State, 2 County, 1 Tract)
+    """
+
+    def __init__(self, parent: ArrayLike, geolevel: Sequence[str], geocode: Sequence[str] | None = None) -> None:
+        self.parent = np.array(parent, dtype=np.intp)
+        names = np.array([str(level) for level in geolevel])
+        self.geocodes = tuple(str(code) for code in (range(self.parent.size) if geocode is None else geocode))
+        if self.parent.ndim != 1 or not self.parent.size:
+            raise ValueError(f"parent must list at least one geounit: got shape {self.parent.shape}")
+        for what, given in (("geolevel", names), ("geocode", self.geocodes)):
+            if len(given) != self.parent.size:
+                raise ValueError(f"{what} lists {len(given)} geounits, parent {self.parent.size}: give one for each")
+        self._refuse_orphans()
+        self.levels, self.level_of = self._order_levels(names)
+        self._refuse_repeats()
+        self.parent.flags.writeable = self.level_of.flags.writeable = False
+
+    def _refuse_orphans(self) -> None:
+        roots = np.flatnonzero(self.parent == -1)
+        if roots.size != 1:
+            named = ", ".join(repr(self.geocodes[i]) for i in roots[:5]) or "none"
+            raise ValueError(f"a spine has exactly one root (parent -1): got {roots.size} ({named})")
+        lost = np.flatnonzero((self.parent < -1) | (self.parent >= self.parent.size))
+        if lost.size:
+            raise ValueError(
+                f"geounit {self.geocodes[lost[0]]!r} is an orphan: it has no parent {self.parent[lost[0]]}"
+            )
+        ancestor = self.parent.copy()
+        for _ in range(int(np.ceil(np.log2(self.parent.size + 1))) + 1):
+            ancestor = np.where(ancestor >= 0, ancestor[ancestor], -1)
+        if (ancestor >= 0).any():
+            raise ValueError(f"geounit {self.geocodes[int(np.flatnonzero(ancestor >= 0)[0])]!r} is in or below a cycle")
+
+    def _order_levels(self, names: NDArray) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+        """Levels such that every geounit's lies below its parent's, and the number of every geounit's."""
+        labels, numbers = np.unique(names, return_inverse=True)
+        children = np.flatnonzero(self.parent >= 0)
+        above, below = numbers[self.parent[children]], numbers[children]
+        if (same := np.flatnonzero(above == below)).size:
+            child = children[same[0]]
+            raise ValueError(
+                f"geounit {self.geocodes[child]!r} has the geolevel {names[child]!r} of its parent "
+                f"{self.geocodes[self.parent[child]]!r}: a child lies at a lower level"
+            )
+        pairs = set(zip(above.tolist(), below.tolist(), strict=True))
+        waiting, ordered = set(range(labels.size)), []
+        while waiting:
+            free = waiting - {lower for upper, lower in pairs if upper in waiting}
+            if not free:
+                names_left = sorted(str(labels[level]) for level in waiting)
+                raise ValueError(f"geolevels {names_left} lie both above and below one another: order them by depth")
+            ordered.append(min(free))
+            waiting -= {min(free)}
+        rank = np.argsort(ordered)
+        return tuple(str(labels[level]) for level in ordered), rank[numbers]
+
+    def _refuse_repeats(self) -> None:
+        seen: set[tuple[int, str]] = set()
+        for key in zip(self.level_of.tolist(), self.geocodes, strict=True):
+            if key in seen:
+                raise ValueError(f"geocode {key[1]!r} is given twice at geolevel {self.levels[key[0]]!r}")
+            seen.add(key)
+
+    @classmethod
+    def from_geoids(
+        cls, geoids: Iterable[str], widths: Mapping[str, int] | None = None, root: str | None = None
+    ) -> Spine:
+        """A spine from the identifiers of its leaves, whose leading digits are those of their ancestors.
+
+        Parameters
+        ----------
+        geoids : iterable of str
+            Identifiers of all leaves, of one length.
+        widths : mapping of str to int, optional
+            For every geolevel from the top how many leading characters identify its geounits; by default those of
+            the Census Bureau (State 2, County 5, Tract 11, Block_Group 12, Block 15).
+        root : str, optional
+            Name of a level above all, such as ``"US"``, with one geounit of empty geocode. Needed where the
+            identifiers begin with different states.
+
+        Raises
+        ------
+        ValueError
+            If an identifier is repeated or too short, or there are several geounits at the top without `root`.
+        """
+        codes = [str(geoid) for geoid in geoids]
+        widths = dict(widths or CENSUS_WIDTHS)
+        longest = max(widths.values())
+        short = next((code for code in codes if len(code) < longest), None)
+        if short is not None:
+            raise ValueError(f"geoid {short!r} has {len(short)} characters: the level widths need {longest}")
+        if list(widths.values()) != sorted(set(widths.values())):
+            raise ValueError(f"level widths must increase from the top down: got {widths}")
+        levels = ({root: 0} if root else {}) | widths
+        by_level = {level: list(dict.fromkeys(code[:width] for code in codes)) for level, width in levels.items()}
+        if len(by_level[next(reversed(levels))]) < len(codes):
+            repeated = next(code for code in codes if codes.count(code) > 1)
+            raise ValueError(f"geoid {repeated!r} is given twice: every leaf once")
+        return cls.from_geocodes(by_level)
+
+    @classmethod
+    def from_geocodes(cls, geocodes: Mapping[str, Sequence[str]]) -> Spine:
+        """A spine from geocodes by level, a parent's being a prefix of its children's, of any width.
+
+        Parameters
+        ----------
+        geocodes : mapping of str to sequence of str
+            Geocodes of every geolevel, from the root down.
+
+        Raises
+        ------
+        ValueError
+            If a geounit has no parent at any level above.
+        """
+        position: dict[str, int] = {}
+        parents: list[int] = []
+        levels: list[str] = []
+        widths: set[int] = set()
+        for level, codes in geocodes.items():
+            found = [_longest_prefix(code, position, widths) for code in codes]
+            for code, parent in zip(codes, found, strict=True):
+                if parent < 0 and position:
+                    raise ValueError(f"geounit {code!r} of {level!r} is an orphan: no geocode above begins its own")
+            start = len(parents)
+            parents += found
+            levels += [level] * len(codes)
+            position |= {code: start + i for i, code in enumerate(codes)}
+            widths |= {len(code) for code in codes}
+        return cls(parents, levels, [code for codes in geocodes.values() for code in codes])
+
+    @property
+    def size(self) -> int:
+        """Number of geounits."""
+        return self.parent.size
+
+    @cached_property
+    def members(self) -> tuple[NDArray[np.intp], ...]:
+        """For every level the positions of its geounits, in the spine's order."""
+        return tuple(np.flatnonzero(self.level_of == level) for level in range(len(self.levels)))
+
+    @cached_property
+    def rank_in_level(self) -> NDArray[np.intp]:
+        """For every geounit its number within its level, (N,)."""
+        ranks = np.empty(self.size, dtype=np.intp)
+        for members in self.members:
+            ranks[members] = np.arange(members.size)
+        return ranks
+
+    @cached_property
+    def child_counts(self) -> NDArray[np.intp]:
+        """Number of children of every geounit, (N,)."""
+        return np.bincount(self.parent[self.parent >= 0], minlength=self.size)
+
+    def level_index(self, level: str) -> int:
+        """Position of a geolevel among `levels`.
+
+        Raises
+        ------
+        ValueError
+            If there is no such level.
+        """
+        if level not in self.levels:
+            raise ValueError(
+                f"no geolevel {level!r} in the spine: it has {', '.join(repr(name) for name in self.levels)}"
+            )
+        return self.levels.index(level)
+
+    def position(self, level: str, geocode: str) -> int:
+        """Position of a geounit.
+
+        Raises
+        ------
+        ValueError
+            If there is none of that geocode at that level.
+        """
+        found = self._positions.get((self.level_index(level), str(geocode)))
+        if found is None:
+            raise ValueError(f"no geounit {geocode!r} at geolevel {level!r}")
+        return found
+
+    @cached_property
+    def _positions(self) -> dict[tuple[int, str], int]:
+        return {key: i for i, key in enumerate(zip(self.level_of.tolist(), self.geocodes, strict=True))}
+
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{members.size:,} {level}" for level, members in zip(self.levels, self.members, strict=True)
+        )
+        return f"Spine({self.size:,} geounits: {counts})"
+
+
+def _longest_prefix(code: str, position: Mapping[str, int], widths: Iterable[int]) -> int:
+    """Position of the longest known code that begins `code`, or -1."""
+    for width in sorted((width for width in widths if width <= len(code)), reverse=True):
+        if code[:width] in position:
+            return position[code[:width]]
+    return -1
