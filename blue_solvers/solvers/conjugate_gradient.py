@@ -26,15 +26,16 @@ class ConjugateGradient(Solver):
         Stop when A x - b, each equation in units of its own standard deviation, is this small beside A y - b. It is
         relative to the adjustment, never to the counts: a large population does not make the answer less exact.
     preconditioner : {"jacobi", "multigrid", None}
-    rows : {"all", "independent"}
-        Redundant equations cost little and converge in far fewer iterations.
+    rows : {"all", "independent"}, optional
+        By default all: redundant equations cost little and converge in far fewer iterations. Multigrid takes the
+        independent ones, since its cycles need a matrix that is not singular.
     max_iterations : int
     """
 
     name: ClassVar[str] = "cg"
     rtol: float = 1e-10
     preconditioner: str | None = "jacobi"
-    rows: str = "all"
+    rows: str | None = None
     max_iterations: int = 10_000
 
     def __post_init__(self) -> None:
@@ -42,8 +43,14 @@ class ConjugateGradient(Solver):
             raise ValueError(f"rtol must lie between 0 and 1: got {self.rtol}")
         if self.preconditioner not in PRECONDITIONERS:
             raise ValueError(f"preconditioner must be one of {PRECONDITIONERS}: got {self.preconditioner!r}")
+        if self.rows is None:
+            object.__setattr__(self, "rows", "independent" if self.preconditioner == "multigrid" else "all")
         if self.rows not in ("all", "independent"):
             raise ValueError(f"rows must be 'all' or 'independent': got {self.rows!r}")
+        if self.rows == "all" and self.preconditioner == "multigrid":
+            raise ValueError(
+                "preconditioner='multigrid' needs rows='independent': with redundant rows the matrix is singular"
+            )
 
     def supports(self, problem: Problem) -> str | None:
         """Every problem; multigrid needs a covariance with entries."""
@@ -58,6 +65,7 @@ class ConjugateGradient(Solver):
 
     def prepare_as(self, problem: Problem, name: str) -> Prepared:
         """`prepare`, reporting as another solver of which this is the engine."""
+        assert self.rows is not None
         reason = f"conjugate gradients on {self.rows} rows to a relative residual of {self.rtol:g}"
         info = Info(name, exact=True, reason=reason)
         return ConstrainedEstimate(problem, self.rows, self._normal_solver, info)
