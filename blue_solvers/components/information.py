@@ -21,6 +21,7 @@ from constraint_builders.table import Table
 
 Float = NDArray[np.float64]
 
+ROUNDING = 16 * float(np.finfo(float).eps)
 RANK_TOLERANCE = 1e-9  # of unweighted information, whose entries are of order one
 
 
@@ -161,6 +162,8 @@ class Information:
                 scales.append(np.ones(maps.shape[0]))
         W = kronecker(rows)
         variances = np.einsum("ij,jk,ik->i", W, V, W)
+        rounding = ROUNDING * np.einsum("ij,jk,ik->i", abs(W), abs(V), abs(W))
+        variances = np.where(variances > rounding, variances, 0.0)  # what exact tables determine, not -1e-16
         shape = [1 if contrast else scale.size for contrast, scale in zip(contrasts, scales, strict=True)]
         return variances.reshape(shape) * reduce(np.multiply.outer, scales, np.ones(()))
 
