@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from noise_mechanisms.discrete import DiscreteLaplace
-from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp, exact_scale
+from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli_exp, exact_scale
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
 from noise_mechanisms.integer_subspace.lattice import block_members
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
@@ -86,14 +86,18 @@ class ZeroSumLaplace:
         Number n of entries.
     epsilon : float
         Positive.
+
+    Notes
+    -----
+    Drawn as the difference of two geometric vectors; see `BlockSampler`.
     """
 
     length: int
     epsilon: float
 
     @cached_property
-    def half_norm_law(self) -> NDArray[np.float64]:
-        """Probabilities of m = 0, 1, 2, ..., half the L1 norm; what is left out is below 2^-60.
+    def total_law(self) -> NDArray[np.float64]:
+        """Probabilities of m = 0, 1, 2, ..., the total of either geometric vector; what is left out is below 2^-60.
 
         P(m) is proportional to C(m + n - 1, m)^2 exp(-2 epsilon m).
         """
@@ -108,7 +112,11 @@ class ZeroSumLaplace:
 
     @cached_property
     def _cumulative(self) -> NDArray[np.float64]:
-        return np.cumsum(self.half_norm_law)
+        return np.cumsum(self.total_law)
+
+    @cached_property
+    def _stream(self) -> LaplaceStream:
+        return LaplaceStream(exact_scale(self.epsilon))
 
     @property
     def variance(self) -> float:
@@ -116,8 +124,8 @@ class ZeroSumLaplace:
 
         Given m the entries of either geometric vector have variance m (m + n) (n - 1) / (n^2 (n + 1)).
         """
-        n, m = self.length, np.arange(self.half_norm_law.size)
-        return float(self.half_norm_law @ (2 * m * (m + n)) * (n - 1) / (n**2 * (n + 1)))
+        n, m = self.length, np.arange(self.total_law.size)
+        return float(self.total_law @ (2 * m * (m + n)) * (n - 1) / (n**2 * (n + 1)))
 
     def sample(self, count: int, rng: np.random.Generator) -> Integers:
         """Draw (count, n) in floating point."""
@@ -138,10 +146,9 @@ class ZeroSumLaplace:
         """
         if self.length == 1:
             return np.zeros(1, dtype=np.int64)
-        scale = exact_scale(self.epsilon)
-        law, step = DiscreteLaplace(scale), 1 / Fraction(scale)
+        step = 1 / Fraction(exact_scale(self.epsilon))
         while True:
-            free = law.release_sample(self.length - 1)
+            free = self._stream.take(self.length - 1)
             last = -int(free.sum())
             if bernoulli_exp(abs(last) * step):
                 return np.append(free, last)

@@ -58,7 +58,8 @@ class MeetingTimes:
         if not self.met.all():
             warnings.warn(
                 f"{np.count_nonzero(~self.met)} of {self.met.size} coupled runs did not meet within "
-                f"{self.times.max():,} iterations: the bound is the trivial 1; give them more, or compare with an exact sampler",
+                f"{self.times.max():,} iterations: the bound is the trivial 1; give them more, or compare with an "
+                "exact sampler",
                 CouplingWarning,
                 stacklevel=2,
             )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from math import isqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noise_mechanisms.discrete import DiscreteLaplace
 
 _WORD = 64  # bits drawn before a probability is computed at all
+_FETCHED = 256  # values asked of OpenDP at once: a call costs as much as ten of them
 _GUARD = 12  # decimal digits lost at most: rounded arguments below 10^4, up to 10^6 terms
 
 
@@ -50,18 +51,17 @@ class LaplaceStream:
         Probabilities are proportional to exp(-|k| / scale), the scale being used as an exact rational.
     """
 
-    def __init__(self, scale: float, block: int = 256) -> None:
+    def __init__(self, scale: float) -> None:
         self._law = DiscreteLaplace(scale)
-        self._block = block
-        self._values: Iterator[int] = iter(())
+        self._waiting = np.empty(0, dtype=np.int64)
 
-    def take(self) -> int:
-        """The next value."""
-        value = next(self._values, None)
-        if value is None:
-            self._values = iter(self._law.release_sample(self._block).tolist())
-            value = next(self._values)
-        return int(value)
+    def take(self, count: int) -> NDArray[np.int64]:
+        """The next values, (count,)."""
+        if self._waiting.size < count:
+            fresh = self._law.release_sample(max(_FETCHED, count))
+            self._waiting = np.concatenate([self._waiting, fresh])
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
 
 
 class ShiftedGaussian:
@@ -84,6 +84,7 @@ class ShiftedGaussian:
         self.sigma2 = sigma2
         self.scale = isqrt(sigma2.numerator // sigma2.denominator) + 1
         self._stream = LaplaceStream(float(self.scale))
+        self._at_zero: dict[int, Decimal] = {}
 
     def take(self, center: Fraction) -> int:
         """Draw one value."""
@@ -91,43 +92,46 @@ class ShiftedGaussian:
         rest = center - nearest
         least = abs(rest) / self.scale + self.sigma2 / (2 * self.scale**2)
         while True:
-            y = self._stream.take()
+            y = int(self._stream.take(1)[0])
             cost = (y - rest) ** 2 / (2 * self.sigma2) - Fraction(abs(y), self.scale) + least
             if bernoulli_exp(cost):
                 return nearest + y
 
+    def accepts(self, center: Fraction) -> bool:
+        """True with probability exactly theta(center) / theta(0).
 
-def bernoulli_theta(sigma2: Fraction, center: Fraction) -> bool:
-    """True with probability exactly theta(center) / theta(0), theta(c) = sum over k of exp(-(k - c)^2 / (2 sigma2)).
+        theta(c) is the sum over whole k of exp(-(k - c)^2 / (2 sigma2)). The quotient is at least
+        1 - 5 exp(-2 pi^2 sigma2) by Poisson summation, and exp(-2 pi^2 s) < 2^(-28 s). Random bits are compared with it
+        from the highest down, and it is computed, with a rigorous error bound, only to as many digits as they need.
+        """
+        uniform, bits = secrets.randbits(_WORD), _WORD
+        if 28 * self.sigma2 >= _WORD + 3 and uniform < 2**_WORD - 1:
+            return True
+        while True:
+            digits = bits // 3 + 2 * _GUARD
+            with localcontext(Context(prec=digits)):
+                quotient = self._theta(center, digits) / self._theta_at_zero(digits)
+                error = Decimal(10) ** (_GUARD - digits)
+                if Decimal(uniform + 1) / Decimal(2**bits) < quotient - error:
+                    return True
+                if Decimal(uniform) / Decimal(2**bits) > quotient + error:
+                    return False
+            uniform, bits = (uniform << _WORD) | secrets.randbits(_WORD), bits + _WORD
 
-    The quotient is at least 1 - 5 exp(-2 pi^2 sigma2) by Poisson summation, and exp(-2 pi^2 s) < 2^(-28 s). Random bits
-    are compared with it from the highest down, and it is computed, with a rigorous error bound, only to as many digits
-    as they need.
-    """
-    uniform, bits = secrets.randbits(_WORD), _WORD
-    if 28 * sigma2 >= _WORD + 3 and uniform < 2**_WORD - 1:
-        return True
-    while True:
-        digits = bits // 3 + 2 * _GUARD
-        with localcontext(Context(prec=digits)):
-            quotient = _theta(sigma2, center, digits) / _theta(sigma2, Fraction(0), digits)
-            error = Decimal(10) ** (_GUARD - digits)
-            if Decimal(uniform + 1) / Decimal(2**bits) < quotient - error:
-                return True
-            if Decimal(uniform) / Decimal(2**bits) > quotient + error:
-                return False
-        uniform, bits = (uniform << _WORD) | secrets.randbits(_WORD), bits + _WORD
+    def _theta_at_zero(self, digits: int) -> Decimal:
+        if digits not in self._at_zero:
+            self._at_zero[digits] = self._theta(Fraction(0), digits)
+        return self._at_zero[digits]
 
-
-def _theta(sigma2: Fraction, center: Fraction, digits: int) -> Decimal:
-    """Theta at a center to a relative error below 10^(guard - 1 - digits): terms left out and roundings together."""
-    nearest = round(center)
-    reach = isqrt(int(5 * sigma2 * digits)) + 2  # exp(-reach^2 / (2 sigma2)) < 10^-digits
-    total = Decimal(0)
-    for k in range(nearest - reach, nearest + reach + 1):
-        cost = (k - center) ** 2 / (2 * sigma2)
-        total += (-Decimal(cost.numerator) / Decimal(cost.denominator)).exp()
-    return total
+    def _theta(self, center: Fraction, digits: int) -> Decimal:
+        """Theta to a relative error below 10^(guard - 1 - digits): terms left out and roundings together."""
+        nearest = round(center)
+        reach = isqrt(int(5 * self.sigma2 * digits)) + 2  # exp(-reach^2 / (2 sigma2)) < 10^-digits
+        total = Decimal(0)
+        for k in range(nearest - reach, nearest + reach + 1):
+            cost = (k - center) ** 2 / (2 * self.sigma2)
+            total += (-Decimal(cost.numerator) / Decimal(cost.denominator)).exp()
+        return total
 
 
 def exact_scale(epsilon: float) -> float:

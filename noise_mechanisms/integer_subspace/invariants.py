@@ -13,6 +13,7 @@ from scipy import sparse
 
 from constraint_builders.marginals import marginal_matrix
 from constraint_builders.schema import Schema
+from constraint_builders.spine import Spine
 from constraint_builders.table import parse_table
 
 Integers = NDArray[np.int64]
@@ -131,51 +132,47 @@ class Invariants:
         return cls(marginal_matrix(schema, parsed), margins)
 
     @classmethod
-    def from_spine(cls, parent: ArrayLike, fixed: ArrayLike) -> Invariants:
-        """Fix the totals of some geounits of a tree; the records are its leaves, in order.
+    def from_spine(cls, spine: Spine, levels: Sequence[str]) -> Invariants:
+        """Fix the total of every geounit of these geolevels; the records are the spine's leaves, in its order.
 
         Parameters
         ----------
-        parent : array_like of int, (nodes,)
-            Every geounit's parent, -1 for a root; ``Spine.parent``.
-        fixed : array_like of int, (m,)
-            The geounits whose totals stay as they are.
+        spine : Spine
+            The tree of geounits.
+        levels : sequence of str
+            Geolevels whose totals stay as they are.
 
         Raises
         ------
         ValueError
-            If a parent or a fixed geounit does not exist, or the parents contain a circle.
+            If the spine has no such geolevel.
 
         Examples
         --------
-        A country of two states with three and two counties, the states' totals fixed:
+        A country of two states with two and one counties, the states' totals fixed:
 
-        >>> Invariants.from_spine([-1, 0, 0, 1, 1, 1, 2, 2], fixed=[1, 2]).matrix.toarray()
-        array([[1, 1, 1, 0, 0],
-               [0, 0, 0, 1, 1]])
+        >>> spine = Spine([-1, 0, 0, 1, 1, 2], ["US", "State", "State", "County", "County", "County"])
+        >>> Invariants.from_spine(spine, ["State"]).matrix.toarray()
+        array([[1, 1, 0],
+               [0, 0, 1]])
         """
-        parents = np.asarray(parent, dtype=np.int64)
-        chosen = np.atleast_1d(np.asarray(fixed, dtype=np.int64))
-        if parents.ndim != 1 or (parents < -1).any() or (parents >= parents.size).any():
-            raise ValueError(f"parents must be -1 or one of the geounits 0 to {parents.size - 1}")
-        if (chosen < 0).any() or (chosen >= parents.size).any():
-            raise ValueError(f"fixed geounits must be among 0 to {parents.size - 1}: got {chosen.tolist()}")
-        leaves = np.setdiff1d(np.arange(parents.size), parents)
+        unknown = [level for level in levels if level not in spine.levels]
+        if unknown:
+            raise ValueError(f"the spine has no geolevel {unknown[0]!r}: it has {', '.join(map(repr, spine.levels))}")
+        fixed = np.flatnonzero(np.isin(spine.level_of, [spine.levels.index(level) for level in levels]))
+        leaves = np.setdiff1d(np.arange(spine.parent.size), spine.parent)
+        place = np.full(spine.parent.size, -1, dtype=np.int64)
+        place[fixed] = np.arange(fixed.size)
         rows, columns = [], []
-        place = {int(node): row for row, node in enumerate(chosen)}
         ancestors, records = leaves, np.arange(leaves.size)
-        for _ in range(parents.size + 1):
-            at = np.array([place.get(int(node), -1) for node in ancestors], dtype=np.int64)
-            rows.append(at[at >= 0])
-            columns.append(records[at >= 0])
-            inside = parents[ancestors] >= 0
-            ancestors, records = parents[ancestors[inside]], records[inside]
-            if not ancestors.size:
-                break
-        else:
-            raise ValueError("parents contain a circle: following them never reaches a root (-1)")
+        while ancestors.size:
+            held = place[ancestors] >= 0
+            rows.append(place[ancestors[held]])
+            columns.append(records[held])
+            inside = spine.parent[ancestors] >= 0
+            ancestors, records = spine.parent[ancestors[inside]], records[inside]
         pairs = (np.concatenate(rows), np.concatenate(columns))
-        return cls(sparse.csr_array((np.ones(pairs[0].size), pairs), shape=(chosen.size, leaves.size)))
+        return cls(sparse.csr_array((np.ones(pairs[0].size), pairs), shape=(fixed.size, leaves.size)))
 
     @property
     def records(self) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from noise_mechanisms.integer_subspace.exact_decisions import ShiftedGaussian, bernoulli_theta
+from noise_mechanisms.integer_subspace.exact_decisions import ShiftedGaussian
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.lattice import Lattice
@@ -100,7 +100,7 @@ class GaussianSampler(KleinSampler):
         for i in reversed(range(len(laws))):
             numerator = -int(self._form.numerators[i, i + 1 :] @ coordinates[i + 1 :])
             center = Fraction(numerator, int(self._form.denominators[i]))
-            if not bernoulli_theta(laws[i].sigma2, center):
+            if not laws[i].accepts(center):
                 return None
             coordinates[i] = laws[i].take(center)
         return coordinates

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from noise_mechanisms.discrete import DiscreteLaplace
 from noise_mechanisms.integer_subspace.blocks import ZeroSumLaplace
-from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp, exact_scale
+from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli_exp, exact_scale
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection
@@ -149,9 +149,9 @@ class FreeCellSampler(Sampler):
     def release_sample(self) -> Integers:
         """See `Sampler.release_sample`."""
         scale = exact_scale(self.epsilon)
-        law, step = DiscreteLaplace(scale), 1 / Fraction(scale)
+        stream, step = LaplaceStream(scale), 1 / Fraction(scale)
         while True:
-            table = self._basis @ law.release_sample(self._free.size)
+            table = self._basis @ stream.take(self._free.size)
             if bernoulli_exp(int(abs(table[self._follow]).sum()) * step):
                 return table
 

@@ -1,0 +1,249 @@
+"""Every exact sampler against the enumerated law of a small lattice.
+
+Chi-square tests reject at 1e-6; see `enumeration.FALSE_ALARM` for what that means for seeded and unseeded draws.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from noise_mechanisms.integer_subspace import GeneralizedGaussian, GeneralizedLaplace, Invariants, Lattice
+from noise_mechanisms.integer_subspace.blocks import BlockSampler, ZeroSumLaplace
+from noise_mechanisms.integer_subspace.exact_decisions import (
+    ShiftedGaussian,
+    bernoulli,
+    bernoulli_exp,
+    exact_scale,
+)
+from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LaplaceSampler, log_theta, shifted_gaussian
+from noise_mechanisms.integer_subspace.rejection import FreeCellSampler, RowSampler
+from noise_mechanisms.integer_subspace.sampler import Sampler
+from tests.noise_mechanisms.integer_subspace.enumeration import (
+    FALSE_ALARM,
+    enumerate_law,
+    gaussian_cost,
+    l1_cost,
+    l2_cost,
+    margins,
+    p_value,
+    p_value_of_norms,
+)
+
+TREE = Invariants.from_subsets([[0, 1, 2, 3], [0, 1]], records=5)
+INTERSECTING = Invariants.from_subsets([[0, 1, 2], [0, 2, 3, 4], [1, 4, 5, 0]], records=6)
+LARGE_STEPS = Invariants.from_subsets(
+    [[0, 1, 2], [0, 3, 4], [1, 3, 5], [2, 4, 5], [0, 1, 5, 6], [2, 3, 6]], records=7
+)  # its only move is (3, -4, 1, 1, -4, 3, -2)
+TWO_BY_THREE = margins((2, 3), "a", "b")
+THREE_BY_THREE = margins((3, 3), "a", "b")
+CUBE = margins((2, 2, 2), "a * b", "b * c", "a * c")
+MIXED = margins((2, 2, 2), "a * b", "c")
+
+L1_CASES: dict[str, tuple[Invariants, Callable[[Invariants, float], Sampler], float, int]] = {
+    "block": (margins((4,), "total"), BlockSampler, 0.6, 25),
+    "tree with a free record": (TREE, BlockSampler, 0.9, 16),
+    "mirrored rows": (TWO_BY_THREE, RowSampler, 0.3, 30),
+    "mirrored columns": (margins((3, 2), "a", "b"), RowSampler, 0.3, 30),
+    "rows": (THREE_BY_THREE, RowSampler, 0.5, 11),
+    "rows with an idle axis": (margins((3, 1, 3), "a", "c"), RowSampler, 0.5, 11),
+    "free cells": (INTERSECTING, lambda i, epsilon: FreeCellSampler(Lattice(i), epsilon), 0.5, 25),
+    "free cells, large steps": (LARGE_STEPS, lambda i, epsilon: FreeCellSampler(Lattice(i), epsilon), 0.05, 60),
+}
+KLEIN_CASES = {
+    "margins": (THREE_BY_THREE, 1.3, 9),
+    "narrow": (TWO_BY_THREE, 0.8, 9),
+    "one dimension": (CUBE, 1.2, 12),
+    "several sets of axes": (MIXED, 0.8, 7),
+    "tree": (TREE, 0.7, 9),
+    "elimination": (INTERSECTING, 1.1, 12),
+}
+
+
+@pytest.mark.parametrize("name", L1_CASES)
+def test_l1_noise_follows_the_enumerated_law(name: str) -> None:
+    invariants, make, epsilon, reach = L1_CASES[name]
+    draws = make(invariants, epsilon).sample(60_000, rng=1)
+    assert draws.dtype == np.int64
+    assert not (invariants.matrix @ draws.T).any()
+    assert p_value(draws, *enumerate_law(Lattice(invariants), l1_cost(epsilon), reach)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", L1_CASES)
+def test_release_grade_l1_noise_follows_the_enumerated_law(name: str) -> None:
+    pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
+    invariants, make, _, reach = L1_CASES[name]
+    epsilon = 0.7 if name != "free cells, large steps" else 0.1
+    sampler = make(invariants, epsilon)
+    draws = np.array([sampler.release_sample() for _ in range(300)])
+    assert not (invariants.matrix @ draws.T).any()
+    assert p_value_of_norms(draws, *enumerate_law(Lattice(invariants), l1_cost(epsilon), reach)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", KLEIN_CASES)
+def test_gaussian_noise_follows_the_enumerated_law(name: str) -> None:
+    invariants, sigma, reach = KLEIN_CASES[name]
+    draws = GaussianSampler(Lattice(invariants), sigma).sample(60_000, rng=2)
+    assert not (invariants.matrix @ draws.T).any()
+    assert p_value(draws, *enumerate_law(Lattice(invariants), gaussian_cost(sigma), reach)) > FALSE_ALARM
+
+
+def test_klein_without_rejection_would_fail_this_test() -> None:
+    invariants, sigma, reach = KLEIN_CASES["several sets of axes"]
+    sampler = GaussianSampler(Lattice(invariants), sigma)
+    draws = sampler._attempt(60_000, np.random.default_rng(2))[0]
+    assert sampler.acceptance < 0.9
+    assert p_value(draws, *enumerate_law(Lattice(invariants), gaussian_cost(sigma), reach)) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", KLEIN_CASES)
+def test_release_grade_gaussian_noise_follows_the_enumerated_law(name: str) -> None:
+    pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
+    invariants, sigma, reach = KLEIN_CASES[name]
+    sampler = GaussianSampler(Lattice(invariants), sigma)
+    draws = np.array([sampler.release_sample() for _ in range(200)])
+    assert not (invariants.matrix @ draws.T).any()
+    assert p_value_of_norms(draws, *enumerate_law(Lattice(invariants), gaussian_cost(sigma), reach)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    ("invariants", "epsilon", "reach"),
+    [(TWO_BY_THREE, 0.6, 40), (margins((4,), "total"), 1.2, 22), (CUBE, 1.0, 40), (INTERSECTING, 1.0, 16)],
+)
+def test_l2_laplace_noise_follows_the_enumerated_law(invariants: Invariants, epsilon: float, reach: int) -> None:
+    draws = L2LaplaceSampler(Lattice(invariants), epsilon).sample(60_000, rng=3)
+    assert not (invariants.matrix @ draws.T).any()
+    assert p_value(draws, *enumerate_law(Lattice(invariants), l2_cost(epsilon), reach)) > FALSE_ALARM
+
+
+def test_noise_of_the_delinquent_children_has_the_measured_moments() -> None:
+    invariants = margins((4, 4), "a", "b")
+    draws = GeneralizedLaplace(invariants, 0.25).sample(20_000, rng=4)
+    norms = abs(draws).sum(axis=1)
+    # Long chains gave 35.0, 12.2 and 8.85; standard errors here are 0.09, 0.07 and 0.04.
+    assert norms.mean() == pytest.approx(35.0, abs=0.5)
+    assert norms.std() == pytest.approx(12.2, abs=0.4)
+    assert draws.var(axis=0).mean() == pytest.approx(8.85, abs=0.25)
+    lengths = np.sqrt(np.square(GeneralizedLaplace(invariants, 0.25, norm=2).sample(20_000, rng=4)).sum(axis=1))
+    assert lengths.mean() == pytest.approx(36.0, abs=0.5)
+    assert lengths.std() == pytest.approx(12.0, abs=0.4)
+
+
+def test_block_variance_is_that_of_the_enumeration() -> None:
+    law = ZeroSumLaplace(4, 0.6)
+    points, probability = enumerate_law(Lattice(margins((4,), "total")), l1_cost(0.6), 25)
+    # The enumeration leaves out points with an entry beyond 25, whose total probability is about 1e-11.
+    assert law.variance == pytest.approx(float(probability @ points[:, 0] ** 2), rel=1e-7)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 5.0])
+@pytest.mark.parametrize("length", [1, 2, 102, 3000])
+def test_block_law_is_normalised_and_complete(length: int, epsilon: float) -> None:
+    law = ZeroSumLaplace(length, epsilon).total_law
+    assert law.sum() == pytest.approx(1.0, rel=1e-12)
+    assert law[-1] < 2.0**-55 or length == 1
+
+
+def test_same_seed_same_noise() -> None:
+    for mechanism in (GeneralizedLaplace(THREE_BY_THREE, 0.5), GeneralizedGaussian(THREE_BY_THREE, 2.0)):
+        assert np.array_equal(mechanism.sample(5, rng=9), mechanism.sample(5, rng=9))
+        assert not np.array_equal(mechanism.sample(5, rng=9), mechanism.sample(5, rng=8))
+
+
+@pytest.mark.parametrize(
+    ("center", "width"), [(0.4, 0.2), (0.5, 0.3), (0.5, 0.51), (-3.37, 0.8), (7.5, 1.0), (2.2, 6.0)]
+)
+def test_shifted_gaussian_follows_its_law(center: float, width: float) -> None:
+    draws = shifted_gaussian(np.full(100_000, center), np.full(100_000, width), np.random.default_rng(5))
+    points = np.arange(math.floor(center - 9 * width) - 2, math.ceil(center + 9 * width) + 3)
+    weight = np.exp(-np.square(points - center) / (2 * width**2))
+    assert p_value(draws[:, None].astype(int), points[:, None], weight / weight.sum()) > FALSE_ALARM
+
+
+def test_log_theta_is_the_logarithm_of_the_sum() -> None:
+    k = np.arange(-400, 401)
+    for width in (0.05, 0.3, 0.99, 1.0, 1.01, 20.0):
+        for center in (0.0, 0.5, -2.3):
+            direct = np.logaddexp.reduce(-np.square(k - center) / (2 * width**2))
+            assert log_theta(np.array([center]), np.array([width]))[0] == pytest.approx(direct, rel=1e-13, abs=1e-13)
+
+
+def count_true(decide: Callable[[], bool], tries: int) -> int:
+    return sum(decide() for _ in range(tries))
+
+
+@pytest.mark.parametrize(
+    "cost", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 3), Fraction(10**30 + 1, 10**30)]
+)
+def test_bernoulli_exp_has_its_probability(cost: Fraction) -> None:
+    successes = count_true(lambda: bernoulli_exp(cost), 4000)
+    assert stats.binomtest(successes, 4000, math.exp(-cost)).pvalue > FALSE_ALARM
+
+
+def test_bernoulli_has_its_probability() -> None:
+    assert stats.binomtest(count_true(lambda: bernoulli(Fraction(2, 7)), 4000), 4000, 2 / 7).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize(("sigma2", "center"), [(Fraction(1, 10), Fraction(1, 3)), (Fraction(1, 4), Fraction(-5, 2))])
+def test_acceptance_of_klein_has_its_probability(sigma2: Fraction, center: Fraction) -> None:
+    k = np.arange(-60, 61)
+    law, twice = ShiftedGaussian(sigma2), 2 * float(sigma2)
+    quotient = np.exp(-np.square(k - float(center)) / twice).sum() / np.exp(-np.square(k) / twice).sum()
+    successes = count_true(lambda: law.accepts(center), 1000)
+    assert stats.binomtest(successes, 1000, float(quotient)).pvalue > FALSE_ALARM
+
+
+def test_acceptance_of_klein_takes_more_bits_when_the_first_do_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    from noise_mechanisms.integer_subspace import exact_decisions
+
+    law, center = ShiftedGaussian(Fraction(1, 4)), Fraction(1, 2)
+    quotient = law._theta(center, 60) / law._theta(Fraction(0), 60)
+    tie = int(quotient * 2**64)
+    words: list[int] = [tie, 0]
+    monkeypatch.setattr(exact_decisions.secrets, "randbits", lambda bits: words.pop(0))
+    assert law.accepts(center) is True
+    assert not words
+
+
+def test_release_grade_shifted_gaussian_follows_its_law() -> None:
+    pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
+    law, center = ShiftedGaussian(Fraction(9, 4)), Fraction(-17, 5)
+    draws = np.array([[law.take(center)] for _ in range(3000)])
+    points = np.arange(-20, 14)
+    weight = np.exp(-np.square(points - float(center)) / (2 * 2.25))
+    assert p_value(draws, points[:, None], weight / weight.sum()) > FALSE_ALARM
+
+
+def test_exact_scale_never_exceeds_epsilon() -> None:
+    for epsilon in np.random.default_rng(6).uniform(1e-6, 10, 200):
+        assert 1 / Fraction(exact_scale(float(epsilon))) <= Fraction(float(epsilon))
+        assert 1 / exact_scale(float(epsilon)) == pytest.approx(epsilon, rel=1e-15)
+
+
+def test_misfits_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="overlap without being nested"):
+        BlockSampler(THREE_BY_THREE, 0.5)
+    with pytest.raises(ValueError, match="not the two margins of a two-way table"):
+        RowSampler(CUBE, 0.5)
+    with pytest.raises(NotImplementedError, match=r"klein_mixture.*simulation only"):
+        L2LaplaceSampler(Lattice(THREE_BY_THREE), 0.5).release_sample()
+
+
+def test_release_without_opendp_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = builtins.__import__
+
+    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith("opendp"):
+            raise ImportError(name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ImportError, match="extra 'release'"):
+        GeneralizedLaplace(THREE_BY_THREE, 0.5).release(np.zeros(9, dtype=int))

@@ -1,0 +1,200 @@
+"""Invariants, lattice bases and the Smith form, against python-flint and by their definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flint import fmpz_mat
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from constraint_builders import Schema
+from constraint_builders.spine import Spine
+from noise_mechanisms.integer_subspace import Invariants, Lattice, smith_form
+from noise_mechanisms.integer_subspace.elimination import rank_modulo, unimodular_null_basis
+from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
+from noise_mechanisms.integer_subspace.lattice import check_basis
+from noise_mechanisms.integer_subspace.moves import basic_moves
+from tests.noise_mechanisms.integer_subspace.enumeration import margins
+
+PRIMES = (2, 3, 5, 7, 11)
+VENN = Invariants.from_subsets([[0, 1, 2, 3, 4, 5], [0, 1, 2, 6, 7, 8], [0, 1, 3, 6, 9, 10]], records=14)
+CASES = {
+    "two-way": margins((4, 5), "a", "b"),
+    "all two-way of three": margins((3, 4, 2), "a * b", "b * c", "a * c"),
+    "four-cycle": margins((2, 3, 2, 3), "a * b", "b * c", "c * d", "a * d"),
+    "nested margins": margins((3, 4, 2), "a", "a * b"),
+    "decomposable": margins((3, 4, 2), "a * b", "c"),
+    "axis of one level": margins((3, 1, 4), "a", "c"),
+    "total": margins((3, 4), "total"),
+    "nothing": margins((2, 3)),
+    "everything": margins((2, 3), "detailed"),
+    "recode": Invariants.from_margins(Schema({"a": 4, "b": 3}, {"a": {"pairs": [0, 0, 1, 1]}}), ["pairs", "b"]),
+    "tree": Invariants.from_subsets([[0, 1, 2, 3, 4], [0, 1], [3, 4], [3, 4]], records=7),
+    "intersecting": VENN,
+}
+
+
+def incidence_matrices() -> st.SearchStrategy[np.ndarray]:
+    def matrix(shape: tuple[int, int]) -> st.SearchStrategy[np.ndarray]:
+        rows = st.lists(st.integers(0, 1), min_size=shape[1], max_size=shape[1]).filter(any)
+        return st.lists(rows, min_size=shape[0], max_size=shape[0]).map(np.array)
+
+    return st.tuples(st.integers(1, 6), st.integers(1, 12)).flatmap(matrix)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bases_are_saturated_bases_of_the_null_lattice(name: str) -> None:
+    invariants = CASES[name]
+    lattice = Lattice(invariants)
+    check_basis(invariants, lattice.basis, PRIMES)
+    check_basis(invariants, unimodular_null_basis(invariants.matrix), PRIMES)
+    assert lattice.dimension == invariants.records - fmpz_mat(invariants.matrix.toarray().tolist()).rank()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_closed_forms_and_elimination_span_the_same_lattice(name: str) -> None:
+    lattice = Lattice(CASES[name])
+    if lattice.dimension == 0:
+        return
+    forms = []
+    for basis in (lattice.basis, unimodular_null_basis(CASES[name].matrix)):
+        forms.append(fmpz_mat(basis.toarray().T.tolist()).hnf())
+    assert forms[0] == forms[1]
+
+
+@given(incidence_matrices())
+@settings(max_examples=150, deadline=None)
+def test_elimination_on_any_incidence_matrix(A: np.ndarray) -> None:
+    lattice = Lattice(Invariants(A))
+    check_basis(lattice.invariants, lattice.basis, PRIMES)
+    assert lattice.dimension == A.shape[1] - fmpz_mat(A.tolist()).rank()
+
+
+@given(incidence_matrices())
+@settings(max_examples=150, deadline=None)
+def test_smith_form(A: np.ndarray) -> None:
+    form = smith_form(A)
+    assert np.array_equal(form.U @ A @ form.V, form.D)
+    assert abs(fmpz_mat(form.U.tolist()).det()) == 1
+    assert abs(fmpz_mat(form.V.tolist()).det()) == 1
+    reference = fmpz_mat(A.tolist()).snf()
+    assert [form.D[i, i] for i in range(min(A.shape))] == [int(reference[i, i]) for i in range(min(A.shape))]
+    assert np.count_nonzero(form.D) == form.rank
+    assert not (A @ form.null_basis).any()
+
+
+def test_smith_form_refuses_large_matrices() -> None:
+    with pytest.raises(ValueError, match=r"out of reach.*Lattice"):
+        smith_form(margins((40, 50), "a", "b").matrix)
+
+
+def test_an_unsaturated_basis_is_refused() -> None:
+    invariants = margins((3, 3), "a", "b")
+    basis = Lattice(invariants).basis.toarray()
+    doubled = basis @ np.diag([1, 2, 1, 1])
+    with pytest.raises(ValueError, match="dependent modulo 2"):
+        check_basis(invariants, sparse.csc_array(doubled))
+    with pytest.raises(ValueError, match="3 columns, the lattice has dimension 4"):
+        check_basis(invariants, sparse.csc_array(basis[:, :3]))
+    with pytest.raises(ValueError, match="breaks an invariant"):
+        check_basis(invariants, sparse.csc_array(abs(basis)))
+
+
+def test_rank_modulo_a_prime_drops_where_the_prime_divides() -> None:
+    matrix = sparse.csr_array(np.array([[1, 1, 0], [1, -1, 0], [0, 0, 3]]))
+    assert [rank_modulo(matrix, prime) for prime in (2, 3, 5)] == [2, 2, 3]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gram_schmidt_is_that_of_the_basis(name: str) -> None:
+    lattice = Lattice(CASES[name])
+    basis, form = lattice.basis.toarray().astype(float), gram_schmidt(lattice)
+    orthogonal = basis @ np.linalg.inv(form.coefficients)
+    np.testing.assert_allclose(np.triu(form.coefficients), form.coefficients)
+    np.testing.assert_allclose(np.diag(form.coefficients), 1.0)
+    # Products of small rationals: a few roundings.
+    np.testing.assert_allclose(orthogonal.T @ orthogonal, np.diag(form.norms**2), atol=1e-12)
+
+
+def test_gram_schmidt_norms_of_two_way_margins_lie_between_1_and_2() -> None:
+    norms = gram_schmidt(Lattice(margins((9, 24), "a", "b"))).norms
+    assert 1 < norms.min() < norms.max() <= 2
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "everything"])
+def test_basic_moves_generate_the_lattice(name: str) -> None:
+    lattice = Lattice(CASES[name])
+    moves = basic_moves(lattice)
+    vectors = np.zeros((moves.count, lattice.records), dtype=np.int64)
+    np.add.at(vectors, (np.arange(moves.count)[:, None], moves.cells), moves.steps)
+    assert not (lattice.invariants.matrix @ vectors.T).any()
+    for prime in PRIMES:
+        assert rank_modulo(sparse.csr_array(vectors), prime) == lattice.dimension
+    assert len({tuple(v) for v in np.concatenate([vectors, -vectors]).tolist()}) == 2 * moves.count
+
+
+def test_basic_moves_of_a_two_way_table_are_all_swaps() -> None:
+    moves = basic_moves(Lattice(margins((4, 5), "a", "b")))
+    assert moves.count == 6 * 10
+    assert moves.unit
+
+
+@pytest.mark.parametrize(
+    ("name", "smallest"),
+    [("two-way", 4), ("all two-way of three", 8), ("total", 2), ("nothing", 1), ("everything", 0), ("tree", 1)],
+)
+def test_smallest_distance_is_attained_by_a_move(name: str, smallest: int) -> None:
+    lattice = Lattice(CASES[name])
+    assert lattice.smallest_distance == smallest
+    if smallest:
+        assert abs(basic_moves(lattice).steps).sum(axis=1).min() == smallest
+
+
+def test_constructors_agree() -> None:
+    by_margins = margins((2, 3), "a", "b").matrix.toarray()
+    by_subsets = Invariants.from_subsets([[0, 1, 2], [3, 4, 5], [0, 3], [1, 4], [2, 5]], records=6)
+    assert np.array_equal(by_margins, by_subsets.matrix.toarray())
+    spine = Spine([-1, 0, 0, 1, 1, 2, 2, 2], ["US", "S", "S", "C", "C", "C", "C", "C"])
+    states = Invariants.from_spine(spine, ["S"])
+    assert np.array_equal(states.matrix.toarray(), [[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]])
+    assert np.array_equal(Invariants.from_spine(spine, ["US", "S"]).blocks, [1, 1, 2, 2, 2])
+
+
+def test_invariants_of_a_table() -> None:
+    invariants = margins((2, 2), "a", "b")
+    assert np.array_equal(invariants.apply([1, 2, 3, 4]), [3, 7, 4, 6])
+    assert invariants.equivalent([1, 2, 3, 4], [0, 3, 4, 3])
+    assert not invariants.equivalent([1, 2, 3, 4], [2, 2, 3, 4])
+    assert Lattice(invariants).contains([1, -1, -1, 1])
+    both = margins((2, 2), "a").both(margins((2, 2), "b"))
+    assert np.array_equal(both.matrix.toarray(), invariants.matrix.toarray())
+    assert Lattice(both).basis_method == "margins"
+
+
+def test_overlapping_sets_have_no_blocks() -> None:
+    assert VENN.blocks is None
+    assert margins((2, 2), "a", "b").blocks is None
+    assert np.array_equal(CASES["tree"].blocks >= 0, [True] * 5 + [False] * 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Invariants([[1, 2, 0]]), "0 and 1 only: got 2"),
+        (lambda: Invariants([[1, 0], [0, 0]]), "invariant 1 contains no record"),
+        (lambda: Invariants.from_subsets([[0], [5]], records=3), "subset 1 names record 5"),
+        (lambda: Invariants.from_subsets([[0, 0]], records=3), "subset 0 names a record twice"),
+        (lambda: margins((2, 2), "a", "z"), "'z'"),
+        (lambda: Invariants.from_spine(Spine([-1, 0], ["US", "S"]), ["County"]), "no geolevel 'County'"),
+        (lambda: margins((2, 2), "a").both(margins((2, 3), "a")), "4 and of 6 records"),
+        (lambda: margins((2, 2), "a").apply([1, 2, 3]), "must hold 4 records"),
+        (lambda: margins((2, 2), "a").apply([1, 2, 3, 0.5]), "whole numbers"),
+        (lambda: margins((2, 2), "a").apply([1, 2, 3, np.nan]), "whole numbers"),
+        (lambda: basic_moves(Lattice(CASES["everything"])), "determine every record"),
+    ],
+)
+def test_bad_input_is_refused_by_name(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]
