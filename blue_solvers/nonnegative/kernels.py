@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
     Index = NDArray[np.int32]
 
-TARGET, ACCEPTED, SHIFT = 1e-13, 1e-9, 1e-12
+TARGET, ACCEPTED = 1e-13, 1e-9
+LEAST_SHIFT, LARGEST_SHIFT, RELAXED = 1e-12, 1e-3, 0.25
 MAX_STEPS, MAX_HALVINGS = 200, 60
-SUFFICIENT_DECREASE, FLATTENED = 1e-4, 0.8
+SUFFICIENT_DECREASE, FLATTENED, AS_STEEP = 1e-4, 0.8, 0.9
 EPSILON = 2.220446049250313e-16
 
 
@@ -95,9 +96,10 @@ def _evaluate(
 
 @_compiled
 def _assemble(
-    indptr: Index, indices: Index, data: Float, weight: Float, free: Float, slope: Float, guard: Float, matrix: Float
-) -> None:
-    """Fill the lower triangle of the Newton matrix."""
+    indptr: Index, indices: Index, data: Float, weight: Float, free: Float, slope: Float, residual: Float,
+    shift: float, unmet: float, guard: Float, matrix: Float,
+) -> None:  # fmt: skip
+    """Fill the lower triangle of the Newton matrix; see `newton_systems.NewtonSystem.added_diagonal`."""
     matrix[:] = 0.0
     for j in range(weight.size):
         if free[j] != 0.0:
@@ -108,7 +110,12 @@ def _assemble(
                     matrix[row, indices[other]] += scaled * data[other]
     for i in range(slope.size):
         matrix[i, i] += slope[i]
-        matrix[i, i] += SHIFT * matrix[i, i] if matrix[i, i] > 0 else guard[i]
+        if matrix[i, i] > 0:
+            matrix[i, i] *= 1 + (LEAST_SHIFT if slope[i] > 0 else shift)
+        else:
+            matrix[i, i] = guard[i]
+            if abs(residual[i]) > unmet:
+                guard[i] *= RELAXED
 
 
 @_compiled
@@ -120,7 +127,7 @@ def _solve_cholesky(matrix: Float, right: Float, solution: Float) -> None:
             total = matrix[i, j]
             for k in range(j):
                 total -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] = np.sqrt(max(total, SHIFT * matrix[i, i])) if i == j else total / matrix[j, j]
+            matrix[i, j] = np.sqrt(max(total, LEAST_SHIFT * matrix[i, i])) if i == j else total / matrix[j, j]
     for i in range(size):
         total = right[i]
         for k in range(i):
@@ -160,7 +167,8 @@ def _minimise(
     best_error, best_cells, best_multipliers = error, cells.copy(), multipliers.copy()
     steps = 0
     while error > TARGET * scale and steps < MAX_STEPS:
-        _assemble(indptr, indices, data, weight, free, slope, guard, matrix)
+        shift = min(LARGEST_SHIFT, max(LEAST_SHIFT, error / scale))
+        _assemble(indptr, indices, data, weight, free, slope, residual, shift, ACCEPTED * scale, guard, matrix)
         _solve_cholesky(matrix, residual, direction)
         steepness = residual @ direction
         low, high, length = 0.0, np.inf, 1.0
@@ -173,15 +181,16 @@ def _minimise(
                 residual, slope,
             )  # fmt: skip
             trial_slope = -(residual @ direction)
-            if new_value <= value - SUFFICIENT_DECREASE * length * steepness:
-                break
-            if new_value <= value + rounding and trial_slope <= FLATTENED * steepness:
+            decreased = new_value <= value - SUFFICIENT_DECREASE * length * steepness
+            flattened = new_value <= value + rounding and trial_slope <= FLATTENED * steepness
+            steep = trial_slope <= -AS_STEEP * steepness and error > ACCEPTED * scale
+            if (decreased or flattened) and not steep:
                 break
             if trial_slope < 0:
                 low = length
             else:
                 high = length
-            length = 0.5 * (low + high)
+            length = 0.5 * (low + high) if high < np.inf else 2 * low
         multipliers[:] = trial
         value, rounding, previous = new_value, new_rounding, error
         error = np.abs(residual).max()

@@ -5,8 +5,8 @@ For simulation, not for release: continuous noise from floating-point generators
 References
 ----------
 "An Uncertainty Principle is a Price of Privacy-Preserving Microdata", NeurIPS 2021, Theorem 4; Geng, Ding, Guo and
-Kumar, "Tight analysis of privacy and utility tradeoff in approximate differential privacy", AISTATS 2020, for the truncated
-Laplace law.
+Kumar, "Tight analysis of privacy and utility tradeoff in approximate differential privacy", AISTATS 2020, for the
+truncated Laplace law.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ ACCEPTED = 1e-9  # relative residual below which steps that no longer halve it a
 MAX_STEPS = 200
 MAX_HALVINGS = 60
 SUFFICIENT_DECREASE = 1e-4
-FLATTENED = 0.8
+FLATTENED, AS_STEEP = 0.8, 0.9
 KERNEL_ROWS = 96
 
 
@@ -133,7 +133,10 @@ def minimise_in_numpy(p: Programme, start: Float) -> tuple[Solution, float]:
 
 
 def _line_search(p: Programme, state: State, direction: Float) -> State:
-    """The first acceptable point along a direction: by bisection on the slope of the dual function."""
+    """The first acceptable point along a direction: by bisection on the slope of the dual function.
+
+    Where the function is as steep as before the step is doubled: so is a row held exactly whose cells all sit on bounds.
+    """
     slope = -float(state.residual @ direction)
     low, high, length = 0.0, np.inf, 1.0
     trial = state
@@ -142,8 +145,9 @@ def _line_search(p: Programme, state: State, direction: Float) -> State:
         trial_slope = -float(trial.residual @ direction)
         decreased = trial.value <= state.value + SUFFICIENT_DECREASE * length * slope
         flattened = trial.value <= state.value + state.rounding and trial_slope <= FLATTENED * abs(slope)
-        if decreased or flattened:
+        steep = trial_slope <= AS_STEEP * slope and state.error > ACCEPTED * p.scale
+        if (decreased or flattened) and not steep:
             break
         low, high = (length, high) if trial_slope < 0 else (low, length)
-        length = 0.5 * (low + high)
+        length = 0.5 * (low + high) if high < np.inf else 2 * low
     return trial

@@ -1,8 +1,9 @@
 """The linear systems of the Newton steps: dense, sparse, or by conjugate gradients.
 
-The matrix is ``M_F diag(1 / weight_F) M_F' + diag(slope)`` for the free cells F. Rows that repeat one another and are
-held exactly make it singular; it is then shifted by a part in 10^12 of its diagonal, which the next Newton step makes
-good.
+The matrix is ``M_F diag(1 / weight_F) M_F' + diag(slope)`` for the free cells F. Rows that are
+held exactly and repeat one another, if only at the free cells of the moment, make it singular. Their diagonal is raised
+by a fraction of itself, the residual relative to the largest count: that bounds the step and vanishes with the residual
+(Levenberg and Marquardt).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from blue_solvers.nonnegative.programme import Float, Programme
 if TYPE_CHECKING:
     from blue_solvers.nonnegative.newton import State
 
-SHIFT = 1e-12
+LEAST_SHIFT, LARGEST_SHIFT = 1e-12, 1e-3
+MET, RELAXED = 1e-9, 0.25
 DENSE_ROWS = 1500
 SPARSE_ENTRIES_PER_ROW = 40  # above this the factors fill in
 COUNTED_PAIRS = 1e8
@@ -45,10 +47,14 @@ class NewtonSystem(ABC):
         """What is added to ``M_F diag(1 / weight_F) M_F'``.
 
         A row held exactly whose cells all sit on bounds would have nothing on its diagonal: it gets what it would have
-        with all its cells free.
+        with all its cells free, and less every time that it is found so without being met.
         """
         diagonal = self._diagonal(state.free) + state.slope
-        return state.slope + np.where(diagonal > 0, SHIFT * diagonal, self.guard)
+        shift = min(LARGEST_SHIFT, max(LEAST_SHIFT, state.error / self.programme.scale))
+        relative = np.where(state.slope > 0, LEAST_SHIFT, shift)
+        added = state.slope + np.where(diagonal > 0, relative * diagonal, self.guard)
+        self.guard[(diagonal == 0) & (abs(state.residual) > MET * self.programme.scale)] *= RELAXED
+        return added
 
     def free_rows(self, state: State) -> sparse.csc_array:
         """``M_F diag(weight_F)^(-1/2)``, (m, free cells)."""

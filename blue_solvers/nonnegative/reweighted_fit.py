@@ -54,6 +54,7 @@ def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:
     """
     if not 0 < gamma < 1:
         raise ValueError(f"gamma must lie between 0 and 1: got {gamma!r}")
+    FittingModel.of(problem)  # refuses correlated noise
     if problem.table_variances is None:
         raise ValueError(
             "reweighted fitting compares the answers of a table with one another: it needs tables with one variance "

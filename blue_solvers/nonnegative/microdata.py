@@ -1,0 +1,104 @@
+"""Microdata as a data frame: one weighted row for every kind of record, or one row for every record."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blue_solvers.nonnegative.programme import Float
+from constraint_builders import Problem
+
+if TYPE_CHECKING:
+    import polars
+
+
+def weighted_rows(problem: Problem, detail: ArrayLike) -> polars.DataFrame:
+    """One row for every detailed cell above 0, with its weight.
+
+    Parameters
+    ----------
+    problem : Problem
+        Gives the schema.
+    detail : array_like, schema shape
+        Non-negative counts, whole or not.
+
+    Returns
+    -------
+    polars.DataFrame
+        A column of labels for each variable, and ``weight``.
+
+    Raises
+    ------
+    ValueError
+        If the cells are negative, not finite or of another shape, or a variable is called ``weight``.
+    ImportError
+        If polars is not installed.
+    """
+    frame = _frame_library()
+    values = checked_cells(problem, detail)
+    assert problem.schema is not None
+    if "weight" in problem.schema.names:
+        raise ValueError("a variable is called 'weight', as is the column of weights: rename the variable")
+    cells = np.flatnonzero(values)
+    return frame.DataFrame(_labels(problem, cells) | {"weight": values[cells]})
+
+
+def unit_records(problem: Problem, counts: ArrayLike) -> polars.DataFrame:
+    """One row for every record.
+
+    Parameters
+    ----------
+    problem : Problem
+        Gives the schema.
+    counts : array_like of whole numbers, schema shape
+        As `controlled_rounding` gives them.
+
+    Returns
+    -------
+    polars.DataFrame
+        A column of labels for each variable; records of one kind follow one another.
+
+    Raises
+    ------
+    ValueError
+        If the counts are negative, not whole or of another shape.
+    ImportError
+        If polars is not installed.
+    """
+    frame = _frame_library()
+    values = checked_cells(problem, counts)
+    if (values != np.rint(values)).any():
+        raise ValueError("unit records need whole counts: round them with controlled_rounding, or use weighted_rows")
+    return frame.DataFrame(_labels(problem, np.repeat(np.arange(values.size), values.astype(np.int64))))
+
+
+def _labels(problem: Problem, cells: NDArray[np.intp]) -> dict[str, NDArray]:
+    assert problem.schema is not None
+    positions = np.unravel_index(cells, problem.schema.shape)
+    return {
+        name: np.array(problem.schema.labels_of(name), dtype=object)[position]
+        for name, position in zip(problem.schema.names, positions, strict=True)
+    }
+
+
+def checked_cells(problem: Problem, detail: ArrayLike) -> Float:
+    """The detailed cells as a vector, (d,), refused where they are no counts of the schema."""
+    if problem.schema is None:
+        raise ValueError("a problem made from a matrix has no schema: its cells are not kinds of records")
+    values = np.asarray(detail, dtype=np.float64)
+    if values.shape != problem.schema.shape:
+        raise ValueError(f"cells must have the schema's shape {problem.schema.shape}: got {values.shape}")
+    if not np.isfinite(values).all() or values.min() < 0:
+        raise ValueError("microdata need finite counts of 0 or more: fit them with a non-negative method first")
+    return values.ravel()
+
+
+def _frame_library() -> ModuleType:
+    try:
+        import polars
+    except ImportError as error:
+        raise ImportError("data frames need polars: pip install 'blue-solvers[frames]'") from error
+    return polars

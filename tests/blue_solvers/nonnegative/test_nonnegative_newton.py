@@ -1,0 +1,140 @@
+"""The Newton core: the compiled kernel against its numpy reference, one way of solving the systems against another."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from blue_solvers.nonnegative import kernels
+from blue_solvers.nonnegative.margins import PlainMargins
+from blue_solvers.nonnegative.model import FittingModel, csc
+from blue_solvers.nonnegative.newton import evaluate, minimise_in_numpy
+from blue_solvers.nonnegative.newton_systems import DenseSystem, IterativeSystem, SparseSystem
+from blue_solvers.nonnegative.programme import Programme, Solution, kkt_residual
+from blue_solvers.nonnegative.proximal import solve
+from constraint_builders import gallery
+
+
+def random_programme(seed, exact=True, bounded=True):
+    """A feasible programme: the cells that the answers are sums of lie within all bounds."""
+    rng = np.random.default_rng(seed)
+    rows, cells = int(rng.integers(1, 8)), int(rng.integers(1, 15))
+    M = csc(sparse.csc_array((rng.random((rows, cells)) < 0.5).astype(float)))
+    inside = np.where(rng.random(cells) < 0.5, 0.0, rng.integers(0, 20, cells))
+    variance = 10 ** rng.uniform(-1, 2, rows)
+    if exact:
+        variance[rng.random(rows) < 0.3] = 0.0
+    noise = rng.normal(size=rows) * np.sqrt(variance)
+    radius = np.where(bounded & (rng.random(rows) < 0.3), 1.5 * abs(noise), np.inf)
+    upper = np.where(bounded & (rng.random(cells) < 0.3), inside + rng.integers(0, 3, cells), np.inf)
+    return Programme(
+        M=M,
+        target=inside + 3 * rng.normal(size=cells),
+        weight=10 ** rng.uniform(-3, 1, cells),
+        lower=np.zeros(cells),
+        upper=upper,
+        answer=M @ inside + noise,
+        variance=variance,
+        radius=radius,
+    )
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=150, deadline=None)
+def test_programmes_are_solved(seed):
+    p = random_programme(seed)
+    solution, error = minimise_in_numpy(p, np.zeros(p.answer.size))
+    assert error < 1e-9 * p.scale
+    assert kkt_residual(p, solution) < 1e-8 * p.scale
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=80, deadline=None)
+def test_no_feasible_cells_are_better(seed):
+    """Weak duality in the primal: random steps towards feasible cells never lower the objective."""
+    p = random_programme(seed, exact=False, bounded=False)
+    x = minimise_in_numpy(p, np.zeros(p.answer.size))[0].cells
+
+    def objective(cells):
+        return (p.weight * (cells - p.target) ** 2).sum() + ((p.M @ cells - p.answer) ** 2 / p.variance).sum()
+
+    rng = np.random.default_rng(seed)
+    for size in (1.0, 1e-2, 1e-4):
+        other = np.maximum(x + size * rng.normal(size=x.size), 0.0)
+        assert objective(other) >= objective(x) * (1 - 1e-12)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=100, deadline=None)
+def test_the_kernel_equals_its_numpy_reference(seed):
+    """Runs without numba too: the kernel is then interpreted."""
+    p = random_programme(seed)
+    compiled, error = kernels.minimise(p, np.zeros(p.answer.size))
+    reference, _ = minimise_in_numpy(p, np.zeros(p.answer.size))
+    assert error < 1e-9 * p.scale
+    np.testing.assert_allclose(compiled.cells, reference.cells, atol=1e-6 * p.scale)
+    assert kkt_residual(p, compiled) < 1e-8 * p.scale
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_the_residual_is_minus_the_gradient_of_the_dual(seed):
+    p = random_programme(seed)
+    rng = np.random.default_rng(seed)
+    at, direction = rng.normal(size=(2, p.answer.size))
+    step = 1e-6
+    slope = (evaluate(p, at + step * direction).value - evaluate(p, at - step * direction).value) / (2 * step)
+    expected = -float(evaluate(p, at).residual @ direction)
+    assert slope == pytest.approx(expected, rel=1e-4, abs=1e-4 * p.scale)
+
+
+@pytest.mark.parametrize("system", [SparseSystem, IterativeSystem])
+@pytest.mark.parametrize("margins", [True, False])
+def test_all_ways_of_solving_newton_systems_agree(system, margins):
+    problem = gallery.cube(3, 4)
+    rng = np.random.default_rng(0)
+    model = FittingModel(problem)
+    p = model.programme(model.M @ np.where(rng.random(64) < 0.3, 9.0, 0.0) + rng.normal(size=problem.observed.size))
+    p = p if margins else replace(p, margins=None)
+    state = evaluate(p, rng.normal(size=p.answer.size))
+    state = replace(state, residual=1e-9 * state.residual)  # near the solution directions are asked for accurately
+    expected = DenseSystem(p).solve(state)
+    np.testing.assert_allclose(system(p).solve(state), expected, atol=1e-5 * abs(expected).max())
+
+
+@pytest.mark.parametrize("kept", [((), (0,), (1,)), ((0, 1), (0, 2), (1,)), ((2,),)])
+def test_the_preconditioner_is_the_inverse_with_all_cells_free(kept):
+    shape, weight = (2, 3, 4), 0.7
+    margins = PlainMargins(shape, kept)
+    numbers = np.arange(24).reshape(shape)
+    rows = []
+    for axes in kept:
+        for cell in np.ndindex(*(shape[a] for a in axes)):
+            row = np.zeros(24)
+            row[numbers[tuple(cell[axes.index(a)] if a in axes else slice(None) for a in range(3))].ravel()] = 1
+            rows.append(row)
+    M = np.array(rows)
+    sizes = [int(np.prod([shape[a] for a in axes])) for axes in kept]
+    variance = np.repeat(1.0 + np.arange(len(kept)), sizes)
+    inverse = np.linalg.inv(M @ M.T / weight + np.diag(variance))
+    applied = np.column_stack([margins.inverse(variance, weight).apply(e) for e in np.eye(len(M))])
+    np.testing.assert_allclose(applied, inverse, atol=1e-12)
+
+
+@pytest.mark.parametrize("change", ["cells", "multipliers"])
+def test_the_certificate_notices_what_is_wrong(change):
+    """Moving a cell or, where a row is held exactly, a multiplier shows in the KKT residual."""
+    p = random_programme(1)
+    p = replace(p, variance=np.zeros_like(p.variance), radius=np.full_like(p.radius, np.inf))
+    p = replace(p, answer=p.M @ np.full(p.target.size, 4.0), upper=np.full_like(p.upper, np.inf))
+    solution = solve(p)
+    assert kkt_residual(p, solution) < 1e-9 * p.scale
+    cells, multipliers = solution.cells.copy(), solution.multipliers.copy()
+    if change == "cells":
+        cells[0] += 1.0
+    else:
+        multipliers += 1.0
+    assert kkt_residual(p, Solution(cells, multipliers, 0)) > 1e-3
