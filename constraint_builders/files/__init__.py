@@ -13,15 +13,20 @@ from constraint_builders.files.long_table import (
     write_frame,
 )
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
+from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
 
 __all__ = [
+    "PRODUCTION",
     "SchemaFile",
+    "Settings",
     "estimates_frame",
     "format_schema",
     "infer_schema",
     "measurements_frame",
+    "production_settings",
     "read_long_table",
     "read_schema_file",
+    "read_settings",
     "write_frame",
     "write_schema_file",
 ]

@@ -1,0 +1,298 @@
+"""Settings of a privacy mechanism: schema, geolevels and budget, as TOML files and as shipped with the package.
+
+::
+
+    geolevels = ["State", "County", "Block"]    # from the root down
+    noise = "discrete_gaussian"                 # optional
+
+    [variables]                                 # as in a schema file
+    votingage = ["under18", "adult"]
+    age = 116
+
+    [recodes]                                   # a group for every level, or ranges of levels
+    age.age_4 = "0-17 | 18-64 | 65-99,110 | 100-109,111-115"
+
+    [selections]                                # optional: sets of levels that constraints name
+    votingage.nonvoting = ["under18"]
+
+    [budget]
+    measure = "zcdp"                            # or "pure"
+    neighbours = "bounded"                      # or "unbounded"
+    total = "1/2"
+
+    [budget.geolevels]                          # shares of the total, summing to 1
+    State = "1/5"
+    County = "1/5"
+    Block = "3/5"
+
+    [budget.tables]                             # shares of every geolevel's part, in the order of `geolevels`
+    total = ["1/2", "1/2", 0]                   # 0: not measured there
+    detailed = ["1/2", "1/2", 1]
+
+Instead of ``total``, ``[budget.geolevels]`` and ``[budget.tables]`` a section ``[budget.losses]``, of the form of
+``[budget.tables]``, may give the loss of every table itself. Shares and losses are whole numbers or exact fractions.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from constraint_builders.budget import Budget
+from constraint_builders.problem import NOISE_LAWS
+from constraint_builders.schema import Schema
+from constraint_builders.table import parse_table
+
+PRODUCTION = ("pl94_us_persons", "pl94_pr_persons", "pl94_us_units", "pl94_pr_units", "dhc_us_persons")
+NOT_AT_HAND = {
+    "dhc_pr_persons": "no source at hand gives its geolevels and losses",
+    "dhc_us_units": "only its total rho, 77005/10000, is at hand, not its 10 tables nor their losses",
+    "dhc_pr_units": "no source at hand gives its schema, geolevels and losses",
+}
+
+Selections = Mapping[str, Mapping[str, tuple[int, ...]]]
+
+_SECTIONS = ("geolevels", "noise", "variables", "recodes", "selections", "budget")
+_BUDGET_KEYS = ("measure", "neighbours", "total", "geolevels", "tables", "losses")
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a mechanism measured, where, and how precisely.
+
+    Attributes
+    ----------
+    name : str
+    schema : Schema
+    geolevels : tuple of str
+        From the root down.
+    budget : Budget
+        Loss of every (geolevel, table).
+    noise : str
+        Law of the noise, as in `Problem`.
+    selections : mapping of variable to mapping of str to tuple of int
+        Sets of levels, by the names that constraints give them.
+    text : str
+        The TOML that says all this.
+    """
+
+    name: str
+    schema: Schema
+    geolevels: tuple[str, ...]
+    budget: Budget
+    noise: str
+    selections: Selections
+    text: str
+
+    def variances(self) -> dict[str, dict[str, float]]:
+        """sigma^2 of every table by geolevel, in squared counts; see `Budget.variances`."""
+        return self.budget.variances()
+
+
+def production_settings(name: str) -> Settings:
+    """The Census Bureau's settings of 2020 for one product.
+
+    Parameters
+    ----------
+    name : str
+        One of `PRODUCTION`.
+
+    Raises
+    ------
+    ValueError
+        If there is no product of that name, or its numbers are not at hand.
+
+    Examples
+    --------
+    >>> production_settings("pl94_us_persons").variances()["State"]["total"]
+    1.2091923983582196
+    """
+    if name in NOT_AT_HAND:
+        raise ValueError(f"settings {name!r} are not built in: {NOT_AT_HAND[name]}; give a settings file")
+    if name not in PRODUCTION:
+        raise ValueError(f"no settings {name!r}: there are {', '.join(PRODUCTION)}")
+    file = resources.files("constraint_builders.files") / "production" / f"{name}.toml"
+    return parse_settings(file.read_text(encoding="utf-8"), name)
+
+
+def read_settings(path: str | os.PathLike[str]) -> Settings:
+    """Read settings from a TOML file.
+
+    Raises
+    ------
+    ValueError
+        If the file is not TOML, or a section is missing or wrong; the message names the file and the key.
+    OSError
+        If the file cannot be opened.
+    """
+    try:
+        return parse_settings(Path(path).read_bytes().decode(), Path(path).stem)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{os.fspath(path)}: {error}") from None
+
+
+def find_settings(name_or_path: str) -> Settings:
+    """Settings by the name of a product, or from a file, whose name ends in ``.toml``.
+
+    Raises
+    ------
+    ValueError, OSError
+        As `production_settings` and `read_settings`.
+    """
+    return read_settings(name_or_path) if name_or_path.endswith(".toml") else production_settings(name_or_path)
+
+
+def parse_settings(text: str, name: str) -> Settings:
+    """Read settings from the text of a TOML file.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is not TOML, or a section is missing or wrong; the message names the key.
+    """
+    document = tomllib.loads(text)
+    _require_keys(document, _SECTIONS, "the file")
+    for section in ("geolevels", "variables", "budget"):
+        if section not in document:
+            raise ValueError(f"{section!r} is missing: settings say geolevels, [variables] and [budget]")
+    geolevels = document["geolevels"]
+    if not isinstance(geolevels, list) or not geolevels or len(set(geolevels)) < len(geolevels):
+        raise ValueError(f"geolevels must be a list of different names, from the root down: got {geolevels!r}")
+    noise = document.get("noise", "gaussian")
+    if noise not in NOISE_LAWS:
+        raise ValueError(f"noise must be one of {', '.join(NOISE_LAWS)}: got {noise!r}")
+    schema = _schema(document["variables"], document.get("recodes", {}))
+    budget = _budget(document["budget"], geolevels, schema)
+    selections = _selections(document.get("selections", {}), schema)
+    return Settings(name, schema, tuple(geolevels), budget, noise, selections, text)
+
+
+def parse_partition(text: str, size: int) -> list[str] | list[int]:
+    """Read a partition of the levels 0 to size - 1, such as ``"0-17 | 18-64 | 65-99,110"``.
+
+    Returns
+    -------
+    list, (size,)
+        For every level the part that it falls in: as written, or, where parts are not in the order of their first
+        levels, by number, since a `Schema` numbers labelled groups in order of first appearance.
+
+    Raises
+    ------
+    ValueError
+        If a part is not made of ranges of existing levels, or a level is in no part, or in two.
+    """
+    parts = ["".join(part.split()) for part in text.split("|")]
+    groups = [-1] * size
+    for number, part in enumerate(parts):
+        for level in _levels(part, size):
+            if groups[level] >= 0:
+                raise ValueError(f"level {level} is in both {parts[groups[level]]!r} and {part!r}")
+            groups[level] = number
+    if -1 in groups:
+        raise ValueError(f"level {groups.index(-1)} is in no part")
+    in_order = list(dict.fromkeys(groups)) == list(range(len(parts)))
+    return [parts[group] for group in groups] if in_order else groups
+
+
+def _levels(part: str, size: int) -> Iterator[int]:
+    """The levels of one part of a partition."""
+    for piece in part.split(","):
+        match = _RANGE.fullmatch(piece)
+        if match is None:
+            raise ValueError(f"{piece!r} is not a level nor a range such as 18-64")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not first <= last < size:
+            raise ValueError(f"{piece!r} is not a range within the levels 0 to {size - 1}")
+        yield from range(first, last + 1)
+
+
+def _schema(variables: Mapping[str, Any], recodes: Mapping[str, Mapping[str, Any]]) -> Schema:
+    plain = Schema(variables)
+    groups = {
+        variable: {name: _groups(plain, variable, name, value) for name, value in named.items()}
+        for variable, named in recodes.items()
+    }
+    return Schema(variables, groups)
+
+
+def _groups(schema: Schema, variable: str, recode: str, value: Any) -> Sequence:
+    if not isinstance(value, str) or variable not in schema.names:
+        return value
+    try:
+        return parse_partition(value, schema.size_of(variable))
+    except ValueError as error:
+        raise ValueError(f"recodes.{variable}.{recode}: {error}") from None
+
+
+def _selections(section: Mapping[str, Mapping[str, Sequence]], schema: Schema) -> Selections:
+    """Sets of levels, given by their labels, as positions."""
+    found: dict[str, Mapping[str, tuple[int, ...]]] = {}
+    for variable, named in section.items():
+        if variable not in schema.names:
+            raise ValueError(f"selections.{variable}: there is no such variable: there are {', '.join(schema.names)}")
+        labels = schema.labels_of(variable)
+        for name, levels in named.items():
+            unknown = [level for level in levels if str(level) not in labels]
+            if unknown or not levels:
+                what = f"no level {unknown[0]!r}" if unknown else "an empty list"
+                raise ValueError(f"selections.{variable}.{name}: {what}: give labels of levels of {variable!r}")
+        found[variable] = MappingProxyType(
+            {name: tuple(sorted(labels.index(str(level)) for level in levels)) for name, levels in named.items()}
+        )
+    return MappingProxyType(found)
+
+
+def _budget(section: Mapping[str, Any], geolevels: Sequence[str], schema: Schema) -> Budget:
+    _require_keys(section, _BUDGET_KEYS, "[budget]")
+    law = {key: section[key] for key in ("measure", "neighbours") if key in section}
+    shares = [key for key in ("total", "geolevels", "tables") if key in section]
+    if ("losses" in section) == bool(shares) or len(shares) not in (0, 3):
+        raise ValueError(
+            "[budget] must give either losses, or total, geolevels and tables: "
+            f"it has {', '.join(key for key in section if key not in law) or 'none of them'}"
+        )
+    if "losses" in section:
+        rows = _by_geolevel(section["losses"], geolevels, schema, "budget.losses")
+        losses = {level: {table: loss for table, loss in row.items() if loss != 0} for level, row in rows.items()}
+        return Budget(losses, **law)
+    unknown = [level for level in section["geolevels"] if level not in geolevels]
+    if unknown:
+        raise ValueError(f"budget.geolevels.{unknown[0]}: there is no such geolevel: there are {', '.join(geolevels)}")
+    tables = _by_geolevel(section["tables"], geolevels, schema, "budget.tables")
+    spending = {level: share for level, share in section["geolevels"].items() if share != 0}
+    return Budget.from_shares(
+        section["total"],
+        {level: spending[level] for level in geolevels if level in spending},
+        {level: tables[level] for level in spending},
+        **law,
+    )
+
+
+def _by_geolevel(
+    rows: Mapping[str, Sequence], geolevels: Sequence[str], schema: Schema, key: str
+) -> dict[str, dict[str, Any]]:
+    """Turn {table: [a number for every geolevel]} into {geolevel: {table: number}}."""
+    for table, numbers in rows.items():
+        parse_table(schema, table)
+        if not isinstance(numbers, list) or len(numbers) != len(geolevels):
+            raise ValueError(f"{key}.{table} must list {len(geolevels)} numbers, one for each geolevel: got {numbers!r}")
+    return {level: {table: _number(row[i]) for table, row in rows.items()} for i, level in enumerate(geolevels)}
+
+
+def _number(value: Any) -> Any:
+    """What is not measured may be written as a number or as text."""
+    return 0 if value == "0" else value
+
+
+def _require_keys(section: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    for key in section:
+        if key not in known:
+            raise ValueError(f"unknown key {key!r} in {where}: there are {', '.join(known)}")
