@@ -146,6 +146,10 @@ class Problem:
         vector = (
             None if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) else np.asarray(covariance)
         )
+        if vector is not None and vector.shape not in ((), (size,), (size, size)):
+            raise ValueError(
+                f"covariance must be a number or have shape ({size},) or ({size}, {size}): got {vector.shape}"
+            )
         if vector is not None and vector.ndim <= 1:
             problem._set_noise(checked_variances(np.broadcast_to(vector, (size,)), "covariance"), None, "gaussian")
         else:
