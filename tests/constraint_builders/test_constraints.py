@@ -1,0 +1,97 @@
+"""The equations between tables: as many as their rank, spanning the same space, with small entries."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import psutil
+import pytest
+from exact_reference import exact_rank, rational_rank, stacked
+from hypothesis import given, settings
+from strategies import Case, cases
+
+from constraint_builders import Problem, Schema, gallery
+
+
+@settings(max_examples=60)
+@given(cases("equal"))
+def test_rank_rows_and_span(case: Case) -> None:
+    problem = case.problem()
+    A, everything = problem.constraint_matrix(), problem.constraint_matrix(rows="all")
+    measured = np.isfinite(problem.variances)
+    M = stacked(case.schema, list(case.observed))
+    names = [name for name, v in case.observed.items() if np.isfinite(v)]
+    assert A.shape == (problem.rank, problem.observed.size)
+    assert problem.rank == exact_rank(case.schema, names) == rational_rank(A.toarray())
+    assert rational_rank(everything.toarray()) == problem.rank
+    assert not (A @ M).any()
+    assert not (everything @ M).any()
+    assert not A[:, np.flatnonzero(~measured)].toarray().any()
+    assert set(np.unique(A.toarray())) <= {-1, 0, 1}
+    assert set(np.unique(everything.toarray())) <= {-1, 0, 1}
+
+
+@given(cases("unequal"))
+def test_cells_not_measured_are_eliminated(case: Case) -> None:
+    try:
+        problem = case.problem()
+    except ValueError as error:
+        assert "not estimable" in str(error)  # noqa: PT017
+        return
+    measured = np.isfinite(problem.variances)
+    M = stacked(case.schema, list(case.observed))[measured]
+    A = problem.constraint_matrix()
+    assert problem.rank == A.shape[0] == len(M) - rational_rank(M @ M.T)
+    assert abs(A[:, np.flatnonzero(measured)] @ M).max(initial=0) < 1e-9
+    assert not A[:, np.flatnonzero(~measured)].toarray().any()
+
+
+@pytest.mark.parametrize(
+    "recodes",
+    [
+        {"young": [0, 0, 0, 1, 1, 1], "fine": [0, 0, 1, 2, 2, 3]},  # nested
+        {"halves": [0, 0, 0, 1, 1, 1], "parity": [0, 1, 0, 1, 0, 1]},  # cross, join is the total
+        {"x": [0, 0, 1, 1, 2, 2], "y": [0, 0, 1, 2, 1, 2]},  # cross within one group of the other
+        {"same": [0, 0, 1, 1, 2, 2], "renamed": [1, 1, 0, 0, 2, 2]},  # one partition under two names
+    ],
+)
+def test_recodes(recodes: dict) -> None:
+    schema = Schema({"age": 6, "sex": 2}, recodes={"age": recodes})
+    one, two = recodes
+    names = [one, two, f"sex * {one}", f"sex * {two}", "detailed", "sex", "age"]
+    problem = Problem(schema, dict.fromkeys(names, 1.0))
+    A = problem.constraint_matrix()
+    assert problem.rank == exact_rank(schema, names) == rational_rank(A.toarray())
+    assert not (A @ stacked(schema, names)).any()
+    assert rational_rank(problem.constraint_matrix("all").toarray()) == problem.rank
+    assert np.array_equal(A.toarray(), np.round(A.toarray()))
+
+
+def test_recodes_without_a_common_basis_are_refused() -> None:
+    three = {"ab": [0, 0, 1], "ac": [0, 1, 0], "bc": [0, 1, 1]}
+    schema = Schema({"v": 3}, recodes={"v": three})
+    with pytest.raises(NotImplementedError, match="cross"):
+        Problem(schema, dict.fromkeys(three, 1.0)).constraint_matrix()
+    assert Problem(schema, {"ab": 1.0, "ac": 1.0}).rank == exact_rank(schema, ["ab", "ac"])
+
+
+@pytest.mark.parametrize("problem", [gallery.cube(3, 3), gallery.pl94(), gallery.adult(1)], ids=repr)
+def test_rank_formula_of_the_design(problem: Problem) -> None:
+    A = problem.constraint_matrix()
+    assert A.shape[0] == problem.rank
+    assert abs(A.data).max() == 1
+
+
+def test_unknown_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="rows must be"):
+        gallery.toy().constraint_matrix(rows="some")
+
+
+def test_matrix_that_does_not_fit_names_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**20))
+    problem = gallery.cube(4, 12)
+    with pytest.raises(MemoryError, match=r"constraint matrix .* needs .*MiB and 1 MiB are free: use a solver"):
+        problem.constraint_matrix()
+    with pytest.raises(MemoryError, match=r"marginal matrix .* needs .*MiB"):
+        problem.marginal_matrix()

@@ -1,0 +1,218 @@
+"""Problems: what they tell about themselves, and every bad input by its message."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from constraint_builders import Problem, Schema, gallery
+
+SCHEMA = Schema({"sex": 2, "age": 3}, recodes={"age": {"adult": [0, 1, 1]}})
+OBSERVED: dict[str, Any] = {"total": 4.0, "sex": 1.0, "detailed": 2.0}
+
+
+def problem(**changes: Any) -> Problem:
+    return Problem(SCHEMA, OBSERVED | changes)
+
+
+def tables(**changes: Any) -> dict[str, Any]:
+    return {"total": 9.0, "sex": np.ones(2), "detailed": np.ones((2, 3))} | changes
+
+
+def test_desired_defaults_to_observed() -> None:
+    assert problem().desired.names == ("total", "sex", "detailed")
+
+
+def test_all_is_every_plain_marginal_and_the_observed_tables() -> None:
+    everything = Problem(SCHEMA, {"sex * adult": 1.0, "sex * age": 1.0}, "all")
+    assert set(everything.desired.names) == {"total", "sex", "age", "sex * adult", "detailed"}
+
+
+def test_names_come_back_as_asked_for() -> None:
+    asked = Problem(SCHEMA, {"age * sex": 1.0}, ["adult * sex", "age"])
+    assert asked.observed.names == ("age * sex",)
+    assert asked.desired.names == ("adult * sex", "age")
+    assert asked.desired.shape("sex * adult") == (2, 2)
+
+
+def test_assumptions() -> None:
+    assert problem().assumptions.A3
+    assert not problem(sex=[1.0, 2.0]).assumptions.A3
+    assert problem(sex=[1.0, 1.0]).assumptions.A3
+    assert problem().assumptions.A2
+
+
+def test_pickle() -> None:
+    loaded = pickle.loads(pickle.dumps(problem(sex=[1.0, 2.0])))
+    assert loaded.rank == problem().rank
+    assert loaded.observed.names == problem().observed.names
+    assert np.array_equal(loaded.vector(tables()), problem().vector(tables()))
+
+
+def test_variances_cannot_be_changed_behind_its_back() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        problem().variances[0] = 3
+
+
+def test_what_the_caller_passes_stays_the_callers() -> None:
+    variance = np.array([1.0, 2.0])
+    kept = problem(sex=variance)
+    variance[0] = 100
+    assert kept.variances[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("observed", "message"),
+    [
+        ({}, "at least one observed table"),
+        ({"zip": 1.0}, "'zip' is not a variable or recode"),
+        ({"sex * zip": 1.0}, "'zip' is not a variable"),
+        ({"age * adult": 1.0}, "uses a variable twice"),
+        ({"sex": -1.0}, r"variance of table 'sex' is negative \(-1"),
+        ({"sex": [1.0, -2.0]}, r"negative \(-2"),
+        ({"sex": np.nan}, "variance of table 'sex' is NaN"),
+        ({"sex": "x"}, "variance of table 'sex' is not a number"),
+        ({"sex": [1.0, 2.0, 3.0]}, r"must be a number or have shape \(2,\)"),
+        ({"sex": [[1.0, 2.0]]}, r"must be a number or have shape \(2,\)"),
+        ({"sex": 1j}, "not a number"),
+        ({"sex": None}, "no variance for table 'sex', cell"),
+        ({"sex": np.inf}, "not estimable"),
+        ({"sex": 1.0, "age": np.inf}, "table 'age' is not estimable: no observed table contains it"),
+        ({"sex * age": 1.0, "age * sex": 1.0}, "names of one table"),
+    ],
+)
+def test_bad_observed(observed: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Problem(SCHEMA, observed)
+
+
+@pytest.mark.parametrize(
+    ("desired", "message"),
+    [
+        (["sex * age"], r"table 'sex \* age' is not estimable: no observed table contains it"),
+        (["detailed"], "'detailed' is not estimable"),
+        (["adult * sex"], "not estimable"),
+        (["zip"], "'zip' is not a variable"),
+        (["sex", "sex"], "names of one table"),
+        ([], "no table is desired"),
+        ("sex", "must be a list of tables, or 'all'"),
+    ],
+)
+def test_bad_desired(desired: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Problem(SCHEMA, {"sex": 1.0, "age": 1.0}, desired)
+
+
+def test_cells_that_nothing_determines_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"table 'sex' is not estimable: its cell \(0,\) rests on cells"):
+        Problem(SCHEMA, {"sex": [np.inf, 1.0]})
+    assert Problem(SCHEMA, {"sex": [np.inf, 1.0], "total": 1.0}).rank == 0
+
+
+def test_a_total_of_tables_with_different_holes_is_estimable() -> None:
+    """Each of two tables lacks one row, and the other has it: their common margin follows, they do not."""
+    schema = Schema({"a": 2, "b": 2, "c": 2})
+    holes = {"a * b": np.array([[np.inf, np.inf], [1, 1.0]]), "a * c": np.array([[1, 1], [np.inf, np.inf]])}
+    assert Problem(schema, holes, ["a", "total"]).desired.size == 3
+    with pytest.raises(ValueError, match="table 'b' is not estimable"):
+        Problem(schema, holes, ["a", "b"])
+
+
+def test_bad_noise_law() -> None:
+    with pytest.raises(ValueError, match="noise must be one of"):
+        Problem(SCHEMA, {"sex": 1.0}, noise="cauchy")
+
+
+@pytest.mark.parametrize("truth", [np.zeros(8), np.full(9, np.nan), {"sex": [1, 2]}])
+def test_bad_truth(truth: Any) -> None:
+    with pytest.raises(ValueError, match="truth|no values"):
+        Problem(SCHEMA, OBSERVED, truth=truth)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"zip": 1.0}, "no table 'zip' here"),
+        ({"sex * age": np.ones((2, 3))}, "given twice"),
+        ({"sex": np.ones(3)}, "table 'sex' must have shape"),
+        ({"sex": [1.0, np.nan]}, r"table 'sex', cell \(1,\) is NaN: give a finite number"),
+        ({"total": np.inf}, "table 'total' is infinite"),
+        ({"detailed": np.full((2, 3), -np.inf)}, r"table 'detailed', cell \(0, 0\) is infinite"),
+        ({"sex": ["many", "few"]}, "does not hold numbers"),
+    ],
+)
+def test_bad_vector(change: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        problem().vector(tables(**change))
+
+
+def test_missing_table_is_named() -> None:
+    with pytest.raises(ValueError, match="no values for 'sex', 'detailed'"):
+        problem().vector({"total": 1.0})
+
+
+def test_nan_only_where_not_measured() -> None:
+    partly = problem(sex=[np.inf, 1.0])
+    y = partly.vector(tables(sex=[np.nan, 5.0]))
+    assert np.isnan(y[1])
+    with pytest.raises(ValueError, match=r"table 'sex', cell \(1,\) is NaN"):
+        partly.vector(tables(sex=[np.nan, np.nan]))
+    with pytest.raises(ValueError, match=r"table 'sex', cell \(0,\) is infinite"):
+        partly.vector(tables(sex=[np.inf, 5.0]))
+
+
+def test_exact_values_that_contradict_one_another() -> None:
+    exact = problem(total=0.0, sex=0.0)
+    assert exact.vector(tables(total=2.0)).shape == (9,)
+    with pytest.raises(ValueError, match=r"contradict one another by 7 between .*'sex'"):
+        exact.vector(tables(total=9.0))
+    cells = problem(total=0.0, sex=0.0, detailed=np.array([[0.0, 0, 0], [1, 1, 1]]))
+    with pytest.raises(ValueError, match="contradict one another by 1 "):
+        cells.vector(tables(total=3.0, sex=[1.0, 2.0], detailed=np.array([[1.0, 1, 0], [5, 5, 5]])))
+
+
+def test_large_exact_values_are_not_contradictions_by_rounding() -> None:
+    exact = problem(total=0.0, sex=0.0)
+    assert exact.vector(tables(sex=[1e9 / 3, 2e9 / 3], total=1e9)).size == 9
+
+
+EQUALITIES = np.array([[1.0, 1.0, -1.0]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.ones((2, 3)) * np.nan, np.ones(3)), "A holds NaN"),
+        ((np.ones((2, 0)), np.ones(0)), "at least one column"),
+        (([["x"]], [1.0]), "A is not a matrix"),
+        ((EQUALITIES, np.ones(2)), r"covariance must be a number or have shape \(3,\) or \(3, 3\): got \(2,\)"),
+        ((EQUALITIES, [1.0, -1.0, 1.0]), "covariance is negative"),
+        ((EQUALITIES, [1.0, np.nan, 1.0]), "covariance is NaN"),
+        ((EQUALITIES, np.ones((3, 3))), "singular"),
+        ((EQUALITIES, np.ones(3), np.ones(2)), r"b must have shape \(1,\)"),
+        ((EQUALITIES, np.ones(3), [np.inf]), "b holds NaN or infinite"),
+        ((EQUALITIES, [1.0, np.inf, np.inf]), "not estimable"),
+    ],
+)
+def test_bad_matrix_problems(arguments: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Problem.from_matrix(*arguments)
+
+
+def test_matrix_problem() -> None:
+    p = Problem.from_matrix(np.vstack([EQUALITIES, 2 * EQUALITIES]), 2.0, [1.0, 2.0])
+    assert p.rank == 1
+    assert p.constraint_matrix("all").shape == (2, 3)
+    A, b = p.equations()
+    assert A.shape == (1, 3)
+    assert b[0] / A[0, 0] == 1
+    assert p.vector({"x": [1, 2, 3]}).tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match="no detailed table"):
+        p.marginal_matrix()
+
+
+def test_repr_counts() -> None:
+    assert repr(gallery.toy()) == "Problem(2 observed tables, 4 cells; 2 desired tables, 4 cells)"
