@@ -283,7 +283,9 @@ def _by_geolevel(
     for table, numbers in rows.items():
         parse_table(schema, table)
         if not isinstance(numbers, list) or len(numbers) != len(geolevels):
-            raise ValueError(f"{key}.{table} must list {len(geolevels)} numbers, one for each geolevel: got {numbers!r}")
+            raise ValueError(
+                f"{key}.{table} must list {len(geolevels)} numbers, one for each geolevel: got {numbers!r}"
+            )
     return {level: {table: _number(row[i]) for table, row in rows.items()} for i, level in enumerate(geolevels)}
 
 

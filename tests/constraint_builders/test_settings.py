@@ -101,7 +101,19 @@ def test_the_recodes_nest_as_published() -> None:
     ]:
         assert refines(schema, parse_table(schema, fine), parse_table(schema, coarse)), (fine, coarse)
     assert not refines(schema, parse_table(schema, "age_38_groups"), parse_table(schema, "age_10_groups"))
-    assert schema.groups_of("gq_constr_groups")[17:42] == (0, *[2] * 5, 4, *[5] * 7, 4, 1, 3, 4, 4, 5, *[3] * 5)  # as listed
+    assert schema.groups_of("gq_constr_groups")[17:42] == (
+        0,
+        *[2] * 5,
+        4,
+        *[5] * 7,
+        4,
+        1,
+        3,
+        4,
+        4,
+        5,
+        *[3] * 5,
+    )  # as listed
     assert schema.labels_of("hhgq8lev")[4] == "28-32"
     pl94 = production_settings("pl94_us_persons").schema
     assert pl94.groups_of("hhinstlevels") == (0, 1, 1, 1, 1, 2, 2, 2)
