@@ -101,11 +101,11 @@ class ShiftedGaussian:
         """True with probability exactly theta(center) / theta(0).
 
         theta(c) is the sum over whole k of exp(-(k - c)^2 / (2 sigma2)). The quotient is at least
-        1 - 5 exp(-2 pi^2 sigma2) by Poisson summation, and exp(-2 pi^2 s) < 2^(-28 s). Random bits are compared with it
-        from the highest down, and it is computed, with a rigorous error bound, only to as many digits as they need.
+        1 - 5 exp(-2 pi^2 sigma2) by Poisson summation, and exp(-2 pi^2 s) < 2^(-28 s). Random bits are compared first
+        with that, then with the quotient itself, computed with a rigorous error bound to as many digits as they need.
         """
         uniform, bits = secrets.randbits(_WORD), _WORD
-        if 28 * self.sigma2 >= _WORD + 3 and uniform < 2**_WORD - 1:
+        if uniform + 1 <= 2**_WORD - (5 << max(_WORD - int(28 * self.sigma2), 0)):
             return True
         while True:
             digits = bits // 3 + 2 * _GUARD

@@ -1,0 +1,170 @@
+"""Covariance of lattice noise, and the BLUE that uses it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from blue_solvers import blue
+from constraint_builders import Problem, Schema
+from noise_mechanisms.integer_subspace import (
+    GeneralizedGaussian,
+    GeneralizedLaplace,
+    Invariants,
+    Lattice,
+    noise_covariance,
+)
+from noise_mechanisms.integer_subspace.covariance import gaussian_error
+from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism
+from tests.noise_mechanisms.integer_subspace.enumeration import (
+    enumerate_law,
+    gaussian_cost,
+    l1_cost,
+    l2_cost,
+    margins,
+)
+
+TREE = Invariants.from_subsets([[0, 1, 2, 3], [0, 1]], records=5)
+INTERSECTING = Invariants.from_subsets([[0, 1, 2], [0, 2, 3, 4], [1, 4, 5, 0]], records=6)
+TWO_BY_THREE = margins((2, 3), "a", "b")
+FOUR_BY_FOUR = margins((4, 4), "a", "b")
+
+
+def enumerated_covariance(mechanism: LatticeMechanism, reach: int) -> np.ndarray:
+    if isinstance(mechanism, GeneralizedGaussian):
+        cost = gaussian_cost(mechanism.sigma)
+    else:
+        assert isinstance(mechanism, GeneralizedLaplace)
+        cost = l1_cost(mechanism.epsilon) if mechanism.norm == 1 else l2_cost(mechanism.epsilon)
+    points, probability = enumerate_law(mechanism.lattice, cost, reach)
+    return points.T @ (probability[:, None] * points)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "reach"),
+    [
+        (GeneralizedLaplace(TREE, 1.5), 16),
+        (GeneralizedGaussian(TREE, 0.4), 9),
+        (GeneralizedGaussian(TREE, 1.1), 11),
+        (GeneralizedGaussian(margins((4,), "total"), 2.0), 22),
+        (GeneralizedLaplace(margins((4,), "total"), 1.0), 30),
+        (GeneralizedGaussian(TWO_BY_THREE, 3.0), 30),
+        (GeneralizedGaussian(INTERSECTING, 3.0), 25),
+    ],
+)
+def test_exact_covariance_is_the_enumerated_one(mechanism: LatticeMechanism, reach: int) -> None:
+    covariance = noise_covariance(mechanism)
+    assert covariance.method == "exact"
+    # Points beyond the reach carry less than 1e-8 of the variance.
+    np.testing.assert_allclose(covariance.matrix, enumerated_covariance(mechanism, reach), rtol=2e-7, atol=2e-8)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "reach"),
+    [
+        (GeneralizedGaussian(TWO_BY_THREE, 0.9), 8),
+        (GeneralizedLaplace(TWO_BY_THREE, 0.6), 40),
+        (GeneralizedLaplace(TWO_BY_THREE, 1.0, norm=2), 35),
+        (GeneralizedLaplace(margins((2, 2, 2), "a * b", "c"), 1.0), 14),
+        (GeneralizedLaplace(INTERSECTING, 1.0), 18),
+    ],
+)
+def test_estimated_covariance_is_near_the_enumerated_one(mechanism: LatticeMechanism, reach: int) -> None:
+    covariance = noise_covariance(mechanism, draws=40_000, rng=1)
+    exact = enumerated_covariance(mechanism, reach)
+    assert covariance.method == "estimated"
+    assert 0 < covariance.relative_error < 0.05
+    # Five of the standard errors that it states.
+    assert abs(covariance.matrix - exact).max() < 5 * covariance.relative_error * exact.max()
+
+
+def test_noise_of_two_way_margins_is_a_multiple_of_the_projector() -> None:
+    covariance = noise_covariance(GeneralizedLaplace(FOUR_BY_FOUR, 0.25), rng=2)
+    assert covariance.scale == pytest.approx(15.7, rel=0.03)  # 15.7 from long chains
+    A = FOUR_BY_FOUR.matrix.toarray()
+    np.testing.assert_allclose(covariance.matrix, covariance.scale * (np.eye(16) - np.linalg.pinv(A) @ A), atol=1e-10)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.3, 1.6])
+def test_gaussian_error_bounds_the_shortfall_of_the_variance(sigma: float) -> None:
+    mechanism = GeneralizedGaussian(TWO_BY_THREE, sigma)
+    exact = enumerated_covariance(mechanism, 16)
+    shortfall = 1 - np.trace(exact) / (2 * sigma**2)
+    assert -1e-12 < shortfall <= gaussian_error(mechanism) < 1
+
+
+def interval_coverage(problem: Problem, releases: np.ndarray, truth: np.ndarray, level: float) -> np.ndarray:
+    """How often normal intervals of the BLUE's own variances cover the truth, cell by cell; (n, draws) releases."""
+    P = blue(problem, solver="dense")
+    estimate = P @ releases + P.offset[:, None]
+    half = stats.norm.ppf((1 + level) / 2) * np.sqrt(np.maximum(P.variances(), 0))
+    return (abs(estimate - truth[:, None]) <= half[:, None] + 1e-9).mean(axis=1)
+
+
+DRAWS = 4000
+# Four standard errors of a frequency in 4,000 draws, and what whole numbers do to a normal law of this width.
+TOLERANCE = 4 * math.sqrt(0.9 * 0.1 / DRAWS) + 0.012
+
+
+@pytest.mark.parametrize(
+    "mechanism", [GeneralizedGaussian(FOUR_BY_FOUR, 12.0), GeneralizedLaplace(FOUR_BY_FOUR, 0.05, norm=2)]
+)
+def test_intervals_of_one_release_cover_as_stated(mechanism: LatticeMechanism) -> None:
+    truth = np.arange(16) * 5
+    covariance = noise_covariance(mechanism, rng=3)
+    releases = truth + mechanism.sample(DRAWS, rng=4)
+    coverage = interval_coverage(covariance.problem(truth), releases.T.astype(float), truth, 0.9)
+    assert coverage == pytest.approx(np.full(16, 0.9), abs=TOLERANCE)
+
+
+def test_the_blue_of_one_release_is_the_release_and_has_its_covariance() -> None:
+    truth = np.arange(16) * 5
+    mechanism = GeneralizedGaussian(FOUR_BY_FOUR, 3.0)
+    covariance = noise_covariance(mechanism)
+    P = blue(covariance.problem(truth), solver="dense")
+    release = truth + mechanism.sample(1, rng=5)[0]
+    np.testing.assert_allclose(P @ release.astype(float) + P.offset, release, atol=1e-8)
+    np.testing.assert_allclose(P.variances(), np.diag(covariance.matrix), rtol=1e-9)
+    assert np.linalg.eigvalsh(covariance.completed()).min() > 0
+
+
+def test_a_schema_problem_takes_the_scale_and_combines_two_releases() -> None:
+    """Margins exact, the detailed table from lattice noise, and a coarser table measured besides."""
+    schema = Schema({"a": 4, "b": 4}, {"b": {"half": [0, 0, 1, 1]}})
+    invariants = Invariants.from_margins(schema, ["a", "b"])
+    mechanism = GeneralizedGaussian(invariants, 12.0)
+    scale = noise_covariance(mechanism).scale
+    assert scale == 144.0
+    problem = Problem(schema, {"a": 0.0, "b": 0.0, "detailed": scale, "a * half": 60.0}, desired=["detailed"])
+    counts = np.arange(16).reshape(4, 4) * 7
+    truth = {
+        "a": counts.sum(1),
+        "b": counts.sum(0),
+        "detailed": counts,
+        "a * half": np.add.reduceat(counts, [0, 2], axis=1),
+    }
+    rng = np.random.default_rng(6)
+    y = np.tile(problem.vector(truth)[:, None], DRAWS)
+    tables = problem.observed.tables(y)
+    tables["detailed"] = tables["detailed"] + mechanism.sample(DRAWS, rng).T.reshape(4, 4, DRAWS)
+    tables["a * half"] = tables["a * half"] + math.sqrt(60) * rng.standard_normal((4, 2, DRAWS))
+    coverage = interval_coverage(problem, problem.observed.vector(tables), counts.ravel(), 0.9)
+    assert coverage == pytest.approx(np.full(16, 0.9), abs=TOLERANCE)
+    variances = blue(problem, solver="dense").variances()
+    assert (variances < np.diag(noise_covariance(mechanism).matrix)).all()
+
+
+def test_iid_variance_would_not_cover_as_stated() -> None:
+    """The number that a careless user would take, the variance of noise without invariants, is twice too large."""
+    covariance = noise_covariance(GeneralizedLaplace(FOUR_BY_FOUR, 0.25), rng=7)
+    careless = 2 * math.exp(-0.25) / math.expm1(-0.25) ** 2
+    assert covariance.scale is not None
+    assert careless / covariance.scale == pytest.approx(2.0, rel=0.05)
+
+
+def test_lattice_is_reused() -> None:
+    mechanism = GeneralizedGaussian(FOUR_BY_FOUR, 3.0)
+    assert mechanism.lattice == Lattice(FOUR_BY_FOUR)

@@ -1,0 +1,203 @@
+"""What the mechanisms promise, against losses computed on enumerated laws."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constraint_builders import gallery
+from noise_mechanisms.integer_subspace import (
+    GeneralizedGaussian,
+    GeneralizedLaplace,
+    Guarantee,
+    Invariants,
+    Lattice,
+    gaussian_sigma,
+    stopping_delta,
+)
+from noise_mechanisms.integer_subspace.guarantee import Norm
+from tests.noise_mechanisms.integer_subspace.enumeration import enumerate_law, gaussian_cost, l1_cost, l2_cost, margins
+
+TWO_BY_THREE = margins((2, 3), "a", "b")
+INTERSECTING = Invariants.from_subsets([[0, 1, 2], [0, 2, 3, 4], [1, 4, 5, 0]], records=6)
+
+
+def shifted_costs(invariants: Invariants, shift: np.ndarray, sigma: float) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities of the outputs of two tables that differ by a lattice point, on the same list of outputs."""
+    points, first = enumerate_law(Lattice(invariants), gaussian_cost(sigma), 40)
+    second = np.exp(-gaussian_cost(sigma)(points + shift))
+    return first, second * first.max() / np.exp(-gaussian_cost(sigma)(points)).max()
+
+
+@pytest.mark.parametrize("sigma", [0.4, 0.8, 2.0])
+@pytest.mark.parametrize("invariants", [TWO_BY_THREE, margins((3,), "total")])
+def test_gaussian_renyi_divergence_is_alpha_rho(invariants: Invariants, sigma: float) -> None:
+    for shift in (Lattice(invariants).basis.toarray() @ np.array([[1, 0], [1, 1], [2, -1]]).T).T:
+        first, second = shifted_costs(invariants, shift, sigma)
+        rho = GeneralizedGaussian(invariants, sigma).guarantee.loss_at(float(np.linalg.norm(shift)))
+        for alpha in (1.3, 2.0, 2.5, 3.0):
+            with np.errstate(divide="ignore"):
+                terms = alpha * np.log(first) + (1 - alpha) * np.log(second)
+            divergence = np.logaddexp.reduce(terms[np.isfinite(terms)]) / (alpha - 1)
+            # The window of outputs leaves out less than 1e-12.
+            assert divergence <= alpha * rho + 1e-9
+            if alpha == int(alpha):
+                assert divergence == pytest.approx(alpha * rho, rel=1e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 1e-2), (1.0, 1e-3)])
+def test_gaussian_sigma_keeps_the_smooth_definition(epsilon: float, delta: float) -> None:
+    invariants, sigma = margins((3,), "total"), gaussian_sigma(epsilon, delta)
+    points = Lattice(invariants).basis.toarray() @ np.mgrid[-90:91, -90:91].reshape(2, -1)
+    probability = np.exp(-np.square(points).sum(axis=0) / (2 * sigma**2))
+    probability /= probability.sum()
+    for shift in (Lattice(invariants).basis.toarray() @ np.array([[1, 0], [3, -1], [4, 6]]).T).T:
+        distance = float(np.linalg.norm(shift))
+        log_loss = (2 * shift @ points + shift @ shift) / (2 * sigma**2)
+        excess = np.maximum(0, probability * -np.expm1(epsilon * distance - log_loss)).sum()
+        assert excess <= delta * math.expm1(epsilon * distance) / math.expm1(epsilon)
+
+
+def test_gaussian_sigma_inverts_the_approximate_form() -> None:
+    mechanism = GeneralizedGaussian.from_approximate(TWO_BY_THREE, epsilon=0.7, delta=1e-5)
+    promise = mechanism.guarantee.approximate(1e-5)
+    assert promise.loss == pytest.approx(0.7, rel=1e-12)
+    assert promise.delta == 1e-5
+    assert (promise.measure, promise.norm) == ("pure", 2)
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("invariants", [TWO_BY_THREE, INTERSECTING])
+def test_laplace_loss_is_epsilon_times_the_distance(invariants: Invariants, norm: Norm) -> None:
+    mechanism = GeneralizedLaplace(invariants, 0.5, norm)
+    cost = l1_cost(0.5) if norm == 1 else l2_cost(0.5)
+    basis = Lattice(invariants).basis.toarray()
+    points = np.random.default_rng(0).integers(-30, 30, (2000, basis.shape[1])) @ basis.T
+    for shift in basis.T:
+        loss = abs(cost(points + shift) - cost(points)).max()
+        promised = mechanism.guarantee.loss_at(float(np.linalg.norm(shift, norm)))
+        assert loss <= promised + 1e-12
+    assert mechanism.guarantee.smallest_loss <= promised
+
+
+def test_composition_holds_on_the_intersection_of_the_equivalences() -> None:
+    rows = GeneralizedLaplace(margins((2, 3), "a"), 0.5).guarantee
+    columns = GeneralizedLaplace(margins((2, 3), "b"), 0.25).guarantee
+    joint = rows.compose(columns)
+    assert joint.loss == Fraction(3, 4)
+    assert joint.measure == "pure"
+    assert joint.invariants.equivalent([1, 0, 2, 0, 3, 0], [0, 1, 2, 1, 2, 0])
+    assert not joint.invariants.equivalent([1, 0, 2, 0, 3, 0], [0, 1, 2, 0, 3, 0])
+    assert rows.smallest_loss == 1.0
+    assert joint.smallest_loss == 3.0
+
+
+def test_composition_of_pure_and_concentrated_promises() -> None:
+    laplace = GeneralizedLaplace(TWO_BY_THREE, 0.5, norm=1).guarantee
+    gaussian = GeneralizedGaussian(TWO_BY_THREE, 2.0).guarantee
+    both = laplace.compose(gaussian)
+    assert (both.measure, both.norm, both.loss) == ("zcdp", 1, Fraction(1, 8) + Fraction(1, 8))
+    twice = gaussian.compose(gaussian)
+    assert (twice.measure, twice.norm, twice.loss) == ("zcdp", 2, Fraction(1, 4))
+    assert twice.post_process() == twice
+    stopped = Guarantee(TWO_BY_THREE, "pure", 0.5, 1, delta=1e-6)
+    assert stopped.compose(stopped).delta == 2e-6
+    with pytest.raises(ValueError, match="delta > 0 does not compose"):
+        stopped.compose(gaussian)
+
+
+def test_the_promise_states_its_caution() -> None:
+    text = str(GeneralizedLaplace(margins((4, 4), "a", "b"), 0.25).guarantee)
+    assert "distance 4 or more" in text
+    assert "smallest loss that matters is 1" in text
+
+
+@given(st.floats(0.01, 5), st.floats(0, 1))
+def test_stopping_delta_covers_every_event(epsilon: float, eta: float) -> None:
+    delta = stopping_delta(epsilon, eta)
+    assert delta == min(1.0, (1 + math.exp(epsilon)) * eta)
+
+
+def test_releases_keep_the_margins_of_the_delinquent_children() -> None:
+    pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
+    problem = gallery.delinquent_children()
+    assert problem.schema is not None
+    assert problem.truth is not None
+    invariants = Invariants.from_margins(problem.schema, ["county", "education"])
+    counts = problem.observed.tables(problem.truth)["detailed"].ravel()
+    mechanisms = (GeneralizedLaplace(invariants, 0.25), GeneralizedGaussian(invariants, 4.0))
+    for mechanism in mechanisms:
+        release = mechanism.release(counts)
+        assert release.table.dtype == np.int64
+        assert invariants.equivalent(release.table, counts)
+        assert release.guarantee == mechanism.guarantee
+        assert release.grade == "release"
+        assert "exact" in release.reason
+
+
+@pytest.mark.parametrize(
+    ("invariants", "norm", "sampler"),
+    [
+        (margins((5, 6), "total"), 1, "blocks"),
+        (margins((4, 4), "a", "b"), 1, "rows"),
+        (margins((2, 9), "a", "b"), 1, "rows"),
+        (INTERSECTING, 1, "free_cells"),
+        (margins((9, 24), "a", "b"), 1, "heat_bath"),
+        (margins((9, 24), "a", "b"), 2, "klein_mixture"),
+        (margins((2, 2), "detailed"), 1, "blocks"),
+    ],
+)
+def test_the_automatic_sampler_and_its_reason(invariants: Invariants, norm: Norm, sampler: str) -> None:
+    choice = GeneralizedLaplace(invariants, 0.25, norm).automatic
+    assert choice.sampler.name == sampler
+    assert choice.sampler.exact == ("not exact" not in choice.reason)
+
+
+def test_noise_is_unbiased_and_keeps_the_invariants() -> None:
+    for mechanism in (
+        GeneralizedLaplace(TWO_BY_THREE, 0.5),
+        GeneralizedLaplace(TWO_BY_THREE, 0.5, norm=2),
+        GeneralizedGaussian(TWO_BY_THREE, 2.0),
+    ):
+        noise = mechanism.sample(20_000, rng=1)
+        assert not (TWO_BY_THREE.matrix @ noise.T).any()
+        # Five standard errors, six cells.
+        assert (abs(noise.mean(axis=0)) < 5 * noise.std(axis=0) / math.sqrt(20_000)).all()
+
+
+def test_a_stopped_chain_costs_delta() -> None:
+    mechanism = GeneralizedLaplace(TWO_BY_THREE, 0.5)
+    counts = np.arange(6)
+    known = mechanism.add_noise(counts, rng=2, sampler="heat_bath", eta=1e-3)
+    assert known.guarantee is not None
+    assert known.guarantee.delta == stopping_delta(0.5, 1e-3)
+    assert mechanism.add_noise(counts, rng=2, sampler="heat_bath").guarantee is None
+    exact = mechanism.add_noise(counts, rng=2)
+    assert exact.guarantee == mechanism.guarantee
+    assert exact.grade == "simulation"
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda: GeneralizedLaplace(TWO_BY_THREE, 0.0), "epsilon is 0.0"),
+        (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0, norm=3), "norm is 3"),  # type: ignore[arg-type]
+        (lambda: GeneralizedGaussian(TWO_BY_THREE, -1.0), "sigma is -1.0"),
+        (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).choose("gibbs"), "'gibbs' is unknown"),
+        (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).choose("klein_mixture"), "under the L2 norm"),
+        (lambda: GeneralizedGaussian(TWO_BY_THREE, 1.0).choose("rows"), "'rows' does not draw Gaussian"),
+        (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).add_noise([1, 2]), "must hold 6 records"),
+        (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).add_noise(np.zeros((6, 2))), "vector of 6 records"),
+        (lambda: gaussian_sigma(0.0, 0.1), "epsilon is 0"),
+        (lambda: gaussian_sigma(1.0, 1.0), "delta is 1.0"),
+        (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).guarantee.approximate(0.1), "pure already"),
+    ],
+)
+def test_bad_arguments_of_mechanisms_are_refused(act: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        act()  # type: ignore[operator]
