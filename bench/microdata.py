@@ -1,6 +1,6 @@
 """The benchmark of "An Uncertainty Principle is a Price of Privacy-Preserving Microdata", without failures.
 
-    python -m bench microdata             31 data sets x 6 privacy settings x 5 methods x 1,000 runs
+    python -m bench microdata             31 data sets x 6 privacy settings x 6 methods x 1,000 runs
     python -m bench microdata --quick     3 data sets x 2 settings x 20 runs: a minute, for continuous integration
     python -m bench microdata --timing    milliseconds a solve beside scipy's nnls and two general QP solvers, and sizes
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls as scipy_nnls
 
-from blue_solvers.nonnegative import Fit, max_fit, nnls, ols, reweighted_fit, sequential_fit
+from blue_solvers.nonnegative import Fit, anchored_fit, max_fit, nnls, ols, reweighted_fit, sequential_fit
 from blue_solvers.nonnegative.bounds import PureDP, least_sum_error
 from blue_solvers.nonnegative.datasets import (
     PUMAS,
@@ -44,6 +44,7 @@ METHODS: dict[str, Callable[[Problem, NDArray], Fit]] = {
     "MaxFit": max_fit,
     "Seq": sequential_fit,
     "ReWeight": reweighted_fit,
+    "Anchored": anchored_fit,
 }
 SHOWN = PureDP(0.5)
 PAPER_NAMES = ("Level00-2d", *(f"PUMA{code}" for code in PUMAS))
@@ -224,6 +225,7 @@ def report(results: list[dict[str, Any]]) -> None:
     _print_table("Table 2: largest squared error of a cell, ours / paper", shown, names, PAPER_MAX, "detailed", "max")
     _print_table("Table 2: total squared error of cells, ours / paper", shown, names, PAPER_TOTAL, "detailed", "total")
     _print_closed_forms(solved)
+    _print_anchored(solved)
 
 
 def _print_table(title: str, shown: dict, names: list[str], paper: dict, table: str, figure: str) -> None:
@@ -232,12 +234,16 @@ def _print_table(title: str, shown: dict, names: list[str], paper: dict, table: 
     for name in names:
         row = f"{name:12}"
         for method in METHODS:
-            ours, theirs = shown[name, method][table][figure], paper[method][PAPER_NAMES.index(name)]
+            ours = shown[name, method][table][figure]
+            if method not in paper:
+                row += f"{ours:9.1f} /      -"
+                continue
+            theirs = paper[method][PAPER_NAMES.index(name)]
             ratios[method].append(ours / theirs)
             row += f"{ours:9.1f} /{theirs:7.1f}"
         print(row)
     if len(names) > 1:
-        print(f"{'ratio (sd)':12}" + "".join(f"{np.mean(r):10.3f} ({np.std(r):.3f})" for r in ratios.values()))
+        print(f"{'ratio (sd)':12}" + "".join(f"{np.mean(r):10.3f} ({np.std(r):.3f})" for r in ratios.values() if r))
 
 
 def _print_closed_forms(results: list[dict[str, Any]]) -> None:
@@ -262,11 +268,29 @@ def _print_closed_forms(results: list[dict[str, Any]]) -> None:
         print(f"  {key:20} {deviation:.1f}")
 
 
+def _print_anchored(results: list[dict[str, Any]]) -> None:
+    """How near the method of our own comes to OLS on the sum and to NNLS on the cells, over everything that was run."""
+    found = {(r["dataset"], r["setting"], r["method"]): r["tables"] for r in results}
+    keys = sorted({key[:2] for key in found})
+    print("\nmean squared errors over all data sets and settings: ratio at most, and in how many pairs above 1.01")
+    for method in ("NNLS", "MaxFit", "Seq", "ReWeight", "Anchored"):
+        line = f"  {method:9}"
+        for table, figure, rival in (
+            ("total", "total", "OLS"),
+            ("detailed", "max", "NNLS"),
+            ("detailed", "total", "NNLS"),
+        ):
+            ratios = [found[*k, method][table][figure] / found[*k, rival][table][figure] for k in keys]
+            what = {"total": "sum", "detailed": "worst cell" if figure == "max" else "all cells"}[table]
+            line += f"   {what} / {rival}: {max(ratios):6.3f}, {sum(r > 1.01 for r in ratios)} of {len(keys)}"
+        print(line)
+
+
 def print_timings(datasets: dict[str, NDArray], runs: int) -> None:
     """Milliseconds a solve for each method and data set, beside three solvers of the same least squares."""
     others = {"scipy nnls": _scipy_nnls, "clarabel": _clarabel, "osqp": _osqp}
-    print(f"Laplace, epsilon = 0.5, {runs} runs, milliseconds a solve\n{'':14}"
-          + "".join(f"{name:>11}" for name in (*METHODS, *others)))  # fmt: skip
+    print(f"Laplace, epsilon = 0.5, {runs} runs, milliseconds a solve; matrices of the others made beforehand")
+    print(f"{'':14}" + "".join(f"{name:>11}" for name in (*METHODS, *others)))
     for name, counts in datasets.items():
         problem = benchmark_problem(counts, SHOWN)
         assert problem.truth is not None
@@ -275,8 +299,10 @@ def print_timings(datasets: dict[str, NDArray], runs: int) -> None:
         for fit in METHODS.values():
             fit(problem, y)
             row.append(_milliseconds(partial(fit, problem, y)) / runs)
-        for solve in others.values():
-            row.append(sum(_milliseconds(partial(solve, problem, column)) for column in y.T) / runs)
+        std = np.sqrt(problem.variances)
+        for prepare in others.values():
+            solve = prepare(sparse.csc_array(sparse.diags_array(1 / std) @ problem.marginal_matrix()))
+            row.append(sum(_milliseconds(partial(solve, column / std)) for column in y.T) / runs)
         print(f"{name:14}" + "".join(f"{value:11.3f}" for value in row))
 
 
@@ -286,47 +312,55 @@ def _milliseconds(call: Callable[[], Any]) -> float:
     return 1e3 * (time.perf_counter() - started)
 
 
-def _weighted(problem: Problem, y: NDArray) -> tuple[sparse.csc_array, NDArray]:
-    std = np.sqrt(problem.variances)
-    return sparse.csc_array(sparse.diags_array(1 / std) @ problem.marginal_matrix()), y / std
+Solve = Callable[[NDArray], NDArray]
 
 
-def _scipy_nnls(problem: Problem, y: NDArray) -> NDArray:
-    A, b = _weighted(problem, y)
-    return scipy_nnls(A.toarray(), b)[0]
+def _scipy_nnls(A: sparse.csc_array) -> Solve:
+    dense = A.toarray()
+    return lambda b: scipy_nnls(dense, b)[0]
 
 
-def _clarabel(problem: Problem, y: NDArray) -> NDArray:
-    """Weighted least squares with residuals r as variables: minimise r'r / 2 subject to A x - r = b, x >= 0."""
+def _quadratic_programme(A: sparse.csc_array, sign: float) -> tuple[sparse.csc_matrix, sparse.csc_matrix]:
+    """Residuals r as variables: minimise r'r / 2 subject to A x - r = b and sign x in its cone."""
+    n, d = A.shape
+    quadratic = sparse.block_diag([sparse.csc_array((d, d)), sparse.eye_array(n)])
+    rows = sparse.block_array([[A, -sparse.eye_array(n)], [sign * sparse.eye_array(d), None]])
+    return sparse.csc_matrix(quadratic), sparse.csc_matrix(rows)
+
+
+def _clarabel(A: sparse.csc_array) -> Solve:
     import clarabel
 
-    A, b = _weighted(problem, y)
     n, d = A.shape
-    quadratic = sparse.csc_matrix(sparse.block_diag([sparse.csc_array((d, d)), sparse.eye_array(n)]))
-    rows = sparse.csc_matrix(
-        sparse.block_array([[A, -sparse.eye_array(n)], [-sparse.eye_array(d), None]], format="csc")
-    )
+    quadratic, rows = _quadratic_programme(A, -1.0)
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     cones = [clarabel.ZeroConeT(n), clarabel.NonnegativeConeT(d)]
-    solver = clarabel.DefaultSolver(quadratic, np.zeros(n + d), rows, np.concatenate([b, np.zeros(d)]), cones, settings)
-    return np.array(solver.solve().x[:d])
+
+    def solve(b: NDArray) -> NDArray:
+        right = np.concatenate([b, np.zeros(d)])
+        return np.array(clarabel.DefaultSolver(quadratic, np.zeros(n + d), rows, right, cones, settings).solve().x[:d])
+
+    return solve
 
 
-def _osqp(problem: Problem, y: NDArray) -> NDArray:
-    """The same programme; tolerances 1e-7 and polishing, as the paper's code has them."""
+def _osqp(A: sparse.csc_array) -> Solve:
+    """Tolerances 1e-7 and polishing, as the paper's code has them."""
     import osqp
 
-    A, b = _weighted(problem, y)
     n, d = A.shape
-    quadratic = sparse.csc_matrix(sparse.block_diag([sparse.csc_array((d, d)), sparse.eye_array(n)]))
-    rows = sparse.csc_matrix(sparse.block_array([[A, -sparse.eye_array(n)], [sparse.eye_array(d), None]], format="csc"))
-    solver = osqp.OSQP()
-    solver.setup(
-        quadratic, np.zeros(n + d), rows, np.concatenate([b, np.zeros(d)]), np.concatenate([b, np.full(d, np.inf)]),
-        eps_abs=1e-7, eps_rel=1e-7, max_iter=20_000, polishing=True, verbose=False,
-    )  # fmt: skip
-    return np.array(solver.solve().x[:d])
+    quadratic, rows = _quadratic_programme(A, 1.0)
+
+    def solve(b: NDArray) -> NDArray:
+        low, high = np.concatenate([b, np.zeros(d)]), np.concatenate([b, np.full(d, np.inf)])
+        solver = osqp.OSQP()
+        solver.setup(
+            quadratic, np.zeros(n + d), rows, low, high,
+            eps_abs=1e-7, eps_rel=1e-7, max_iter=20_000, polishing=True, verbose=False,
+        )  # fmt: skip
+        return np.array(solver.solve().x[:d])
+
+    return solve
 
 
 def tree(leaves: int, leaves_per_group: int = 100, variance: float = 128.0) -> Problem:
@@ -357,8 +391,10 @@ def print_sizes() -> None:
         seconds = time.perf_counter() - started
         line = f"{name:16}{cells.size:9,}{seconds:9.3f}{first:9.3f}{fit.kkt_residual / fit.observed.max():10.1e}"
         if name in ("tree 30,000", "tree 100,000"):
-            for solve in (_clarabel, _osqp):
-                line += f"{_milliseconds(partial(solve, problem, y)) / 1e3:10.3f}"
+            std = np.sqrt(problem.variances)
+            for prepare in (_clarabel, _osqp):
+                solve = prepare(sparse.csc_array(sparse.diags_array(1 / std) @ M))
+                line += f"{_milliseconds(partial(solve, y / std)) / 1e3:10.3f}"
         print(line)
 
 
@@ -372,7 +408,7 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
 
     shown = [r for r in results if not r["failures"] and r["setting"] == repr(SHOWN)]
     figure, axes = plt.subplots(figsize=(7, 5.5), layout="constrained")
-    for method, marker in zip(METHODS, "osv^D", strict=True):
+    for method, marker in zip(METHODS, "osv^DP", strict=True):
         tables = [r["tables"] for r in shown if r["method"] == method]
         axes.scatter(
             [np.sqrt(t["detailed"]["max"]) for t in tables],

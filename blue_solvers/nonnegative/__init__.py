@@ -1,5 +1,6 @@
 """Non-negative tables and microdata from noisy tables, and what they cost."""
 
+from blue_solvers.nonnegative.anchored_fit import anchored_fit
 from blue_solvers.nonnegative.fit import Fit
 from blue_solvers.nonnegative.intervals import Coverage, coverage, refine_intervals
 from blue_solvers.nonnegative.least_squares import nnls, ols
@@ -17,6 +18,7 @@ __all__ = [
     "Fit",
     "Movement",
     "NotConvergedError",
+    "anchored_fit",
     "controlled_rounding",
     "coverage",
     "max_fit",

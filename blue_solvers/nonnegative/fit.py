@@ -32,7 +32,7 @@ class Fit:
     ----------
     problem : Problem
     method : str
-        ``"ols"``, ``"nnls"``, ``"max"``, ``"sequential"`` or ``"reweighted"``.
+        ``"ols"``, ``"nnls"``, ``"max"``, ``"sequential"``, ``"reweighted"`` or ``"anchored"``.
     detail : ndarray, schema shape, with a trailing axis K for (n, K) measurements
         Fitted counts.
     observed : ndarray, (n,) or (n, K)

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from blue_solvers.nonnegative import kernels
 from blue_solvers.nonnegative.newton_systems import newton_system
-from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution
+from blue_solvers.nonnegative.programme import TARGET, Float, NotConvergedError, Programme, Solution
 
-TARGET = 1e-13  # residual at which the steps end, relative to the largest count
 ACCEPTED = 1e-9  # relative residual below which steps that no longer halve it are rounding
 MAX_STEPS = 200
 MAX_HALVINGS = 60
@@ -135,7 +134,7 @@ def minimise_in_numpy(p: Programme, start: Float) -> tuple[Solution, float]:
 def _line_search(p: Programme, state: State, direction: Float) -> State:
     """The first acceptable point along a direction: by bisection on the slope of the dual function.
 
-    Where the function is as steep as before the step is doubled: so is a row held exactly whose cells all sit on bounds.
+    Where the function stays as steep the step is doubled: rows held exactly are flat while their cells sit on bounds.
     """
     slope = -float(state.residual @ direction)
     low, high, length = 0.0, np.inf, 1.0

@@ -17,7 +17,7 @@ import scipy.linalg
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg, splu
 
-from blue_solvers.nonnegative.programme import Float, Programme
+from blue_solvers.nonnegative.programme import TARGET, Float, Programme
 
 if TYPE_CHECKING:
     from blue_solvers.nonnegative.newton import State
@@ -28,7 +28,7 @@ DENSE_ROWS = 1500
 SPARSE_ENTRIES_PER_ROW = 40  # above this the factors fill in
 COUNTED_PAIRS = 1e8
 CG_STEPS = 2000
-CG_ACCURACY, CG_TIGHTEST = 1e-3, 1e-10  # relative, of a step far from the solution and of the last ones
+CG_ACCURACY = 1e-3  # relative, of a step far from the solution; then it tightens, but not beyond need
 
 
 class NewtonSystem(ABC):
@@ -103,7 +103,8 @@ class IterativeSystem(NewtonSystem):
         columns, rows = sparse.csr_array(rows.T), sparse.csr_array(rows)
         added = self.added_diagonal(state)
         shape = (added.size, added.size)
-        accuracy = min(CG_ACCURACY, max(CG_TIGHTEST, state.error / self.programme.scale))
+        needed = 0.1 * TARGET * self.programme.scale / state.error
+        accuracy = min(CG_ACCURACY, max(needed, state.error / self.programme.scale))
         direction, _ = cg(
             LinearOperator(shape, matvec=lambda v: rows @ (columns @ v) + added * v, dtype=float),
             state.residual,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from blue_solvers.nonnegative.anchored_fit import anchored_fit
 from blue_solvers.nonnegative.fit import Fit
 from blue_solvers.nonnegative.least_squares import nnls
 from blue_solvers.nonnegative.max_fit import max_fit
@@ -20,6 +21,7 @@ METHODS: dict[str, Callable[..., Fit]] = {
     "max": max_fit,
     "sequential": sequential_fit,
     "reweighted": reweighted_fit,
+    "anchored": anchored_fit,
 }
 
 
