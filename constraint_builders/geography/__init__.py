@@ -1,0 +1,39 @@
+"""Building spines: the algorithms of the 2020 Disclosure Avoidance System.
+
+References
+----------
+Cumings-Menon, Abowd, Ashmead, Kifer, Leclerc, Ocker, Ratcliffe and Zhuravlev, "Geographic Spines in the 2020 Census
+Disclosure Avoidance System": "the paper" in this package.
+"""
+
+from constraint_builders.geography.advice import Advice, fewest_children, nodes_to_bypass
+from constraint_builders.geography.aian import aian_spine, on_spine_areas
+from constraint_builders.geography.block_groups import most_members, regroup_blocks
+from constraint_builders.geography.bypass import bypass, bypassing_improves
+from constraint_builders.geography.entities import Entities
+from constraint_builders.geography.off_spine import OsedSummary, compositions, osed, summarise_osed
+from constraint_builders.geography.partitions import from_partitions, leaves, partitions
+from constraint_builders.geography.strategy import Strategy
+from constraint_builders.geography.tract_groups import group_tracts
+
+__all__ = [
+    "Advice",
+    "Entities",
+    "OsedSummary",
+    "Strategy",
+    "aian_spine",
+    "bypass",
+    "bypassing_improves",
+    "compositions",
+    "fewest_children",
+    "from_partitions",
+    "group_tracts",
+    "leaves",
+    "most_members",
+    "nodes_to_bypass",
+    "on_spine_areas",
+    "osed",
+    "partitions",
+    "regroup_blocks",
+    "summarise_osed",
+]

@@ -1,0 +1,115 @@
+"""Geographic entities that need not be geounits of the spine: places, school districts, tribal areas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+OUTSIDE = "outside"
+
+
+class Entities:
+    """Off-spine entities, each a set of blocks.
+
+    Parameters
+    ----------
+    names : sequence of str, (K,)
+    contains : array_like or sparse array of bool, (K, L)
+        Whether an entity contains a block, blocks in the order of the spine's leaves.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, a name is repeated, an entry is neither 0 nor 1, or an entity contains no block.
+    """
+
+    def __init__(self, names: Sequence[str], contains: Any) -> None:
+        self.names = tuple(str(name) for name in names)
+        matrix = sparse.csr_array(contains, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[0] != len(self.names):
+            raise ValueError(f"contains must have a row for each of {len(self.names)} entities: got {matrix.shape}")
+        repeated = [name for i, name in enumerate(self.names) if name in self.names[:i]] if self._repeats() else []
+        if repeated:
+            raise ValueError(f"entity {repeated[0]!r} is given twice: give it once, or another name")
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        if not (matrix.data == 1).all():
+            raise ValueError("contains must hold 0 and 1 only: an entity contains a block or does not")
+        empty = np.flatnonzero(np.diff(matrix.indptr) == 0)
+        if empty.size:
+            raise ValueError(f"entity {self.names[empty[0]]!r} contains no block: leave it out")
+        self.contains: sparse.csr_array = matrix
+
+    def _repeats(self) -> bool:
+        return len(set(self.names)) < len(self.names)
+
+    @classmethod
+    def from_labels(cls, categories: Mapping[str, Sequence[str | None]], outside: bool = True) -> Entities:
+        """Entities from a block table's columns of codes.
+
+        Parameters
+        ----------
+        categories : mapping of str to sequence of str or None, (L,)
+            For every category of entities the code of every block's entity; None or "" where it lies in none.
+        outside : bool
+            Whether the region outside all entities of a category is an entity too, as in production (paper,
+            section 6).
+
+        Returns
+        -------
+        Entities
+            Named ``"category code"``.
+        """
+        names: list[str] = []
+        rows: list[NDArray] = []
+        columns: list[NDArray] = []
+        blocks = 0
+        for category, labels in categories.items():
+            blocks = len(labels)
+            codes = np.array([str(label) if label else "" for label in labels])
+            found, number = np.unique(codes, return_inverse=True)
+            kept = np.flatnonzero(np.isin(number, np.flatnonzero(found != "")) | outside)
+            renumbered = np.unique(number[kept], return_inverse=True)[1]
+            rows.append(len(names) + renumbered)
+            columns.append(kept)
+            names += [f"{category} {code or OUTSIDE}" for code in found if code or outside]
+        if not names:
+            raise ValueError("no entities: give at least one category with a labelled block")
+        row, column = np.concatenate(rows), np.concatenate(columns)
+        shape = (len(names), blocks)
+        return cls(names, sparse.coo_array((np.ones(row.size), (row, column)), shape=shape))
+
+    @property
+    def size(self) -> int:
+        """Number of entities."""
+        return len(self.names)
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks of the geography."""
+        return self.contains.shape[1]
+
+    def intersections(self) -> NDArray[np.intp]:
+        """For every block the number of its cell, (L,): blocks of a cell are contained in the same entities."""
+        by_block = sparse.csr_array(self.contains.T)
+        by_block.sort_indices()
+        bounds = zip(by_block.indptr[:-1], by_block.indptr[1:], strict=True)
+        keys = [by_block.indices[start:stop].tobytes() for start, stop in bounds]
+        number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        return np.array([number[key] for key in keys], dtype=np.intp)
+
+    def __repr__(self) -> str:
+        return f"Entities({self.size:,} entities of {self.blocks:,} blocks)"
+
+
+def check_blocks(blocks: int, entities: Entities) -> None:
+    """Raise `ValueError` unless the entities are of as many blocks as the spine has leaves."""
+    if entities.blocks != blocks:
+        raise ValueError(
+            f"the entities are of {entities.blocks:,} blocks, the spine has {blocks:,} leaves: "
+            "use one block table for both"
+        )

@@ -1,0 +1,89 @@
+"""Distances of entities from a spine, against a search over all ways to add and subtract geounits."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from constraint_builders import Spine
+from constraint_builders.geography import Entities, compositions, leaves, osed, summarise_osed
+from tests.constraint_builders.geography.random_trees import blocks_below, random_entities, random_spine, uneven_spine
+
+
+def fewest_geounits(spine):
+    """For every set of blocks that some sum of geounits with signs equals, the fewest geounits; exhaustive."""
+    signs = np.array(list(product((-1, 0, 1), repeat=spine.size)))
+    composed = signs @ blocks_below(spine).astype(int)
+    used = np.abs(signs).sum(axis=1)
+    best = {}
+    for blocks, count in zip(map(tuple, composed[(composed >= 0).all(1) & (composed <= 1).all(1)].tolist()),
+                             used[(composed >= 0).all(1) & (composed <= 1).all(1)].tolist(), strict=True):  # fmt: skip
+        best[blocks] = min(best.get(blocks, count), count)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_osed_equals_exhaustive_search_for_every_entity(seed):
+    rng = np.random.default_rng(seed)
+    spine = uneven_spine(rng, int(rng.integers(1, 9)))
+    count = leaves(spine).size
+    contains = np.array(list(product((0, 1), repeat=count)))[1:]
+    entities = Entities([str(k) for k in range(len(contains))], contains)
+    best = fewest_geounits(spine)
+    assert osed(spine, entities).tolist() == [best[tuple(blocks)] for blocks in contains.tolist()]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_compositions_compose_with_as_many_geounits_as_the_distance(seed):
+    rng = np.random.default_rng(seed)
+    spine = random_spine(rng, int(rng.integers(1, 5)), 5) if seed % 2 else uneven_spine(rng, int(rng.integers(2, 60)))
+    entities = random_entities(rng, leaves(spine).size, 12)
+    signs = compositions(spine, entities)
+    assert np.array_equal(signs @ blocks_below(spine), entities.contains.toarray())
+    assert np.array_equal(np.diff(signs.indptr), osed(spine, entities))
+
+
+def test_a_geounit_is_one_from_the_spine_and_its_complement_two():
+    spine = Spine.from_geocodes(
+        {"State": ["1"], "County": ["11", "12"], "Block": [f"1{c}{b}" for c in "12" for b in "abcd"]}
+    )
+    county = np.array([1, 1, 1, 1, 0, 0, 0, 0])
+    lacking_one = np.array([1, 1, 1, 0, 1, 1, 1, 1])
+    entities = Entities(["county", "all but a block"], [county, lacking_one])
+    assert osed(spine, entities).tolist() == [1, 2]
+    signs = compositions(spine, entities).toarray()
+    assert signs[0, spine.position("County", "11")] == 1
+    assert signs[1, spine.position("State", "1")] == 1
+    assert signs[1, spine.position("Block", "11d")] == -1
+
+
+def test_summary():
+    summary = summarise_osed(np.array([2, 5, 2]))
+    assert (summary.mean, summary.maximum, summary.descending.tolist()) == (3.0, 5, [5, 2, 2])
+
+
+def test_entities_from_codes_have_one_outside_every_category():
+    entities = Entities.from_labels({"place": ["A", "", "B", None], "tribe": ["x", "x", "x", "x"]})
+    assert entities.names == ("place outside", "place A", "place B", "tribe x")
+    assert entities.contains.toarray().tolist() == [[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 1, 0], [1, 1, 1, 1]]
+    assert entities.intersections().tolist() == [0, 1, 2, 1]
+    assert Entities.from_labels({"place": ["A", "", "B", None]}, outside=False).names == ("place A", "place B")
+
+
+@pytest.mark.parametrize(
+    ("names", "contains", "message"),
+    [
+        (["a", "a"], [[1, 0], [0, 1]], "'a' is given twice"),
+        (["a"], [[1, 0], [0, 1]], "a row for each of 1 entities"),
+        (["a"], [[2, 0]], "0 and 1 only"),
+        (["a"], [[0, 0]], "'a' contains no block"),
+    ],
+)
+def test_bad_entities_are_refused_by_name(names, contains, message):
+    with pytest.raises(ValueError, match=message):
+        Entities(names, contains)
+
+
+def test_entities_of_other_blocks_are_refused():
+    with pytest.raises(ValueError, match="of 3 blocks, the spine has 1 leaves"):
+        osed(Spine([-1, 0], ["US", "Block"]), Entities(["a"], [[1, 0, 0]]))
