@@ -46,7 +46,7 @@ def heat_bath_loop() -> Callable[..., None]:
     It advances every chain in place by its moves: states (chains, d), the list of moves in cells and steps (moves,
     width), which of them come in choices and with which uniform numbers, both (chains, n).
     """
-    njit = load_numba().njit(error_model="numpy")
+    njit = load_numba().njit(error_model="numpy", inline="always")
     sort_kinks, weigh_segments, invert = njit(_sort_kinks), njit(_weigh_segments), njit(_invert)
 
     table = _TABLE
@@ -64,7 +64,7 @@ def heat_bath_loop() -> Callable[..., None]:
                 move = choices[chain, turn]
                 count = sort_kinks(states, chain, cells, steps, move, place, weight)
                 total = weigh_segments(place, weight, count, epsilon, decay, energies, slope, mass)
-                t = invert(place, count, slope, mass, total, epsilon, uniforms[chain, turn])
+                t = invert(place, count, slope, mass, total, epsilon, decay, uniforms[chain, turn])
                 for i in range(width):
                     states[chain, cells[move, i]] += t * steps[move, i]
 
@@ -123,7 +123,7 @@ def _weigh_segments(place, weight, count, epsilon, decay, energies, slope, mass)
     return total
 
 
-def _invert(place, count, slope, mass, total, epsilon, uniform):
+def _invert(place, count, slope, mass, total, epsilon, decay, uniform):
     """The t at which the distribution function first exceeds the uniform number."""
     target = uniform * total
     segment = 0
@@ -143,7 +143,9 @@ def _invert(place, count, slope, mass, total, epsilon, uniform):
     if slope[segment] == 0:
         inside = math.floor(share * length)
     else:
-        inside = math.floor(math.log1p(share * math.expm1(-rate * length)) / -rate)
+        fall = abs(slope[segment]) * length
+        kept = decay[fall] if fall < decay.size else math.exp(-epsilon * fall)
+        inside = math.floor(math.log(1.0 - share * (1.0 - kept)) / -rate)
     inside = min(inside, length - 1)
     return place[segment] - inside if slope[segment] < 0 else place[segment - 1] + 1 + inside
 
