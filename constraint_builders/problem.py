@@ -379,8 +379,10 @@ class Problem:
             return A, np.zeros(A.shape[0])
         extended = self._measured_equations(rows)
         if self._matrix is not None and rows == "independent":
-            pivots = eliminate(extended, np.arange(self.observed.size)).pivot_rows
-            extended = sparse.csr_array(extended[np.sort(pivots)])
+            elimination = eliminate(extended, np.arange(self.observed.size))
+            if elimination.remaining.nnz:
+                raise ValueError("the equations A x = b contradict one another: no x satisfies all of them")
+            extended = sparse.csr_array(extended[np.sort(elimination.pivot_rows)])
         A = sparse.csr_array(extended[:, : self.observed.size])
         return A, -extended[:, [self.observed.size]].toarray().ravel()
 
@@ -603,10 +605,12 @@ class Problem:
         if np.count_nonzero(self.exact) < 2:
             return
         A, b = self.exact_equations
+        if not A.shape[0]:
+            return
         values = np.where(self.exact.reshape(-1, *[1] * (y.ndim - 1)), y, 0)
         residual = abs(A @ values - b.reshape(-1, *[1] * (y.ndim - 1))).reshape(A.shape[0], -1)
         allowed = CONTRADICTION_TOLERANCE * max(1.0, float(abs(values).max()))
-        if residual.size and residual.max() > allowed:
+        if residual.max(initial=0) > allowed:
             row = int(residual.max(axis=1).argmax())
             cells = A.indices[A.indptr[row] : A.indptr[row + 1]]
             blocks = dict.fromkeys(self.observed.locate(int(cell))[0] for cell in cells)
