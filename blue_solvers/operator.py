@@ -49,6 +49,8 @@ def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
         if solver not in SOLVERS:
             raise ValueError(f"no solver {solver!r}: there are {', '.join(repr(name) for name in SOLVERS)}")
         solver = SOLVERS[solver]()
+    if not isinstance(solver, Solver):
+        raise TypeError(f"solver must be a name or a configured Solver: got {solver!r}")
     reason = solver.supports(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"solver {solver.name!r} cannot take this problem: {reason}")
@@ -78,23 +80,24 @@ class BlueOperator(LinearOperator):
 
     def _matmat(self, X: Float) -> Float:
         Y = self._readable(X)
+        if not Y.shape[1]:
+            return np.zeros((self.shape[0], 0))
         start = time.perf_counter()
         result = self._prepared.apply(Y)
         self._seconds = time.perf_counter() - start
         return result
 
     def _rmatmat(self, X: Float) -> Float:
-        return self._prepared.adjoint(_finite(np.asarray(X, dtype=np.float64), "the vector over the desired layout"))
+        V = _finite(_real(X), "the vector over the desired layout")
+        return self._prepared.adjoint(V) if V.shape[1] else np.zeros((self.shape[1], 0))
 
     def _readable(self, X: Float) -> Float:
         """A finite float copy where needed: cells that were not measured may hold anything, their columns are zero."""
-        if np.iscomplexobj(X):
-            raise TypeError("noisy tables are real: got complex values")
-        Y = np.asarray(X, dtype=np.float64)
+        Y = _real(X)
         if self.problem.unmeasured.any():
             Y = Y.copy()
             Y[self.problem.unmeasured] = 0
-        if not np.isfinite(Y.sum()) and not np.isfinite(Y).all():
+        if not _all_finite(Y):
             position = int(np.flatnonzero(~np.isfinite(Y).all(axis=1))[0])
             where = self.problem.observed.describe(position)
             raise ValueError(f"{where} is {Y[position][~np.isfinite(Y[position])][0]}: give a finite number")
@@ -139,7 +142,19 @@ class BlueOperator(LinearOperator):
         return f"<{self.shape[0]}x{self.shape[1]} BlueOperator by {self.solver.name}>"
 
 
+def _real(X: Any) -> Float:
+    if np.iscomplexobj(X):
+        raise TypeError("tables are real: got complex values")
+    return np.asarray(X, dtype=np.float64)
+
+
+def _all_finite(X: Float) -> bool:
+    """A finite sum saves looking at every value."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(X.sum()) or np.isfinite(X).all())
+
+
 def _finite(X: Float, what: str) -> Float:
-    if not np.isfinite(X.sum()) and not np.isfinite(X).all():
+    if not _all_finite(X):
         raise ValueError(f"{what} holds NaN or infinite values: give finite numbers")
     return X
