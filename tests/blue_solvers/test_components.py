@@ -1,0 +1,95 @@
+"""The two forms of the closed-form estimate, against each other and against dense projections."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from strategies import Case, cases
+
+from blue_solvers import blue
+from blue_solvers.components import ArrayForm, TableForm, components_of
+from constraint_builders import Problem, Schema, gallery
+
+FORMS = [ArrayForm, TableForm]
+
+
+def close(X: np.ndarray, expected: np.ndarray, errors: np.ndarray) -> bool:
+    """Within 1e-9 standard errors, and rounding of the input for cells that have none."""
+    return bool((abs(X - expected) <= 1e-9 * errors[:, None] + 1e-13 * abs(expected).max(initial=1)).all())
+
+
+@settings(max_examples=60)
+@given(cases("equal", recodes=False))
+def test_forms_agree_with_each_other_and_with_dense(case: Case) -> None:
+    problem = case.problem()
+    rng = np.random.default_rng(0)
+    spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
+    truth = problem.marginal_matrix() @ rng.integers(0, 9, (int(np.prod(problem.schema.shape)), 3)).astype(float)
+    Y = np.where(problem.unmeasured[:, None], 0, truth) + spread[:, None] * rng.normal(size=(spread.size, 3))
+    dense = blue(problem, "dense")
+    variances = dense.variances()
+    errors = np.sqrt(variances)
+    V = rng.normal(size=(problem.desired.size, 2))
+    for make in FORMS:
+        form = make(problem)
+        assert close(form.apply(Y), dense @ Y, errors)
+        weights, expected = form.adjoint(V), dense.T @ V
+        noisy = spread > 0
+        scale = np.linalg.norm(errors) + np.linalg.norm(spread[:, None] * expected)
+        assert (abs(spread[:, None] * (weights - expected))[noisy] <= 1e-9 * scale + 1e-14 * spread.max()).all()
+        assert not weights[problem.unmeasured].any()
+        assert np.allclose(form.variances(), variances, rtol=1e-9, atol=1e-14 * (spread**2).max())
+        assert form.violation(Y) <= 1e-9 * abs(Y).max(initial=1)
+
+
+@settings(max_examples=30)
+@given(cases("equal"))
+def test_array_form_with_recodes(case: Case) -> None:
+    problem = case.problem()
+    rng = np.random.default_rng(0)
+    spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
+    form = ArrayForm(problem)
+    Y, V = spread[:, None] * rng.normal(size=(spread.size, 2)), rng.normal(size=(problem.desired.size, 2))
+    forward, backward = V.T @ form.apply(Y), form.adjoint(V).T @ Y
+    assert np.allclose(forward, backward, rtol=1e-8, atol=1e-8 * max(1, spread.max(initial=0)))
+    assert (form.variances() >= 0).all()
+
+
+@pytest.mark.parametrize("make", FORMS)
+def test_exact_tables_contradicting_one_another_are_still_linear(make) -> None:
+    problem = Problem(Schema({"a": 3, "b": 2}), {"a": 0.0, "b": 0.0, "detailed": 1.0})
+    Y = np.random.default_rng(0).normal(size=(11, 4))
+    form = make(problem)
+    assert np.allclose(form.apply(Y) @ np.ones(4), form.apply(Y @ np.ones((4, 1)))[:, 0])
+    assert np.allclose(form.apply(Y), blue(problem, "dense") @ Y)
+
+
+@pytest.mark.parametrize("make", FORMS)
+def test_input_is_not_changed(make) -> None:
+    problem = gallery.berkeley()
+    Y = np.asfortranarray(np.random.default_rng(0).normal(size=(problem.observed.size, 3)))
+    before = Y.copy()
+    form = make(problem)
+    first = form.apply(Y)
+    assert np.array_equal(Y, before)
+    form.adjoint(first)
+    assert np.array_equal(form.apply(np.ascontiguousarray(Y)), first)
+    strided = np.repeat(Y, 2, axis=0)[::2]
+    assert np.allclose(form.apply(strided), first, rtol=1e-14)
+
+
+def test_the_cheaper_form_is_taken() -> None:
+    assert isinstance(components_of(gallery.cube(6, 2)), ArrayForm)
+    assert isinstance(components_of(gallery.wide(variables=20, levels=5, max_way=2)), TableForm)
+    assert isinstance(components_of(gallery.pl94()), ArrayForm)
+
+
+def test_wide_tables_against_factorisation() -> None:
+    problem = gallery.wide(variables=10, levels=3, max_way=2)
+    y = np.random.default_rng(0).normal(100, 2, problem.observed.size)
+    P, Q = blue(problem, "sea_blue"), blue(problem, "cholesky")
+    assert (abs(P @ y - Q @ y) <= 1e-9 * np.sqrt(P.variances())).all()
+    cells = [0, 1, 40]
+    units = np.eye(problem.desired.size)[:, cells]
+    assert np.allclose(P.variances()[cells], np.einsum("ij,ij->j", units, Q.covariance @ units), rtol=1e-9)

@@ -1,0 +1,85 @@
+"""Noisy measurements of a problem."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import aslinearoperator
+
+from constraint_builders import Problem, Schema, gallery
+from constraint_builders.problem import NOISE_LAWS
+from noise_mechanisms import add_noise, draw_noise
+
+SCHEMA = Schema({"a": 3, "b": 2})
+OBSERVED = {"total": 0.0, "a": [1.0, 4.0, 100.0], "b": np.inf, "detailed": 9.0}
+DRAWS = 20_000
+
+
+@pytest.mark.parametrize("law", NOISE_LAWS)
+def test_moments_of_every_law(law: str) -> None:
+    problem = Problem(SCHEMA, OBSERVED, ["detailed"], noise=law)
+    noise = draw_noise(problem, DRAWS, rng=0)
+    finite = np.isfinite(problem.variances)
+    assert noise.shape == (problem.observed.size, DRAWS)
+    assert not noise[~finite].any()
+    assert not noise[problem.exact].any()
+    sizes = np.sqrt(problem.variances[finite])
+    assert (abs(noise[finite].mean(axis=1)) <= 5 * sizes / np.sqrt(DRAWS)).all()
+    # the relative deviation of a sample variance is sqrt((kurtosis - 1) / draws): 0.016 for Laplace
+    assert np.allclose(noise[finite].var(axis=1), problem.variances[finite], rtol=6 * np.sqrt(5 / DRAWS))
+    assert ("discrete" in law) == np.array_equal(noise, np.round(noise))
+    correlations = np.corrcoef(noise[finite & ~problem.exact])
+    assert abs(correlations - np.eye(len(correlations))).max() < 5 / np.sqrt(DRAWS)
+
+
+def test_seeds() -> None:
+    problem = gallery.berkeley()
+    first, again = (add_noise(problem, problem.truth, rng=3) for _ in range(2))
+    assert np.array_equal(first, again)
+    assert np.array_equal(first, add_noise(problem, problem.truth, np.random.default_rng(3)))
+    assert not np.array_equal(first, add_noise(problem, problem.truth, rng=4))
+    assert not np.array_equal(add_noise(problem, problem.truth), add_noise(problem, problem.truth))
+
+
+def test_exact_and_unmeasured_cells() -> None:
+    problem = Problem(SCHEMA, OBSERVED, ["detailed"])
+    truth = problem.marginal_matrix() @ np.arange(6.0)
+    y = add_noise(problem, truth, rng=0)
+    tables = problem.observed.tables(y)
+    assert tables["total"] == 15
+    assert np.isnan(tables["b"]).all()
+    assert np.isfinite(tables["detailed"]).all()
+    problem.check_vector(y)
+    assert np.array_equal(problem.observed.vector(tables), y, equal_nan=True)
+
+
+def test_correlated_noise_has_its_covariance() -> None:
+    B = np.eye(4) + 0.5 * np.diag(np.ones(3), 1)
+    B[3, 3] = 7
+    B[2, 3] = 0
+    problem = Problem(Schema({"a": 3}), {"a": None, "total": None}, covariance=B @ B.T)
+    noise = draw_noise(problem, DRAWS, rng=0)
+    sizes = np.sqrt(np.diag(B @ B.T))
+    assert (abs(np.cov(noise) - B @ B.T) <= 5 * np.sqrt(2 / DRAWS) * np.outer(sizes, sizes)).all()
+
+
+@pytest.mark.parametrize(
+    ("truth", "message"),
+    [
+        (np.zeros(3), "truth must have shape"),
+        (np.zeros((4, 1)), "truth must have shape"),
+        (np.full(4, np.nan), "NaN or infinite"),
+        ([1, 2, 3, np.inf], "NaN or infinite"),
+    ],
+)
+def test_truth_refused(truth: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        add_noise(gallery.toy(), truth)
+
+
+def test_correlated_noise_refused() -> None:
+    schema, observed = Schema({"a": 3}), {"a": None, "total": None}
+    with pytest.raises(ValueError, match="'gaussian' only"):
+        draw_noise(Problem(schema, observed, covariance=np.eye(4), noise="laplace"), 1)
+    with pytest.raises(ValueError, match="cannot be drawn from an operator"):
+        draw_noise(Problem(schema, observed, covariance=aslinearoperator(np.eye(4))), 1)

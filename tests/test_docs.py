@@ -1,0 +1,86 @@
+"""Everything that the documentation shows runs: doctests, python blocks, commands."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
+PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))] if page.is_file()]
+BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def modules() -> list[str]:
+    names = list(PACKAGES)
+    for package in PACKAGES:
+        path = [str(ROOT / package)]
+        names += [
+            found.name for found in pkgutil.walk_packages(path, f"{package}.") if not found.name.endswith("__main__")
+        ]
+    return names
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    return [text for language, text in BLOCK.findall(page.read_text()) if language in languages]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_doctests(name: str) -> None:
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if os.environ.get("CI") or (error.name or "").split(".")[0] in PACKAGES:
+            raise
+        pytest.skip(f"{error.name} is not installed")
+    failed, _ = doctest.testmod(module)
+    assert not failed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__page__"}
+    for number, text in enumerate(blocks(page, "python", "py"), 1):
+        if ">>>" in text:
+            test = doctest.DocTestParser().get_doctest(text, names, f"{page.name} block {number}", str(page), 0)
+            runner = doctest.DocTestRunner()
+            runner.run(test, clear_globs=False)
+            names = test.globs
+            assert not runner.failures
+        else:
+            exec(compile(text, f"{page.name} block {number}", "exec"), names)
+
+
+def commands() -> list[str]:
+    lines = [
+        line for page in PAGES for text in blocks(page, "sh", "bash", "console", "shell") for line in text.splitlines()
+    ]
+    shown = [line.removeprefix("$ ").strip() for line in lines]
+    return sorted({line for line in shown if line.startswith(("blue-solvers ", "python -m blue_solvers"))})
+
+
+@pytest.mark.parametrize("line", commands())
+def test_shown_commands_exist(line: str) -> None:
+    """Its subcommand has help, which knows every option that is shown."""
+    words = line.split()
+    words = words[1:] if words[0] == "blue-solvers" else words[3:]
+    subcommand = [word for word in words[:1] if not word.startswith("-")]
+    run = [
+        sys.executable,
+        "-c",
+        "import sys; from blue_solvers.cli import main; sys.exit(main())",
+        *subcommand,
+        "--help",
+    ]
+    help_text = subprocess.run(run, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    for option in (word.partition("=")[0] for word in words if word.startswith("--")):
+        assert option in help_text
