@@ -84,9 +84,7 @@ def group_tracts(
             merging.run(above.root_costs(int(county), met))
             above.update(int(county), met, *merging.total())
             group_of[children] = merging.labels()
-    number = group_of[tracts]
-    names = [f"{spine.geocodes[spine.parent[t]]}-g{g:03d}" for t, g in zip(tracts, number, strict=True)]
-    return relabel(spine, level, names, above=members)
+    return relabel(spine, level, _group_names(spine, tracts, group_of), above=members)
 
 
 class _Above:
@@ -226,3 +224,39 @@ def _production_groups(inside: Int, outside: Int, most: int, entity_threshold: i
     merging = _Merging(joined[0][:, far], joined[1][:, far], groups, most)
     merging.run(_RootCosts([]))
     return merging.labels()
+
+
+def chunk_siblings(
+    spine: Spine, members: str, level: str, *, fanout_cutoff: int = FANOUT_CUTOFF, variant: Variant = "paper"
+) -> Spine:
+    """Put a level of groups above geounits by cutting siblings, in the order of their geocodes, into chunks.
+
+    Parameters
+    ----------
+    spine : Spine
+    members, level : str
+        The level to group, and the name of the new one.
+    fanout_cutoff, variant
+        See `most_members`.
+
+    Raises
+    ------
+    ValueError
+        If the spine lacks the level `members`, or has `level` already.
+
+    References
+    ----------
+    Paper, section 6: how the DHC runs group tract subsets.
+    """
+    of_leaf = ancestors(spine, members)
+    geounits = np.array(sorted(np.unique(of_leaf), key=lambda i: spine.geocodes[i]))
+    owner = spine.parent[geounits]
+    most = np.array([most_members(int(n), fanout_cutoff, variant) for n in spine.child_counts[owner]])
+    number = np.zeros(spine.size, dtype=np.intp)
+    number[geounits] = numbers_within(owner) // most
+    return relabel(spine, level, _group_names(spine, of_leaf, number), above=members)
+
+
+def _group_names(spine: Spine, of_leaf: Int, number: Int) -> list[str]:
+    """For every leaf the geocode of its group: its parent's, and the number of the group of the leaf's geounit."""
+    return [f"{spine.geocodes[spine.parent[unit]]}-g{number[unit]:03d}" for unit in of_leaf]

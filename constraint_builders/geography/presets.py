@@ -1,0 +1,203 @@
+"""The spines and budgets of the 2020 production runs, as presets over a block table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from importlib.resources import files
+
+from constraint_builders.geography.aian import IN_AIAN, OUTSIDE_AIAN, aian_spine, on_spine_areas
+from constraint_builders.geography.block_groups import FANOUT_CUTOFF, Variant, regroup_blocks
+from constraint_builders.geography.bypass import bypass
+from constraint_builders.geography.entities import Entities
+from constraint_builders.geography.partitions import from_partitions
+from constraint_builders.geography.strategy import Strategy
+from constraint_builders.geography.tract_groups import chunk_siblings
+from constraint_builders.spine import Spine
+
+STRONG_MCD_STATES = frozenset(["09", "23", "25", "26", "27", "33", "34", "36", "42", "44", "50", "55"])
+"""States whose minor civil divisions are entities outside the AIAN areas: CT ME MA MI MN NH NJ NY PA RI VT WI."""
+
+BlockTable = Mapping[str, Sequence[str]]
+"""Columns of codes by name, a row for every block; "" where a block lies in none.
+
+`geoid` (15 digits) and, as the run needs them: `aian` (AIANNHCE), `mcd` (COUSUBFP), `place` (PLACEFP), `gq` (seven
+digits 0 or 1: which major types of group quarters the block has), `prim` (code of the primitive within the county),
+`school_district`.
+"""
+
+
+@dataclass(frozen=True)
+class ProductionRun:
+    """One production run of 2020.
+
+    Attributes
+    ----------
+    name : str
+    columns : tuple of str
+        Columns of the block table that it needs.
+    product : {"redistricting", "DHC"}
+        Which spine.
+
+    References
+    ----------
+    Paper, section 6. Budgets: signed certificate of the redistricting runs; public code of the DHC runs.
+    """
+
+    name: str
+    product: str
+    columns: tuple[str, ...]
+
+    def entities(self, blocks: BlockTable, variant: Variant = "paper") -> Entities:
+        """The run's categories of off-spine entities, each with the region outside as one more.
+
+        Parameters
+        ----------
+        blocks : mapping of str to sequence of str
+            See `BlockTable`.
+        variant : {"paper", "production"}
+            The production code of the DHC runs also keeps combinations of group quarters apart, which the paper does
+            not say; `gq` is then needed too.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing, or columns differ in length.
+        """
+        columns = self._read(blocks, variant)
+        areas = on_spine_areas(columns["aian"])
+        categories: dict[str, Sequence[str]] = {"AIAN": areas}
+        if "gq" in columns:
+            categories["GQ"] = columns["gq"]
+        if self.product == "DHC":
+            categories["school district"] = columns["school_district"]
+            categories["block group"] = [geoid[:12] for geoid in columns["geoid"]]
+        else:
+            categories |= minor_civil_divisions_and_places(columns, areas)
+        return Entities.from_labels(categories)
+
+    def spine(self, blocks: BlockTable, *, variant: Variant = "paper", fanout_cutoff: int = FANOUT_CUTOFF) -> Spine:
+        """The optimised spine before any geounit is bypassed.
+
+        The tract groups of the redistricting runs have share 0, are always bypassed and then called tracts again: they
+        leave no trace, and are not made.
+
+        Parameters
+        ----------
+        blocks, variant
+            As for `entities`.
+        fanout_cutoff : int
+            See `most_members`.
+
+        Raises
+        ------
+        ValueError
+            As for `entities`.
+        """
+        columns = self._read(blocks, variant)
+        if self.product == "DHC":
+            plain = _tract_subset_spine(columns)
+            plain = chunk_siblings(
+                plain, "Tract_Subset", "Tract_Subset_Group", fanout_cutoff=fanout_cutoff, variant=variant
+            )
+        else:
+            plain = aian_spine(columns["geoid"], on_spine_areas(columns["aian"]))
+        return regroup_blocks(plain, self.entities(blocks, variant), fanout_cutoff=fanout_cutoff, variant=variant)
+
+    def strategy(self, spine: Spine, *, bypassed: bool = True) -> Strategy:
+        """The run's budget on a spine with its levels, zCDP with bounded neighbours.
+
+        Parameters
+        ----------
+        spine : Spine
+            Usually of `spine`.
+        bypassed : bool
+            Whether geounits with one child are bypassed, as in production.
+
+        Raises
+        ------
+        ValueError
+            If the run's shares are not known here (DHC units), or the spine lacks a geolevel.
+        """
+        settings = _settings().get(self.name)
+        if settings is None:
+            raise ValueError(
+                f"the shares of the tables of the run {self.name!r} are not at hand: build a Strategy with your own"
+            )
+        strategy = Strategy.from_levels(
+            spine, settings["rho"], settings["geolevel_shares"], settings["query_shares"], "zcdp", "bounded"
+        )
+        return bypass(strategy) if bypassed else strategy
+
+    @property
+    def rho(self) -> Fraction:
+        """The run's total zCDP loss; see `strategy` for errors."""
+        return Fraction(_settings()[self.name]["rho"])
+
+    def _read(self, blocks: BlockTable, variant: Variant) -> dict[str, list[str]]:
+        wanted = [*self.columns, *(["gq"] if self.product == "DHC" and variant == "production" else [])]
+        missing = [name for name in wanted if name not in blocks]
+        if missing:
+            raise ValueError(f"the block table lacks column {missing[0]!r}: the run {self.name!r} needs {wanted}")
+        columns = {name: [str(code or "") for code in blocks[name]] for name in wanted}
+        lengths = {name: len(codes) for name, codes in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"the columns of the block table differ in length: {lengths}")
+        return columns
+
+
+REDISTRICTING_PERSONS = ProductionRun("redistricting persons", "redistricting", ("geoid", "aian", "gq", "mcd", "place"))
+REDISTRICTING_UNITS = ProductionRun("redistricting units", "redistricting", ("geoid", "aian", "mcd", "place"))
+DHC_PERSONS = ProductionRun("DHC persons", "DHC", ("geoid", "aian", "prim", "school_district"))
+DHC_UNITS = ProductionRun("DHC units", "DHC", DHC_PERSONS.columns)
+
+RUNS = {run.name: run for run in (REDISTRICTING_PERSONS, REDISTRICTING_UNITS, DHC_PERSONS, DHC_UNITS)}
+
+
+def minor_civil_divisions_and_places(blocks: BlockTable, areas: Sequence[str]) -> dict[str, list[str]]:
+    """The categories MCD and place.
+
+    A block outside the AIAN areas of a strong-MCD state counts for its MCD, any other for its place.
+
+    Parameters
+    ----------
+    blocks : mapping of str to sequence of str
+        With columns `geoid`, `mcd` and `place`.
+    areas : sequence of str, (L,)
+        Code of every block's AIAN area, "" outside.
+
+    Returns
+    -------
+    dict of str to list of str
+        ``"MCD"``, codes with those of state and county before them, and ``"place"``, with the state's.
+    """
+    mcds, places = [], []
+    for geoid, area, mcd, place in zip(blocks["geoid"], areas, blocks["mcd"], blocks["place"], strict=True):
+        strong = geoid[:2] in STRONG_MCD_STATES and not area
+        mcds.append(geoid[:5] + mcd if strong and mcd else "")
+        places.append(geoid[:2] + place if place and not strong else "")
+    return {"MCD": mcds, "place": places}
+
+
+def _tract_subset_spine(columns: Mapping[str, Sequence[str]]) -> Spine:
+    """Levels US, State, County, Prim, Tract_Subset, Block_Group, Block, split by AIAN area."""
+    areas = on_spine_areas(columns["aian"])
+    levels: dict[str, list[str]] = {
+        level: [] for level in ("US", "State", "County", "Prim", "Tract_Subset", "Block_Group", "Block")
+    }
+    for geoid, area, prim in zip(columns["geoid"], areas, columns["prim"], strict=True):
+        code = (IN_AIAN if area else OUTSIDE_AIAN) + geoid
+        in_prim = f"{code[:6]}.{prim}"
+        subset = f"{in_prim}.{code[6:12]}.{area}"
+        path = ("", code[:3], code[:6], in_prim, subset, f"{subset}.{code[12]}", code)
+        for level, geocode in zip(levels, path, strict=True):
+            levels[level].append(geocode)
+    return from_partitions(levels)
+
+
+@cache
+def _settings() -> dict[str, dict]:
+    return json.loads((files("constraint_builders.geography") / "production_2020.json").read_text())

@@ -1,0 +1,105 @@
+"""The 2020 production runs on a made-up block table of Rhode Island and Arizona."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from constraint_builders.geography import aian_spine, leaves, osed, partitions
+from constraint_builders.geography.presets import (
+    DHC_PERSONS,
+    DHC_UNITS,
+    REDISTRICTING_PERSONS,
+    REDISTRICTING_UNITS,
+    RUNS,
+    minor_civil_divisions_and_places,
+)
+
+
+@pytest.fixture
+def blocks():
+    rng = np.random.default_rng(11)
+    geoids = [f"{state}00{county}00{tract}100{group}0{b:02d}" for state in ("44", "04") for county in "13"
+              for tract in "12" for group in "12" for b in range(15)]  # fmt: skip
+    count = len(geoids)
+    return {
+        "geoid": geoids,
+        "aian": ["1234" if g.startswith("04001") and rng.random() < 0.5 else "" for g in geoids],
+        "gq": rng.choice(["0000000", "0000001"], count, p=[0.9, 0.1]).tolist(),
+        "mcd": [f"{int(g[8]) % 2}0000" for g in geoids],
+        "place": rng.choice(["", "55555"], count).tolist(),
+        "prim": ["A" if g[7] == "1" else "B" for g in geoids],
+        "school_district": [f"{g[10]}" for g in geoids],
+    }
+
+
+def test_redistricting_entities(blocks):
+    names = REDISTRICTING_PERSONS.entities(blocks).names
+    assert {"AIAN 1234", "AIAN outside", "GQ 0000001", "place 0455555", "place outside", "MCD outside"} <= set(names)
+    assert not [name for name in names if name.startswith(("MCD 04", "place 44"))]
+    assert not [name for name in REDISTRICTING_UNITS.entities(blocks).names if name.startswith("GQ")]
+
+
+def test_mcds_count_in_strong_states_and_places_elsewhere_and_within_tribal_areas():
+    table = {"geoid": ["44001", "44001", "04001"], "mcd": ["7", "7", "7"], "place": ["8", "8", "8"]}
+    found = minor_civil_divisions_and_places(table, ["", "0012", ""])
+    assert found == {"MCD": ["440017", "", ""], "place": ["", "448", "048"]}
+
+
+@pytest.mark.parametrize("run", [REDISTRICTING_PERSONS, REDISTRICTING_UNITS])
+def test_redistricting_spine_and_budget(blocks, run):
+    spine = run.spine(blocks)
+    assert spine.levels == ("US", "State", "County", "Tract", "Block_Group", "Block")
+    groups, cells = partitions(spine)["Block_Group"], run.entities(blocks).intersections()
+    assert len(set(zip(groups, cells.tolist(), strict=True))) == len(set(groups))
+    strategy = run.strategy(spine)
+    assert strategy.loss == run.rho
+    assert set(strategy.path_sums()) == {1}
+    single = np.flatnonzero(spine.child_counts == 1).size
+    assert sum(share == 0 for share in strategy.shares) == single > 0
+    assert run.strategy(spine, bypassed=False).loss == run.rho
+
+
+def test_published_variances_of_the_redistricting_persons_run(blocks):
+    strategy = REDISTRICTING_PERSONS.strategy(REDISTRICTING_PERSONS.spine(blocks), bypassed=False)
+    observed = strategy.observed()
+    assert observed["State"]["total"][0] == pytest.approx(1.2091923983582196, rel=1e-12)
+    assert observed["Block_Group"]["hispanic * cenrace"][0] == pytest.approx(4.960375581526265, rel=1e-12)
+    assert observed["Block"]["detailed"][0] == pytest.approx(10.092848490022675, rel=1e-12)
+    assert "total" not in observed["US"]
+    units = REDISTRICTING_UNITS.strategy(REDISTRICTING_UNITS.spine(blocks), bypassed=False).observed()
+    published = {"US": 2735, "County": 156.3, "Tract": 37.57, "Block_Group": 31.10, "Block": 110.5}
+    assert {level: units[level]["detailed"][0] for level in published} == pytest.approx(published, rel=5e-4)  # rounded
+
+
+@pytest.mark.parametrize("variant", ["paper", "production"])
+def test_dhc_spine_and_budget(blocks, variant):
+    spine = DHC_PERSONS.spine(blocks, variant=variant)
+    assert spine.levels == (
+        "US", "State", "County", "Prim", "Tract_Subset_Group", "Tract_Subset", "Block_Group", "Block",
+    )  # fmt: skip
+    assert [spine.geocodes[i][1:] for i in leaves(spine)] == blocks["geoid"]
+    assert ("GQ 0000001" in DHC_PERSONS.entities(blocks, variant).names) == (variant == "production")
+    assert DHC_PERSONS.strategy(spine).loss == Fraction(49622, 10000)
+    assert DHC_PERSONS.strategy(spine, bypassed=False).observed()["Prim"]["detailed"][0] == pytest.approx(1e4 / 478)
+
+
+def test_dhc_units_share_the_spine_but_their_budget_is_not_known(blocks):
+    spine = DHC_UNITS.spine(blocks)
+    assert spine.geocodes == DHC_PERSONS.spine(blocks).geocodes
+    with pytest.raises(ValueError, match="'DHC units' are not at hand"):
+        DHC_UNITS.strategy(spine)
+
+
+def test_a_missing_column_is_named(blocks):
+    del blocks["gq"]
+    with pytest.raises(ValueError, match="lacks column 'gq': the run 'redistricting persons'"):
+        RUNS["redistricting persons"].spine(blocks)
+    with pytest.raises(ValueError, match="differ in length"):
+        REDISTRICTING_UNITS.spine(blocks | {"place": ["1"]})
+
+
+def test_optimised_block_groups_bring_entities_closer(blocks):
+    entities = REDISTRICTING_PERSONS.entities(blocks)
+    plain = aian_spine(blocks["geoid"], blocks["aian"])
+    assert osed(REDISTRICTING_PERSONS.spine(blocks), entities).mean() < osed(plain, entities).mean()
