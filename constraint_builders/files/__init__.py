@@ -12,21 +12,28 @@ from constraint_builders.files.long_table import (
     read_long_table,
     write_frame,
 )
+from constraint_builders.files.measurement_files import Unused
+from constraint_builders.files.measurement_writer import write_noisy_measurements
+from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
 
 __all__ = [
     "PRODUCTION",
+    "Release",
     "SchemaFile",
     "Settings",
+    "Unused",
     "estimates_frame",
     "format_schema",
     "infer_schema",
     "measurements_frame",
     "production_settings",
     "read_long_table",
+    "read_noisy_measurements",
     "read_schema_file",
     "read_settings",
     "write_frame",
+    "write_noisy_measurements",
     "write_schema_file",
 ]

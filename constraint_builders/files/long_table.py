@@ -15,8 +15,7 @@ Results have ``estimate``, ``std_error``, ``lower`` and ``upper`` in place of th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ import polars as pl
 from numpy.typing import ArrayLike
 
 from constraint_builders.files.cell_keys import cell_keys
+from constraint_builders.files.naming import naming
 from constraint_builders.files.replacing import replacing
 from constraint_builders.files.rows import Rows, infer
 from constraint_builders.layout import Float, Layout
@@ -81,7 +81,7 @@ def read_long_table(
     (Problem(2 observed tables, 3 cells; 2 desired tables, 3 cells), array([ 6.,  9., 14.]))
     """
     frame, what = _open(source)
-    with _naming(what):
+    with naming(what):
         inferred = schema is None
         schema = infer(frame) if schema is None else schema
         rows = Rows(frame, schema, inferred)
@@ -108,7 +108,7 @@ def infer_schema(source: Any) -> Schema:
         As for `read_long_table`.
     """
     frame, what = _open(source)
-    with _naming(what):
+    with naming(what):
         return infer(frame)
 
 
@@ -188,28 +188,16 @@ def require_suffix(path: str | os.PathLike[str]) -> str:
     return suffix
 
 
-@contextmanager
-def _naming(what: str) -> Iterator[None]:
-    """Make every complaint a `ValueError` that begins with the file's name."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{what}: {error}") from None
-    except pl.exceptions.PolarsError as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"{what}: not readable as a table: {reason}") from None
-
-
 def _open(source: Any) -> tuple[pl.DataFrame, str]:
     """The rows, and what to call them in messages."""
     if hasattr(source, "__arrow_c_stream__"):
-        with _naming("data frame"):
+        with naming("data frame"):
             return pl.DataFrame(source), "data frame"
     if not isinstance(source, str | os.PathLike):
         raise TypeError(f"a long table is a path or a data frame (pandas, polars, ...): got {type(source).__name__}")
     suffix = require_suffix(source)
     what = os.fspath(source)
-    with Path(source).open("rb") as file, _naming(what):
+    with Path(source).open("rb") as file, naming(what):
         return pl.read_csv(file, infer_schema=False) if suffix == ".csv" else pl.read_parquet(file), what
 
 

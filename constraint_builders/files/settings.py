@@ -15,6 +15,9 @@
     [selections]                                # optional: sets of levels that constraints name
     votingage.nonvoting = ["under18"]
 
+    [constraints]                               # optional: those that hold of published estimates, not of the truth
+    untrue = ["pl94"]
+
     [budget]
     measure = "zcdp"                            # or "pure"
     neighbours = "bounded"                      # or "unbounded"
@@ -59,7 +62,7 @@ NOT_AT_HAND = {
 
 Selections = Mapping[str, Mapping[str, tuple[int, ...]]]
 
-_SECTIONS = ("geolevels", "noise", "variables", "recodes", "selections", "budget")
+_SECTIONS = ("geolevels", "noise", "variables", "recodes", "selections", "constraints", "budget")
 _BUDGET_KEYS = ("measure", "neighbours", "total", "geolevels", "tables", "losses")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -80,6 +83,8 @@ class Settings:
         Law of the noise, as in `Problem`.
     selections : mapping of variable to mapping of str to tuple of int
         Sets of levels, by the names that constraints give them.
+    untrue : tuple of str
+        Constraints that hold of published estimates and not of the true counts, to be ignored.
     text : str
         The TOML that says all this.
     """
@@ -90,6 +95,7 @@ class Settings:
     budget: Budget
     noise: str
     selections: Selections
+    untrue: tuple[str, ...]
     text: str
 
     def variances(self) -> dict[str, dict[str, float]]:
@@ -172,7 +178,10 @@ def parse_settings(text: str, name: str) -> Settings:
     schema = _schema(document["variables"], document.get("recodes", {}))
     budget = _budget(document["budget"], geolevels, schema)
     selections = _selections(document.get("selections", {}), schema)
-    return Settings(name, schema, tuple(geolevels), budget, noise, selections, text)
+    constraints = document.get("constraints", {})
+    _require_keys(constraints, ("untrue",), "[constraints]")
+    untrue = tuple(constraints.get("untrue", ()))
+    return Settings(name, schema, tuple(geolevels), budget, noise, selections, untrue, text)
 
 
 def parse_partition(text: str, size: int) -> list[str] | list[int]:

@@ -1,0 +1,290 @@
+"""The Parquet files of a folder of noisy measurements, whatever their partitions, column order and number types."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from constraint_builders.files.naming import naming
+from constraint_builders.schema import Schema
+from constraint_builders.table import Table, make_table, parse_table
+
+LEVEL_SUFFIX = ".parquet"
+MEASUREMENTS, CONSTRAINTS = "DPQuery", "Constraint"
+MEASUREMENT_SUFFIX, CONSTRAINT_SUFFIX = "_dpq", "_con"
+SUMMED_OUT = "*"
+SUMMED_OUT_SPELLINGS = (None, "", SUMMED_OUT, "total")
+DETAILED = "detailed"
+
+
+class Unused(NamedTuple):
+    """Rows that the estimate does not use.
+
+    Attributes
+    ----------
+    geolevel : str
+    name : str
+        The query's or constraint's name in the file.
+    rows : int
+    reason : str
+    """
+
+    geolevel: str
+    name: str
+    rows: int
+    reason: str
+
+
+@dataclass
+class Leftovers:
+    """Counts rows that are not used, by what they are and why."""
+
+    counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+
+    def add(self, geolevel: str, name: str, reason: str, rows: int) -> None:
+        """Count `rows` rows more."""
+        if rows:
+            self.counts[geolevel, name, reason] += rows
+
+    def listed(self) -> tuple[Unused, ...]:
+        """All of them, in order of first appearance."""
+        return tuple(Unused(level, name, rows, reason) for (level, name, reason), rows in self.counts.items())
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """The measured rows of one table in one file.
+
+    Attributes
+    ----------
+    path : Path
+    table : Table
+    geocodes : polars.Series of str, (rows,)
+    values : ndarray, (rows, cells)
+        In C order of the table.
+    variances : ndarray, (rows,)
+    """
+
+    path: Path
+    table: Table
+    geocodes: pl.Series
+    values: NDArray
+    variances: NDArray[np.float64]
+
+
+def level_folders(folder: str | os.PathLike[str], geolevels: Sequence[str]) -> dict[str, Path]:
+    """The folder of every geolevel that there is one of, from the root down.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or one of a geolevel that is not among `geolevels`.
+    OSError
+        If `folder` is not a folder.
+    """
+    found = {path.name.removesuffix(LEVEL_SUFFIX): path for path in Path(folder).iterdir() if _is_level(path)}
+    if not found:
+        raise ValueError(
+            f"{os.fspath(folder)}: there are no folders <Geolevel>{LEVEL_SUFFIX}/{MEASUREMENTS}: "
+            "give the folder that holds those of all geolevels"
+        )
+    unknown = sorted(found.keys() - set(geolevels))
+    if unknown:
+        raise ValueError(
+            f"{found[unknown[0]]}: geolevel {unknown[0]!r} is not in the settings, which have {', '.join(geolevels)}"
+        )
+    return {level: found[level] for level in geolevels if level in found}
+
+
+def _is_level(path: Path) -> bool:
+    return path.is_dir() and path.name.endswith(LEVEL_SUFFIX) and not path.name.startswith(".")
+
+
+def files_of(level: Path, kind: str) -> list[Path]:
+    """The Parquet files of one kind of rows, in all partitions, sorted."""
+    place = level / kind
+    if place.is_file():
+        return [place]
+    return sorted(path for path in place.rglob("*.parquet") if path.is_file() and not path.name.startswith((".", "_")))
+
+
+def read_rows(
+    path: Path, required: Sequence[str], optional: Sequence[str], within: Sequence[str] | None
+) -> pl.DataFrame:
+    """The named columns of one file, with the number of every row.
+
+    Parameters
+    ----------
+    path : Path
+    required, optional : sequence of str
+        Columns; missing optional ones are left out.
+    within : sequence of str or None
+        Keep only rows whose geocode begins with one of these.
+
+    Raises
+    ------
+    ValueError
+        If the file is not Parquet, a required column is missing or of another type, or a key is empty. The message
+        names the file, the column and the row.
+    """
+    with naming(path):
+        present = pl.read_parquet_schema(path)
+        missing = [name for name in required if name not in present]
+        if missing:
+            raise ValueError(f"column {missing[0]!r} is missing: there are {', '.join(present)}")
+        if not isinstance(present["value"], pl.List | pl.Array):
+            raise ValueError(f"column 'value' must hold lists of numbers: it holds {present['value']}")
+        if present["geocode"].is_numeric():
+            raise ValueError(f"column 'geocode' must hold text, for leading zeros: it holds {present['geocode']}")
+        names = [*required, *(name for name in optional if name in present)]
+        rows = pl.scan_parquet(path, hive_partitioning=False).with_row_index("row", offset=1).select("row", *names)
+        if within is not None:
+            inside = [pl.col("geocode").cast(pl.String).str.starts_with(prefix) for prefix in within]
+            rows = rows.filter(pl.any_horizontal(inside))
+        rows = rows.with_columns(pl.col("geocode", "query_name").cast(pl.String))
+        frame = rows.with_columns(pl.col("value").cast(pl.List(present["value"].inner))).collect()
+        for name in ("geocode", "query_name"):
+            if frame[name].null_count():
+                row = frame.filter(pl.col(name).is_null())["row"][0]
+                raise ValueError(f"column {name!r} is empty in row {row}")
+        return frame
+
+
+def read_measurements(
+    path: Path, geolevel: str, schema: Schema, within: Sequence[str] | None, leftovers: Leftovers
+) -> tuple[pl.Series, list[Measurements]]:
+    """All geocodes of one file of measurements, and its measured rows by table.
+
+    Raises
+    ------
+    ValueError
+        As `read_rows`, or if a variance or a value cannot be one, or a list of values has not one for each cell.
+    """
+    optional = ("query_shape", *schema.names)
+    frame = read_rows(path, ("geocode", "query_name", "value", "variance"), optional, within)
+    found = []
+    with naming(path):
+        measured = _measured(frame)
+        for name, rows, values in groups(measured, ["query_name"]):
+            table = _measured_table(schema, name["query_name"], rows)
+            if table is None:
+                leftovers.add(geolevel, name["query_name"], "it is not a table of the schema", rows.height)
+            else:
+                _require_shape(rows, table, schema)
+                numbers = values.array(table.size, f"table {table.name!r}")
+                found.append(Measurements(path, table, rows["geocode"], numbers, rows["variance"].to_numpy()))
+    return frame["geocode"], found
+
+
+def _measured(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows with a value and a finite variance, which becomes float64."""
+    frame = frame.with_columns(pl.col("variance").cast(pl.Float64))
+    negative = frame.filter(pl.col("variance") < 0)
+    if negative.height:
+        raise ValueError(f"{_place(negative)}: variance {negative['variance'][0]} is negative")
+    measured = frame["variance"].is_finite().fill_null(False) & frame["value"].is_not_null()
+    return frame if measured.all() else frame.filter(measured)
+
+
+def _place(rows: pl.DataFrame) -> str:
+    row, name, geocode = rows.select("row", "query_name", "geocode").row(0)
+    return f"row {row} ({name} of {geocode!r})"
+
+
+@dataclass(frozen=True)
+class Values:
+    """The lists of some rows of a file, without a copy where the rows are consecutive.
+
+    Attributes
+    ----------
+    rows : polars.DataFrame
+        Their other columns.
+    elements : polars.Series
+        The elements of all lists of the file, one after another.
+    starts, lengths : ndarray of int, (rows,)
+        Where the list of each row begins, and its length.
+    """
+
+    rows: pl.DataFrame
+    elements: pl.Series
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    def array(self, size: int, what: str) -> NDArray:
+        """The lists as an array, (rows, size).
+
+        Raises
+        ------
+        ValueError
+            If a list has another length, or an element is empty, NaN or infinite; the first such row is named.
+        """
+        wrong = np.flatnonzero(self.lengths != size)
+        if wrong.size:
+            place, count = _place(self.rows[int(wrong[0]) :]), self.lengths[wrong[0]]
+            raise ValueError(f"{place}: {count} values, but {what} has {size} cells: is the schema the file's?")
+        if (np.diff(self.starts) == size).all():
+            first = int(self.starts[0]) if self.starts.size else 0
+            values = self.elements.slice(first, self.starts.size * size).to_numpy().reshape(-1, size)
+        else:
+            values = self.elements.to_numpy()[self.starts[:, None] + np.arange(size)]
+        bad = ~np.isfinite(values).all(axis=1)
+        if bad.any():
+            raise ValueError(f"{_place(self.rows[int(bad.argmax()) :])}: a value is empty, NaN or infinite")
+        return values
+
+
+def groups(frame: pl.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, str], pl.DataFrame, Values]]:
+    """The rows of a file that agree in some columns: what these say, the other columns, and the lists of values.
+
+    Groups come in order of first appearance; no list may be null.
+    """
+    lengths = frame["value"].list.len().cast(pl.Int64).to_numpy()
+    empty = np.flatnonzero(lengths == 0)
+    if empty.size:
+        raise ValueError(f"{_place(frame[int(empty[0]) :])}: the list of values is empty")
+    starts, elements = np.cumsum(lengths) - lengths, frame["value"].explode()
+    others = frame.drop("value").with_row_index("position")
+    for said, rows in others.group_by(keys, maintain_order=True):
+        positions = rows["position"].to_numpy()
+        yield (
+            dict(zip(keys, said, strict=True)),
+            rows,
+            Values(rows, elements, starts[positions], lengths[positions]),
+        )
+
+
+def _measured_table(schema: Schema, query: str, rows: pl.DataFrame) -> Table | None:
+    """The table that a query's name says, or else its attribute columns; None if neither is one of the schema."""
+    try:
+        return parse_table(schema, query.removesuffix(MEASUREMENT_SUFFIX))
+    except ValueError:
+        pass
+    if any(name not in rows.columns for name in schema.names):
+        return None
+    said = rows.select(schema.names).unique()
+    if said.height > 1:
+        return None
+    factors = {name: factor for name, factor in said.row(0, named=True).items() if factor not in SUMMED_OUT_SPELLINGS}
+    try:
+        return make_table(schema, tuple(name if factor == DETAILED else factor for name, factor in factors.items()))
+    except ValueError:
+        return None
+
+
+def _require_shape(rows: pl.DataFrame, table: Table, schema: Schema) -> None:
+    """Refuse a query whose shape, one size for each variable and 1 where summed out, is not the table's."""
+    if not isinstance(rows.schema.get("query_shape"), pl.List):
+        return
+    sizes = dict(zip(table.axes, table.shape, strict=True))
+    expected = [sizes.get(axis, 1) for axis in range(len(schema.names))]
+    for shape in rows["query_shape"].unique().drop_nulls().to_list():
+        if [size for size in shape if size != 1] != [size for size in expected if size != 1]:
+            raise ValueError(f"{_place(rows)}: query_shape {shape}, but table {table.name!r} has {expected}")

@@ -1,0 +1,196 @@
+"""Writing measurements in the layout of noisy measurement files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from constraint_builders.files.measurement_files import (
+    CONSTRAINT_SUFFIX,
+    CONSTRAINTS,
+    DETAILED,
+    LEVEL_SUFFIX,
+    MEASUREMENT_SUFFIX,
+    MEASUREMENTS,
+    SUMMED_OUT,
+)
+from constraint_builders.files.new_folder import new_folder
+from constraint_builders.layout import Float
+from constraint_builders.problem import Problem
+from constraint_builders.spine import Spine
+from constraint_builders.table import Table, parse_table
+
+NO_BOUND = 99999  # what the Census Bureau writes as an upper bound where there is none
+
+
+def write_noisy_measurements(
+    folder: str | os.PathLike[str],
+    problem: Problem,
+    y: ArrayLike,
+    *,
+    zeros: Mapping[tuple[str, str], NDArray[np.bool_]] | None = None,
+    partition: str = "State",
+    progress: Callable[[str, int, int], None] | None = None,
+) -> None:
+    """Write measurements in the layout of noisy measurement files, whole or not at all.
+
+    The inverse of `read_noisy_measurements`: noisy rows become DPQuery, exact ones Constraint rows with ``=``, zeros
+    Constraint rows with ``<=``. Geounits in which a table was not measured have a row without a value.
+
+    Parameters
+    ----------
+    folder : path
+        Made anew.
+    problem : Problem
+        On a spine, with uncorrelated noise of equal variance within each table of a geounit.
+    y : array_like, (n,)
+        Whole numbers over its observed layout, NaN where not measured.
+    zeros : mapping of (geolevel, table) to ndarray of bool, optional
+        Structural zeros, (geounits, *table's shape).
+    partition : str
+        Geolevel whose geounits have a partition each, in the levels from there down.
+    progress : callable, optional
+        Called with each geolevel, its number from 0, and how many there are, before it is written.
+
+    Raises
+    ------
+    ValueError
+        If the problem has no spine or unequal variances within a table of a geounit, or a value is not whole.
+    OSError
+        If there is something at `folder`, or it cannot be written.
+    """
+    values = np.asarray(y, dtype=np.float64)
+    problem.check_vector(values)
+    _require_layout(problem, values)
+    spine = problem.spine
+    assert spine is not None
+    with new_folder(folder) as temporary:
+        for number, name in enumerate(spine.levels):
+            if progress is not None:
+                progress(name, number, len(spine.levels))
+            level = _Level(problem, values, number)
+            own = {table: cells for (geolevel, table), cells in (zeros or {}).items() if geolevel == name}
+            place = temporary / f"{name}{LEVEL_SUFFIX}"
+            partitions = _partitions(spine, number, partition)
+            _write(level.measurements(), place / MEASUREMENTS, partitions)
+            _write(level.exact() + level.zeros(own), place / CONSTRAINTS, partitions)
+
+
+def _require_layout(problem: Problem, values: Float) -> None:
+    if problem.spine is None:
+        raise ValueError("measurement files hold geounits: this problem has no spine")
+    if problem.geounit_variances is None:
+        raise ValueError("measurement files hold one variance for each table of a geounit: this problem's differ")
+    broken = np.isfinite(values) & (values != np.round(values))
+    if broken.any():
+        position = int(broken.argmax())
+        raise ValueError(
+            f"{problem.observed.describe(position)} is {values[position]}: measurement files hold whole numbers; "
+            "draw discrete noise"
+        )
+
+
+def _partitions(spine: Spine, level: int, partition: str) -> pl.Series:
+    """For every geounit of a level the path of its partition, or empty for those above the partitioning level."""
+    geounits = spine.members[level].copy()
+    if partition not in spine.levels[: level + 1]:
+        return pl.Series([""] * geounits.size)
+    target = spine.level_index(partition)
+    while (low := spine.level_of[geounits] > target).any():
+        geounits[low] = spine.parent[geounits[low]]
+    on_target = spine.level_of[geounits] == target
+    names = {i: f"{partition}={spine.geocodes[i]}" for i in np.unique(geounits[on_target]).tolist()}
+    return pl.Series([names.get(i, "") for i in geounits.tolist()])
+
+
+def _write(rows: list[pl.DataFrame], place: Path, partitions: pl.Series) -> None:
+    """Write rows, whose column ``geounit`` numbers the geounits of the level, a file for each partition."""
+    rows = [frame for frame in rows if frame.height]
+    if not rows:
+        return
+    frame = pl.concat(rows, how="vertical_relaxed")
+    of_row = partitions.gather(frame["geounit"])
+    for name in of_row.unique(maintain_order=True):
+        folder = place / name
+        folder.mkdir(parents=True, exist_ok=True)
+        here = of_row == name
+        part = frame if here.all() else frame.filter(here)
+        part.drop("geounit").write_parquet(folder / "part-0.parquet")
+
+
+class _Level:
+    """The rows of one geolevel; their column ``geounit`` numbers its geounits."""
+
+    def __init__(self, problem: Problem, values: Float, level: int) -> None:
+        assert problem.schema is not None
+        assert problem.spine is not None
+        assert problem.geounit_variances is not None
+        self._schema = problem.schema
+        self._geocodes = pl.Series([problem.spine.geocodes[i] for i in problem.spine.members[level]])
+        self._blocks = [
+            (table, values[problem.observed.block(i)].reshape(-1, table.size), problem.geounit_variances[i])
+            for i, table in enumerate(problem.observed_tables)
+            if problem.observed_levels[i] == level
+        ]
+
+    def measurements(self) -> list[pl.DataFrame]:
+        """One row for every table and geounit where it is not exact; the value is null where it was not measured."""
+        found = []
+        for table, values, variances in self._blocks:
+            geounits = np.flatnonzero(variances > 0)
+            measured = pl.Series(np.isfinite(variances[geounits]))
+            sizes = dict(zip(table.axes, table.shape, strict=True))
+            shape = pl.lit([sizes.get(axis, 1) for axis in range(len(self._schema.names))])
+            rows = self._rows(table, geounits, f"{table.name}{MEASUREMENT_SUFFIX}", values[geounits])
+            found.append(
+                rows.with_columns(
+                    pl.when(measured).then(pl.col("value")),
+                    pl.Series("variance", variances[geounits]),
+                    shape.alias("query_shape"),
+                )
+            )
+        return found
+
+    def exact(self) -> list[pl.DataFrame]:
+        """One row for every table and geounit where it is known exactly."""
+        found = []
+        for table, values, variances in self._blocks:
+            geounits = np.flatnonzero(variances == 0)
+            rows = self._rows(table, geounits, f"{table.name}{CONSTRAINT_SUFFIX}", values[geounits])
+            found.append(rows.with_columns(pl.lit("=").alias("sign")))
+        return found
+
+    def zeros(self, zeros: Mapping[str, NDArray[np.bool_]]) -> list[pl.DataFrame]:
+        """One row for every table and geounit with a structural zero."""
+        found = []
+        for name, cells in zeros.items():
+            table = parse_table(self._schema, name)
+            bounds = np.where(cells.reshape(-1, table.size), 0, NO_BOUND)
+            geounits = np.flatnonzero((bounds == 0).any(axis=1))
+            rows = self._rows(table, geounits, f"{table.name}_ub{CONSTRAINT_SUFFIX}", bounds[geounits])
+            found.append(rows.with_columns(pl.lit("<=").alias("sign")))
+        return found
+
+    def _rows(self, table: Table, geounits: NDArray[np.intp], name: str, values: NDArray) -> pl.DataFrame:
+        factors = dict(zip(table.axes, table.factors, strict=True))
+        said = {
+            variable: DETAILED if factors.get(axis) == variable else factors.get(axis, SUMMED_OUT)
+            for axis, variable in enumerate(self._schema.names)
+        }
+        rows = pl.DataFrame({"geounit": geounits, "geocode": self._geocodes.gather(geounits)})
+        texts = {"query_name": name, **said}
+        return rows.with_columns(
+            *(pl.lit(text).alias(column) for column, text in texts.items()), pl.Series("value", _lists(values))
+        )
+
+
+def _lists(values: NDArray) -> pl.Series:
+    """The rows of an array as lists of whole numbers, 0 for NaN, in 32 bits where they suffice."""
+    whole = np.nan_to_num(values)
+    width = np.int32 if abs(whole).max(initial=0) <= np.iinfo(np.int32).max else np.int64
+    return pl.Series(whole.astype(width).ravel()).reshape(values.shape).arr.to_list()

@@ -1,0 +1,41 @@
+"""Writing a folder whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def require_new(path: str | os.PathLike[str]) -> Path:
+    """Check, before any work, that a folder can be made at `path`.
+
+    Raises
+    ------
+    OSError
+        If there is something at `path`, or the folder above does not exist or cannot be written to.
+    """
+    path = Path(path)
+    if path.exists():
+        raise FileExistsError(f"{path}: it is there already: remove it, or choose another name")
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{path}: cannot be made: there is no folder {str(path.parent)!r}")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise PermissionError(f"{path}: cannot be made: the folder {str(path.parent)!r} is read-only")
+    return path
+
+
+@contextmanager
+def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary folder beside `path`, which becomes `path` at the end, or vanishes if anything goes wrong."""
+    path = require_new(path).absolute()
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    temporary.mkdir()
+    try:
+        yield temporary
+        os.rename(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

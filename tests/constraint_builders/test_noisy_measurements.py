@@ -1,0 +1,382 @@
+"""Noisy measurement files: what is written is read back, whatever the files' form, and what is wrong is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from constraint_builders import Problem, Spine
+from constraint_builders.files import (
+    Release,
+    Settings,
+    production_settings,
+    read_noisy_measurements,
+    write_noisy_measurements,
+)
+from constraint_builders.files.settings import parse_settings
+from noise_mechanisms import add_noise
+
+SETTINGS = parse_settings(
+    """
+geolevels = ["US", "State", "County", "Block"]
+noise = "discrete_gaussian"
+[variables]
+sex = ["female", "male"]
+age = 3
+[recodes]
+age.adult = "0 | 1-2"
+[selections]
+age.old = [2]
+[constraints]
+untrue = ["published"]
+[budget]
+[budget.losses]
+total = [0, "1/10", "1/40", "1/40"]
+"sex * adult" = ["1/10", 0, "1/40", 0]
+detailed = ["1/20", 0, "1/20", "3/40"]
+""",
+    "small",
+)
+CODES = {
+    "US": [""],
+    "State": ["044", "144"],
+    "County": ["044001", "044003", "144009"],
+    "Block": ["04400101", "04400102", "0440031", "0440032", "0440033", "144009123"],
+}
+STATE = {level: [code for code in codes if code.startswith("044")] for level, codes in CODES.items() if level != "US"}
+
+
+def small_problem(codes: dict[str, list[str]] = CODES, **changed: Any) -> Problem:
+    spine = Spine.from_geocodes(codes)
+    observed: dict[str, dict[str, Any]] = {level: SETTINGS.variances()[level] for level in spine.levels}
+    return Problem(SETTINGS.schema, observed | changed, spine=spine, noise="discrete_gaussian")
+
+
+def noisy(problem: Problem) -> np.ndarray:
+    return add_noise(problem, np.full(problem.observed.size, 30), 5)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A state that was measured everywhere."""
+    problem = small_problem(STATE)
+    write_noisy_measurements(tmp_path / "state", problem, noisy(problem))
+    return tmp_path / "state"
+
+
+def read(folder: Path, settings: Settings = SETTINGS, **options: Any) -> Release:
+    return read_noisy_measurements(folder, settings, **options)
+
+
+def part(folder: Path, level: str = "Block", kind: str = "DPQuery") -> Path:
+    return folder / f"{level}.parquet" / kind / "State=044" / "part-0.parquet"
+
+
+def rewrite(path: Path, *changes: pl.Expr) -> None:
+    pl.read_parquet(path, hive_partitioning=False).with_columns(*changes).write_parquet(path)
+
+
+def add_constraints(folder: Path, rows: list[dict[str, Any]], level: str = "Block") -> None:
+    path = part(folder, level, "Constraint")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pl.DataFrame(rows).write_parquet(path)
+
+
+def constraint(name: str, sign: str, value: list[int] | None, **said: str) -> dict[str, Any]:
+    return {"geocode": "0440031", "query_name": f"{name}_con", "sign": sign, "value": value, "sex": "*", "age": "*"} | (
+        said
+    )
+
+
+def assert_same(release: Release, problem: Problem, y: np.ndarray) -> None:
+    found = release.problem
+    assert found.observed.names == problem.observed.names
+    assert found.spine is not None
+    assert problem.spine is not None
+    assert found.spine.geocodes == problem.spine.geocodes
+    assert np.array_equal(found.spine.parent, problem.spine.parent)
+    assert np.array_equal(found.variances, problem.variances)
+    assert np.array_equal(release.y, y, equal_nan=True)
+    assert found.noise == problem.noise
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    variances = np.array([8.0, 9, 10, 11, 12, np.inf])
+    problem = small_problem(Block={"total": variances, "detailed": np.array([1.0, 2, 3, 4, 5, 6])})
+    y = noisy(problem)
+    zeros = {("Block", "sex"): np.arange(12).reshape(6, 2) % 5 == 0, ("County", "detailed"): np.eye(3, 6) > 0}
+    zeros["County", "detailed"] = zeros["County", "detailed"].reshape(3, 2, 3)
+    write_noisy_measurements(tmp_path / "out", problem, y, zeros=zeros)
+    release = read(tmp_path / "out")
+    assert_same(release, problem, y)
+    assert release.zeros.keys() == zeros.keys()
+    for name, cells in zeros.items():
+        assert np.array_equal(release.zeros[name], cells)
+    assert release.problem.spine is not None
+    assert release.problem.spine.levels == ("US", "State", "County", "Block")
+
+
+def test_exact_counts_are_constraints(tmp_path: Path) -> None:
+    problem = small_problem(STATE, State={"total": 0.0}, County={"total": np.array([0.0, 3.0]), "detailed": 2.0})
+    truth = {name: np.full(problem.observed.shape(name), 6.0) for name in problem.observed.names}
+    y = add_noise(problem, problem.observed.vector(truth), 5)
+    write_noisy_measurements(tmp_path / "out", problem, y)
+    state = pl.read_parquet(part(tmp_path / "out", "State", "Constraint"), hive_partitioning=False)
+    assert state.select("query_name", "sign", "value").rows() == [("total_con", "=", [6])]
+    assert not part(tmp_path / "out", "State").exists()
+    release = read(tmp_path / "out")
+    found, given = (p.observed.tables(p.variances) for p in (release.problem, problem))
+    values, drawn = release.problem.observed.tables(release.y), problem.observed.tables(y)
+    for name in problem.observed.names:
+        assert np.array_equal(found[name], given[name])
+        assert np.array_equal(values[name], drawn[name])
+
+
+def test_files_may_drift(folder: Path) -> None:
+    whole = read(folder)
+    path = part(folder)
+    rows = pl.read_parquet(path, hive_partitioning=False)
+    first, second = rows[::2], rows[1::2].select(reversed(rows.columns))
+    other = path.parents[1] / "State=044" / "County=003"
+    other.mkdir()
+    first.with_columns(pl.col("value").cast(pl.List(pl.Int16)), pl.lit("x").alias("State")).write_parquet(path)
+    second.with_columns(
+        pl.col("value").cast(pl.List(pl.Int64)), pl.col("geocode").cast(pl.Categorical), pl.lit(0.5).alias("plb")
+    ).drop("query_shape", "sex", "age").write_parquet(other / "part-00000-abc.snappy.parquet")
+    (other / "_SUCCESS").write_text("")
+    assert_same(read(folder), whole.problem, whole.y)
+
+
+def test_a_float32_variance_is_read_as_it_is(folder: Path) -> None:
+    rewrite(part(folder), (pl.col("variance") / 3).cast(pl.Float32))
+    found = read(folder).problem.observed.tables(read(folder).problem.variances)
+    assert found["Block", "total"][0] == np.float64(np.float32(40 / 3))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pl.when(pl.col("geocode") != "0440031").then("value"),
+        pl.when(pl.col("geocode") != "0440031").then("variance"),
+        pl.when(pl.col("geocode") == "0440031").then(float("nan")).otherwise("variance").alias("variance"),
+        pl.when(pl.col("geocode") == "0440031").then(float("inf")).otherwise("variance").alias("variance"),
+    ],
+)
+def test_empty_values_and_variances_are_not_measured(change: pl.Expr, folder: Path) -> None:
+    whole = read(folder, desired={"State": ["total"]})
+    rewrite(part(folder), change)
+    release = read(folder, desired={"State": ["total"]})
+    for name in ("total", "detailed"):
+        variances = release.problem.observed.tables(release.problem.variances)["Block", name]
+        values = release.problem.observed.tables(release.y)["Block", name]
+        assert np.isinf(variances[2]).all()
+        assert np.isnan(values[2]).all()
+        kept = [0, 1, 3, 4]
+        assert np.array_equal(values[kept], whole.problem.observed.tables(whole.y)["Block", name][kept])
+
+
+def test_a_geounit_may_be_in_constraints_only(folder: Path) -> None:
+    rows = pl.read_parquet(part(folder), hive_partitioning=False)
+    rows.filter(pl.col("geocode") != "0440031").write_parquet(part(folder))
+    add_constraints(folder, [constraint("x", "<=", [0], age="old")])
+    release = read(folder, desired={"State": ["total"]})
+    assert release.problem.spine is not None
+    assert release.problem.spine.geocodes[5] == "0440031"
+    assert np.isinf(release.problem.observed.tables(release.problem.variances)["Block", "total"][2])
+    assert release.zeros["Block", "age"].tolist() == [[False] * 3] * 2 + [[False, False, True]] + [[False] * 3] * 2
+
+
+def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Path) -> None:
+    add_constraints(
+        folder,
+        [
+            constraint("sex_ub", "<=", [0, 99999], sex="detailed"),
+            constraint("sex_lb", ">=", [0, 0], sex="detailed"),
+            constraint("grown", "=", [7, 0], age="adult"),
+            constraint("both", "=", [0, 0], age="old", sex="sex"),
+            constraint("old", "=", [4], age="old"),
+            constraint("total", "=", [10]),
+            constraint("published", "=", [0, 0], sex="detailed"),
+            constraint("strange", "=", [0], age="eldest"),
+            constraint("unsigned", "~", [0]),
+            constraint("silent", "=", None),
+        ],
+    )
+    release = read(folder)
+    values = release.problem.observed.tables(release.y)
+    variances = release.problem.observed.tables(release.problem.variances)
+    assert (variances["Block", "total"] == 40).all()
+    assert values["Block", "adult"][2].tolist() == [7, 0]
+    assert variances["Block", "adult"][:, 0].tolist() == [np.inf, np.inf, 0, np.inf, np.inf]
+    marked = {name: np.argwhere(cells).tolist() for name, cells in release.zeros.items()}
+    assert marked == {
+        ("Block", "sex"): [[2, 0]],
+        ("Block", "adult"): [[2, 1]],
+        ("Block", "detailed"): [[2, 0, 2], [2, 1, 2]],
+    }
+    reasons = {unused.name: unused.reason for unused in release.unused}
+    assert all((unused.geolevel, unused.rows) == ("Block", 1) for unused in release.unused)
+    assert {name: reasons[name].partition(",")[0] for name in reasons} == {
+        "sex_ub_con": "a linear estimate cannot use an upper bound above 0",
+        "sex_lb_con": "a linear estimate cannot use a lower bound",
+        "old_con": "it is an exact count of a set of levels that no table has",
+        "total_con": "table 'total' is already given there",
+        "published_con": "it holds of published estimates",
+        "strange_con": "column 'age' says 'eldest'",
+        "unsigned_con": "its sign '~' is not one of =",
+        "silent_con": "it gives no value",
+    }
+
+
+def test_a_constraint_never_replaces_a_measurement_of_the_same_name(folder: Path) -> None:
+    whole = read(folder)
+    add_constraints(folder, [constraint("detailed", "<=", [0, 9, 9, 9, 9, 9], sex="detailed", age="detailed")])
+    assert_same(read(folder), whole.problem, whole.y)
+
+
+def test_constraints_without_attribute_columns_are_known_by_name(folder: Path) -> None:
+    rows = [constraint("sex", "<=", [0, 9]), constraint("sex_ub", "<=", [0, 9])]
+    add_constraints(folder, [{key: row[key] for key in row if key not in ("sex", "age")} for row in rows])
+    release = read(folder)
+    assert list(release.zeros) == [("Block", "sex")]
+    assert [unused.name for unused in release.unused] == ["sex_con", "sex_ub_con"]
+    assert "no column says what it counts" in release.unused[1].reason
+
+
+def test_a_part_of_the_country_leaves_out_what_counts_others_too(tmp_path: Path) -> None:
+    problem = small_problem()
+    y = noisy(problem)
+    write_noisy_measurements(tmp_path / "us", problem, y)
+    state = read(tmp_path / "us", within=["044"])
+    assert state.problem.spine is not None
+    assert state.problem.spine.levels == ("State", "County", "Block")
+    tables, whole = state.problem.observed.tables(state.y), problem.observed.tables(y)
+    assert np.array_equal(tables["Block", "detailed"], whole["Block", "detailed"][:5])
+    branches = read(tmp_path / "us", within=["044", "144"])
+    assert branches.problem.spine is not None
+    assert branches.problem.spine.levels == ("US", "State", "County", "Block")
+    assert ("US", "detailed") not in branches.problem.observed.names
+    with pytest.raises(ValueError, match="nothing was measured within 045"):
+        read(tmp_path / "us", within=["045"])
+
+
+def test_a_query_is_known_by_its_attributes_if_its_name_is_not(folder: Path) -> None:
+    whole = read(folder)
+    renamed = pl.col("query_name").replace({"detailed_dpq": "everything_dpq", "total_dpq": "nothing_dpq"})
+    rewrite(part(folder), renamed)
+    assert_same(read(folder), whole.problem, whole.y)
+    pl.read_parquet(part(folder), hive_partitioning=False).drop("age").write_parquet(part(folder))
+    release = read(folder)
+    assert [(unused.name, unused.rows, unused.reason) for unused in release.unused] == [
+        ("nothing_dpq", 5, "it is not a table of the schema"),
+        ("everything_dpq", 5, "it is not a table of the schema"),
+    ]
+    assert {level for level, _ in release.problem.observed.names} == {"State", "County"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (pl.col("variance") * -1, r"row 1 \(total_dpq of '04400101'\): variance -40\.0 is negative"),
+        (
+            pl.when(pl.col("query_name") == "detailed_dpq").then([1, 2]).otherwise("value").alias("value"),
+            r"row 6 \(detailed_dpq of '04400101'\): 2 values, but table 'detailed' has 6 cells",
+        ),
+        (
+            pl.when(pl.col("geocode") == "0440032").then([None]).otherwise("value").alias("value"),
+            r"row 4 \(total_dpq of '0440032'\): a value is empty, NaN or infinite",
+        ),
+        (
+            pl.when(pl.col("geocode") == "0440032").then([]).otherwise("value").alias("value"),
+            r"row 4 \(total_dpq of '0440032'\): the list of values is empty",
+        ),
+        (pl.when(pl.col("query_name") != "total_dpq").then("geocode"), "column 'geocode' is empty in row 1"),
+        (pl.col("geocode").cast(pl.Int64), "column 'geocode' must hold text"),
+        (pl.col("value").list.first(), "column 'value' must hold lists of numbers"),
+        (pl.col("query_name").replace("total_dpq", "sex_dpq"), r"query_shape \[1, 1\], but table 'sex' has \[2, 1\]"),
+        (pl.lit([2, 2]).alias("query_shape"), r"query_shape \[2, 2\], but table 'total' has \[1, 1\]"),
+        (
+            pl.col("geocode").replace("0440032", "0440033"),
+            "table 'total' of Block '0440033' is given twice",
+        ),
+    ],
+)
+def test_wrong_files_are_refused_by_file_row_and_column(change: pl.Expr, message: str, folder: Path) -> None:
+    rewrite(part(folder), change)
+    with pytest.raises(ValueError, match=message) as refusal:
+        read(folder)
+    assert str(refusal.value).startswith(str(part(folder)))
+
+
+def test_missing_columns_and_damaged_files_are_named(folder: Path) -> None:
+    rows = pl.read_parquet(part(folder), hive_partitioning=False)
+    rows.drop("variance").write_parquet(part(folder))
+    with pytest.raises(ValueError, match=r"part-0\.parquet: column 'variance' is missing: there are geocode"):
+        read(folder)
+    part(folder).write_bytes(b"PAR1 but not really")
+    with pytest.raises(ValueError, match=r"part-0\.parquet: not readable as a table"):
+        read(folder)
+
+
+def test_missing_partitions_folders_and_geolevels_are_named(folder: Path, tmp_path: Path) -> None:
+    rows = pl.read_parquet(part(folder), hive_partitioning=False)
+    rows.filter(pl.col("geocode").str.starts_with("044001")).write_parquet(part(folder))
+    with pytest.raises(ValueError, match="County '044003' has no geounits below it"):
+        read(folder)
+    (folder / "Tract.parquet").mkdir()
+    with pytest.raises(ValueError, match=r"geolevel 'Tract' is not in the settings, which have US, State"):
+        read(folder)
+    with pytest.raises(ValueError, match=r"there are no folders <Geolevel>\.parquet/DPQuery"):
+        read(tmp_path)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        read(tmp_path / "nowhere")
+
+
+def test_another_schema_is_refused(folder: Path) -> None:
+    settings = production_settings("pl94_us_units")
+    with pytest.raises(ValueError, match=r"query_shape \[2, 3\], but table 'detailed' has \[2\]"):
+        read(folder, settings)
+    for level in ("County", "Block"):
+        rewrite(part(folder, level), pl.lit(None).alias("query_shape"))
+    with pytest.raises(ValueError, match=r"6 values, but table 'detailed' has 2 cells: is the schema the file's\?"):
+        read(folder, settings)
+
+
+def test_the_writer_refuses_what_the_layout_cannot_hold(tmp_path: Path) -> None:
+    problem = small_problem(STATE)
+    y = noisy(problem)
+    y[3] += 0.5
+    with pytest.raises(ValueError, match=r"measurement files hold whole numbers; draw discrete noise"):
+        write_noisy_measurements(tmp_path / "out", problem, y)
+    cells = np.arange(1.0, 31).reshape(5, 2, 3)
+    uneven = small_problem(STATE, Block={"detailed": cells})
+    with pytest.raises(ValueError, match="one variance for each table of a geounit"):
+        write_noisy_measurements(tmp_path / "out", uneven, noisy(uneven))
+    plain = Problem(SETTINGS.schema, {"total": 1.0})
+    with pytest.raises(ValueError, match="this problem has no spine"):
+        write_noisy_measurements(tmp_path / "out", plain, [1.0])
+    (tmp_path / "out").mkdir()
+    with pytest.raises(FileExistsError, match="it is there already"):
+        write_noisy_measurements(tmp_path / "out", problem, noisy(problem))
+
+
+def test_a_failing_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = small_problem(STATE)
+
+    def fail_at_block(level: str, number: int, levels: int) -> None:
+        if level == "Block":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_noisy_measurements(tmp_path / "out", problem, noisy(problem), progress=fail_at_block)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_told_by_level(folder: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    read(folder, progress=lambda *step: told.append(step))
+    assert told == [("State", 0, 3), ("County", 1, 3), ("Block", 2, 3)]
