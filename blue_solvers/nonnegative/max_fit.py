@@ -17,6 +17,8 @@ from blue_solvers.nonnegative.programme import Float, NotConvergedError
 from blue_solvers.nonnegative.proximal import solve
 from constraint_builders import Problem
 
+SIMPLEX_CELLS = 2000  # up to which the simplex method is faster than the interior point method
+
 
 def max_fit(problem: Problem, y: ArrayLike, slack: float = 0.01) -> Fit:
     """Fit non-negative cells whose largest deviation from the measurements is as small as can be.
@@ -83,7 +85,7 @@ def _least_largest_deviation(model: FittingModel, y: Float) -> Float:
         b_ub=np.concatenate([y[noisy], -y[noisy]]),
         A_eq=sparse.hstack([exact, sparse.csr_array((exact.shape[0], 1))], format="csr") if exact.shape[0] else None,
         b_eq=model.exact_answers(y) if exact.shape[0] else None,
-        method="highs",
+        method="highs-ds" if model.M.shape[1] <= SIMPLEX_CELLS else "highs-ipm",
     )
     if result.x is None:
         raise NotConvergedError(f"no non-negative cells meet what is known exactly: HiGHS says {result.message!r}")

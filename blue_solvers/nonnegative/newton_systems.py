@@ -119,7 +119,8 @@ class IterativeSystem(NewtonSystem):
         if margins is None:
             diagonal = self._diagonal(state.free) + added
             return lambda rows: rows / diagonal
-        return margins.inverse(self.programme.variance, float(weight[state.free].mean() / state.free.mean())).apply
+        free = state.free if state.free.any() else np.ones_like(state.free)
+        return margins.inverse(self.programme.variance, float(weight[free].mean() / free.mean())).apply
 
 
 def newton_system(programme: Programme) -> NewtonSystem:

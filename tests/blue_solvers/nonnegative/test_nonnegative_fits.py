@@ -352,6 +352,12 @@ def test_large_trees_are_certified(seed):
         assert fit.margin_residual < 1e-10 * abs(y).max()
 
 
+def test_conjugate_gradients_serve_problems_without_a_measurement_of_the_cells():
+    problem = Problem(Schema({"a": 20, "b": 30, "c": 40}), {"a * b": 2.0, "b * c": 3.0, "a * c": 2.0})
+    y = measurements(problem, 0)
+    assert nnls(problem, y).kkt_residual < CERTIFIED * abs(y).max()
+
+
 def test_conjugate_gradients_reach_the_same_accuracy():
     problem = gallery.cube(5, 5)
     y = measurements(problem, 0)
