@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from math import isqrt
@@ -40,6 +41,44 @@ def _bernoulli_exp_below_one(cost: Fraction) -> bool:
     while bernoulli(cost / place):
         place += 1
     return place % 2 == 1
+
+
+def bernoulli_exp_root(rational: Fraction, factor: Fraction, square: int) -> bool:
+    """True with probability exactly exp(rational - factor sqrt(square)), an exponent that must not be positive."""
+
+    def probability(digits: int) -> Decimal:
+        root = _decimal(factor) * Decimal(square).sqrt()
+        return (_decimal(rational) - root).exp()
+
+    return _is_below(secrets.randbits(_WORD), probability)
+
+
+def _is_below(uniform: int, probability: Callable[[int], Decimal]) -> bool:
+    """Whether a uniform number, whose first 64 bits these are, is below a real number between 0 and 1.
+
+    The number is computed to as many decimal digits as it takes, and further random bits are drawn, until they decide.
+
+    Parameters
+    ----------
+    uniform : int
+        The first bits.
+    probability : function of digits
+        The number in the current decimal context, of that precision, with an error below 10^(guard - digits).
+    """
+    bits = _WORD
+    while True:
+        digits = bits // 3 + 2 * _GUARD
+        with localcontext(Context(prec=digits)):
+            value, error = probability(digits), Decimal(10) ** (_GUARD - digits)
+            if Decimal(uniform + 1) / Decimal(2**bits) < value - error:
+                return True
+            if Decimal(uniform) / Decimal(2**bits) > value + error:
+                return False
+        uniform, bits = (uniform << _WORD) | secrets.randbits(_WORD), bits + _WORD
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
 
 
 class LaplaceStream:
@@ -104,19 +143,10 @@ class ShiftedGaussian:
         1 - 5 exp(-2 pi^2 sigma2) by Poisson summation, and exp(-2 pi^2 s) < 2^(-28 s). Random bits are compared first
         with that, then with the quotient itself, computed with a rigorous error bound to as many digits as they need.
         """
-        uniform, bits = secrets.randbits(_WORD), _WORD
+        uniform = secrets.randbits(_WORD)
         if uniform + 1 <= 2**_WORD - (5 << max(_WORD - int(28 * self.sigma2), 0)):
             return True
-        while True:
-            digits = bits // 3 + 2 * _GUARD
-            with localcontext(Context(prec=digits)):
-                quotient = self._theta(center, digits) / self._theta_at_zero(digits)
-                error = Decimal(10) ** (_GUARD - digits)
-                if Decimal(uniform + 1) / Decimal(2**bits) < quotient - error:
-                    return True
-                if Decimal(uniform) / Decimal(2**bits) > quotient + error:
-                    return False
-            uniform, bits = (uniform << _WORD) | secrets.randbits(_WORD), bits + _WORD
+        return _is_below(uniform, lambda digits: self._theta(center, digits) / self._theta_at_zero(digits))
 
     def _theta_at_zero(self, digits: int) -> Decimal:
         if digits not in self._at_zero:
@@ -130,7 +160,7 @@ class ShiftedGaussian:
         total = Decimal(0)
         for k in range(nearest - reach, nearest + reach + 1):
             cost = (k - center) ** 2 / (2 * self.sigma2)
-            total += (-Decimal(cost.numerator) / Decimal(cost.denominator)).exp()
+            total += (-_decimal(cost)).exp()
         return total
 
 

@@ -23,6 +23,9 @@ Measure: TypeAlias = Literal["pure", "zcdp"]
 class Guarantee:
     """Differential privacy on the tables that agree in the invariants, growing with their distance (Definition 2).
 
+    It also holds of whatever is computed from the release and nothing else (Proposition 7). An output that uses the
+    confidential table again, or releases under other invariants, is a composition: see `compose`.
+
     Attributes
     ----------
     invariants : Invariants
@@ -103,13 +106,6 @@ class Guarantee:
         rho = float(self.loss)
         epsilon = rho + 2 * math.sqrt(rho * -math.log(delta))
         return Guarantee(self.invariants, "pure", epsilon, self.norm, self.delta + delta)
-
-    def post_process(self) -> Guarantee:
-        """The promise of anything computed from the release alone (Proposition 7): the same.
-
-        An output that also uses the confidential table, or invariants that this release does not hold, is none.
-        """
-        return self
 
     def __str__(self) -> str:
         loss = f"{float(self.loss):.6g} t-DP" if self.measure == "pure" else f"{float(self.loss):.6g} t^2-zCDP"

@@ -14,7 +14,7 @@ from noise_mechanisms.integer_subspace.exact_decisions import ShiftedGaussian
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.lattice import Lattice
-from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection
+from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection, require_acceptance
 
 Floats = NDArray[np.float64]
 
@@ -79,7 +79,8 @@ class GaussianSampler(KleinSampler):
 
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """See `Sampler.sample`."""
-        return rejection(self._attempt, size, self._lattice.records, max(self.acceptance, 1e-9), rng)
+        require_acceptance(self.name, self.acceptance)
+        return rejection(self._attempt, size, self._lattice.records, self.acceptance, rng)
 
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Floats]:
         widths = self.sigma / self._form.norms
@@ -88,6 +89,7 @@ class GaussianSampler(KleinSampler):
 
     def release_sample(self) -> Integers:
         """See `Sampler.release_sample`. About 0.1 ms a dimension."""
+        require_acceptance(self.name, self.acceptance)
         laws = [ShiftedGaussian(Fraction(self.sigma) ** 2 / norm) for norm in self._form.squared_norms]
         while True:
             coordinates = self._release_attempt(laws)
@@ -147,7 +149,8 @@ class L2LaplaceSampler(KleinSampler):
 
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """See `Sampler.sample`."""
-        return rejection(self._attempt, size, self._lattice.records, max(self.acceptance, 1e-9), rng)
+        require_acceptance(self.name, self.acceptance)
+        return rejection(self._attempt, size, self._lattice.records, self.acceptance, rng)
 
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Floats]:
         shapes = rng.choice(self._shapes, size=tries, p=self._weights)

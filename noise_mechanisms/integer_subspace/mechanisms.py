@@ -16,6 +16,7 @@ from noise_mechanisms.integer_subspace.compiled import has_numba
 from noise_mechanisms.integer_subspace.guarantee import Guarantee, Norm, gaussian_sigma, stopping_delta
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
 from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LaplaceSampler
+from noise_mechanisms.integer_subspace.l2_rejection import L2RejectionSampler, proposal_epsilon
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.rejection import FreeCellSampler, RowSampler, two_way_shape
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
@@ -81,6 +82,11 @@ class LatticeMechanism(ABC):
         """What ``choose("auto")`` returns."""
         return self.choose("auto")
 
+    @property
+    def automatic_release(self) -> Choice:
+        """The sampler that `release` takes by default."""
+        return self.automatic
+
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """Draw noise alone, (size, d), for simulation, with the automatic sampler; see `Sampler.sample`."""
         return self.automatic.sampler.sample(size, rng)
@@ -132,7 +138,7 @@ class LatticeMechanism(ABC):
             If the table does not hold one whole number for every record, or the sampler does not fit.
         """
         confidential = self._read(table)
-        choice = self.automatic if sampler == "auto" else self.choose(sampler)
+        choice = self.automatic_release if sampler == "auto" else self.choose(sampler)
         noise = choice.sampler.release_sample()
         return Release(confidential + noise, self.guarantee, choice.sampler.name, choice.reason, "release")
 
@@ -190,9 +196,10 @@ class GeneralizedLaplace(LatticeMechanism):
 
         Parameters
         ----------
-        sampler : {"auto", "blocks", "rows", "free_cells", "heat_bath", "jumps", "klein_mixture"}
-            For the L1 norm the first five named ones, for the L2 norm the last two. "heat_bath" and "jumps" are Markov
-            chains, with their burn-in rules, compiled where numba is installed.
+        sampler : str
+            "auto", or for the L1 norm "blocks", "rows", "free_cells", "heat_bath" or "jumps", for the L2 norm
+            "klein_mixture", "l1_proposals" or "jumps". "heat_bath" and "jumps" are Markov chains, with their burn-in
+            rules, compiled where numba is installed.
 
         Raises
         ------
@@ -206,6 +213,7 @@ class GeneralizedLaplace(LatticeMechanism):
             "rows": (1, lambda: RowSampler(self.invariants, self.epsilon)),
             "free_cells": (1, lambda: FreeCellSampler(self.lattice, self.epsilon)),
             "heat_bath": (1, self._heat_bath),
+            "l1_proposals": (2, self._l1_proposals),
             "klein_mixture": (2, lambda: L2LaplaceSampler(self.lattice, self.epsilon)),
             "jumps": (self.norm, self._jumps),
         }
@@ -217,6 +225,25 @@ class GeneralizedLaplace(LatticeMechanism):
                 f"sampler {sampler!r} draws under the L{norm} norm: the mechanism has the L{self.norm} norm"
             )
         return Choice(make(), "asked for by name")
+
+    @cached_property
+    def automatic_release(self) -> Choice:
+        """The sampler that `release` takes by default: under the L2 norm another one than for simulation."""
+        if self.norm == 1:
+            return self.automatic
+        sampler = self._l1_proposals()
+        reason = f"exact and of release grade: {1 / max(sampler.acceptance, 1e-300):,.3g} L1 proposals for one draw"
+        return Choice(sampler, reason)
+
+    def _l1_proposals(self) -> L2RejectionSampler:
+        records = self.invariants.records
+        proposals = GeneralizedLaplace(self.invariants, proposal_epsilon(self.epsilon, records)).automatic.sampler
+        if not proposals.exact:
+            raise NotImplementedError(
+                f"L2-norm Laplace noise of release grade needs exact L1 proposals, which {self.invariants} do not "
+                "allow: release Gaussian noise instead"
+            )
+        return L2RejectionSampler(proposals, self.epsilon, records)
 
     def _heat_bath(self) -> Sampler:
         return ChainSampler(HeatBathKernel(self.lattice, self.epsilon, has_numba()))

@@ -14,7 +14,7 @@ from noise_mechanisms.integer_subspace.blocks import ZeroSumLaplace
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli_exp, exact_scale
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
 from noise_mechanisms.integer_subspace.lattice import Lattice
-from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection
+from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection, require_acceptance
 
 _PILOT = 4096
 _LARGEST_ENTRY = 2**31
@@ -68,6 +68,7 @@ class RowSampler(Sampler):
         if self._length == 2:
             column = self._column.sample(size, np.random.default_rng(rng))
             return self._arrange(np.stack([column, -column], axis=2))
+        require_acceptance(self.name, self.acceptance)
         return rejection(self._attempt, size, self._rows * self._length, self.acceptance, rng)
 
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, NDArray[np.float64]]:
@@ -84,6 +85,7 @@ class RowSampler(Sampler):
         if self._length == 2:
             column = self._column.release_sample()
             return self._arrange(np.stack([column, -column], axis=1)[None])[0]
+        require_acceptance(self.name, self.acceptance)
         step = 1 / Fraction(exact_scale(self.epsilon))
         while True:
             rows = np.array([self._row.release_sample() for _ in range(self._rows - 1)])
@@ -134,12 +136,13 @@ class FreeCellSampler(Sampler):
 
     @cached_property
     def acceptance(self) -> float:
-        """Estimated probability of acceptance of one try, from 4,096 tries with a fixed seed; 0 if below 1e-300."""
+        """Estimated probability of acceptance of one try, from 4,096 tries with a fixed seed."""
         return float(np.exp(self._attempt(_PILOT, np.random.default_rng(0))[1]).mean())
 
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """See `Sampler.sample`."""
-        return rejection(self._attempt, size, self._basis.shape[0], max(self.acceptance, 1e-9), rng)
+        require_acceptance(self.name, self.acceptance)
+        return rejection(self._attempt, size, self._basis.shape[0], self.acceptance, rng)
 
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, NDArray[np.float64]]:
         free = DiscreteLaplace(1 / self.epsilon).sample(tries * self._free.size, rng).reshape(tries, -1)
@@ -148,6 +151,7 @@ class FreeCellSampler(Sampler):
 
     def release_sample(self) -> Integers:
         """See `Sampler.release_sample`."""
+        require_acceptance(self.name, self.acceptance)
         scale = exact_scale(self.epsilon)
         stream, step = LaplaceStream(scale), 1 / Fraction(scale)
         while True:

@@ -13,6 +13,7 @@ from noise_mechanisms.integer_subspace.invariants import Integers
 Seed: TypeAlias = np.random.Generator | np.random.SeedSequence | int | None
 
 _LARGEST_BATCH = 4096
+_LEAST_ACCEPTANCE = 1e-7
 _BATCH_VALUES = 1 << 20
 
 
@@ -65,6 +66,15 @@ class Sampler(ABC):
         raise NotImplementedError(
             f"the sampler {self.name!r} draws in floating point, for simulation only: release with 'blocks', 'rows' or "
             "'free_cells' (L1 norm), or with Gaussian noise"
+        )
+
+
+def require_acceptance(name: str, acceptance: float) -> None:
+    """Raise `ValueError` where a rejection sampler would need more than ten million tries for one draw."""
+    if acceptance < _LEAST_ACCEPTANCE:
+        raise ValueError(
+            f"the sampler {name!r} would accept fewer than one try in {1 / _LEAST_ACCEPTANCE:,.0f} on this lattice: "
+            "use 'heat_bath' for the L1 norm, a larger sigma or epsilon for Klein's, or fewer dimensions"
         )
 
 

@@ -21,6 +21,7 @@ from noise_mechanisms.integer_subspace.exact_decisions import (
     ShiftedGaussian,
     bernoulli,
     bernoulli_exp,
+    bernoulli_exp_root,
     exact_scale,
 )
 from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LaplaceSampler, log_theta, shifted_gaussian
@@ -121,6 +122,27 @@ def test_l2_laplace_noise_follows_the_enumerated_law(invariants: Invariants, eps
     draws = L2LaplaceSampler(Lattice(invariants), epsilon).sample(60_000, rng=3)
     assert not (invariants.matrix @ draws.T).any()
     assert p_value(draws, *enumerate_law(Lattice(invariants), l2_cost(epsilon), reach)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    ("invariants", "epsilon", "reach"), [(TWO_BY_THREE, 0.6, 40), (margins((4,), "total"), 1.2, 22), (CUBE, 1.0, 40)]
+)
+def test_l2_laplace_noise_of_release_grade_follows_the_enumerated_law(
+    invariants: Invariants, epsilon: float, reach: int
+) -> None:
+    pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
+    sampler = GeneralizedLaplace(invariants, epsilon, norm=2).automatic_release.sampler
+    law = enumerate_law(Lattice(invariants), l2_cost(epsilon), reach)
+    assert p_value(sampler.sample(30_000, rng=3), *law) > FALSE_ALARM
+    draws = np.array([sampler.release_sample() for _ in range(200)])
+    assert not (invariants.matrix @ draws.T).any()
+    assert p_value_of_norms(draws, *law) > FALSE_ALARM
+
+
+def test_bernoulli_of_an_irrational_exponent_has_its_probability() -> None:
+    successes = count_true(lambda: bernoulli_exp_root(Fraction(1, 2), Fraction(1, 3), 7), 2000)
+    assert stats.binomtest(successes, 2000, math.exp(0.5 - math.sqrt(7) / 3)).pvalue > FALSE_ALARM
+    assert bernoulli_exp_root(Fraction(0), Fraction(1, 3), 0) is True
 
 
 def test_noise_of_the_delinquent_children_has_the_measured_moments() -> None:
@@ -234,6 +256,15 @@ def test_misfits_are_refused_by_name() -> None:
         RowSampler(CUBE, 0.5)
     with pytest.raises(NotImplementedError, match=r"klein_mixture.*simulation only"):
         L2LaplaceSampler(Lattice(THREE_BY_THREE), 0.5).release_sample()
+    with pytest.raises(NotImplementedError, match=r"exact L1 proposals.*Gaussian"):
+        GeneralizedLaplace(margins((9, 24), "a", "b"), 0.5, norm=2).release(np.zeros(216, dtype=int))
+
+
+def test_hopeless_rejection_is_refused() -> None:
+    sampler = RowSampler(margins((12, 12), "a", "b"), 0.25)
+    for draw in (lambda: sampler.sample(1, rng=1), sampler.release_sample):
+        with pytest.raises(ValueError, match=r"fewer than one try in 10,000,000.*heat_bath"):
+            draw()
 
 
 def test_release_without_opendp_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,6 @@ def test_composition_of_pure_and_concentrated_promises() -> None:
     assert (both.measure, both.norm, both.loss) == ("zcdp", 1, Fraction(1, 8) + Fraction(1, 8))
     twice = gaussian.compose(gaussian)
     assert (twice.measure, twice.norm, twice.loss) == ("zcdp", 2, Fraction(1, 4))
-    assert twice.post_process() == twice
     stopped = Guarantee(TWO_BY_THREE, "pure", 0.5, 1, delta=1e-6)
     assert stopped.compose(stopped).delta == 2e-6
     with pytest.raises(ValueError, match="delta > 0 does not compose"):
