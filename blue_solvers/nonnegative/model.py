@@ -54,6 +54,7 @@ class FittingModel:
         self.M.sort_indices()
         self.measured = ~problem.unmeasured
         self._labels: dict[Name, NDArray[np.intp]] = {}
+        self._places = {name: problem.observed.slice(name) for name in problem.observed.names}
         self.cell_rows = self._find_cell_rows()
         others = self.measured.copy()
         others[self.cell_rows[self.cell_rows >= 0]] = False
@@ -176,7 +177,7 @@ class FittingModel:
 
     def place_of(self, table: Name) -> slice:
         """Where a table sits in the observed layout."""
-        return self.problem.observed.slice(table)
+        return self._places[table]
 
     def labels(self, table: Name) -> NDArray[np.intp]:
         """For every detailed cell the cell of the table that it is summed into, (d,)."""
