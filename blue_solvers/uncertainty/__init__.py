@@ -1,0 +1,38 @@
+"""How sure the estimate is: covariances, intervals and joint regions, for every solver through its operator."""
+
+from blue_solvers.uncertainty.covariance import covariance_block, covariance_columns, estimate_variances, variances
+from blue_solvers.uncertainty.functionals import Functionals, cell_weights, functionals
+from blue_solvers.uncertainty.intervals import half_widths, intervals, refine_to_integers
+from blue_solvers.uncertainty.monte_carlo import LargestErrors, Replicates, SecondMoments, order_statistic
+from blue_solvers.uncertainty.regions import (
+    Ellipsoid,
+    confidence_ellipsoid,
+    distribution_free_band,
+    distribution_free_ellipsoid,
+    simultaneous_band,
+)
+from blue_solvers.uncertainty.selected_inverse import inverse_on_pattern, variances_by_selected_inversion
+
+__all__ = [
+    "Ellipsoid",
+    "Functionals",
+    "LargestErrors",
+    "Replicates",
+    "SecondMoments",
+    "cell_weights",
+    "confidence_ellipsoid",
+    "covariance_block",
+    "covariance_columns",
+    "distribution_free_band",
+    "distribution_free_ellipsoid",
+    "estimate_variances",
+    "functionals",
+    "half_widths",
+    "intervals",
+    "inverse_on_pattern",
+    "order_statistic",
+    "refine_to_integers",
+    "simultaneous_band",
+    "variances",
+    "variances_by_selected_inversion",
+]

@@ -1,0 +1,165 @@
+"""Covariance of an estimate: columns, blocks, and all variances, exactly or by random probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blue_solvers.components import components_of
+from blue_solvers.operator import BlueOperator
+from blue_solvers.solver import VARIANCE_BLOCK, Float
+from blue_solvers.uncertainty.functionals import cell_weights, observed_weights
+from blue_solvers.uncertainty.monte_carlo import Progress, Seed, Streams
+from blue_solvers.uncertainty.selected_inverse import variances_by_selected_inversion
+
+Cells = Sequence[int] | ArrayLike
+
+
+def covariance_columns(P: BlueOperator, cells: Cells) -> Float:
+    """Columns of P Sigma P', the covariance of every desired cell with some of them.
+
+    Parameters
+    ----------
+    P : BlueOperator
+    cells : sequence of int, (K,)
+        Positions in the desired layout.
+
+    Returns
+    -------
+    ndarray, (m, K)
+        Two applies a column.
+    """
+    return P @ (P.problem.noise_covariance @ observed_weights(P, cell_weights(P, cells).toarray()))
+
+
+def covariance_block(P: BlueOperator, rows: Cells, columns: Cells) -> Float:
+    """Covariance between two sets of desired cells, (R, C), by one adjoint apply for each of them.
+
+    Parameters
+    ----------
+    P : BlueOperator
+    rows, columns : sequence of int, (R,) and (C,)
+        Positions in the desired layout.
+    """
+    left, right = (observed_weights(P, cell_weights(P, cells).toarray()) for cells in (rows, columns))
+    return left.T @ (P.problem.noise_covariance @ right)
+
+
+def variances(P: BlueOperator, method: str = "solver") -> Float:
+    """Exact variance of every desired cell.
+
+    Parameters
+    ----------
+    P : BlueOperator
+    method : {"solver", "closed_form", "selected_inversion", "applies"}
+        The solver's own way; the closed form under assumptions A1 to A3; entries of the inverse of A Sigma A'; or one
+        adjoint apply for every cell, which serves every operator.
+
+    Returns
+    -------
+    ndarray, (m,)
+        Diagonal of P Sigma P', in squared units of the counts.
+
+    Raises
+    ------
+    ValueError
+        If there is no such method, or it does not give the variances of this operator, with the reason.
+    MemoryError
+        If it would not fit.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}: got {method!r}")
+    return METHODS[method](P)
+
+
+def _by_closed_form(P: BlueOperator) -> Float:
+    _require_blue(P, "closed_form")
+    if P.problem.schema is None or P.problem.spine is not None or P.problem.table_variances is None:
+        raise ValueError(
+            "method 'closed_form' needs tables of one schema, without a spine, whose noise is uncorrelated and of "
+            "equal variance within each table (A1-A3): use 'selected_inversion' or 'applies'"
+        )
+    return components_of(P.problem).variances()
+
+
+def _by_selected_inversion(P: BlueOperator) -> Float:
+    _require_blue(P, "selected_inversion")
+    return variances_by_selected_inversion(P.problem)
+
+
+def _require_blue(P: BlueOperator, method: str) -> None:
+    if not P.info.exact:
+        raise ValueError(
+            f"method {method!r} gives the variances of the BLUE, and {P!r} is not the BLUE: use 'applies' for those of "
+            "its own covariance P Sigma P'"
+        )
+
+
+def _by_applies(P: BlueOperator) -> Float:
+    result = np.empty(P.shape[0])
+    for start in range(0, P.shape[0], VARIANCE_BLOCK):
+        cells = np.arange(start, min(start + VARIANCE_BLOCK, P.shape[0]))
+        weights = observed_weights(P, cell_weights(P, cells).toarray())
+        result[cells] = np.einsum("ij,ij->j", weights, P.problem.noise_covariance @ weights)
+    return result
+
+
+METHODS: dict[str, Callable[[BlueOperator], Float]] = {
+    "solver": BlueOperator.variances,
+    "closed_form": _by_closed_form,
+    "selected_inversion": _by_selected_inversion,
+    "applies": _by_applies,
+}
+
+
+def estimate_variances(
+    P: BlueOperator, probes: int, rng: Seed = None, progress: Progress | None = None
+) -> tuple[Float, Float]:
+    """Estimate the variance of every desired cell, where exact ones cost too much.
+
+    Every probe z of random signs gives z * (P Sigma P' z), which has the diagonal of P Sigma P' as its mean, and as
+    its variance in cell i the sum of squares of the cell's covariances with the others. That is little for estimates
+    that are nearly uncorrelated, where squared errors of simulated noise have a relative standard deviation of
+    sqrt(2).
+
+    Parameters
+    ----------
+    P : BlueOperator
+    probes : int
+        At least 2; each costs an apply and an adjoint apply.
+    rng : Generator, int or None
+        Source of randomness, or its seed.
+    progress : callable, optional
+        Called after every batch with the probes done, and all of them.
+
+    Returns
+    -------
+    estimate : ndarray, (m,)
+        Unbiased; it can be negative where its error is large.
+    std_error : ndarray, (m,)
+        Standard deviation of `estimate`, from the spread over the probes.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than 2 probes.
+
+    References
+    ----------
+    Bekas, Kokiopoulou and Saad, An estimator for the diagonal of a matrix, 2007.
+    """
+    if probes < 2:
+        raise ValueError(f"probes must be 2 or more, to know their spread: got {probes}")
+    mean, squares = np.zeros(P.shape[0]), np.zeros(P.shape[0])
+    for start, generator, width in Streams(rng, max(P.shape)).batches(0, probes):
+        signs = generator.choice([-1.0, 1.0], (P.shape[0], width))[:, : probes - start]
+        samples = signs * (P @ (P.problem.noise_covariance @ (P.T @ signs)))
+        count, own = start + samples.shape[1], samples.mean(axis=1)
+        squares += ((samples - own[:, None]) ** 2).sum(axis=1)
+        squares += (own - mean) ** 2 * start * samples.shape[1] / count
+        mean += (own - mean) * samples.shape[1] / count
+        if progress is not None:
+            progress(count, probes)
+    return mean, np.sqrt(squares / (probes * (probes - 1)))

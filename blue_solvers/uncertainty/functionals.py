@@ -1,0 +1,140 @@
+"""Linear functionals of the estimate: sums, differences and single counts, with the covariance between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from blue_solvers.operator import BlueOperator, blue
+from blue_solvers.solver import Float
+from constraint_builders import Problem
+from constraint_builders.memory import require_memory
+
+
+@dataclass(frozen=True)
+class Functionals:
+    """K linear functionals w'x of an estimate x.
+
+    Attributes
+    ----------
+    estimate : ndarray, (K,)
+    covariance : ndarray, (K, K)
+        W' P Sigma P' W, symmetric, in squared units of the functionals.
+    """
+
+    estimate: Float
+    covariance: Float
+
+    @cached_property
+    def variances(self) -> Float:
+        """Variance of every functional, (K,)."""
+        return self.covariance.diagonal().copy()
+
+    @cached_property
+    def std_errors(self) -> Float:
+        """Standard deviation of every functional, (K,)."""
+        return np.sqrt(self.variances)
+
+
+def functionals(P: BlueOperator | Problem, y: ArrayLike, W: Any) -> Functionals:
+    """Estimate linear functionals, and the covariance between them, by one adjoint apply for each.
+
+    Parameters
+    ----------
+    P : BlueOperator or Problem
+        Any solver's operator: the covariance is its own, P Sigma P', whether it is the BLUE or not.
+    y : array_like, (n,)
+        Noisy counts over the observed layout.
+    W : array_like or sparse array, (m, K) or (m,)
+        Weights over the desired layout, a functional in every column; `cell_weights` makes those of single cells.
+
+    Returns
+    -------
+    Functionals
+
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, or a value is not finite.
+    MemoryError
+        If the weights over the observed layout, 24 n K bytes, would not fit.
+
+    Examples
+    --------
+    >>> from constraint_builders import gallery
+    >>> found = functionals(gallery.toy(), [6, 9, 17, 29], [[1, 0], [-1, 0], [0, 0], [0, 1]])
+    >>> found.estimate, found.variances
+    (array([-3.  , 29.75]), array([2.  , 0.75]))
+    """
+    P = as_operator(P)
+    W = read_weights(P, W)
+    return Functionals(W.T @ estimate(P, y), functional_covariance(P, W))
+
+
+def functional_covariance(P: BlueOperator, W: Float) -> Float:
+    """W' P Sigma P' W, (K, K)."""
+    V = observed_weights(P, W)
+    covariance = V.T @ (P.problem.noise_covariance @ V)
+    return (covariance + covariance.T) / 2
+
+
+def observed_weights(P: BlueOperator, W: Float) -> Float:
+    """P' W, (n, K): what every noisy count contributes to every functional."""
+    needed = 3.0 * 8 * P.shape[1] * W.shape[1]
+    require_memory(needed, f"the weights of {W.shape[1]:,} functionals", "ask for fewer at a time")
+    return P.T @ W
+
+
+def cell_weights(P: BlueOperator | Problem, cells: Sequence[int] | ArrayLike) -> sparse.csc_array:
+    """Functionals that are single cells of the desired layout, (m, K).
+
+    Parameters
+    ----------
+    P : BlueOperator or Problem
+    cells : sequence of int, (K,)
+        Positions in the desired layout, ``problem.desired.slice(name)`` for instance finds a table's.
+
+    Raises
+    ------
+    ValueError
+        If a position lies outside the layout.
+    """
+    size = (P if isinstance(P, Problem) else P.problem).desired.size
+    positions = np.asarray(cells)
+    if positions.ndim != 1 or not np.issubdtype(positions.dtype, np.integer):
+        raise ValueError(f"cells must be a list of positions: got {positions.dtype} of shape {positions.shape}")
+    if positions.size and not (positions.min() >= 0 and positions.max() < size):
+        wrong = positions[(positions < 0) | (positions >= size)][0]
+        raise ValueError(f"cell {wrong} is not in the desired layout: positions run from 0 to {size - 1}")
+    count = positions.size
+    return sparse.csc_array((np.ones(count), (positions, np.arange(count))), shape=(size, count))
+
+
+def estimate(P: BlueOperator, y: ArrayLike) -> Float:
+    """P y + offset, (m,) or (m, K)."""
+    linear = P @ np.asarray(y)
+    return linear + (P.offset if linear.ndim == 1 else P.offset[:, None])
+
+
+def as_operator(P: BlueOperator | Problem) -> BlueOperator:
+    """The operator itself, or that of a problem by the solver "auto"."""
+    return blue(P) if isinstance(P, Problem) else P
+
+
+def read_weights(P: BlueOperator, W: Any) -> Float:
+    """Weights over the desired layout as a finite float array, (m, K)."""
+    weights = np.asarray(W.toarray() if sparse.issparse(W) else W, dtype=np.float64)
+    weights = weights[:, None] if weights.ndim == 1 else weights
+    if weights.ndim != 2 or weights.shape[0] != P.shape[0]:
+        raise ValueError(
+            f"W holds a functional over the desired layout in every column, ({P.shape[0]}, K): got {np.shape(W)}"
+        )
+    if not np.isfinite(weights).all():
+        raise ValueError("W holds NaN or infinite weights: give finite numbers")
+    return weights

@@ -1,0 +1,347 @@
+"""Joint confidence regions for a chosen set of counts, or of other functionals, of an estimate.
+
+The error e of the chosen functionals is linear in the noise N, e = V' N with V = P' W, whatever method P is, and
+errors of any number can be simulated without looking at the data. Two arguments give the stated level:
+
+- For Gaussian noise e is Gaussian with mean zero and covariance C = V' Sigma V, which is known: `confidence_ellipsoid`
+  and `simultaneous_band`.
+- For every law of the noise, let d be a fixed function of an error. The real e_0 and simulated e_1, ..., e_m are
+  independent and of one law, so d(e_0), ..., d(e_m) are exchangeable, and d(e_0) is at most the r-th smallest of the
+  others with probability r / (m + 1) or more. With r = ceil(level (m + 1)) the set of values whose error e satisfies
+  d(e) <= d_(r) covers the truth with probability `level` or more. It matters that d does not depend on e_1, ..., e_m;
+  here it depends on C alone. The largest studentised error, d(e) = max |e_k| / sqrt(C_kk), gives
+  `distribution_free_band`; Mahalanobis depth, d(e) = e' C^+ e, gives `distribution_free_ellipsoid`.
+
+Functionals that the constraints tie together have a singular C: a region then lies in the affine space of consistent
+values, and values off it are outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from blue_solvers.operator import BlueOperator
+from blue_solvers.solver import Float
+from blue_solvers.uncertainty.functionals import (
+    Functionals,
+    as_operator,
+    estimate,
+    functional_covariance,
+    observed_weights,
+    read_weights,
+)
+from blue_solvers.uncertainty.monte_carlo import (
+    LargestErrors,
+    Progress,
+    Replicates,
+    Seed,
+    check_draws,
+    check_level,
+    order_statistic,
+)
+from constraint_builders import Problem
+
+EXACT = 1e-9  # of the largest standard deviation: what is less is the rounding error of 0
+RANK_TOLERANCE = 1e-10  # eigenvalue of a correlation matrix; rounding leaves about 1e-15 where it is 0
+CONSISTENT = 1e-6  # standard deviations by which consistent values may miss the affine space, for rounding
+SIMULATIONS = 99_999
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """A covariance C of some rank as its scales and the square roots of its correlation.
+
+    Attributes
+    ----------
+    scales : ndarray, (K,)
+        Standard deviations; 1 for functionals known exactly, so that a difference there is in units of itself.
+    root, factor : ndarray, (K, rank)
+        Of the correlation R: root root' = R^+ and factor factor' = R on its range, factor' root = 1.
+    off : ndarray, (K, K - rank)
+        Orthonormal basis of the null space of R.
+    """
+
+    scales: Float
+    root: Float
+    factor: Float
+    off: Float
+
+    @classmethod
+    def of_covariance(cls, covariance: Float) -> Whitening:
+        """Standardise, and split range from null space."""
+        deviations = np.sqrt(covariance.diagonal())
+        scales = np.where(deviations > EXACT * deviations.max(initial=0.0), deviations, 1.0)
+        eigenvalues, vectors = np.linalg.eigh(covariance / np.outer(scales, scales))
+        kept = eigenvalues > RANK_TOLERANCE
+        roots = np.sqrt(eigenvalues[kept])
+        return cls(scales, vectors[:, kept] / roots, vectors[:, kept] * roots, vectors[:, ~kept])
+
+    @property
+    def rank(self) -> int:
+        """Rank of the covariance."""
+        return self.root.shape[1]
+
+    def whiten(self, errors: Float) -> Float:
+        """Errors (K, N) as (rank, N) whose covariance is the identity if that of the errors is C."""
+        return self.root.T @ (errors / self.scales[:, None])
+
+    def squared_lengths(self, errors: Float) -> Float:
+        """Squared Mahalanobis length e' C^+ e of errors (K, N), (N,)."""
+        z = self.whiten(errors)
+        return np.einsum("ij,ij->j", z, z)
+
+    def distances_off(self, errors: Float) -> Float:
+        """How far errors (K, N) are off the range of C, in standard deviations, (N,)."""
+        return abs(self.off.T @ (errors / self.scales[:, None])).max(axis=0, initial=0.0)
+
+    def with_moments(self, moments: Float) -> Whitening:
+        """The same for another covariance of the same range, given by the second moments of `whiten`, (rank, rank)."""
+        lower = np.linalg.cholesky(moments)
+        return replace(self, root=np.linalg.solve(lower, self.root.T).T, factor=self.factor @ lower)
+
+
+@dataclass(frozen=True)
+class Ellipsoid:
+    """The values v with (v - centre)' shape^+ (v - centre) <= squared_radius, in the range of the shape.
+
+    Attributes
+    ----------
+    centre : ndarray, (K,)
+        The estimate.
+    whitening : Whitening
+        Of the shape.
+    squared_radius : float
+    level : float
+    """
+
+    centre: Float
+    whitening: Whitening
+    squared_radius: float
+    level: float
+
+    @property
+    def shape(self) -> Float:
+        """Covariance of the estimate, exact or simulated, (K, K), in squared units of the functionals."""
+        factor = self.whitening.scales[:, None] * self.whitening.factor
+        return factor @ factor.T
+
+    @property
+    def rank(self) -> int:
+        """Dimension of the region."""
+        return self.whitening.rank
+
+    @property
+    def half_widths(self) -> Float:
+        """How far the region reaches from the centre along every axis, (K,)."""
+        return np.sqrt(self.squared_radius * self.shape.diagonal())
+
+    def contains(self, values: ArrayLike) -> NDArray[np.bool_]:
+        """Whether values of the functionals, (K,) or (K, N), lie in the region: one bool, or (N,) of them."""
+        points = np.asarray(values, dtype=np.float64)
+        errors = points.reshape(self.centre.size, -1) - self.centre[:, None]
+        near = self.whitening.squared_lengths(errors) <= self.squared_radius
+        inside = near & (self.whitening.distances_off(errors) <= CONSISTENT)
+        return inside[0] if points.ndim == 1 else inside
+
+
+def confidence_ellipsoid(
+    P: BlueOperator | Problem,
+    y: ArrayLike,
+    W: Any,
+    level: float = 0.95,
+    draws: int | None = None,
+    rng: Seed = None,
+) -> Ellipsoid:
+    """Confidence ellipsoid for Gaussian noise, exact at the stated level.
+
+    Parameters
+    ----------
+    P : BlueOperator or Problem
+    y : array_like, (n,)
+        Noisy counts over the observed layout.
+    W : array_like or sparse array, (m, K)
+        Functionals over the desired layout, one in every column; `cell_weights` makes those of cells.
+    level : float
+    draws : int, optional
+        Estimate the covariance from so many simulated errors instead of working it out. Their mean is known to be
+        zero, so that with S = mean of e e' the statistic e' S^-1 e is Hotelling's T^2 with `draws` degrees of
+        freedom, and (draws - r + 1) / (draws r) of it has the F law with r and draws - r + 1, r being the rank.
+    rng : Generator, int or None
+        Source of randomness, or its seed, of the draws.
+
+    Returns
+    -------
+    Ellipsoid
+        Its squared radius is a quantile of chi-square with as many degrees of freedom as the covariance has rank, or
+        with `draws` of Hotelling's T^2.
+
+    Raises
+    ------
+    ValueError
+        If level, W or y are no such things, or there are fewer draws than the rank.
+    """
+    P, W = _read(P, W, level)
+    centre = W.T @ estimate(P, y)
+    whitening = Whitening.of_covariance(functional_covariance(P, W))
+    rank = whitening.rank
+    if draws is None:
+        return Ellipsoid(centre, whitening, float(stats.chi2.ppf(level, rank)) if rank else 0.0, level)
+    check_draws(draws)
+    if draws < rank:
+        raise ValueError(f"{draws} draws are too few for the covariance of {rank} counts: give {rank} or more")
+    moments = np.zeros((rank, rank))
+    for errors in Replicates(P, rng, observed_weights(P, W)).columns(0, draws):
+        z = whitening.whiten(errors)
+        moments += z @ z.T / draws
+    scale = draws * rank / (draws - rank + 1)
+    radius = scale * float(stats.f.ppf(level, rank, draws - rank + 1)) if rank else 0.0
+    return Ellipsoid(centre, whitening.with_moments(moments), radius, level)
+
+
+def simultaneous_band(
+    P: BlueOperator | Problem,
+    y: ArrayLike,
+    W: Any,
+    level: float = 0.95,
+    simulations: int = SIMULATIONS,
+    rng: Seed = None,
+) -> tuple[Float, Float]:
+    """Intervals for several functionals that all cover at once with the stated probability, for Gaussian noise.
+
+    Each is its estimate plus or minus c standard deviations, c being the quantile of max |t| over the functionals.
+    That has no closed form for correlated t: it is taken from simulations of the exact Gaussian law of the errors, by
+    the order statistic of rank ceil(level (simulations + 1)), which keeps the level exact for any number of them.
+
+    Parameters
+    ----------
+    P, y, W, level
+        As for `confidence_ellipsoid`.
+    simulations : int
+        More make c less random: its relative error is about 1 / (3 sqrt(simulations)) at level 0.95.
+    rng : Generator, int or None
+        Source of randomness, or its seed.
+
+    Returns
+    -------
+    lower, upper : ndarray, (K,)
+    """
+    P, W = _read(P, W, level)
+    check_draws(simulations)
+    found = Functionals(W.T @ estimate(P, y), functional_covariance(P, W))
+    whitening = Whitening.of_covariance(found.covariance)
+    largest = LargestErrors(simulations + 1 - order_statistic(level, simulations))
+    generator = np.random.default_rng(rng)
+    block = max(1, 2**20 // max(W.shape[1], 1))
+    while largest.count < simulations:
+        width = min(block, simulations - largest.count)
+        t = whitening.factor @ generator.standard_normal((whitening.rank, width))
+        largest.add(abs(t).max(axis=0, initial=0.0)[None])
+    return _band(found, float(largest.smallest[0]))
+
+
+def distribution_free_band(
+    P: BlueOperator | Problem,
+    y: ArrayLike,
+    W: Any,
+    level: float = 0.95,
+    *,
+    draws: int,
+    rng: Seed = None,
+    progress: Progress | None = None,
+) -> tuple[Float, Float]:
+    """Intervals for several functionals that all cover at once, for every law of the noise.
+
+    The order statistic of rank ceil(level (draws + 1)) of the largest studentised error, max |e_k| / sd_k with the
+    exact standard deviations sd_k, over simulated errors of the problem's own law; the module says why it covers.
+
+    Parameters
+    ----------
+    P, y, W, level
+        As for `confidence_ellipsoid`.
+    draws : int
+        Simulated errors, at least level / (1 - level).
+    rng : Generator, int or None
+        Source of randomness, or its seed.
+    progress : callable, optional
+        Called after every batch of replicates with those done, and all of them.
+
+    Returns
+    -------
+    lower, upper : ndarray, (K,)
+
+    Raises
+    ------
+    ValueError
+        If there are too few draws, or level, W or y are no such things.
+    """
+    P, W = _read(P, W, level)
+    check_draws(draws)
+    found = Functionals(W.T @ estimate(P, y), functional_covariance(P, W))
+    scales = Whitening.of_covariance(found.covariance).scales[:, None]
+    return _band(found, _depth_bound(P, W, level, draws, rng, progress, lambda e: abs(e / scales).max(axis=0)))
+
+
+def distribution_free_ellipsoid(
+    P: BlueOperator | Problem,
+    y: ArrayLike,
+    W: Any,
+    level: float = 0.95,
+    *,
+    draws: int,
+    rng: Seed = None,
+    progress: Progress | None = None,
+) -> Ellipsoid:
+    """Ellipsoid that covers for every law of the noise, from the order statistics of Mahalanobis depth.
+
+    The exact covariance shapes it, and the order statistic of rank ceil(level (draws + 1)) of the squared Mahalanobis
+    length of simulated errors is its squared radius; the module says why it covers. The parameters are those of
+    `distribution_free_band`.
+
+    Returns
+    -------
+    Ellipsoid
+
+    References
+    ----------
+    Yeh and Singh, Balanced confidence regions based on Tukey's depth and the bootstrap, 1997.
+    """
+    P, W = _read(P, W, level)
+    check_draws(draws)
+    whitening = Whitening.of_covariance(functional_covariance(P, W))
+    radius = _depth_bound(P, W, level, draws, rng, progress, whitening.squared_lengths)
+    return Ellipsoid(W.T @ estimate(P, y), whitening, radius, level)
+
+
+def _depth_bound(
+    P: BlueOperator,
+    W: Float,
+    level: float,
+    draws: int,
+    rng: Seed,
+    progress: Progress | None,
+    depth: Callable[[Float], Float],
+) -> float:
+    """The order statistic of rank ceil(level (draws + 1)) of the depth of simulated errors."""
+    largest = LargestErrors(draws + 1 - order_statistic(level, draws))
+    for errors in Replicates(P, rng, observed_weights(P, W)).columns(0, draws):
+        largest.add(depth(errors)[None])
+        if progress is not None:
+            progress(largest.count, draws)
+    return float(largest.smallest[0])
+
+
+def _band(found: Functionals, multiple: float) -> tuple[Float, Float]:
+    half = multiple * found.std_errors
+    return found.estimate - half, found.estimate + half
+
+
+def _read(P: BlueOperator | Problem, W: Any, level: float) -> tuple[BlueOperator, Float]:
+    check_level(level)
+    P = as_operator(P)
+    return P, read_weights(P, W)

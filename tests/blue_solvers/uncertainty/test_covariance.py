@@ -1,0 +1,136 @@
+"""Covariances against the dense P Sigma P', and the routes to variances against one another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from blue_solvers import SeaBlue, blue
+from blue_solvers.uncertainty import (
+    cell_weights,
+    covariance_block,
+    covariance_columns,
+    estimate_variances,
+    functionals,
+    variances,
+)
+from constraint_builders import Problem, Schema, gallery
+from tests.blue_solvers.uncertainty.checks import problem_of
+from tests.strategies import cases
+
+
+def unequal() -> Problem:
+    """A 3 x 4 table with its margins, variances 1, 2 or 3 in every cell: A3 fails."""
+    rng = np.random.default_rng(5)
+    schema = Schema({"a": 3, "b": 4})
+    shapes = {"total": (), "a": 3, "b": 4, "detailed": (3, 4)}
+    return Problem(schema, {name: rng.choice([1.0, 2.0, 3.0], shape) for name, shape in shapes.items()})
+
+
+def dense_covariance(P) -> np.ndarray:
+    """P Sigma P' by dense matrices."""
+    matrix = P @ np.eye(P.shape[1])
+    return matrix @ np.diag(P.problem.variances) @ matrix.T
+
+
+@settings(max_examples=40)
+@given(case=cases("equal", special=True, most_variables=4))
+def test_three_routes_to_variances_agree(case):
+    P = blue(problem_of(case), "sea_blue")
+    closed_form = variances(P, "closed_form")
+    # Variances reach over eight decades: rounding is relative to the largest, through the condition of A Sigma A'.
+    tolerance = 1e-9 * closed_form.max(initial=0.0)
+    np.testing.assert_allclose(variances(P, "applies"), closed_form, rtol=1e-6, atol=tolerance)
+    np.testing.assert_allclose(variances(P, "selected_inversion"), closed_form, rtol=1e-6, atol=tolerance)
+    np.testing.assert_array_equal(variances(P), closed_form)
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "cg", "dense", "sea_blue"])
+def test_columns_blocks_and_functionals_are_those_of_the_operator(solver):
+    P = blue(unequal(), solver)
+    expected = dense_covariance(P)
+    rows, columns = [0, 3, 19], [7, 2]
+    np.testing.assert_allclose(covariance_columns(P, columns), expected[:, columns], atol=1e-9)
+    np.testing.assert_allclose(covariance_block(P, rows, columns), expected[np.ix_(rows, columns)], atol=1e-9)
+    np.testing.assert_allclose(variances(P, "applies"), expected.diagonal(), rtol=1e-8)
+    W = np.random.default_rng(0).normal(size=(20, 3))
+    found = functionals(P, P.problem.variances, W)
+    np.testing.assert_allclose(found.covariance, W.T @ expected @ W, atol=1e-8)
+    np.testing.assert_allclose(found.estimate, W.T @ (P @ P.problem.variances), atol=1e-10)
+    np.testing.assert_allclose(found.std_errors**2, found.variances)
+
+
+def test_heuristic_gets_its_own_covariance():
+    heuristic, best = blue(unequal(), SeaBlue()), blue(unequal(), "dense")
+    own = variances(heuristic, "applies")
+    np.testing.assert_allclose(own, dense_covariance(heuristic).diagonal(), rtol=1e-9)
+    assert (own > best.variances() - 1e-12).all()
+    assert own.max() > 1.01 * best.variances()[own.argmax()]
+
+
+@pytest.mark.parametrize("method", ["closed_form", "selected_inversion"])
+def test_variances_of_the_blue_are_refused_for_a_heuristic(method):
+    with pytest.raises(ValueError, match=r"is not the BLUE: use 'applies'"):
+        variances(blue(unequal(), SeaBlue()), method)
+
+
+def test_closed_form_is_refused_without_its_assumptions():
+    with pytest.raises(ValueError, match=r"'closed_form' needs .* \(A1-A3\): use 'selected_inversion'"):
+        variances(blue(unequal()), "closed_form")
+
+
+def test_unknown_method_is_refused():
+    with pytest.raises(ValueError, match=r"method must be one of 'solver', .* got 'guess'"):
+        variances(blue(gallery.toy()), "guess")
+
+
+def test_stochastic_estimates_scatter_as_they_say():
+    """Standardised errors of 300 repetitions: mean 0, mean square 1, each within 5 of its own standard errors.
+
+    All cells of one repetition share their probes, so each is tested by itself: 5 standard errors are passed by
+    chance with probability 1e-6 for each of the 2 x 4 statistics.
+    """
+    P = blue(gallery.toy())
+    exact, repetitions, probes = P.variances(), 300, 100
+    scores = np.empty((4, repetitions))
+    for i in range(repetitions):
+        estimate, error = estimate_variances(P, probes, rng=i)
+        scores[:, i] = (estimate - exact) / error
+    assert (abs(scores.mean(axis=1)) < 5 / np.sqrt(repetitions)).all()
+    assert (abs((scores**2).mean(axis=1) - 1) < 5 * np.sqrt(2 / repetitions) + 3 / probes).all()
+
+
+def test_stochastic_estimate_does_not_depend_on_batches(monkeypatch):
+    P = blue(unequal(), "dense")
+    seen = []
+    together = estimate_variances(P, 150, rng=1, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(64, 150), (128, 150), (150, 150)]
+    signs = np.hstack(
+        [
+            np.random.default_rng(np.random.SeedSequence(1, spawn_key=(i,))).choice([-1.0, 1.0], (20, 64))
+            for i in range(3)
+        ]
+    )[:, :150]
+    samples = signs * (dense_covariance(P) @ signs)
+    np.testing.assert_allclose(together[0], samples.mean(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(together[1], samples.std(axis=1, ddof=1) / np.sqrt(150), rtol=1e-9)
+
+
+def test_one_probe_is_refused():
+    with pytest.raises(ValueError, match="probes must be 2 or more"):
+        estimate_variances(blue(gallery.toy()), 1)
+
+
+def test_bad_functionals_are_refused():
+    problem = gallery.toy()
+    with pytest.raises(ValueError, match=r"W holds a functional .* \(4, K\): got \(3, 2\)"):
+        functionals(problem, problem.truth, np.ones((3, 2)))
+    with pytest.raises(ValueError, match="W holds NaN or infinite weights"):
+        functionals(problem, problem.truth, [np.nan, 0, 0, 0])
+    with pytest.raises(ValueError, match="cell 4 is not in the desired layout: positions run from 0 to 3"):
+        cell_weights(problem, [0, 4])
+    with pytest.raises(ValueError, match="cells must be a list of positions: got float64"):
+        cell_weights(problem, [0.5])
+    with pytest.raises(ValueError, match=r"table 'B', cell \(1,\) is nan"):
+        functionals(problem, [6, np.nan, 17, 29], [1, 0, 0, 0])

@@ -1,0 +1,139 @@
+"""Coverage of joint regions by simulation.
+
+Coverage is a binomial proportion over independent replicates: a right method fails with probability at most
+`FALSE_ALARM` (when the seed was chosen; with fixed seeds the tests repeat exactly).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from blue_solvers import SeaBlue, blue
+from blue_solvers.uncertainty import (
+    cell_weights,
+    confidence_ellipsoid,
+    distribution_free_band,
+    distribution_free_ellipsoid,
+    functionals,
+    simultaneous_band,
+)
+from constraint_builders import Problem, Schema
+from noise_mechanisms import draw_noise
+from tests.blue_solvers.uncertainty.checks import check_coverage
+
+LEVEL = 0.9
+REPLICATES = 2000
+TRUTH = np.array([12.0, 5.0, 7.0, 4.0, 8.0, 1.0, 4.0, 3.0, 4.0])
+
+
+def problem(noise: str = "gaussian", variances=(2.0, 2.0, 2.0, 2.0)) -> Problem:
+    """A 2 x 2 table with its margins: 9 cells, of which 4 are free."""
+    names = ["total", "a", "b", "detailed"]
+    return Problem(Schema({"a": 2, "b": 2}), dict(zip(names, variances, strict=True)), noise=noise, truth=TRUTH)
+
+
+def all_cells(given_problem: Problem):
+    """Every cell as a functional: a covariance of rank 4."""
+    return cell_weights(given_problem, np.arange(9))
+
+
+def noisy(given_problem: Problem) -> np.ndarray:
+    """Replicates of the noisy counts, one in every row."""
+    return (given_problem.truth[:, None] + draw_noise(given_problem, REPLICATES, rng=21)).T
+
+
+def inside(band: tuple[np.ndarray, np.ndarray]) -> bool:
+    return bool(((band[0] <= TRUTH) & (band[1] >= TRUTH)).all())
+
+
+@pytest.mark.parametrize("solver", ["auto", "heuristic"])
+def test_exact_ellipsoid_covers(solver):
+    uneven = (1.0, [1.0, 4.0], 1.0, [[1.0, 2.0], [3.0, 8.0]])
+    P = blue(problem()) if solver == "auto" else blue(problem(variances=uneven), SeaBlue())
+    W = all_cells(P.problem)
+    region = confidence_ellipsoid(P, noisy(P.problem)[0], W, LEVEL)
+    assert region.rank == 4
+    # The region around another estimate holds the truth where this one holds the truth moved by the difference.
+    check_coverage(region.contains(region.centre[:, None] + TRUTH[:, None] - P @ noisy(P.problem).T), LEVEL)
+
+
+@pytest.mark.parametrize("draws", [4, 30])
+def test_monte_carlo_ellipsoid_covers_whatever_the_draws(draws):
+    P = blue(problem())
+    W = all_cells(P.problem)
+    hits = [confidence_ellipsoid(P, y, W, LEVEL, draws, i).contains(TRUTH) for i, y in enumerate(noisy(P.problem))]
+    check_coverage(np.array(hits), LEVEL)
+
+
+def test_simultaneous_band_covers_all_at_once():
+    P = blue(problem())
+    W = all_cells(P.problem)
+    hits = [inside(simultaneous_band(P, y, W, LEVEL, 99, rng=i)) for i, y in enumerate(noisy(P.problem))]
+    check_coverage(np.array(hits), LEVEL)
+
+
+def test_simultaneous_band_lies_between_single_intervals_and_bonferroni():
+    P = blue(problem())
+    lower, upper = simultaneous_band(P, TRUTH, all_cells(P.problem), LEVEL, rng=0)
+    multiple = (upper - lower) / 2 / np.sqrt(P.variances())
+    np.testing.assert_allclose(multiple, multiple[0], rtol=1e-12)
+    assert stats.norm.isf((1 - LEVEL) / 2) < multiple[0] < stats.norm.isf((1 - LEVEL) / 2 / 9)
+
+
+def test_simultaneous_band_of_uncorrelated_counts_has_the_closed_form():
+    apart = Problem(Schema({"a": 3}), {"a": [1.0, 4.0, 9.0]})
+    lower, upper = simultaneous_band(apart, [0.0, 0.0, 0.0], np.eye(3), LEVEL, rng=1)
+    expected = stats.norm.ppf((1 + LEVEL ** (1 / 3)) / 2) * np.array([1, 2, 3])
+    # The quantile's standard error is sqrt(level (1 - level) / N) / density, with density 0.3 about 0.3 %: five of it.
+    np.testing.assert_allclose((upper - lower) / 2, expected, rtol=0.015)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_distribution_free_regions_cover(noise):
+    P = blue(problem(noise))
+    W = all_cells(P.problem)
+    in_band, in_ellipsoid = [], []
+    for i, y in enumerate(noisy(P.problem)):
+        in_band.append(inside(distribution_free_band(P, y, W, LEVEL, draws=9, rng=i)))
+        in_ellipsoid.append(distribution_free_ellipsoid(P, y, W, LEVEL, draws=9, rng=i).contains(TRUTH))
+    check_coverage(np.array([in_band, in_ellipsoid]), LEVEL)
+
+
+def test_exact_counts_and_inconsistent_values():
+    exact = Problem(Schema({"a": 3}), {"total": 0.0, "a": 1.0})
+    region = confidence_ellipsoid(exact, [6.0, 1, 2, 3], np.eye(4))
+    assert region.rank == 2
+    assert region.half_widths[0] == 0
+    answers = region.contains(np.array([[6.0, 1, 2, 3], [7.0, 1, 2, 3], [6.0, 1, 2, 4], [6.0, 1.5, 1.5, 3]]).T)
+    assert answers.tolist() == [True, False, False, True]
+    only_exact = confidence_ellipsoid(exact, [6.0, 1, 2, 3], [1, 0, 0, 0])
+    assert only_exact.contains([6.0])
+    assert not only_exact.contains([6.1])
+
+
+def test_exact_ellipsoid_is_the_textbooks():
+    P = blue(problem())
+    W = cell_weights(P.problem, [5, 6])
+    region = confidence_ellipsoid(P, TRUTH, W)
+    found = functionals(P, TRUTH, W)
+    np.testing.assert_allclose(region.shape, found.covariance, rtol=1e-12)
+    assert region.squared_radius == pytest.approx(stats.chi2.ppf(0.95, 2))
+    direction = np.array([1.0, -0.5])
+    edge = np.sqrt(region.squared_radius / (direction @ np.linalg.solve(found.covariance, direction))) * direction
+    assert region.contains(found.estimate + 0.999 * edge)
+    assert not region.contains(found.estimate + 1.001 * edge)
+
+
+def test_bad_requests_are_refused():
+    given_problem = problem()
+    W = all_cells(given_problem)
+    with pytest.raises(ValueError, match="3 draws are too few for the covariance of 4 counts: give 4 or more"):
+        confidence_ellipsoid(given_problem, TRUTH, W, draws=3)
+    with pytest.raises(ValueError, match=r"8 draws are too few .* level 0.9: give 9 or more"):
+        distribution_free_band(given_problem, TRUTH, W, 0.9, draws=8)
+    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+        simultaneous_band(given_problem, TRUTH, W, 1.5)
+    with pytest.raises(ValueError, match="draws must be a whole number"):
+        distribution_free_ellipsoid(given_problem, TRUTH, W, draws=-1)
