@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
@@ -98,7 +99,8 @@ def intersecting(scale: Scale, pictures: Path | None) -> None:
     title(f"1. Intersecting constraints, 14 records, epsilon {EPSILON}")
     for norm in (1, 2):
         mechanism = GeneralizedLaplace(venn(), EPSILON, norm)
-        noise = describe(f"L{norm}", mechanism, scale)
+        noise, row = describe(f"L{norm}", mechanism, scale)
+        print_table(NOISE_HEADER, [row])
         save(pictures, f"intersecting_noise_L{norm}", partial(noise_by_cell, noise=noise[:1000]))
         effort(mechanism, "intersecting", scale)
     kernels: dict[str, tuple[Kernel, int]] = {"heat bath, L1": (HeatBathKernel(Lattice(venn()), EPSILON), 300)}
@@ -122,7 +124,8 @@ def children(scale: Scale, pictures: Path | None) -> None:
         mechanism = GeneralizedLaplace(invariants, EPSILON, norm)
         release = mechanism.add_noise(counts, rng=norm)
         print(f"one realisation of the noise, L{norm}: {(release.table - counts.astype(int)).reshape(4, 4).tolist()}")
-        noise = describe(f"L{norm}", mechanism, scale)
+        noise, row = describe(f"L{norm}", mechanism, scale)
+        print_table(NOISE_HEADER, [row])
         save(pictures, f"children_noise_L{norm}", partial(noise_by_cell, noise=noise[:1000]))
         effort(mechanism, "children", scale)
     lattice = Lattice(invariants)
@@ -150,17 +153,19 @@ def counties(scale: Scale, pictures: Path | None) -> None:
     else:
         print(f"Rhode Island is left out: {BLOCKS_FILE} is missing")
     for name, sizes in states.items():
-        print(f"\n{name}: {sizes.size} counties, {sizes.min():,.0f} to {sizes.max():,.0f} people")
+        print(f"\n{name}: {sizes.size} units, {sizes.min():,.0f} to {sizes.max():,.0f} people")
         invariants = Invariants.from_subsets([range(sizes.size)], sizes.size)
         mechanism = GeneralizedLaplace(invariants, COUNTY_EPSILON)
-        noise = describe("generalized Laplace", mechanism, scale, sizes)
+        noise, row = describe("generalized Laplace", mechanism, scale, sizes)
         draw_noise = partial(noise_by_size, sizes=sizes, noise=noise)
+        rows = [row]
         save(pictures, f"counties_{sizes.size}_noise", draw_noise)
         for whole in (True, False):
             project = partial(projected_noise, invariants, COUNTY_EPSILON, scale.projections, 1, whole)
             seconds, noise = timed(project)
             label = f"double geometric, projected{', whole' if whole else ''}"
-            print_noise(label, noise, seconds / scale.projections, sizes)
+            rows.append(noise_row(label, noise, seconds / scale.projections, sizes))
+        print_table(NOISE_HEADER, rows)
         if sizes.size > 50:
             effort(mechanism, "counties", scale)
             kernel = HeatBathKernel(mechanism.lattice, COUNTY_EPSILON, has_numba())
@@ -176,14 +181,15 @@ def rhode_island(digits: int) -> np.ndarray:
     return np.array([totals[code] for code in sorted(totals) if totals[code]], dtype=float)
 
 
-def describe(label: str, mechanism: LatticeMechanism, scale: Scale, sizes: np.ndarray | None = None) -> np.ndarray:
-    """Print mean, spread and tails of a mechanism's noise, from its automatic sampler, and return it."""
+def describe(
+    label: str, mechanism: LatticeMechanism, scale: Scale, sizes: np.ndarray | None = None
+) -> tuple[np.ndarray, list[str]]:
+    """Draw noise with a mechanism's automatic sampler, and describe it in one row."""
     choice = mechanism.automatic
     choice.sampler.sample(2, 0)
     seconds, noise = timed(lambda: choice.sampler.sample(scale.draws, 1))
     print(f"{label}: sampler {choice.sampler.name!r}, {choice.reason}")
-    print_noise(label, noise, seconds / scale.draws, sizes)
-    return noise
+    return noise, noise_row(label, noise, seconds / scale.draws, sizes)
 
 
 def save(folder: Path | None, name: str, draw: Callable[[Axes], object]) -> None:
@@ -194,13 +200,24 @@ def save(folder: Path | None, name: str, draw: Callable[[Axes], object]) -> None
         figure.savefig(folder / f"{name}.png", dpi=120)
 
 
-def print_noise(label: str, noise: np.ndarray, seconds: float, sizes: np.ndarray | None) -> None:
-    """One row: the noise's mean in standard errors, spread and tails, and its correlation with the counties' sizes."""
+NOISE_HEADER = [
+    "noise",
+    "largest mean / its s.e.",
+    "s.d. of cells",
+    "0.5, 99.5 %",
+    "beyond 30",
+    "mean L1",
+    "us a draw",
+    "correlation of mean, log size",
+]
+
+
+def noise_row(label: str, noise: np.ndarray, seconds: float, sizes: np.ndarray | None) -> list[str]:
+    """The noise's mean in standard errors, spread and tails, and whether its mean goes with the counties' sizes."""
     deviation = noise.std(axis=0)
     errors = noise.mean(axis=0) / (deviation / math.sqrt(noise.shape[0]))
     tails = np.percentile(noise, [0.5, 99.5])
-    header = ["noise", "largest mean / its s.e.", "s.d. of cells", "0.5, 99.5 %", "beyond 30", "mean L1", "us a draw"]
-    row = [
+    return [
         label,
         f"{abs(errors).max():.1f}",
         f"{deviation.min():.2f} - {deviation.max():.2f}",
@@ -208,11 +225,8 @@ def print_noise(label: str, noise: np.ndarray, seconds: float, sizes: np.ndarray
         f"{100 * (abs(noise) > 30).mean():.2f} %",
         f"{abs(noise).sum(axis=1).mean():.1f}",
         f"{1e6 * seconds:.1f}",
+        "" if sizes is None else f"{np.corrcoef(noise.mean(axis=0), np.log(sizes))[0, 1]:+.2f}",
     ]
-    if sizes is not None:
-        header.append("mean noise against log size")
-        row.append(f"{np.corrcoef(noise.mean(axis=0), np.log(sizes))[0, 1]:+.2f}")
-    print_table(header, [row])
 
 
 def effort(mechanism: GeneralizedLaplace, problem: str, scale: Scale) -> None:
@@ -312,6 +326,7 @@ def targets(scale: Scale) -> None:
     block = GeneralizedLaplace(illinois, COUNTY_EPSILON).automatic.sampler
     gaussian = GeneralizedGaussian(two_way, 4.0).automatic.sampler
     gaussian.sample(2, 0)
+    rows_sampler = GeneralizedLaplace(margins(4, 4), EPSILON).automatic.sampler
     four = Lattice(margins(4, 4))
     bath = HeatBathKernel(four, EPSILON, has_numba())
     jumps = JumpKernel(four, EPSILON, 1, BEST_A["children", 1], has_numba())
@@ -337,6 +352,11 @@ def targets(scale: Scale) -> None:
     ]
     seconds, _ = timed(lambda: check_basis(large, Lattice(large).basis))
     rows.append(["check of that basis, ranks modulo 2, 3, 5, 7", "", f"{1e3 * seconds:.0f} ms"])
+    if find_spec("opendp") is not None:
+        release_grade = {"blocks, 102 counties": block, "Gaussian, 9 x 24": gaussian, "rows, 4 x 4": rows_sampler}
+        for name, sampler in release_grade.items():
+            seconds, _ = timed(lambda sampler=sampler: [sampler.release_sample() for _ in range(5)])
+            rows.append([f"release grade, {name}, mean of 5", "", f"{1e3 * seconds / 5:.1f} ms"])
     print_table(["what", "target", "measured"], rows)
 
 

@@ -53,18 +53,20 @@ class BlockSampler(Sampler):
         self._records = invariants.records
         self._free = np.flatnonzero(invariants.blocks < 0)
         self._blocks = block_members(invariants.blocks)
-        self._laws = {length: ZeroSumLaplace(length, epsilon) for length in sorted({b.size for b in self._blocks})}
+        lengths = sorted({block.size for block in self._blocks})
+        self._laws = {length: ZeroSumLaplace(length, epsilon) for length in lengths}
+        self._cells = {n: np.concatenate([block for block in self._blocks if block.size == n]) for n in lengths}
 
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """See `Sampler.sample`."""
         generator = np.random.default_rng(rng)
         noise = np.zeros((size, self._records), dtype=np.int64)
-        free = DiscreteLaplace(1 / self.epsilon).sample(size * self._free.size, generator)
-        noise[:, self._free] = free.reshape(size, -1)
-        for length, law in self._laws.items():
-            same = np.concatenate([block for block in self._blocks if block.size == length])
-            drawn = law.sample(size * (same.size // length), generator)
-            noise[:, same] = drawn.reshape(size, -1)
+        if self._free.size:
+            free = DiscreteLaplace(1 / self.epsilon).sample(size * self._free.size, generator)
+            noise[:, self._free] = free.reshape(size, -1)
+        for length, cells in self._cells.items():
+            drawn = self._laws[length].sample(size * (cells.size // length), generator)
+            noise[:, cells] = drawn.reshape(size, -1)
         return noise
 
     def release_sample(self) -> Integers:

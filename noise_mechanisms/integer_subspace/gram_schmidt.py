@@ -41,6 +41,18 @@ class GramSchmidt:
         return (self.numerators / self.denominators[:, None]).astype(np.float64)
 
     @cached_property
+    def fronts(self) -> list[NDArray[np.intp]]:
+        """The vectors in groups, last ones first: mu_ij with i in a group is nonzero for j = i and earlier groups only.
+
+        On the margins of an a x b table there are a + b - 3 groups, its anti-diagonals, for (a - 1) (b - 1) vectors.
+        """
+        depth = np.zeros(self.denominators.size, dtype=np.intp)
+        for i in reversed(range(depth.size)):
+            later = np.flatnonzero(self.numerators[i, i + 1 :])
+            depth[i] = 1 + depth[i + 1 + later].max(initial=-1)
+        return [np.flatnonzero(depth == level) for level in range(depth.max(initial=-1) + 1)]
+
+    @cached_property
     def norms(self) -> NDArray[np.float64]:
         """|b*_i| in float64, (n,)."""
         return np.sqrt(np.array([float(norm) for norm in self.squared_norms]))

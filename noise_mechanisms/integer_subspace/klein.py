@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -24,28 +25,32 @@ _PILOT = 256
 
 
 class KleinSampler(Sampler):
-    """Draws coordinates in the basis one after the other, the last first, as one-dimensional discrete Gaussians.
+    """Draws coordinates in the basis, the last first, as one-dimensional discrete Gaussians.
 
     Given the later coordinates, the center c_i of coordinate i is minus the sum of mu_ij k_j over j > i and its
     standard deviation s_i = sigma / |b*_i|. The proposal so drawn has probability exp(-|z|^2 / 2 sigma^2) / product of
-    theta_i(c_i), theta_i(c) being the sum over k of exp(-(k - c)^2 / 2 s_i^2).
+    theta_i(c_i), theta_i(c) being the sum over k of exp(-(k - c)^2 / 2 s_i^2). Coordinates that do not depend on one
+    another are drawn together, see `GramSchmidt.fronts`.
     """
 
     def __init__(self, lattice: Lattice) -> None:
         self._lattice = lattice
         self._form = gram_schmidt(lattice)
+        self._steps = [
+            (front, np.ascontiguousarray(self._form.coefficients[front].T), self._form.norms[front])
+            for front in self._form.fronts
+        ]
 
     def _propose(self, sigma: Floats, rng: np.random.Generator) -> tuple[Integers, Floats]:
         """One proposal for every sigma, (tries, d), and the logarithm of its product of thetas, (tries,)."""
-        size = self._lattice.dimension
-        coordinates = np.zeros((sigma.size, size))
-        log_thetas = np.zeros(sigma.size)
-        for i in reversed(range(size)):
-            center = -(coordinates[:, i + 1 :] @ self._form.coefficients[i, i + 1 :])
-            width = sigma / self._form.norms[i]
-            coordinates[:, i] = shifted_gaussian(center, width, rng)
-            log_thetas += log_theta(center, width)
-        return np.asarray(coordinates.astype(np.int64) @ self._lattice.basis.T), log_thetas
+        shape = (sigma.size, self._lattice.dimension)
+        coordinates, log_thetas = np.zeros(shape), np.zeros(shape)
+        for front, coefficients, norms in self._steps:
+            center = -(coordinates @ coefficients)
+            width = sigma[:, None] / norms
+            coordinates[:, front] = shifted_gaussian(center.ravel(), width.ravel(), rng).reshape(center.shape)
+            log_thetas[:, front] = log_theta(center.ravel(), width.ravel()).reshape(center.shape)
+        return np.asarray(coordinates.astype(np.int64) @ self._lattice.basis.T), log_thetas.sum(axis=1)
 
 
 class GaussianSampler(KleinSampler):
@@ -183,7 +188,7 @@ def shifted_gaussian(center: Floats, width: Floats, rng: np.random.Generator) ->
     narrow = width < _NARROW
     if narrow.any():
         drawn[narrow] = _from_window(center[narrow], width[narrow], rng)
-    (pending,) = np.nonzero(~narrow)
+    pending = np.flatnonzero(~narrow)
     while pending.size:
         c, s = center[pending], width[pending]
         x = c + s * rng.standard_normal(pending.size)
@@ -206,15 +211,23 @@ def _from_window(center: Floats, width: Floats, rng: np.random.Generator) -> Flo
 def log_theta(center: Floats, width: Floats) -> Floats:
     """Logarithm of the sum over all whole k of exp(-(k - center)^2 / (2 width^2)), elementwise."""
     rest = center - np.rint(center)
+    wide = width >= 1
+    if wide.all():
+        return _log_theta_wide(rest, width)
     value = np.empty(rest.size)
-    narrow = width < 1
-    near = np.square(_WINDOW - rest[narrow, None]) / (2 * np.square(width[narrow, None]))
-    value[narrow] = logsumexp(-near, axis=1) if near.size else 0.0
-    # Poisson summation; from width 1 on the second term is below 1e-34.
-    wide = width[~narrow]
-    ripple = 2 * np.exp(-2 * np.square(np.pi * wide)) * np.cos(2 * np.pi * rest[~narrow])
-    value[~narrow] = np.log(np.sqrt(2 * np.pi) * wide) + np.log1p(ripple)
+    value[wide] = _log_theta_wide(rest[wide], width[wide])
+    value[~wide] = _log_theta_narrow(rest[~wide], width[~wide])
     return value
+
+
+def _log_theta_wide(rest: Floats, width: Floats) -> Floats:
+    """By Poisson summation; from width 1 on the second term is below 1e-34."""
+    ripple = 2 * np.exp(-2 * np.square(np.pi * width)) * np.cos(2 * np.pi * rest)
+    return np.asarray(np.log(math.sqrt(2 * math.pi) * width) + np.log1p(ripple))
+
+
+def _log_theta_narrow(rest: Floats, width: Floats) -> Floats:
+    return np.asarray(logsumexp(-np.square(_WINDOW - rest[:, None]) / (2 * np.square(width[:, None])), axis=1))
 
 
 def _log_elementary(log_values: Floats) -> Floats:

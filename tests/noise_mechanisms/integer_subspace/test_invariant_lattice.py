@@ -118,9 +118,23 @@ def test_gram_schmidt_is_that_of_the_basis(name: str) -> None:
     np.testing.assert_allclose(orthogonal.T @ orthogonal, np.diag(form.norms**2), atol=1e-12)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_fronts_depend_on_earlier_fronts_only(name: str) -> None:
+    form = gram_schmidt(Lattice(CASES[name]))
+    drawn = np.zeros(form.norms.size, dtype=bool)
+    for front in form.fronts:
+        assert not drawn[front].any()
+        waiting = ~drawn
+        drawn[front] = True
+        needed = form.coefficients[front][:, waiting]
+        assert np.array_equal(needed != 0, front[:, None] == np.flatnonzero(waiting))
+    assert drawn.all()
+
+
 def test_gram_schmidt_norms_of_two_way_margins_lie_between_1_and_2() -> None:
     norms = gram_schmidt(Lattice(margins((9, 24), "a", "b"))).norms
     assert 1 < norms.min() < norms.max() <= 2
+    assert len(gram_schmidt(Lattice(margins((9, 24), "a", "b"))).fronts) == 9 + 24 - 3
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "everything"])
