@@ -76,7 +76,6 @@ def intervals(
     >>> lower, upper
     (array([ 4.,  7., 15., 29.]), array([ 6.,  9., 17., 31.]))
     """
-    check_level(level)
     P = as_operator(P)
     half = half_widths(P, level, method, draws, rng, progress)
     centre = estimate(P, y)
@@ -94,12 +93,13 @@ def half_widths(
     progress: Progress | None = None,
 ) -> Float:
     """Half the width of the interval of every desired count, (m,); the parameters are those of `intervals`."""
+    check_level(level)
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}: got {method!r}")
     if method == "z":
         if draws is not None:
             raise ValueError("method 'z' simulates nothing: leave draws out, or use method='t' or 'distribution_free'")
-        return float(stats.norm.ppf((1 + level) / 2)) * np.sqrt(P.variances())
+        return normal_half_widths(P.variances(), level)
     if draws is None:
         raise ValueError(f"method {method!r} simulates errors: say how many, draws=199 for instance")
     check_draws(draws)
@@ -108,6 +108,18 @@ def half_widths(
         moments = replicates.accumulate(SecondMoments(), draws, progress)
         return float(stats.t.ppf((1 + level) / 2, draws)) * np.sqrt(moments.variances)
     return order_statistics(replicates, P.shape[0], level, draws, progress)
+
+
+def normal_half_widths(variances: Float, level: float) -> Float:
+    """Half the width of normal intervals with known variances, z sqrt(variance), of the variances' shape.
+
+    Raises
+    ------
+    ValueError
+        If the level lies outside (0, 1).
+    """
+    check_level(level)
+    return float(stats.norm.ppf((1 + level) / 2)) * np.sqrt(np.maximum(variances, 0))  # 0 may come out as -1e-20
 
 
 def refine_to_integers(lower: ArrayLike, upper: ArrayLike) -> tuple[Float, Float]:
