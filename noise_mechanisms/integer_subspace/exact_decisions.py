@@ -110,6 +110,8 @@ class ShiftedGaussian:
     ----------
     sigma2 : Fraction
         Positive.
+    streams : dict of scale to LaplaceStream, optional
+        Laws that are given the same one draw their proposals from common streams.
 
     Notes
     -----
@@ -119,10 +121,11 @@ class ShiftedGaussian:
         cost = (y - f)^2 / (2 sigma2) - |y| / t + |f| / t + sigma2 / (2 t^2) >= (|y| - |f| - sigma2 / t)^2 / (2 sigma2).
     """
 
-    def __init__(self, sigma2: Fraction) -> None:
+    def __init__(self, sigma2: Fraction, streams: dict[int, LaplaceStream] | None = None) -> None:
         self.sigma2 = sigma2
         self.scale = isqrt(sigma2.numerator // sigma2.denominator) + 1
-        self._stream = LaplaceStream(float(self.scale))
+        shared = {} if streams is None else streams
+        self._stream = shared.setdefault(self.scale, LaplaceStream(float(self.scale)))
         self._at_zero: dict[int, Decimal] = {}
 
     def take(self, center: Fraction) -> int:

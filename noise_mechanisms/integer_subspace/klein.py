@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from noise_mechanisms.integer_subspace.exact_decisions import ShiftedGaussian
+from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, ShiftedGaussian
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.lattice import Lattice
@@ -95,7 +95,8 @@ class GaussianSampler(KleinSampler):
     def release_sample(self) -> Integers:
         """See `Sampler.release_sample`. About 0.1 ms a dimension."""
         require_acceptance(self.name, self.acceptance)
-        laws = [ShiftedGaussian(Fraction(self.sigma) ** 2 / norm) for norm in self._form.squared_norms]
+        streams: dict[int, LaplaceStream] = {}
+        laws = [ShiftedGaussian(Fraction(self.sigma) ** 2 / norm, streams) for norm in self._form.squared_norms]
         while True:
             coordinates = self._release_attempt(laws)
             if coordinates is not None:
