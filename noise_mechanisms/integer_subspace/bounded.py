@@ -22,6 +22,10 @@ from noise_mechanisms.integer_subspace.sampler import Seed
 
 Floats = NDArray[np.float64]
 
+_MOST_RECORDS = 500
+_DEAD_ENDS = 20  # for every table that may be listed
+_INSTEAD = "fix more, or give up the bounds and use GeneralizedLaplace or GeneralizedGaussian, which need no list"
+
 
 def equivalent_tables(invariants: Invariants, table: ArrayLike, binary: bool = False, limit: int = 100_000) -> Integers:
     """List every table of non-negative whole numbers with the same invariants.
@@ -45,8 +49,8 @@ def equivalent_tables(invariants: Invariants, table: ArrayLike, binary: bool = F
     Raises
     ------
     ValueError
-        If the table is itself not allowed, a record is in no set and so has no largest value, or more than `limit`
-        tables are equivalent to it.
+        If the table is itself not allowed, a record is in no set and so has no largest value, there are more than 500
+        records, more than `limit` tables are equivalent, or the search for them meets too many dead ends.
     """
     values = invariants.read_table(table)
     top = 1 if binary else int(values.sum())
@@ -58,23 +62,31 @@ def equivalent_tables(invariants: Invariants, table: ArrayLike, binary: bool = F
     if not binary and any(sets.size == 0 for sets in held):
         free = next(j for j, sets in enumerate(held) if sets.size == 0)
         raise ValueError(f"record {free} is in no set: it can grow without end, and the tables cannot be listed")
+    if invariants.records > _MOST_RECORDS:
+        raise ValueError(
+            f"a table of {invariants.records:,} records: at most {_MOST_RECORDS} can be searched; {_INSTEAD}"
+        )
     found = []
-    for allowed in _complete(invariants.apply(values), held, top):
-        found.append(allowed)
+    for searched, allowed in enumerate(_complete(invariants.apply(values), held, top)):
+        if allowed is not None:
+            found.append(allowed)
         if len(found) > limit:
-            raise ValueError(
-                f"more than {limit:,} tables are equivalent: listing them is refused; fix more, or give up the bounds "
-                "and use GeneralizedLaplace or GeneralizedGaussian, which need no list"
-            )
+            raise ValueError(f"more than {limit:,} tables are equivalent: listing them is refused; {_INSTEAD}")
+        dead_ends = searched + 1 - len(found)
+        if dead_ends > _DEAD_ENDS * limit:
+            raise ValueError(f"{dead_ends:,} dead ends and {len(found):,} tables: the search is given up; {_INSTEAD}")
     return np.array(found, dtype=np.int64)
 
 
-def _complete(remaining: Integers, held: list[Integers], top: int) -> Iterator[list[int]]:
-    """Depth-first search over the records, with what each set still lacks; a set's last record takes all of it."""
+def _complete(remaining: Integers, held: list[Integers], top: int) -> Iterator[list[int] | None]:
+    """Depth-first search over the records, with what each set still lacks; a set's last record takes all of it.
+
+    Yields tables, and None at every dead end.
+    """
     last = {int(row): j for j, sets in enumerate(held) for row in sets}
     table = [0] * len(held)
 
-    def extend(j: int) -> Iterator[list[int]]:
+    def extend(j: int) -> Iterator[list[int] | None]:
         if j == len(held):
             yield table.copy()
             return
@@ -83,6 +95,8 @@ def _complete(remaining: Integers, held: list[Integers], top: int) -> Iterator[l
         closing = [int(remaining[row]) for row in sets if last[int(row)] == j]
         if closing:
             low, high = max(closing), min(high, *closing)
+        if low > high:
+            yield None
         for value in range(low, high + 1):
             table[j] = value
             remaining[sets] -= value

@@ -16,6 +16,11 @@ TWO_BY_THREE = margins((2, 3), "a", "b")
 COUNTS = np.array([3, 0, 1, 2, 4, 0])
 
 
+# Three records that pairwise sums determine, and a search that tries them one by one.
+ISOLATED = Invariants.from_subsets([[0, 1], [1, 2], [0, 2]], records=3)
+ISOLATED_TABLE = np.array([400, 400, 400])
+
+
 def listed_by_force(invariants: Invariants, table: np.ndarray, top: int) -> set[tuple[int, ...]]:
     target = invariants.matrix @ table
     every = np.array(list(product(range(top + 1), repeat=invariants.records)))
@@ -93,6 +98,8 @@ def test_the_bias_of_bounded_tables_is_shown() -> None:
         (lambda: equivalent_tables(TWO_BY_THREE, [2, 1, 0, 0, 0, 0], binary=True), "they must be 0 or 1"),
         (lambda: equivalent_tables(Invariants.from_subsets([[0, 1]], 3), [1, 1, 1]), "record 2 is in no set"),
         (lambda: equivalent_tables(margins((4, 4), "a", "b"), np.full(16, 5), limit=1000), "more than 1,000 tables"),
+        (lambda: equivalent_tables(margins((30, 30), "a", "b"), np.ones(900)), "900 records: at most 500"),
+        (lambda: equivalent_tables(ISOLATED, ISOLATED_TABLE, limit=3), "61 dead ends and 0 tables"),
         (lambda: BoundedMechanism(TWO_BY_THREE, -1.0), "epsilon is -1.0"),
     ],
 )
