@@ -65,7 +65,7 @@ class Sampler(ABC):
         """
         raise NotImplementedError(
             f"the sampler {self.name!r} draws in floating point, for simulation only: release with 'blocks', 'rows' or "
-            "'free_cells' (L1 norm), or with Gaussian noise"
+            "'free_cells' under the L1 norm, 'l1_proposals' under the L2 norm, or Gaussian noise"
         )
 
 
