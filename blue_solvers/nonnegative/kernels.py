@@ -12,6 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blue_solvers.nonnegative.programme import Float, Programme, Solution
+from blue_solvers.nonnegative.tolerances import (
+    ACCEPTED,
+    AS_STEEP,
+    FLATTENED,
+    LARGEST_SHIFT,
+    LEAST_SHIFT,
+    MAX_HALVINGS,
+    MAX_STEPS,
+    RELAXED,
+    SUFFICIENT_DECREASE,
+    TARGET,
+)
 
 try:
     import numba
@@ -31,10 +43,6 @@ if TYPE_CHECKING:
 
     Index = NDArray[np.int32]
 
-TARGET, ACCEPTED = 1e-13, 1e-9
-LEAST_SHIFT, LARGEST_SHIFT, RELAXED = 1e-12, 1e-3, 0.25
-MAX_STEPS, MAX_HALVINGS = 200, 60
-SUFFICIENT_DECREASE, FLATTENED, AS_STEEP = 1e-4, 0.8, 0.9
 EPSILON = 2.220446049250313e-16
 
 

@@ -20,13 +20,17 @@ from numpy.typing import NDArray
 
 from blue_solvers.nonnegative import kernels
 from blue_solvers.nonnegative.newton_systems import newton_system
-from blue_solvers.nonnegative.programme import TARGET, Float, NotConvergedError, Programme, Solution
+from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution
+from blue_solvers.nonnegative.tolerances import (
+    ACCEPTED,
+    AS_STEEP,
+    FLATTENED,
+    MAX_HALVINGS,
+    MAX_STEPS,
+    SUFFICIENT_DECREASE,
+    TARGET,
+)
 
-ACCEPTED = 1e-9  # relative residual below which steps that no longer halve it are rounding
-MAX_STEPS = 200
-MAX_HALVINGS = 60
-SUFFICIENT_DECREASE = 1e-4
-FLATTENED, AS_STEEP = 0.8, 0.9
 KERNEL_ROWS = 96
 
 

@@ -17,13 +17,12 @@ import scipy.linalg
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg, splu
 
-from blue_solvers.nonnegative.programme import TARGET, Float, Programme
+from blue_solvers.nonnegative.programme import Float, Programme
+from blue_solvers.nonnegative.tolerances import ACCEPTED, LARGEST_SHIFT, LEAST_SHIFT, RELAXED, TARGET
 
 if TYPE_CHECKING:
     from blue_solvers.nonnegative.newton import State
 
-LEAST_SHIFT, LARGEST_SHIFT = 1e-12, 1e-3
-MET, RELAXED = 1e-9, 0.25
 DENSE_ROWS = 1500
 SPARSE_ENTRIES_PER_ROW = 40  # above this the factors fill in
 COUNTED_PAIRS = 1e8
@@ -53,7 +52,7 @@ class NewtonSystem(ABC):
         shift = min(LARGEST_SHIFT, max(LEAST_SHIFT, state.error / self.programme.scale))
         relative = np.where(state.slope > 0, LEAST_SHIFT, shift)
         added = state.slope + np.where(diagonal > 0, relative * diagonal, self.guard)
-        self.guard[(diagonal == 0) & (abs(state.residual) > MET * self.programme.scale)] *= RELAXED
+        self.guard[(diagonal == 0) & (abs(state.residual) > ACCEPTED * self.programme.scale)] *= RELAXED
         return added
 
     def free_rows(self, state: State) -> sparse.csc_array:

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 Float = NDArray[np.float64]
 
 
-TARGET = 1e-13  # residual of the rows at which Newton steps end, relative to the largest count
-
-
 class NotConvergedError(RuntimeError):
     """A fit did not reach its accuracy; the message names the residual and what to do."""
 
