@@ -7,6 +7,10 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
+import numpy as np
+from scipy.special import ndtri
+
+from blue_solvers import BlueOperator
 from constraint_builders import Problem
 from constraint_builders.layout import Float
 
@@ -30,7 +34,8 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "input",
         metavar="INPUT",
         help="noisy tables, .csv or .parquet: a row for each cell, with columns table, one for each variable (a level, "
-        "* where summed out, a recode's group), value and variance (0 exact, inf not measured)",
+        "* where summed out, a recode's group), value and variance (0 exact, inf not measured); for estimate also a "
+        "folder of noisy measurement files",
     )
     parser.add_argument("--schema", metavar="FILE", help="variables and recodes, .toml; by default inferred and shown")
     parser.add_argument(
@@ -76,3 +81,37 @@ def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: in
 def plural(number: int, noun: str) -> str:
     """A number with its noun, for instance ``1 table`` or ``4,096 tables``."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def coverage(text: str) -> float:
+    """A probability between 0 and 1, from an argument."""
+    try:
+        level = float(text)
+    except ValueError:
+        level = np.nan
+    if not 0 < level < 1:
+        raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, 0.95 for instance: got {text}")
+    return level
+
+
+def normal_intervals(estimate: Float, std_error: Float, level: float) -> tuple[Float, Float]:
+    """Two-sided normal intervals.
+
+    A stand-in for ``intervals(P, y, level)`` of `blue_solvers.uncertainty`, which is to replace it.
+    """
+    margin = ndtri((1 + level) / 2) * std_error
+    return estimate - margin, estimate + margin
+
+
+def report(P: BlueOperator, out: str) -> None:
+    """Print what was estimated, and how."""
+    problem, info = P.problem, P.info
+    exact, unmeasured = int(problem.exact.sum()), int(problem.unmeasured.sum())
+    observed = f"{plural(problem.observed.size, 'cell')} of {plural(len(problem.observed.names), 'table')}"
+    desired = f"{plural(problem.desired.size, 'cell')} of {plural(len(problem.desired.names), 'table')}"
+    print(f"observed   {observed}, {exact:,} exact, {unmeasured:,} not measured")
+    print(f"estimated  {desired}, consistent to {info.violation:.1g}")
+    print(f"solver     {info.solver}, {'exact' if info.exact else 'NOT the best estimate'}")
+    if info.reason:
+        print(f"because    {info.reason}")
+    print(f"written    {out}")

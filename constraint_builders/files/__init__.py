@@ -5,6 +5,7 @@ try:
 except ImportError as error:
     raise ImportError("files and data frames need polars: pip install 'blue-solvers[frames]'") from error
 
+from constraint_builders.files.block_counts import read_block_counts
 from constraint_builders.files.long_table import (
     estimates_frame,
     infer_schema,
@@ -29,6 +30,7 @@ __all__ = [
     "infer_schema",
     "measurements_frame",
     "production_settings",
+    "read_block_counts",
     "read_long_table",
     "read_noisy_measurements",
     "read_schema_file",

@@ -35,6 +35,7 @@ def write_noisy_measurements(
     *,
     zeros: Mapping[tuple[str, str], NDArray[np.bool_]] | None = None,
     partition: str = "State",
+    notes: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
     """Write measurements in the layout of noisy measurement files, whole or not at all.
@@ -54,6 +55,8 @@ def write_noisy_measurements(
         Structural zeros, (geounits, *table's shape).
     partition : str
         Geolevel whose geounits have a partition each, in the levels from there down.
+    notes : mapping of str to str, optional
+        Texts to be written beside the geolevels, by file name.
     progress : callable, optional
         Called with each geolevel, its number from 0, and how many there are, before it is written.
 
@@ -70,6 +73,8 @@ def write_noisy_measurements(
     spine = problem.spine
     assert spine is not None
     with new_folder(folder) as temporary:
+        for name, text in (notes or {}).items():
+            (temporary / name).write_text(text, encoding="utf-8", newline="\n")
         for number, name in enumerate(spine.levels):
             if progress is not None:
                 progress(name, number, len(spine.levels))

@@ -1,0 +1,133 @@
+"""``blue-solvers simulate``: true counts by block in, a noisy release in the layout of measurement files out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+from collections.abc import Mapping
+
+from blue_solvers.commands.common import SubParsers, new_parser, plural, progress
+from blue_solvers.commands.progress import LevelBar
+from constraint_builders import Problem, Spine
+from constraint_builders.spine import CENSUS_WIDTHS
+from constraint_builders.true_tables import true_vector
+from noise_mechanisms import add_noise
+from noise_mechanisms.budgeted import noise_variances
+
+SEED_BITS = 64
+
+
+def add_parser(subparsers: SubParsers) -> None:
+    """Declare the subcommand."""
+    parser = new_parser(
+        subparsers,
+        "simulate",
+        "make a noisy release, in the layout of noisy measurement files, from true counts by block",
+        "blue-solvers simulate blocks.csv --settings settings.toml --seed 7 --out release",
+    )
+    parser.add_argument(
+        "input",
+        metavar="BLOCKS",
+        help="true counts, .csv, .csv.gz or .parquet: a column geoid, then a column for every cell, named by its "
+        "labels joined by _, or a column for every variable and count",
+    )
+    parser.add_argument(
+        "--settings",
+        required=True,
+        help="schema, geolevels and budget: a production run of 2020, such as pl94_us_persons, or a .toml file",
+    )
+    parser.add_argument("--out", metavar="FOLDER", required=True, help="where the release goes, made anew")
+    parser.add_argument("--seed", type=int, help="of the noise; by default a fresh one, which is stated")
+    parser.add_argument(
+        "--widths",
+        type=_widths,
+        metavar="LEVEL=N,...",
+        help="how many leading characters of a geoid name its geounit at each geolevel, from the root down; "
+        "0 for a root above all; by default those of the Census Bureau",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Sum the counts up the spine, add noise, write."""
+    from constraint_builders.files import read_block_counts, write_noisy_measurements
+    from constraint_builders.files.new_folder import require_new
+    from constraint_builders.files.settings import find_settings
+
+    require_new(args.out)
+    settings = find_settings(args.settings)
+    widths = _level_widths(args.widths, settings.geolevels)
+    seed = secrets.randbits(SEED_BITS) if args.seed is None else args.seed
+    progress(f"reading {args.input}")
+    geoids, counts = read_block_counts(args.input, settings.schema)
+    spine, left_out = block_spine(geoids, widths)
+    variances = noise_variances(settings.budget, settings.noise)
+    observed = {level: variances[level] for level in spine.levels if level in variances}
+    problem = Problem(settings.schema, observed, spine=spine, noise=settings.noise)
+    progress(f"drawing noise for {plural(problem.observed.size, 'cell')}")
+    y = add_noise(problem, true_vector(problem, counts), seed)
+    stated = {
+        "settings": settings.name,
+        "seed": seed,
+        "noise": settings.noise,
+        "privacy loss": {level: str(sum(settings.budget.losses[level].values())) for level in observed},
+        "left out": left_out,
+        "true counts": args.input,
+    }
+    notes = {"settings.toml": settings.text, "simulation.json": json.dumps(stated, indent=2) + "\n"}
+    with LevelBar("writing") as bar:
+        write_noisy_measurements(args.out, problem, y, notes=notes, progress=bar)
+    _report(problem, stated, args.out)
+
+
+def block_spine(geoids: list[str], widths: Mapping[str, int]) -> tuple[Spine, str]:
+    """The spine over blocks, and the name of a root that is left out because it would repeat its only child.
+
+    Raises
+    ------
+    ValueError
+        If geoids do not fit the widths.
+    """
+    below = {level: width for level, width in widths.items() if width > 0}
+    root = next((level for level, width in widths.items() if width == 0), None)
+    if not below:
+        raise ValueError("--widths must name a geolevel below the root")
+    top = min(below.values())
+    if root is not None and len({geoid[:top] for geoid in geoids}) == 1:
+        return Spine.from_geoids(geoids, below), root
+    return Spine.from_geoids(geoids, below, root), ""
+
+
+def _level_widths(given: dict[str, int] | None, geolevels: tuple[str, ...]) -> dict[str, int]:
+    """How many characters name the geounits of each level: as given, or as the Census Bureau's GEOIDs have it."""
+    if given is not None:
+        strange = [level for level in given if level not in geolevels]
+        if strange:
+            raise ValueError(f"--widths names {strange[0]!r}, the settings have the geolevels {', '.join(geolevels)}")
+        return given
+    known = {"US": 0} | CENSUS_WIDTHS
+    unknown = [level for level in geolevels if level not in known]
+    if unknown:
+        raise ValueError(f"geoids do not say which {unknown[0]!r} a block is in: give --widths")
+    return {level: known[level] for level in geolevels}
+
+
+def _widths(text: str) -> dict[str, int]:
+    try:
+        return {level: int(width) for level, width in (part.split("=") for part in text.split(","))}
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be as in State=2,County=5,Block=15: got {text}") from None
+
+
+def _report(problem: Problem, stated: Mapping, out: str) -> None:
+    assert problem.spine is not None
+    spine = problem.spine
+    counts = ", ".join(f"{members.size:,} {level}" for level, members in zip(spine.levels, spine.members, strict=True))
+    print(f"measured   {plural(problem.observed.size, 'cell')} of {plural(spine.size, 'geounit')}: {counts}")
+    if stated["left out"]:
+        print(f"left out   {stated['left out']}: all blocks lie in one geounit below it")
+    print(f"settings   {stated['settings']}, noise {stated['noise']}")
+    print(f"loss       {', '.join(f'{level} {loss}' for level, loss in stated['privacy loss'].items())}")
+    print(f"seed       {stated['seed']}; noise for simulations, not for protecting anybody")
+    print(f"written    {out}")
