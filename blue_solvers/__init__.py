@@ -2,7 +2,7 @@
 
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solver import ConvergenceError, Info, Prepared, Solver, UnsupportedProblemError
-from blue_solvers.solvers import SOLVERS, Auto, Cholesky, ConjugateGradient, Dense, Multigrid, SeaBlue
+from blue_solvers.solvers import SOLVERS, Auto, Cholesky, ConjugateGradient, Dense, Multigrid, SeaBlue, TwoPass
 
 __all__ = [
     "SOLVERS",
@@ -17,6 +17,7 @@ __all__ = [
     "Prepared",
     "SeaBlue",
     "Solver",
+    "TwoPass",
     "UnsupportedProblemError",
     "blue",
 ]

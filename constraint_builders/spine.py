@@ -37,8 +37,8 @@ class Spine:
     Raises
     ------
     ValueError
-        If lengths differ, there is not exactly one root, a parent does not exist, geounits form a cycle, levels cannot be
-        ordered from the root down, or a geocode is repeated within a level. The geounit is named.
+        If lengths differ, there is not exactly one root, a parent does not exist, geounits form a cycle, levels
+        cannot be ordered from the root down, or a geocode is repeated within a level. The geounit is named.
 
     Examples
     --------

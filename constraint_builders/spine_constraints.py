@@ -1,9 +1,9 @@
 """Self-consistency between tables at all geounits of a spine.
 
-For one component (`functionals`) every geounit has as many measurements as it has tables that hold it. They give one
-equation for each but the most precise. That one, and the nearest measured geounits below, give one more where these cover
-the geounit without a gap: the parts add up to the whole. Nothing else is related, so these equations are independent, and
-their number is the rank.
+For one component (`functionals`) every geounit has as many measurements as it has tables that hold it. They give
+one equation for each but the most precise. That one, and the nearest measured geounits below, give one more where
+these cover the geounit without a gap: the parts add up to the whole. Nothing else is related, so these equations
+are independent, and their number is the rank.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ class SpineConsistency:
     def matrix(self, rows: str = "independent") -> sparse.csr_array:
         """The constraint matrix A; see `SelfConsistency.matrix`.
 
-        ``rows="all"`` adds a row for every cell of a table next above another in its geounit, and of a table measured in
-        all children of a geounit that has it too.
+        ``rows="all"`` adds a row for every cell of a table next above another in its geounit, and of a table
+        measured in all children of a geounit that has it too.
         """
         redundant = self._redundant_rows() if rows == "all" else []
         require_constraint_memory(self._functionals, sum(block.nnz for block in redundant))

@@ -7,9 +7,10 @@ from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.dense import Dense
 from blue_solvers.solvers.multigrid import Multigrid
 from blue_solvers.solvers.sea_blue import SeaBlue
+from blue_solvers.solvers.two_pass import TwoPass
 
 SOLVERS: dict[str, type[Solver]] = {
-    solver.name: solver for solver in (Auto, SeaBlue, Cholesky, ConjugateGradient, Multigrid, Dense)
+    solver.name: solver for solver in (Auto, SeaBlue, TwoPass, Cholesky, ConjugateGradient, Multigrid, Dense)
 }
 
-__all__ = ["SOLVERS", "Auto", "Cholesky", "ConjugateGradient", "Dense", "Multigrid", "SeaBlue"]
+__all__ = ["SOLVERS", "Auto", "Cholesky", "ConjugateGradient", "Dense", "Multigrid", "SeaBlue", "TwoPass"]

@@ -9,6 +9,7 @@ from blue_solvers.solver import Float, Info, Prepared, Solver
 from blue_solvers.solvers.cholesky import Cholesky
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.sea_blue import SeaBlue
+from blue_solvers.solvers.two_pass import TwoPass
 from constraint_builders import Problem
 
 CHOLESKY_RANK = (
@@ -36,6 +37,11 @@ class Auto(Solver):
         """The solver for a problem, and why."""
         if SeaBlue().supports(problem) is None and problem.table_variances is not None:
             return SeaBlue(), "noise is uncorrelated and of equal variance within tables (A1-A3): closed form, exact"
+        if problem.spine is not None and TwoPass().supports(problem) is None:
+            return (
+                TwoPass(),
+                "noise is uncorrelated and of equal variance within every table of a geounit: two passes, exact",
+            )
         cholesky = Cholesky()
         unsupported = cholesky.supports(problem)
         why = _why_not_closed_form(problem)

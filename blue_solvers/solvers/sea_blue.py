@@ -29,6 +29,8 @@ class SeaBlue(Solver):
             return "it has no tables, only a matrix: use solver='cholesky' or 'cg'"
         if problem.covariance is not None:
             return "its noise is correlated (assumption A2): use solver='cholesky' or 'cg'"
+        if problem.spine is not None:
+            return "it has a spine of geounits: use solver='two_pass'"
         if problem.table_variances is not None:
             return None
         if problem.unmeasured.any():

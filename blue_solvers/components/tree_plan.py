@@ -1,0 +1,304 @@
+"""Everything about a tree problem that does not depend on the data: gains and covariances of every component.
+
+Geounits without children that were measured alike share a class; every other geounit is a class of its own.
+Children of one parent and one class share a pair. Coefficients exist once for each class, each geounit with
+children and each pair, so millions of leaves cost no more than the geounits above them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blue_solvers.components.grouping import Grouping, group_sums, sees_contrasts
+from blue_solvers.components.information import kronecker
+from blue_solvers.components.messages import (
+    Message,
+    Total,
+    Update,
+    add_up,
+    conditional_covariance,
+    gain,
+    update,
+)
+from blue_solvers.solver import Float
+from constraint_builders import Schema, Spine
+from constraint_builders.table import Table
+
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Component:
+    """Contrasts along some variables, group sums along the others.
+
+    Attributes
+    ----------
+    contrasts : tuple of bool
+        For every variable in use whether it is contrasts.
+    slots : tuple of slice
+        Its part of an array of all slots.
+    size : int
+        Number of group sums, m.
+    """
+
+    contrasts: tuple[bool, ...]
+    slots: tuple[slice, ...]
+    size: int
+
+
+@dataclass
+class LevelPlan:
+    """The geounits of one geolevel.
+
+    Attributes
+    ----------
+    members : ndarray of int, (G,)
+    tables : list of (block of the observed layout, Table)
+    weights : list of ndarray (G,)
+        Precision of each table in each geounit; 0 where exact or not measured.
+    exact : list of ndarray of bool (G,)
+    inner : ndarray of int
+        Which members have children.
+    parent_pair : ndarray of int, (G,)
+        For every member its pair with its parent; -1 at the root.
+    """
+
+    members: Index
+    tables: list[tuple[int, Table]]
+    weights: list[Float]
+    exact: list[NDArray[np.bool_]]
+    inner: Index
+    class_of: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+    parent_pair: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+
+    @cached_property
+    def has_exact(self) -> bool:
+        """Whether any table is exact in any geounit."""
+        return any(flags.any() for flags in self.exact)
+
+
+@dataclass
+class Coefficients:
+    """Coefficients of one component, arrays (entries, m, m).
+
+    Attributes
+    ----------
+    own, own_exact : by class
+    children : by geounit with children, over all levels
+    gain : by pair
+    posterior : by geounit of `posterior_of`: covariance of the estimate
+    """
+
+    own: Float
+    own_exact: Float | None
+    children: Float
+    gain: Float
+    posterior: Float
+
+
+class TreePlan:
+    """Classes, pairs and coefficients.
+
+    Parameters
+    ----------
+    schema : Schema
+    spine : Spine
+    groupings : list of Grouping
+        Of the variables in use.
+    tables : list of Table
+        Observed tables.
+    levels : sequence of int
+        Their geolevels.
+    variances : list of ndarray (G,)
+        Their variances in each geounit; 0 exact, ``inf`` not measured.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        spine: Spine,
+        groupings: list[Grouping],
+        tables: list[Table],
+        levels: tuple[int, ...],
+        variances: list[Float],
+    ) -> None:
+        self._schema = schema
+        self.spine = spine
+        self.groupings = groupings
+        self.levels = [self._level(level, tables, levels, variances) for level in range(len(spine.levels))]
+        self.parents = np.flatnonzero(spine.child_counts > 0)  # geounits with children, as `children` lists them
+        self.parent_number = np.full(spine.size, -1, dtype=np.intp)
+        self.parent_number[self.parents] = np.arange(self.parents.size)
+        self._classify()
+        self._pair()
+        self.components = list(self._components())
+        self.coefficients = [self._solve(component) for component in self.components]
+
+    def _level(self, level: int, tables: list[Table], levels: tuple[int, ...], variances: list[Float]) -> LevelPlan:
+        here = [i for i, own in enumerate(levels) if own == level]
+        members = self.spine.members[level]
+        usable = [np.isfinite(variances[i]) & (variances[i] > 0) for i in here]
+        return LevelPlan(
+            members,
+            [(i, tables[i]) for i in here],
+            [
+                np.divide(1.0, variances[i], out=np.zeros(members.size), where=ok)
+                for i, ok in zip(here, usable, strict=True)
+            ],
+            [variances[i] == 0 for i in here],
+            np.flatnonzero(self.spine.child_counts[members] > 0),
+        )
+
+    def _classify(self) -> None:
+        """Number the classes; `class_member` is one geounit, as (level, rank), of each."""
+        self.class_member: list[tuple[int, int]] = []
+        for number, level in enumerate(self.levels):
+            keys = [
+                level.members * (self.spine.child_counts[level.members] > 0)
+                + (self.spine.child_counts[level.members] > 0)
+            ]
+            columns = (
+                np.stack([*keys, *level.weights, *level.exact], axis=1) if level.members.size else np.zeros((0, 1))
+            )
+            _, first, inverse = np.unique(columns, axis=0, return_index=True, return_inverse=True)
+            level.class_of = len(self.class_member) + inverse.ravel()
+            self.class_member += [(number, int(rank)) for rank in first]
+
+    def _pair(self) -> None:
+        """Number the pairs (parent, class of child)."""
+        parent, own = [], []
+        for level in self.levels:
+            parent.append(self.parent_number[self.spine.parent[level.members]])
+            own.append(level.class_of)
+            parent[-1] = np.where(self.spine.parent[level.members] >= 0, parent[-1], -1)
+        keys = np.stack([np.concatenate(parent), np.concatenate(own)], axis=1)
+        distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
+        offset = int((distinct[:, 0] < 0).sum())
+        self.pair_parent, self.pair_class = distinct[offset:].T
+        stops = np.cumsum([level.members.size for level in self.levels])[:-1]
+        for level, pairs in zip(self.levels, np.split(inverse.ravel() - offset, stops), strict=True):
+            level.parent_pair = np.maximum(pairs, -1)
+
+    @cached_property
+    def _children_by_class(self) -> sparse.csr_array:
+        """Number of children of every class, (geounits with children, classes)."""
+        counts = np.concatenate([level.parent_pair for level in self.levels])
+        number = np.bincount(counts[counts >= 0], minlength=self.pair_parent.size)
+        shape = (self.parents.size, len(self.class_member))
+        return sparse.csr_array((number.astype(float), (self.pair_parent, self.pair_class)), shape=shape)
+
+    def _components(self) -> Iterator[Component]:
+        for contrasts in product(*([False, True] if g.has_contrasts else [False] for g in self.groupings)):
+            firsts = [g.levels - g.sizes.size for g in self.groupings]
+            slots = tuple(slice(0, n) if own else slice(n, None) for own, n in zip(contrasts, firsts, strict=True))
+            sizes = [g.sizes.size for g, own in zip(self.groupings, contrasts, strict=True) if not own]
+            yield Component(contrasts, slots, int(np.prod(sizes, dtype=np.intp)))
+
+    def factor_map(self, grouping: Grouping, factor: str | None) -> Float | None:
+        """The factor's cells from orthonormal group coordinates, (cells, r); None if it sees every slot."""
+        if sees_contrasts(self._schema, grouping, factor):
+            return None
+        return group_sums(self._schema, grouping, factor) * np.sqrt(grouping.sizes)
+
+    def table_maps(self, table: Table) -> list[Float | None]:
+        """`factor_map` of a table along every variable in use."""
+        factors = dict(zip(table.axes, table.factors, strict=True))
+        return [self.factor_map(grouping, factors.get(grouping.axis)) for grouping in self.groupings]
+
+    def table_information(self, table: Table, component: Component) -> Float | None:
+        """Information (m, m) of a unit-variance measurement of a table about a component; None if it sees nothing."""
+        matrices = []
+        for grouping, sums, contrast in zip(self.groupings, self.table_maps(table), component.contrasts, strict=True):
+            if contrast:
+                if sums is not None:
+                    return None
+            else:
+                matrices.append(np.eye(grouping.sizes.size) if sums is None else sums.T @ sums)
+        return kronecker(matrices)
+
+    def _solve(self, component: Component) -> Coefficients:
+        m, classes = component.size, len(self.class_member)
+        message = Message(*(np.zeros((classes, m, m)) for _ in range(3)))
+        own, exact = np.zeros((classes, m, m)), np.zeros((classes, m, m))
+        children = np.zeros((self.parents.size, m, m))
+        totals = Total(*(np.zeros((self.parents.size, m, m)) for _ in range(4)))
+        for number in reversed(range(len(self.levels))):
+            level = self.levels[number]
+            inner_classes = level.class_of[level.inner]
+            leaf_classes = np.setdiff1d(level.class_of, inner_classes)
+            numbers = self.parent_number[level.members[level.inner]]
+            total = self._total(message, numbers)
+            for place, value in zip((totals.V, totals.precision, totals.exact, totals.unknown_inverse),
+                                    (total.V, total.precision, total.exact, total.unknown_inverse), strict=True):  #
+                                    fmt: skip
+                place[numbers] = value
+            for which, known in ((leaf_classes, None), (inner_classes, total)):
+                if which.size:
+                    result = self._update(component, number, which, known)
+                    for place, value in zip((message.V, message.unknown, message.exact),
+                                            (result.message.V, result.message.unknown, result.message.exact),
+                                            strict=True):  # fmt: skip
+                        place[which] = value
+                    own[which] = result.own
+                    if result.own_exact is not None:
+                        exact[which] = result.own_exact
+                    if result.children is not None:
+                        children[numbers] = result.children
+        pair_total = Total(
+            *(array[self.pair_parent] for array in (totals.V, totals.precision, totals.exact, totals.unknown_inverse))
+        )
+        pair_child = message[self.pair_class]
+        gains = gain(pair_child, pair_total)
+        posterior = self._posterior(message, pair_child, pair_total, gains)
+        has_exact = any(level.has_exact for level in self.levels)
+        return Coefficients(own, exact if has_exact else None, children, gains, posterior)
+
+    def _total(self, message: Message, numbers: Index) -> Total:
+        m = message.V.shape[-1]
+        counts = self._children_by_class[numbers]
+        sums = [
+            (counts @ part.reshape(len(part), -1)).reshape(-1, m, m)
+            for part in (message.V, message.unknown, np.eye(m) - message.exact)
+        ]
+        return add_up(*sums)
+
+    def _update(self, component: Component, number: int, classes: Index, total: Total | None) -> Update:
+        m, level = component.size, self.levels[number]
+        ranks = np.array([self.class_member[c][1] for c in classes.tolist()])
+        J, seen = np.zeros((classes.size, m, m)), np.zeros((classes.size, m, m))
+        J_exact = np.zeros((classes.size, m, m)) if level.has_exact else None
+        for (_, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
+            K = self.table_information(table, component)
+            if K is not None:
+                J += weights[ranks, None, None] * K
+                seen += (weights[ranks, None, None] > 0) * K
+                if J_exact is not None:
+                    J_exact += exact[ranks, None, None] * K
+        return update(J, seen, J_exact, total)
+
+    def _posterior(self, message: Message, child: Message, total: Total, gains: Float) -> Float:
+        """Covariance of the estimate: of the root first, then of every pair."""
+        root_level = self.levels[0]
+        root = message.V[root_level.class_of[:1]]
+        posterior = np.concatenate([root, conditional_covariance(child, total)])
+        for level in self.levels[:-1]:
+            numbers = self.parent_number[level.members[level.inner]]
+            pairs = np.flatnonzero(np.isin(self.pair_parent, numbers))
+            above = posterior[self.posterior_of[self.parents[self.pair_parent[pairs]]]]
+            posterior[pairs + 1] += gains[pairs] @ above @ gains[pairs].swapaxes(-1, -2)
+        return posterior
+
+    @cached_property
+    def posterior_of(self) -> Index:
+        """For every geounit its entry among the posterior covariances: 0 for the root, then the pairs, (N,)."""
+        places = np.zeros(self.spine.size, dtype=np.intp)
+        for level in self.levels:
+            places[level.members] = level.parent_pair + 1
+        return places

@@ -1,0 +1,62 @@
+"""The exact two-pass solver on a spine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import psutil
+
+from blue_solvers.components.grouping import groupings_of
+from blue_solvers.components.tree_form import TreeForm
+from blue_solvers.solver import Info, Prepared, Solver
+from blue_solvers.solvers.sea_blue import SeaBlueEstimate
+from constraint_builders import Problem
+from constraint_builders.memory import format_bytes
+
+MOST_GROUPS = 2_000  # size of the largest dense matrix, one for every component and class of geounits
+
+
+@dataclass(frozen=True)
+class TwoPass(Solver):
+    """One pass up the spine and one down, all geounits of a level at once.
+
+    Exact for any tables at any geolevel with any variances by geounit, geounits where nothing was measured and
+    tables known exactly included, as long as noise is uncorrelated and of equal variance within a table of a
+    geounit. Recodes may nest, cross or be of unequal groups. A problem without a spine is one of a single geounit.
+    """
+
+    name: ClassVar[str] = "two_pass"
+
+    def supports(self, problem: Problem) -> str | None:
+        """Equal variances within every table of every geounit."""
+        if problem.schema is None:
+            return "it has no tables, only a matrix: use solver='cholesky' or 'cg'"
+        if problem.covariance is not None:
+            return "its noise is correlated (assumption A2): use solver='cholesky' or 'cg'"
+        if problem.geounit_variances is None:
+            return "variances differ within a table of a geounit (assumption A3): use solver='cholesky' or 'cg'"
+        return _too_large(problem)
+
+    def prepare(self, problem: Problem) -> Prepared:
+        """Work out gains and covariances of every component."""
+        info = Info(self.name, exact=True, reason="two passes over the spine, exact")
+        return SeaBlueEstimate(problem, TreeForm(problem), info)
+
+
+def _too_large(problem: Problem) -> str | None:
+    """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
+    assert problem.schema is not None
+    groupings = groupings_of(problem.schema, [*problem.observed_tables, *problem.desired_tables])
+    geounits = 1 if problem.spine is None else problem.spine.size
+    needed = 8.0 * geounits * prod(grouping.levels for grouping in groupings)
+    free = psutil.virtual_memory().available
+    if needed > free:
+        return (
+            f"its geounits have {format_bytes(needed)} of cells and {format_bytes(free)} are free: use fewer geounits"
+        )
+    groups = prod(grouping.sizes.size for grouping in groupings)
+    if groups > MOST_GROUPS:
+        return f"its recodes cut the cells into {groups:,} groups, more than {MOST_GROUPS:,}: use solver='cg'"
+    return None
