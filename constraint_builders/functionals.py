@@ -103,7 +103,7 @@ class Functionals:
         return sparse.csr_array(sparse.block_diag(blocks, format="csr"))
 
     def summed(self, index: int, component: Component) -> int:
-        """Cells of a table that one of its functionals of a component sums over, were all its modes of single levels."""
+        """Cells of a table that one functional of a component sums over, were its modes single levels."""
         table = self.tables[index]
         kept = {axis for axis, _ in component}
         return prod(length for axis, length in zip(table.axes, table.shape, strict=True) if axis not in kept)

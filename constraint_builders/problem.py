@@ -509,7 +509,7 @@ class Problem:
         return None
 
     def _sums_across_levels(self, missing: list[int]) -> list[sparse.csr_array]:
-        """Desired tables as combinations of measurements of several levels: unknowns of an extended set of equations."""
+        """Desired tables from measurements of several levels, as unknowns of an extended set of equations."""
         assert self.schema is not None
         assert self.spine is not None
         n = self.observed.size

@@ -73,7 +73,7 @@ class SpineConsistency:
         return found
 
     def _measured(self, component: Component) -> tuple[NDArray[np.int64], Flags]:
-        """The most precise table of every geounit for a component, (N,) with -1 for none; which tables were measured."""
+        """For a component the most precise table of every geounit, (N,) with -1 for none; where there is one."""
         best = np.full(self._spine.size, np.inf)
         centre = np.full(self._spine.size, -1, dtype=np.int64)
         for index in self.holders[component][1]:

@@ -9,7 +9,8 @@ hand; `tests` compare them with dense least squares.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 
@@ -18,8 +19,24 @@ from blue_solvers.solver import Float
 RANK_TOLERANCE = 1e-9  # of sums of projectors, whose nonzero eigenvalues are of order one
 
 
+class Batch:
+    """Arrays of equal length, indexed together."""
+
+    @classmethod
+    def zeros(cls, shape: tuple[int, ...]) -> Self:
+        """A batch of zero matrices."""
+        return cls(*(np.zeros(shape) for _ in fields(cls)))  # type: ignore[arg-type]
+
+    def __getitem__(self, index: object) -> Self:
+        return type(self)(*(getattr(self, field.name)[index] for field in fields(self)))  # type: ignore[arg-type]
+
+    def __setitem__(self, index: object, values: Self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            getattr(self, field.name)[index] = getattr(values, field.name)
+
+
 @dataclass(frozen=True)
-class Message:
+class Message(Batch):
     """What is known of group sums u, for a batch of geounits.
 
     Attributes
@@ -34,12 +51,9 @@ class Message:
     unknown: Float
     exact: Float
 
-    def __getitem__(self, index: object) -> Message:
-        return Message(self.V[index], self.unknown[index], self.exact[index])
-
 
 @dataclass(frozen=True)
-class Total:
+class Total(Batch):
     """Messages of children, added up.
 
     Attributes

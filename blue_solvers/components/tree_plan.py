@@ -97,7 +97,7 @@ class Coefficients:
     """
 
     own: Float
-    own_exact: Float | None
+    own_exact: Float
     children: Float
     gain: Float
     posterior: Float
@@ -160,13 +160,8 @@ class TreePlan:
         """Number the classes; `class_member` is one geounit, as (level, rank), of each."""
         self.class_member: list[tuple[int, int]] = []
         for number, level in enumerate(self.levels):
-            keys = [
-                level.members * (self.spine.child_counts[level.members] > 0)
-                + (self.spine.child_counts[level.members] > 0)
-            ]
-            columns = (
-                np.stack([*keys, *level.weights, *level.exact], axis=1) if level.members.size else np.zeros((0, 1))
-            )
+            alone = np.where(self.spine.child_counts[level.members] > 0, level.members, -1)
+            columns = np.stack([alone, *level.weights, *level.exact], axis=1)
             _, first, inverse = np.unique(columns, axis=0, return_index=True, return_inverse=True)
             level.class_of = len(self.class_member) + inverse.ravel()
             self.class_member += [(number, int(rank)) for rank in first]
@@ -224,41 +219,31 @@ class TreePlan:
         return kronecker(matrices)
 
     def _solve(self, component: Component) -> Coefficients:
-        m, classes = component.size, len(self.class_member)
-        message = Message(*(np.zeros((classes, m, m)) for _ in range(3)))
-        own, exact = np.zeros((classes, m, m)), np.zeros((classes, m, m))
-        children = np.zeros((self.parents.size, m, m))
-        totals = Total(*(np.zeros((self.parents.size, m, m)) for _ in range(4)))
+        """Going up, messages of all classes and totals of all geounits with children; then gains and posteriors."""
+        shape = component.size, component.size
+        classes, parents = len(self.class_member), self.parents.size
+        message, totals = Message.zeros((classes, *shape)), Total.zeros((parents, *shape))
+        own, own_exact = np.zeros((classes, *shape)), np.zeros((classes, *shape))
+        children = np.zeros((parents, *shape))
         for number in reversed(range(len(self.levels))):
             level = self.levels[number]
-            inner_classes = level.class_of[level.inner]
-            leaf_classes = np.setdiff1d(level.class_of, inner_classes)
+            inner = level.class_of[level.inner]
+            leaves = np.setdiff1d(level.class_of, inner)
             numbers = self.parent_number[level.members[level.inner]]
             total = self._total(message, numbers)
-            for place, value in zip((totals.V, totals.precision, totals.exact, totals.unknown_inverse),
-                                    (total.V, total.precision, total.exact, total.unknown_inverse), strict=True):  #
-                                    fmt: skip
-                place[numbers] = value
-            for which, known in ((leaf_classes, None), (inner_classes, total)):
-                if which.size:
-                    result = self._update(component, number, which, known)
-                    for place, value in zip((message.V, message.unknown, message.exact),
-                                            (result.message.V, result.message.unknown, result.message.exact),
-                                            strict=True):  # fmt: skip
-                        place[which] = value
-                    own[which] = result.own
-                    if result.own_exact is not None:
-                        exact[which] = result.own_exact
-                    if result.children is not None:
-                        children[numbers] = result.children
-        pair_total = Total(
-            *(array[self.pair_parent] for array in (totals.V, totals.precision, totals.exact, totals.unknown_inverse))
-        )
-        pair_child = message[self.pair_class]
-        gains = gain(pair_child, pair_total)
-        posterior = self._posterior(message, pair_child, pair_total, gains)
-        has_exact = any(level.has_exact for level in self.levels)
-        return Coefficients(own, exact if has_exact else None, children, gains, posterior)
+            totals[numbers] = total
+            for entries, known in ((leaves, None), (inner, total)):
+                result = self._update(component, number, entries, known)
+                message[entries] = result.message
+                own[entries] = result.own
+                if result.own_exact is not None:
+                    own_exact[entries] = result.own_exact
+                if result.children is not None:
+                    children[numbers] = result.children
+        child, total = message[self.pair_class], totals[self.pair_parent]
+        gains = gain(child, total)
+        posterior = self._posterior(message, child, total, gains)
+        return Coefficients(own, own_exact, children, gains, posterior)
 
     def _total(self, message: Message, numbers: Index) -> Total:
         m = message.V.shape[-1]
@@ -271,7 +256,7 @@ class TreePlan:
 
     def _update(self, component: Component, number: int, classes: Index, total: Total | None) -> Update:
         m, level = component.size, self.levels[number]
-        ranks = np.array([self.class_member[c][1] for c in classes.tolist()])
+        ranks = np.array([self.class_member[c][1] for c in classes.tolist()], dtype=np.intp)
         J, seen = np.zeros((classes.size, m, m)), np.zeros((classes.size, m, m))
         J_exact = np.zeros((classes.size, m, m)) if level.has_exact else None
         for (_, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
