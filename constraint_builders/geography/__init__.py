@@ -9,7 +9,7 @@ Disclosure Avoidance System": "the paper" in this package.
 from constraint_builders.geography.advice import Advice, fewest_children, nodes_to_bypass
 from constraint_builders.geography.aian import aian_spine, on_spine_areas
 from constraint_builders.geography.block_groups import most_members, regroup_blocks
-from constraint_builders.geography.bypass import bypass, bypassing_improves
+from constraint_builders.geography.bypass import bypass, bypass_chosen, bypassing_improves
 from constraint_builders.geography.entities import Entities
 from constraint_builders.geography.off_spine import OsedSummary, compositions, osed, summarise_osed
 from constraint_builders.geography.partitions import from_partitions, leaves, partitions
@@ -23,6 +23,7 @@ __all__ = [
     "Strategy",
     "aian_spine",
     "bypass",
+    "bypass_chosen",
     "bypassing_improves",
     "compositions",
     "fewest_children",

@@ -92,10 +92,38 @@ def bypass(strategy: Strategy, *, bypass_cutoff: int | None = None, forced: Coll
         for geounit in spine.members[level]:
             if tree.should_bypass(int(geounit), bypass_cutoff, spine.levels[level] in forced):
                 tree.bypass(int(geounit))
-    result = tree.strategy()
-    if result.path_sums() != strategy.path_sums():
+    return _unchanged_paths(strategy, tree.strategy())
+
+
+def bypass_chosen(strategy: Strategy, geounits: Collection[int]) -> Strategy:
+    """Bypass given geounits, whatever that does to accuracy; privacy is unchanged, as of `bypass`.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    geounits : collection of int
+        Positions in its spine. Lower ones are bypassed first: a geounit then hands its share to those that have come
+        in the place of its children.
+
+    Raises
+    ------
+    ValueError
+        If a geounit does not exist, has no children, or is the root and has several.
+    """
+    spine, tree = strategy.spine, _Tree(strategy)
+    for geounit in sorted(set(geounits), key=lambda i: -spine.level_of[i]):
+        if not 0 <= geounit < spine.size or not tree.children[geounit]:
+            raise ValueError(f"geounit {geounit} cannot be bypassed: it has no children to hand its share to")
+        if spine.parent[geounit] < 0 and len(tree.children[geounit]) > 1:
+            raise ValueError("the root cannot be bypassed: it has several children, and a spine has one root")
+        tree.bypass(geounit)
+    return _unchanged_paths(strategy, tree.strategy())
+
+
+def _unchanged_paths(before: Strategy, after: Strategy) -> Strategy:
+    if before.path_sums() != after.path_sums():
         raise ArithmeticError("bypassing changed the sum of shares on a path: please report this defect")
-    return result
+    return after
 
 
 class _Tree:

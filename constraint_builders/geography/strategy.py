@@ -152,10 +152,11 @@ class Strategy:
         return result
 
     def _variances(self, shares: Sequence[Fraction], alpha: Fraction) -> NDArray[np.float64]:
-        known = {share: self._variance(share * alpha) for share in set(shares)}
+        known = {share: self.variance(share * alpha) for share in set(shares)}
         return np.array([known[share] for share in shares])
 
-    def _variance(self, share: Fraction) -> float:
+    def variance(self, share: Fraction) -> float:
+        """Variance of every cell of a table that gets this share of the total; infinite for 0."""
         if not share:
             return math.inf
         if self.measure == "zcdp":

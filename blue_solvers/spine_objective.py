@@ -1,0 +1,72 @@
+"""What a spine is optimised for: the mean, worst or weighted variance of its entities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Float = NDArray[np.float64]
+Int = NDArray[np.intp]
+Objective: TypeAlias = Literal["mean", "worst", "weighted"]
+
+WORST_POWERS = (1, 4, 16, 64)  # power means, each started from the result of the one before
+LEAST_GAIN = 1e-12  # relative: smaller ones are rounding
+
+
+def read_weights(objective: Objective, weights: ArrayLike | None, count: int) -> Float:
+    """Weights of the entities, (K,), equal ones unless the objective is ``"weighted"``.
+
+    Raises
+    ------
+    ValueError
+        If the objective is unknown, or the weights are missing, superfluous, of the wrong shape or negative.
+    """
+    if objective not in ("mean", "worst", "weighted"):
+        raise ValueError(f"objective {objective!r} is unknown: use 'mean', 'worst' or 'weighted'")
+    if (objective == "weighted") != (weights is not None):
+        raise ValueError("weights belong to objective='weighted', and it needs them")
+    if weights is None:
+        return np.full(count, 1 / count)
+    given = np.asarray(weights, dtype=np.float64)
+    if given.shape != (count,) or not (np.isfinite(given) & (given >= 0)).all() or not given.any():
+        raise ValueError(f"weights must be {count} finite numbers, none negative and not all 0")
+    return given
+
+
+def score(objective: Objective, weights: Float, variances: Float) -> float:
+    """The objective of the entities' variances, (K,)."""
+    return float(variances.max() if objective == "worst" else weights @ variances)
+
+
+def powers(objective: Objective) -> tuple[int, ...]:
+    """Powers of the means to lower one after another."""
+    return WORST_POWERS if objective == "worst" else (1,)
+
+
+@dataclass(frozen=True)
+class Guide:
+    """What a search lowers: the weighted sum of powers of the variances, in units of the worst one."""
+
+    weights: Float
+    power: int
+
+    def value(self, variances: Float, worst: float) -> float:
+        """Of all entities, (K,)."""
+        return float(self.weights @ (variances / worst) ** self.power)
+
+    def values(self, variances: Float, worst: float, entities: Int) -> Float:
+        """Parts of some entities, (..., entities) to (...,)."""
+        return (variances / worst) ** self.power @ self.weights[entities]
+
+    def slopes(self, variances: Float, worst: float) -> Float:
+        """Derivatives by the variances, (K,)."""
+        return self.weights * self.power * (variances / worst) ** (self.power - 1) / worst
+
+    def lowers(self, before: Float, after: Float) -> bool:
+        """Whether a change of the variances is for the better, by more than rounding."""
+        worst = float(before.max())
+        now = self.value(before, worst)
+        return self.value(after, worst) < now - LEAST_GAIN * now
