@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, reduce
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,15 @@ from constraint_builders.files.naming import naming
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.settings import Settings, parse_settings
 from constraint_builders.schema import Schema
-from constraint_builders.table import Table, parse_table
+from constraint_builders.summing_out import sum_out
+from constraint_builders.table import Table, make_table, parse_table
 
 FORMAT = 1
 TABULATION_WIDTH = 16  # a block's spine code ends in state 2, county 3, tract 6, block group 1, block 4
 
 Progress = Callable[[str, int, int], None]
 Count = Mapping[str, Sequence[str]]
+Levels = Mapping[str, NDArray[np.bool_]]
 
 
 def write_result(
@@ -196,14 +198,18 @@ class Result:
 
     def problem(self, desired: Mapping[str, Sequence[str]]) -> Problem:
         """The estimation problem again, for other desired tables."""
+        return Problem(self.schema, self._variances, desired, spine=self.spine, noise=self.description["noise"])
+
+    @cached_property
+    def _variances(self) -> dict[str, dict[str, Float]]:
+        """Variance of every observed table, (geounits,), by geolevel and table; infinite where not measured."""
         observed: dict[str, dict[str, Float]] = {}
-        frame = self._frame("variances.parquet")
-        for (level, table), rows in frame.group_by("geolevel", "table", maintain_order=True):
+        for (level, table), rows in self._frame("variances.parquet").group_by("geolevel", "table", maintain_order=True):
             members = self.spine.members[self.spine.level_index(str(level))]
             variances = np.full(members.size, np.inf)
             variances[rows["geounit"].to_numpy()] = rows["variance"].to_numpy()
             observed.setdefault(str(level), {})[str(table)] = variances
-        return Problem(self.schema, observed, desired, spine=self.spine, noise=self.description["noise"])
+        return observed
 
     def geounits(self, geolevel: str, codes: Sequence[str]) -> NDArray[np.int64]:
         """Numbers within their level of the geounits of these codes.
@@ -249,52 +255,41 @@ class Result:
             If a variable or level is unknown, or no table was estimated from which a count can be summed.
         """
         stored = self.tables(geolevel)
-        chosen = [self._cells(count, stored, geolevel) for count in counts]
-        problem = self.problem({geolevel: list(dict.fromkeys(table.name for table, _ in chosen))})
-        weights = np.zeros((len(chosen), problem.desired.size))
-        estimate = np.empty(len(chosen))
-        for number, (table, cells) in enumerate(chosen):
-            place = problem.desired.slice((geolevel, table.name))
-            weights[number, place].reshape(-1, table.size)[geounits] = cells
-            estimate[number] = (self._estimates(geolevel, table, geounits) @ cells).sum()
-        return Functionals(estimate, functional_covariance(blue(problem), weights.T))
+        counted = [self._levels_counted(count) for count in counts]
+        estimate = np.empty(len(counts))
+        for number, (count, levels) in enumerate(zip(counts, counted, strict=True)):
+            cells = ((table, _cells_counted(self.schema, table, levels)) for table in stored)
+            table, taken = next(((table, taken) for table, taken in cells if taken is not None), (None, None))
+            if table is None or taken is None:
+                raise ValueError(_not_stored(count, geolevel, stored))
+            estimate[number] = (self._estimates(geolevel, table, geounits) @ taken).sum()
+        return Functionals(estimate, self._covariance(geolevel, geounits, counted))
 
-    def _cells(self, count: Count, stored: Sequence[Table], geolevel: str) -> tuple[Table, Float]:
-        """The smallest stored table that tells what is counted from the rest, and 1 for its cells that are counted."""
-        levels = self._levels_counted(count)
-        for table in stored:
-            factors = zip(table.axes, table.factors, strict=True)
-            along = [self._groups_counted(factor, levels.get(axis)) for axis, factor in factors]
-            whole = [groups for groups in along if groups is not None]
-            if levels.keys() <= set(table.axes) and len(whole) == len(along):
-                return table, reduce(_outer, whole, np.ones(1))
-        asked = " and ".join(f"{name}={'|'.join(labels)}" for name, labels in count.items()) or "the total"
-        raise ValueError(
-            f"no table stored at {geolevel!r} counts {asked}: there are "
-            f"{', '.join(repr(table.name) for table in stored) or 'none'}; estimate again with --desired"
-        )
+    def _covariance(self, geolevel: str, geounits: NDArray[np.int64], counted: Sequence[Levels]) -> Float:
+        """Covariance of counts over the same geounits, from the smallest problem that has them."""
+        needed = {variable for levels in counted for variable in levels}
+        schema, observed = sum_out(self.schema, self._variances, needed)
+        table = make_table(schema, tuple(name for name in schema.names if name in needed))
+        problem = Problem(schema, observed, {geolevel: [table.name]}, spine=self.spine, noise=self.description["noise"])
+        weights = np.zeros((*problem.desired.shape((geolevel, table.name)), len(counted)))
+        for number, levels in enumerate(counted):
+            cells = _cells_counted(schema, table, levels)
+            assert cells is not None
+            weights[geounits, ..., number] = cells.reshape(table.shape)
+        return functional_covariance(blue(problem), weights.reshape(-1, len(counted)))
 
-    def _levels_counted(self, count: Count) -> dict[int, NDArray[np.bool_]]:
+    def _levels_counted(self, count: Count) -> Levels:
         """For each variable that a count restricts which of its levels are counted."""
-        levels: dict[int, NDArray[np.bool_]] = {}
+        levels: dict[str, NDArray[np.bool_]] = {}
         for factor, labels in count.items():
-            axis, known = self.schema.axis_of(factor), self.schema.labels_of(factor)
+            variable, known = self.schema.names[self.schema.axis_of(factor)], self.schema.labels_of(factor)
             unknown = [label for label in labels if label not in known]
             if unknown or not labels:
                 shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
                 raise ValueError(f"{factor!r} has no level {', '.join(unknown)!r}: there are {shown}")
             counted = np.isin(known, labels)[list(self.schema.groups_of(factor))]
-            levels[axis] = levels.get(axis, True) & counted
+            levels[variable] = levels.get(variable, True) & counted
         return levels
-
-    def _groups_counted(self, factor: str, levels: NDArray[np.bool_] | None) -> Float | None:
-        """1 for the groups of a factor that are counted, or None if one is counted in part."""
-        size = self.schema.size_of(factor)
-        if levels is None:
-            return np.ones(size)
-        groups = np.array(self.schema.groups_of(factor))
-        share = np.bincount(groups, weights=levels, minlength=size) / np.bincount(groups, minlength=size)
-        return share if np.isin(share, (0, 1)).all() else None
 
     def _estimates(self, geolevel: str, table: Table, geounits: NDArray[np.int64]) -> Float:
         """Stored estimates of some geounits in any order, (g, cells)."""
@@ -307,6 +302,27 @@ class Result:
             return values.to_numpy().reshape(len(codes), table.size)
 
 
-def _outer(cells: Float, groups: Float) -> Float:
-    """Cells of a table with one more axis."""
-    return np.multiply.outer(cells, groups).ravel()
+def _cells_counted(schema: Schema, table: Table, levels: Levels) -> Float | None:
+    """1 for the cells of a table that are counted, 0 for the others, or None if some cell is counted in part."""
+    if not levels.keys() <= {schema.names[axis] for axis in table.axes}:
+        return None
+    cells = np.ones(1)
+    for axis, factor in zip(table.axes, table.factors, strict=True):
+        share = _share_counted(schema, factor, levels.get(schema.names[axis]))
+        if not np.isin(share, (0, 1)).all():
+            return None
+        cells = np.multiply.outer(cells, share).ravel()
+    return cells
+
+
+def _share_counted(schema: Schema, factor: str, levels: NDArray[np.bool_] | None) -> Float:
+    """Which share of each group of a factor is counted."""
+    groups = np.array(schema.groups_of(factor))
+    counted = np.ones(groups.size) if levels is None else levels
+    return np.bincount(groups, weights=counted) / np.bincount(groups)
+
+
+def _not_stored(count: Count, geolevel: str, stored: Sequence[Table]) -> str:
+    asked = " and ".join(f"{name}={'|'.join(labels)}" for name, labels in count.items()) or "the total"
+    names = ", ".join(repr(table.name) for table in stored) or "none"
+    return f"no table stored at {geolevel!r} counts {asked}: there are {names}; estimate again with --desired"

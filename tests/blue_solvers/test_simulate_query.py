@@ -161,6 +161,16 @@ def test_answers_are_those_of_one_dense_least_squares(release: str, result: str,
     assert np.allclose(answer.covariance, expected.covariance, rtol=1e-8)
 
 
+@pytest.mark.parametrize("count", [{}, {"votingage": ["adult"]}, {"race": ["aian"]}])
+def test_a_question_alone_has_the_same_answer_as_among_others(result: str, count: dict[str, list[str]]) -> None:
+    stored = Result(result)
+    geounits = stored.geounits("Block", BLOCKS[2:9])
+    alone = stored.ask("Block", geounits, [count])
+    among = stored.ask("Block", geounits, [{"votingage": ["under18"], "race": ["hisp"]}, count])
+    assert np.allclose(alone.estimate, among.estimate[1:], rtol=1e-9)
+    assert np.allclose(alone.covariance, among.covariance[1:, 1:], rtol=1e-9)
+
+
 def test_the_answer_is_printed_with_its_interval(result: str, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     codes = tmp_path / "codes.txt"
     codes.write_text(f"{BLOCKS[0]}\n\n{BLOCKS[1]}\n")
