@@ -85,7 +85,7 @@ class Spine:
         if (same := np.flatnonzero(above == below)).size:
             child = children[same[0]]
             raise ValueError(
-                f"geounit {self.geocodes[child]!r} has the geolevel {names[child]!r} of its parent "
+                f"geounit {self.geocodes[child]!r} has the geolevel {str(names[child])!r} of its parent "
                 f"{self.geocodes[self.parent[child]]!r}: a child lies at a lower level"
             )
         pairs = set(zip(above.tolist(), below.tolist(), strict=True))

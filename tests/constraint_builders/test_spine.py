@@ -1,0 +1,72 @@
+"""Spines: reading them, and refusing what is none."""
+
+import numpy as np
+import pytest
+
+from constraint_builders import Spine
+
+
+def test_geoids_make_census_levels() -> None:
+    spine = Spine.from_geoids(["440010301001000", "440010301001001", "440030201011000"])
+    assert spine.levels == ("State", "County", "Tract", "Block_Group", "Block")
+    assert [members.size for members in spine.members] == [1, 2, 2, 2, 3]
+    block = spine.position("Block", "440030201011000")
+    assert spine.geocodes[spine.parent[block]] == "440030201011"
+
+
+def test_a_root_joins_states() -> None:
+    with pytest.raises(ValueError, match="exactly one root"):
+        Spine.from_geoids(["01001", "02001"], {"State": 2, "County": 5})
+    spine = Spine.from_geoids(["01001", "02001"], {"State": 2, "County": 5}, root="US")
+    assert spine.levels[0] == "US"
+    assert spine.child_counts[0] == 2
+
+
+def test_geocodes_of_data_dependent_width() -> None:
+    spine = Spine.from_geocodes({"State": ["1"], "County": ["1a", "1bb"], "Tract": ["1a01", "1bb1", "1bb22"]})
+    parents = [spine.geocodes[spine.parent[i]] for i in spine.members[2]]
+    assert parents == ["1a", "1bb", "1bb"]
+
+
+def test_levels_may_be_skipped_and_chains_single() -> None:
+    spine = Spine([-1, 0, 0, 1], ["A", "B", "C", "C"])
+    assert spine.levels == ("A", "B", "C")
+    assert spine.rank_in_level.tolist() == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("parent", "levels", "codes", "message"),
+    [
+        ([-1, -1], ["A", "A"], None, "exactly one root.*got 2"),
+        ([1, 0], ["A", "B"], None, "exactly one root.*got 0"),
+        ([-1, 2, 1], ["A", "B", "C"], ["x", "y", "z"], "'y' is in or below a cycle"),
+        ([-1, 7], ["A", "B"], ["x", "lost"], "'lost' is an orphan"),
+        ([-1, 0], ["A", "A"], ["x", "y"], "'y' has the geolevel 'A' of its parent"),
+        ([-1, 0, 1, 0, 3], ["A", "B", "C", "C", "B"], None, "both above and below"),
+        ([-1, 0, 0], ["A", "B", "B"], ["x", "y", "y"], "'y' is given twice"),
+        ([-1, 0], ["A"], None, "geolevel lists 1 geounits, parent 2"),
+        ([], [], None, "at least one geounit"),
+    ],
+)
+def test_what_is_no_tree_is_refused(parent: list, levels: list, codes: list | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Spine(parent, levels, codes)
+
+
+def test_orphans_repeats_and_short_geoids_are_named() -> None:
+    with pytest.raises(ValueError, match="'2x' of 'County' is an orphan"):
+        Spine.from_geocodes({"State": ["1"], "County": ["2x"]})
+    with pytest.raises(ValueError, match="'01001' is given twice"):
+        Spine.from_geoids(["01001", "01001"], {"State": 2, "County": 5})
+    with pytest.raises(ValueError, match="'01' has 2 characters"):
+        Spine.from_geoids(["01"], {"State": 2, "County": 5})
+    with pytest.raises(ValueError, match="no geolevel 'Town'"):
+        Spine([-1], ["A"]).level_index("Town")
+    with pytest.raises(ValueError, match="no geounit '9'"):
+        Spine([-1], ["A"]).position("A", "9")
+
+
+def test_an_order_of_levels_that_names_do_not_give() -> None:
+    spine = Spine([-1, 0, 1], ["z", "m", "a"])
+    assert spine.levels == ("z", "m", "a")
+    assert np.array_equal(spine.level_of, [0, 1, 2])

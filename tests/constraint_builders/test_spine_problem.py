@@ -1,0 +1,101 @@
+"""Problems on a spine: constraints, rank, layout and refusals."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from constraint_builders import Problem, Schema, Spine
+from exact_reference import rational_rank
+from spines import SCHEMA, spine_problems
+
+
+@given(spine_problems())
+def test_the_constraints_are_all_that_hold(problem: Problem) -> None:
+    A, M = problem.constraint_matrix(), problem.marginal_matrix()
+    measured = M[np.flatnonzero(~problem.unmeasured)].toarray()
+    assert not (A @ M).nnz or abs(A @ M).max() == 0
+    assert A.shape[0] == problem.rank == len(measured) - rational_rank(measured @ measured.T)
+    assert rational_rank((A @ A.T).toarray()) == problem.rank
+    assert set(np.unique(A.data)) <= {-1.0, 1.0}
+    assert not abs(A[:, np.flatnonzero(problem.unmeasured)]).sum()
+
+
+@given(spine_problems())
+def test_redundant_rows_span_the_same(problem: Problem) -> None:
+    A, M = problem.constraint_matrix("all"), problem.marginal_matrix()
+    assert not (A @ M).nnz or abs(A @ M).max() == 0
+    assert rational_rank((A.T @ A).toarray()) == problem.rank
+
+
+@given(spine_problems())
+def test_desired_tables_follow_from_consistent_ones(problem: Problem) -> None:
+    M = problem.marginal_matrix()
+    wanted: dict = {}
+    for level, table in problem.desired.names:
+        wanted.setdefault(level, {})[table] = 1.0
+    everything = Problem(problem.schema, wanted, spine=problem.spine)
+    cells = np.random.default_rng(0).integers(0, 50, M.shape[1])
+    observed = M @ cells
+    observed[problem.unmeasured] = 0
+    tables = everything.observed.tables(everything.marginal_matrix() @ cells)
+    expected = problem.desired.vector({name: tables[name] for name in problem.desired.names})
+    np.testing.assert_allclose(problem.tabulate(observed[:, None])[:, 0], expected, atol=1e-9)
+
+
+SPINE = Spine([-1, 0, 0], ["State", "County", "County"], ["44", "44001", "44003"])
+SMALL = Schema({"sex": 2, "age": 3})
+
+
+def test_variances_per_geounit_and_per_cell() -> None:
+    variances = np.arange(1.0, 5.0).reshape(2, 2)
+    problem = Problem(SMALL, {"County": {"age": [1.0, 2.0], "sex": variances, "total": 3.0}}, spine=SPINE)
+    assert problem.variances.tolist() == [1, 1, 1, 2, 2, 2, 1, 2, 3, 4, 3, 3]
+    assert problem.observed.shape(("County", "age")) == (2, 3)
+    assert problem.geounit_variances is None
+    assert not problem.assumptions.A3
+
+
+def test_names_shapes_and_all() -> None:
+    problem = Problem(SMALL, {"County": {"detailed": 1.0}}, spine=SPINE, desired={"State": "all", "County": ["sex"]})
+    assert problem.desired.names == (
+        ("State", "total"), ("State", "sex"), ("State", "age"), ("State", "detailed"), ("County", "sex"),
+    )  # fmt: skip
+    assert problem.desired.shape(("State", "age * sex")) == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("observed", "desired", "message"),
+    [
+        ({"Town": {"total": 1.0}}, None, "no geolevel 'Town'"),
+        ({"State": {"race": 1.0}}, None, "'race' is not a variable"),
+        ({"County": {"age": [1.0, 2.0, 3.0]}}, None, r"must have shape \(\), \(2,\) or \(2, 3\)"),
+        ({"County": {"age": -1.0}}, None, "is negative"),
+        ({"County": {"age": np.nan}}, None, "is NaN"),
+        ({"State": {"total": 1.0}}, {"County": ["total"]}, "'total' is not estimable at County '44001'"),
+        ({"County": {"sex": [1.0, np.inf]}}, {"State": ["sex"]}, "'sex' is not estimable at State '44'"),
+        ({"State": {}}, None, "at least one observed table"),
+        ({"State": 1.0}, None, "must be given as {table: variance}"),
+        ({"State": {"total": 1.0}}, {"State": "some"}, "must be a list, or 'all'"),
+    ],
+)
+def test_bad_descriptions_are_refused(observed: dict, desired: dict | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Problem(SMALL, observed, spine=SPINE, desired=desired)
+
+
+def test_the_last_unknown_child_takes_the_remainder() -> None:
+    observed = {"State": {"total": 1.0}, "County": {"total": [2.0, np.inf]}}
+    problem = Problem(SMALL, observed, spine=SPINE, desired={"County": ["total"]})
+    assert problem.rank == 0
+    assert problem.tabulate(np.array([[10.0], [4.0], [0.0]]))[:, 0].tolist() == [4.0, 6.0]
+
+
+def test_exact_values_that_contradict_are_refused() -> None:
+    problem = Problem(SMALL, {"State": {"total": 0.0}, "County": {"total": 0.0}}, spine=SPINE)
+    tables = {("State", "total"): [10.0], ("County", "total"): [4.0, 7.0]}
+    with pytest.raises(ValueError, match="contradict one another by 1"):
+        problem.vector(tables)
+
+
+def test_the_schema_of_the_strategies_has_crossing_recodes() -> None:
+    assert {recode.name for recode in SCHEMA.recodes} == {"g", "h", "q"}
