@@ -2,7 +2,7 @@
 
 from blue_solvers.uncertainty.covariance import covariance_block, covariance_columns, estimate_variances, variances
 from blue_solvers.uncertainty.functionals import Functionals, cell_weights, functionals
-from blue_solvers.uncertainty.intervals import half_widths, intervals, normal_half_widths, refine_to_integers
+from blue_solvers.uncertainty.intervals import half_widths, intervals, normal_intervals, refine_to_integers
 from blue_solvers.uncertainty.monte_carlo import LargestErrors, Replicates, SecondMoments, order_statistic
 from blue_solvers.uncertainty.regions import (
     Ellipsoid,
@@ -30,7 +30,7 @@ __all__ = [
     "half_widths",
     "intervals",
     "inverse_on_pattern",
-    "normal_half_widths",
+    "normal_intervals",
     "order_statistic",
     "refine_to_integers",
     "simultaneous_band",

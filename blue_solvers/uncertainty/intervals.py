@@ -99,7 +99,8 @@ def half_widths(
     if method == "z":
         if draws is not None:
             raise ValueError("method 'z' simulates nothing: leave draws out, or use method='t' or 'distribution_free'")
-        return normal_half_widths(P.variances(), level)
+        deviations = np.sqrt(np.maximum(P.variances(), 0))  # 0 may come out as -1e-20
+        return normal_intervals(0.0, deviations, level)[1]
     if draws is None:
         raise ValueError(f"method {method!r} simulates errors: say how many, draws=199 for instance")
     check_draws(draws)
@@ -110,8 +111,17 @@ def half_widths(
     return order_statistics(replicates, P.shape[0], level, draws, progress)
 
 
-def normal_half_widths(variances: Float, level: float) -> Float:
-    """Half the width of normal intervals with known variances, z sqrt(variance), of the variances' shape.
+def normal_intervals(estimate: ArrayLike, std_errors: ArrayLike, level: float = 0.95) -> tuple[Float, Float]:
+    """Normal intervals around estimates whose standard errors are at hand.
+
+    Parameters
+    ----------
+    estimate, std_errors : array_like, of one shape
+    level : float
+
+    Returns
+    -------
+    lower, upper : ndarray
 
     Raises
     ------
@@ -119,7 +129,8 @@ def normal_half_widths(variances: Float, level: float) -> Float:
         If the level lies outside (0, 1).
     """
     check_level(level)
-    return float(stats.norm.ppf((1 + level) / 2)) * np.sqrt(np.maximum(variances, 0))  # 0 may come out as -1e-20
+    centre, half = np.asarray(estimate), float(stats.norm.ppf((1 + level) / 2)) * np.asarray(std_errors)
+    return centre - half, centre + half
 
 
 def refine_to_integers(lower: ArrayLike, upper: ArrayLike) -> tuple[Float, Float]:

@@ -68,13 +68,18 @@ def keep_largest_in_numpy(largest: Float, errors: Float) -> None:
 
 
 def _keep_largest(largest: Float, errors: Float) -> None:
-    for cell in range(largest.shape[0]):
-        row = largest[cell]
-        smallest = row.argmin()
+    cells, keep = largest.shape
+    for cell in range(cells):
+        smallest = 0
+        for k in range(keep):
+            if largest[cell, k] < largest[cell, smallest]:
+                smallest = k
         for error in errors[cell]:
-            if abs(error) > row[smallest]:
-                row[smallest] = abs(error)
-                smallest = row.argmin()
+            if abs(error) > largest[cell, smallest]:
+                largest[cell, smallest] = abs(error)
+                for k in range(keep):
+                    if largest[cell, k] < largest[cell, smallest]:
+                        smallest = k
 
 
 @cache

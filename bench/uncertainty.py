@@ -1,0 +1,123 @@
+"""What variances and replicates cost, in units of what they are measured against.
+
+    python -m bench uncertainty            all
+    python -m bench uncertainty --quick    small sizes
+
+1. Exact variances of the DHC shape under A1 to A3, beside one apply.
+2. Exact variances of a 14,641-count cube with a variance of its own in every cell by selected inversion, beside the
+   sparse Cholesky factorisation of A Sigma A': the inversion alone, and all of it from the constraint matrix on, that
+   factorisation included.
+3. 199 Monte Carlo replicates of PL94 by 55 counties, beside one apply, drawing the noise not counted.
+
+Times are processor times, the best of several runs: the machine may have other work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from bench.measuring import print_table
+from blue_solvers import BlueOperator, blue
+from blue_solvers.constrained import equations_of
+from blue_solvers.factorisation import factorise
+from blue_solvers.uncertainty import half_widths, variances_by_selected_inversion
+from blue_solvers.uncertainty.kernels import Gather, compiled_gather, gather_in_numpy, has_numba
+from blue_solvers.uncertainty.monte_carlo import Streams
+from blue_solvers.uncertainty.selected_inverse import SparseFactor
+from constraint_builders import Problem, gallery
+from noise_mechanisms import draw_noise
+
+SEED = 7
+DRAWS = 199
+
+
+def best(run: Callable[[], object], repeats: int = 5) -> float:
+    """Least processor time of several runs, in seconds."""
+    times = []
+    for _ in range(repeats):
+        gc.collect()
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def closed_form(problem: Problem) -> list[list[str]]:
+    """Variances beside an apply."""
+    P = blue(problem)
+    y = np.random.default_rng(SEED).standard_normal(problem.observed.size)
+    apply, variances = best(lambda: P @ y), best(P.variances)
+    return [_row(f"all exact variances, {problem.desired.size:,} cells", variances, "apply", apply, 1)]
+
+
+def selected_inversion(problem: Problem) -> list[list[str]]:
+    """Variances of cellwise noise beside the factorisation of A Sigma A'."""
+    assert problem.schema is not None
+    rng = np.random.default_rng(SEED)
+    sizes = {str(name): rng.uniform(1, 3, problem.observed.shape(name)) for name in problem.observed.names}
+    cellwise = Problem(problem.schema, sizes)
+    equations = equations_of(cellwise, "independent")[-1]
+    N = equations.normal_matrix()
+    factorisation = best(lambda: factorise(N))
+    matrix = N.tocsc()
+    factor = SparseFactor.of(matrix)
+    rows, columns = (part.astype(np.int64) for part in matrix.nonzero())
+    gathers: dict[str, tuple[Gather, float]] = {"numpy": (gather_in_numpy, 10)}
+    if has_numba():
+        gathers["compiled"] = (compiled_gather(), 3)
+    found = []
+    for name, (gather, target) in gathers.items():
+        inverse = best(partial(factor.inverse_entries, rows, columns, gather))
+        whole = best(partial(variances_by_selected_inversion, cellwise, gather))
+        found.append(_row(f"selected inversion alone, {name}", inverse, "factorisation", factorisation, target))
+        found.append(_row(f"all variances with it, {name}", whole, "factorisation", factorisation, target))
+    return found
+
+
+def monte_carlo(problem: Problem) -> list[list[str]]:
+    """Replicates beside an apply, less the time that drawing their noise takes by itself."""
+    P = blue(problem)
+    y = np.random.default_rng(SEED).standard_normal(problem.observed.size)
+    apply = best(lambda: P @ y, repeats=20)
+    drawing = best(lambda: _draw(P), repeats=3)
+    found = []
+    for method in ("t", "distribution_free"):
+        seconds = best(partial(half_widths, P, 0.95, method, DRAWS, SEED), repeats=4) - drawing
+        found.append(_row(f"{DRAWS} replicates, {method}", seconds, "apply", apply, 250))
+    return found
+
+
+def _draw(P: BlueOperator) -> None:
+    """The noise of all replicates, and nothing else."""
+    for _, stream, width in Streams(SEED, max(P.shape)).batches(0, DRAWS):
+        draw_noise(P.problem, width, stream)
+
+
+def _row(what: str, seconds: float, beside: str, unit: float, target: float) -> list[str]:
+    ratio = seconds / unit
+    return [
+        what,
+        f"{seconds:.4g}",
+        beside,
+        f"{unit:.4g}",
+        f"{ratio:.3g}",
+        f"{target:g}",
+        "" if ratio <= target else "MISSED",
+    ]
+
+
+def main(argv: list[str]) -> None:
+    """Print the three."""
+    parser = argparse.ArgumentParser(prog="python -m bench uncertainty", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a smaller cube, and fewer counties")
+    options = parser.parse_args(argv)
+    rows = closed_form(gallery.pl94() if options.quick else gallery.dhc())
+    rows += selected_inversion(gallery.cube(4, 5 if options.quick else 10))
+    rows += monte_carlo(gallery.pl94_counties(5 if options.quick else 55))
+    print_table(["what", "seconds", "beside", "seconds", "ratio", "target", ""], rows)
