@@ -91,7 +91,8 @@ def write_result(
                 progress(level, number, len(spine.levels))
             rows = _estimate_rows(problem, estimate, std_error, number)
             if rows:
-                pl.concat(rows).write_parquet(temporary / "estimates" / f"{level}.parquet")
+                path = temporary / "estimates" / f"{level}.parquet"
+                pl.concat(rows).write_parquet(path, row_group_size=rows[0].height)  # a table each, found by itself
 
 
 def _description(P: BlueOperator, settings: Settings) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from blue_solvers.cli import main
 from blue_solvers.commands.progress import LevelBar
 from blue_solvers.commands.query import parse_count
 from blue_solvers.commands.simulate import block_spine
-from blue_solvers.results import Result
+from blue_solvers.results import Result, write_result
 from blue_solvers.uncertainty import functionals
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files import read_block_counts, read_noisy_measurements, read_settings
@@ -47,6 +47,7 @@ detailed = ["1/2", "1/4", "1/4", "1/2", "1/4", "3/4"]
 """
 RACES = ("white", "black", "hisp", "aian", "asian", "nhpi", "other", "two")
 BLOCKS = [f"44001{tract:06}{group}{block:03}" for tract in (1, 2) for group in (1, 2) for block in range(3)]
+SPINE_BLOCKS = [("044100712", 1, "1002"), ("044100712", 1, "1003"), ("04410073", 2, "2001")]
 WHOLE = "44003" + "000300" + "1000"
 
 
@@ -200,6 +201,23 @@ def test_a_level_above_is_asked_by_name(result: str, capsys: pytest.CaptureFixtu
     blocks = stored.ask("Block", stored.geounits("Block", BLOCKS), [{}])
     assert np.allclose(county.estimate, blocks.estimate, rtol=1e-9)
     assert np.allclose(county.covariance, blocks.covariance, rtol=1e-9)
+
+
+def test_blocks_of_a_spine_of_its_own_are_found_by_geoid(settings: str, tmp_path: Path) -> None:
+    """Spine codes of the Census Bureau: branch and state, optimised codes, and the tabulation block's 16 digits."""
+    blocks = [f"{prefix}44007000100{group}{block}" for prefix, group, block in SPINE_BLOCKS]
+    spine = Spine.from_geocodes({"State": ["044"], "Block": blocks})
+    variances = {level: noise_variances(read_settings(settings).budget, "gaussian")[level] for level in spine.levels}
+    problem = Problem(read_settings(settings).schema, variances, {"Block": ["total"]}, spine=spine)
+    P = blue(problem)
+    estimate = np.array([10.0, 20, 30])
+    write_result(tmp_path / "own", P, estimate, np.ones(3), read_settings(settings))
+    stored = Result(tmp_path / "own")
+    found = stored.geounits("Block", ["440070001002001", blocks[0], "440070001001003"])
+    assert found.tolist() == [2, 0, 1]
+    assert stored.ask("Block", found[:2], [{}]).estimate == 40
+    with pytest.raises(ValueError, match="is given twice"):
+        stored.geounits("Block", ["440070001001002", blocks[0]])
 
 
 def test_questions_without_an_answer_are_refused_by_name(
