@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
-from blue_solvers.commands import demo, estimate, info, query, simulate
+from blue_solvers.commands import demo, estimate, info, query, simulate, spine
 from blue_solvers.solver import ConvergenceError
 
-COMMANDS = (estimate, info, simulate, query, demo)
+COMMANDS = (estimate, info, simulate, query, spine, demo)
 
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 

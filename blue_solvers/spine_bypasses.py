@@ -59,7 +59,8 @@ def optimise_bypasses(
     Parameters
     ----------
     strategy : Strategy
-        Of plain marginals, not bypassed, with all leaves measured.
+        Of plain marginals, not bypassed, with all leaves measured. Geounits of a level without query shares are left
+        alone, since those in their place would be measured at that level.
     schema : Schema
     entities : Entities
     objective : {"mean", "worst", "weighted"}
@@ -109,7 +110,9 @@ class _Search:
                 self._heirs[parent].append(geounit)
         self._inside = sparse.csr_array(entities.contains.T)
         self._row = {int(leaf): row for row, leaf in enumerate(leaves(spine))}
+        measurable = [bool(strategy.query_shares.get(level)) for level in spine.levels]
         self._from_below = sorted((i for i, below in enumerate(self._heirs) if below), key=lambda i: -self._level[i])
+        self._candidates = [geounit for geounit in self._from_below[:-1] if measurable[self._level[geounit]]]
         self.bypassed: set[int] = set()
         self._sums: dict[int, Triple] = {}
         for geounit in self._from_below:
@@ -137,7 +140,7 @@ class _Search:
     def run(self, guide: Guide, sweeps: int) -> None:
         """Sweep over the geounits, lower ones first, until no bypass helps."""
         for _ in range(sweeps):
-            waiting = [geounit for geounit in self._from_below[:-1] if geounit not in self.bypassed]
+            waiting = [geounit for geounit in self._candidates if geounit not in self.bypassed]
             if not [geounit for geounit in waiting if self._try(geounit, guide)]:
                 return
 

@@ -75,7 +75,8 @@ def bypass(strategy: Strategy, *, bypass_cutoff: int | None = None, forced: Coll
     Raises
     ------
     ValueError
-        If a forced level does not exist, or is the leaves' or the root's.
+        If a forced level does not exist, or is the leaves' or the root's; if the level of a bypassed geounit has no
+        query shares, by which those in its place would be measured.
     ArithmeticError
         If a sum of shares on a path has changed, which would be a defect.
 
