@@ -23,7 +23,9 @@ MOST_ERROR_BARS = 2_000  # more are a smear, and take seconds to draw
 MOST_NAMED_TABLES = 24
 
 
-def noisy_against_estimated(ax: Axes, P: BlueOperator, y: ArrayLike, level: float = 0.95) -> Axes:
+def noisy_against_estimated(
+    ax: Axes, P: BlueOperator, y: ArrayLike, level: float = 0.95, bounds: tuple[Float, Float] | None = None
+) -> Axes:
     """Estimates with their intervals over the noisy counts, table by table, and the line where they are equal.
 
     Parameters
@@ -34,13 +36,15 @@ def noisy_against_estimated(ax: Axes, P: BlueOperator, y: ArrayLike, level: floa
         Noisy counts over the observed layout.
     level : float
         Of the intervals, which are left out where there are more than 2,000 counts.
+    bounds : (lower, upper) of ndarray, (m,), optional
+        Intervals at hand; by default those of `blue_solvers.uncertainty.intervals`.
 
     Raises
     ------
     ValueError
         If no table is both observed and desired, or y is unreadable.
     """
-    lower, upper = intervals(P, y, level)
+    lower, upper = intervals(P, y, level) if bounds is None else bounds
     noisy, centre = np.asarray(y, dtype=np.float64), estimate(P, y)
     shared = _shared_tables(P.problem)
     with_bars = sum(place.stop - place.start for _, _, place in shared) <= MOST_ERROR_BARS

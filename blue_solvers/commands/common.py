@@ -8,7 +8,6 @@ import textwrap
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import ndtri
 
 from blue_solvers import BlueOperator
 from constraint_builders import Problem
@@ -92,15 +91,6 @@ def coverage(text: str) -> float:
     if not 0 < level < 1:
         raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, 0.95 for instance: got {text}")
     return level
-
-
-def normal_intervals(estimate: Float, std_error: Float, level: float) -> tuple[Float, Float]:
-    """Two-sided normal intervals.
-
-    A stand-in for ``intervals(P, y, level)`` of `blue_solvers.uncertainty`, which is to replace it.
-    """
-    margin = ndtri((1 + level) / 2) * std_error
-    return estimate - margin, estimate + margin
 
 
 def report(P: BlueOperator, out: str) -> None:

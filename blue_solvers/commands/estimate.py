@@ -14,13 +14,14 @@ from blue_solvers.commands.common import (
     add_input_arguments,
     coverage,
     new_parser,
-    normal_intervals,
     plural,
     progress,
     read_input,
     report,
 )
 from blue_solvers.commands.estimate_release import run_on_folder
+from blue_solvers.commands.picture import require_picture, write_picture
+from blue_solvers.uncertainty import normal_intervals
 
 
 def add_parser(subparsers: SubParsers) -> None:
@@ -51,12 +52,19 @@ def add_parser(subparsers: SubParsers) -> None:
     )
     parser.add_argument("--solver", choices=list(SOLVERS), default="auto", help="default: auto")
     parser.add_argument("--level", type=coverage, default=0.95, help="coverage of the intervals; default: 0.95")
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="draw estimates with their intervals over the noisy counts, .png, .svg or .pdf; needs the extra 'plots'",
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     """Estimate what was asked for and write it."""
     if Path(args.input).is_dir():
+        if args.plot:
+            raise ValueError(f"--plot is for one file of tables: {args.input} is a folder of measurement files")
         return run_on_folder(args)
     if args.settings or args.within:
         raise ValueError(f"--settings and --within are for a folder of measurement files: {args.input} is none")
@@ -72,6 +80,8 @@ def run_on_table(args: argparse.Namespace) -> None:
     require_suffix(args.out)
     require_writable(args.out)
     _refuse_overwriting_input(args)
+    if args.plot:
+        require_picture(args.plot)
     problem, y = read_input(args)
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
@@ -81,6 +91,8 @@ def run_on_table(args: argparse.Namespace) -> None:
     std_error = np.sqrt(np.maximum(P.variances(), 0))
     lower, upper = normal_intervals(estimate, std_error, args.level)
     write_frame(estimates_frame(problem, estimate, std_error, lower, upper), args.out)
+    if args.plot:
+        write_picture(P, y, args.level, (lower, upper), args.plot)
     report(P, args.out)
 
 

@@ -9,11 +9,11 @@ from blue_solvers.commands.common import (
     SubParsers,
     coverage,
     new_parser,
-    normal_intervals,
     plural,
     print_columns,
     progress,
 )
+from blue_solvers.uncertainty import normal_intervals
 
 TOTAL = "total"
 

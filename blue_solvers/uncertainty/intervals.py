@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 from blue_solvers.operator import BlueOperator
 from blue_solvers.solver import Float
@@ -107,7 +107,7 @@ def half_widths(
     replicates = Replicates(P, rng)
     if method == "t":
         moments = replicates.accumulate(SecondMoments(), draws, progress)
-        return float(stats.t.ppf((1 + level) / 2, draws)) * np.sqrt(moments.variances)
+        return float(stdtrit(draws, (1 + level) / 2)) * np.sqrt(moments.variances)
     return order_statistics(replicates, P.shape[0], level, draws, progress)
 
 
@@ -129,7 +129,7 @@ def normal_intervals(estimate: ArrayLike, std_errors: ArrayLike, level: float = 
         If the level lies outside (0, 1).
     """
     check_level(level)
-    centre, half = np.asarray(estimate), float(stats.norm.ppf((1 + level) / 2)) * np.asarray(std_errors)
+    centre, half = np.asarray(estimate), float(ndtri((1 + level) / 2)) * np.asarray(std_errors)
     return centre - half, centre + half
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import chdtri, fdtri
 
 from blue_solvers.operator import BlueOperator
 from blue_solvers.solver import Float
@@ -191,7 +191,7 @@ def confidence_ellipsoid(
     whitening = Whitening.of_covariance(functional_covariance(P, W))
     rank = whitening.rank
     if draws is None:
-        return Ellipsoid(centre, whitening, float(stats.chi2.ppf(level, rank)) if rank else 0.0, level)
+        return Ellipsoid(centre, whitening, float(chdtri(rank, 1 - level)) if rank else 0.0, level)
     check_draws(draws)
     if draws < rank:
         raise ValueError(f"{draws} draws are too few for the covariance of {rank} counts: give {rank} or more")
@@ -200,7 +200,7 @@ def confidence_ellipsoid(
         z = whitening.whiten(errors)
         moments += z @ z.T / draws
     scale = draws * rank / (draws - rank + 1)
-    radius = scale * float(stats.f.ppf(level, rank, draws - rank + 1)) if rank else 0.0
+    radius = scale * float(fdtri(rank, draws - rank + 1, level)) if rank else 0.0
     return Ellipsoid(centre, whitening.with_moments(moments), radius, level)
 
 

@@ -16,7 +16,6 @@ import pytest
 
 from blue_solvers import ConvergenceError, blue, examples
 from blue_solvers.cli import main
-from blue_solvers.commands import estimate as estimate_command
 from constraint_builders import gallery
 from constraint_builders.files import (
     measurements_frame,
@@ -275,7 +274,21 @@ def test_progress_is_for_terminals_only(capsys: pytest.CaptureFixture, monkeypat
     assert "blue-solvers: computing exact variances ...\n" in capsys.readouterr().err
 
 
-def test_normal_intervals() -> None:
-    lower, upper = estimate_command.normal_intervals(np.array([5.0, 7.0]), np.array([1.0, 0.0]), 0.95)
-    assert np.allclose(upper, [5 + 1.959963984540054, 7], rtol=1e-15, atol=0)
-    assert np.allclose(lower, [5 - 1.959963984540054, 7], rtol=1e-15, atol=0)
+@pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
+def test_plot_writes_a_picture(tmp_path: Path, out: str, suffix: str, start: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / f"picture{suffix}"
+    assert main(["estimate", BERKELEY, "--out", out, "--plot", str(picture)]) == 0
+    assert picture.read_bytes().startswith(start)
+
+
+def test_plots_that_cannot_be_written_are_refused_before_any_work(
+    tmp_path: Path, out: str, capsys: pytest.CaptureFixture
+) -> None:
+    message = refusal(capsys, "estimate", BERKELEY, "--out", out, "--plot", str(tmp_path / "picture.txt"))
+    assert "give a file that ends in .png, .svg, .pdf" in message
+    message = refusal(capsys, "estimate", BERKELEY, "--out", out, "--plot", str(tmp_path / "none" / "picture.png"))
+    assert "there is no folder" in message
+    message = refusal(capsys, "estimate", str(tmp_path), "--out", out, "--plot", str(tmp_path / "picture.png"))
+    assert "--plot is for one file of tables" in message
+    assert not Path(out).exists()

@@ -39,8 +39,8 @@ def dense_covariance(P) -> np.ndarray:
 def test_three_routes_to_variances_agree(case):
     P = blue(problem_of(case), "sea_blue")
     closed_form = variances(P, "closed_form")
-    # Variances reach over eight decades: rounding is relative to the largest, through the condition of A Sigma A'. Where
-    # all are exact, errors of weights, about 1e-16, are squared.
+    # Variances reach over eight decades: rounding is relative to the largest, through the condition of A Sigma A'.
+    # Where all are exact, errors of weights, about 1e-16, are squared.
     noise = np.where(P.problem.unmeasured, 0, P.problem.variances)
     tolerance = 1e-9 * closed_form.max(initial=0.0) + 1e-20 * noise.max()
     np.testing.assert_allclose(variances(P, "applies"), closed_form, rtol=1e-6, atol=tolerance)

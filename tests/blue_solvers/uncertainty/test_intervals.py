@@ -18,6 +18,7 @@ from blue_solvers.uncertainty import (
     SecondMoments,
     half_widths,
     intervals,
+    normal_intervals,
     order_statistic,
     refine_to_integers,
 )
@@ -106,6 +107,14 @@ def test_offset_moves_the_centre():
     given_problem = Problem.from_matrix([[1.0, -1.0]], [1.0, 1.0], b=[4.0])
     lower, upper = intervals(given_problem, [0.0, 0.0])
     np.testing.assert_allclose((lower + upper) / 2, [2.0, -2.0])
+
+
+def test_normal_intervals_of_standard_errors():
+    lower, upper = normal_intervals([5.0, 7.0], [1.0, 0.0], 0.95)
+    np.testing.assert_allclose(upper, [5 + 1.959963984540054, 7], rtol=1e-15)
+    np.testing.assert_allclose(lower, [5 - 1.959963984540054, 7], rtol=1e-15)
+    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+        normal_intervals(5.0, 1.0, 95)
 
 
 def test_exact_cells_have_no_width():
