@@ -4,8 +4,9 @@
     python -m bench solvers --quick    small ones
     python -m bench solvers --case dhc --case adult
 
-Each solver runs in a process of its own, so that its peak memory is its own. Beside each case stands the time to copy its
-input and output once on the same machine in the same run; ratios to that are what compares between machines.
+Each solver runs in a process of its own, so that its peak memory is its own. Beside each case stands the time to
+copy its input and output once on the same machine in the same run; ratios to that are what compares between
+machines.
 """
 
 from __future__ import annotations

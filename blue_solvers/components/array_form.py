@@ -26,8 +26,6 @@ from blue_solvers.solver import Float
 from constraint_builders import Problem, Schema
 from constraint_builders.table import Table
 
-INDEX = np.int64
-
 
 class Grid:
     """The array's axes: where table cells go, and the passes along every axis.
@@ -48,6 +46,7 @@ class Grid:
         cells = [g.levels if own else 0 for g, own in zip(groupings, contrasts, strict=True)]
         self.shape = tuple(n + g.sizes.size for n, g in zip(cells, groupings, strict=True))
         self._cells = cells
+        self._index = np.int32 if self.size < np.iinfo(np.int32).max else np.int64
 
     @property
     def size(self) -> int:
@@ -56,26 +55,38 @@ class Grid:
 
     def places(self, tables: list[Table], cells: int, offsets: list[int]) -> Places:
         """Where the cells of tables go, each table beginning at its offset in a layout of so many cells."""
-        own, slots = [np.zeros(0, INDEX)], [np.zeros(0, INDEX)]
+        if all(grouping.sizes.size == 1 for grouping in self.groupings):
+            slots = np.full(cells, -1, dtype=self._index)
+            for table, offset in zip(tables, offsets, strict=True):
+                slots[offset : offset + table.size] = self._pairs(table)[1]
+            return Places(slots, self.size)
+        blocks, start = [], 0
         for table, offset in zip(tables, offsets, strict=True):
-            factors = dict(zip(table.axes, table.factors, strict=True))
-            cell, slot = np.full((), offset, INDEX), np.zeros((), INDEX)
-            strides = dict(zip(table.axes, _strides(table.shape), strict=True))
-            for position, grouping in enumerate(self.groupings):
-                own_cells, own_slots = self._along(position, factors.get(grouping.axis))
-                cell = np.add.outer(cell, own_cells * strides.get(grouping.axis, 0))
-                slot = np.add.outer(slot * self.shape[position], own_slots)
-            own.append(cell.ravel())
-            slots.append(slot.ravel())
-        return Places(np.concatenate(own), np.concatenate(slots), cells, self.size)
+            own, slots = self._pairs(table)
+            blocks.append(sparse.csr_array((offset - start, self.size)))
+            blocks.append(sparse.csr_array((np.ones(own.size), (own, slots)), shape=(table.size, self.size)))
+            start = offset + table.size
+        blocks.append(sparse.csr_array((cells - start, self.size)))
+        return Places(sparse.csr_array(sparse.vstack(blocks, format="csr")), self.size)
+
+    def _pairs(self, table: Table) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Pairs (cell of a table, slot that it sums); without recodes one for each cell, in order."""
+        factors = dict(zip(table.axes, table.factors, strict=True))
+        strides = dict(zip(table.axes, _strides(table.shape), strict=True))
+        cell, slot = np.zeros((), self._index), np.zeros((), self._index)
+        for position, grouping in enumerate(self.groupings):
+            own_cells, own_slots = self._along(position, factors.get(grouping.axis))
+            cell = np.add.outer(cell, (own_cells * strides.get(grouping.axis, 0)).astype(self._index))
+            slot = np.add.outer(slot * self.shape[position], own_slots.astype(self._index))
+        return cell.ravel(), slot.ravel()
 
     def _along(self, position: int, factor: str | None) -> tuple[np.ndarray, np.ndarray]:
         """Pairs (cell of the factor, slot) along one axis."""
         grouping = self.groupings[position]
         if sees_contrasts(self._schema, grouping, factor):
-            return self.orders[position].astype(INDEX), np.arange(grouping.levels, dtype=INDEX)
+            return self.orders[position], np.arange(grouping.levels)
         cells, groups = np.nonzero(group_sums(self._schema, grouping, factor))
-        return cells.astype(INDEX), groups.astype(INDEX) + self._cells[position]
+        return cells, groups + self._cells[position]
 
     def gather(self, array: Float) -> None:
         """Along every axis in place: take the mean of each group out of its levels and add it to the group's slot."""
@@ -130,36 +141,51 @@ class Places:
 
     Parameters
     ----------
-    cells, slots : ndarray of int
-        Pairs.
-    cell_count, slot_count : int
+    places : ndarray of int (cells,) or csr_array (cells, slots)
+        The one slot of each cell, -1 for none; or the 0/1 matrix, where cells are sums of several.
+    slot_count : int
     """
 
-    def __init__(self, cells: NDArray[INDEX], slots: NDArray[INDEX], cell_count: int, slot_count: int) -> None:
-        self._shape = (cell_count, slot_count)
-        self._one_to_one = np.unique(cells).size == cells.size == np.unique(slots).size
-        self._cells = None if np.array_equal(cells, np.arange(cell_count)) else cells
-        self._slots = slots
-        if not self._one_to_one:
-            self._matrix = sparse.csr_array((np.ones(cells.size), (cells, slots)), shape=self._shape)
+    def __init__(self, places: NDArray[np.integer] | sparse.csr_array, slot_count: int) -> None:
+        self._cell_count, self._slot_count = places.shape[0], slot_count
+        self._matrix = None
+        self._cells: slice | NDArray[np.intp] = slice(None)
+        self._slots: NDArray[np.integer] = np.zeros(0, dtype=np.intp)
+        if sparse.issparse(places):
+            self._matrix = places
+        elif places.size and places.min() >= 0:
+            self._slots = places
+        else:
+            self._cells = np.flatnonzero(places >= 0)
+            self._slots = places[self._cells]
+        self._repeats = _has_repeats(self._slots, slot_count)
 
     def to_slots(self, values: Float) -> Float:
         """Add every cell to its slots: (cells, K) to (slots, K)."""
-        if not self._one_to_one:
+        if self._matrix is not None:
             return self._matrix.T @ values
-        array = np.zeros((self._shape[1], values.shape[1]))
-        array[self._slots] = values if self._cells is None else values[self._cells]
+        array = np.zeros((self._slot_count, values.shape[1]))
+        if self._repeats:
+            np.add.at(array, self._slots, values[self._cells])
+        else:
+            array[self._slots] = values[self._cells]
         return array
 
     def from_slots(self, array: Float) -> Float:
         """Sum every cell's slots: (slots, K) to (cells, K), zero for cells without any."""
-        if not self._one_to_one:
+        if self._matrix is not None:
             return self._matrix @ array
-        if self._cells is None:
+        if isinstance(self._cells, slice):
             return array.take(self._slots, axis=0)
-        values = np.zeros((self._shape[0], array.shape[1]))
+        values = np.zeros((self._cell_count, array.shape[1]))
         values[self._cells] = array[self._slots]
         return values
+
+
+def _has_repeats(slots: NDArray[np.integer], slot_count: int) -> bool:
+    seen = np.zeros(slot_count, dtype=bool)
+    seen[slots] = True
+    return int(np.count_nonzero(seen)) < slots.size
 
 
 class ArrayForm:

@@ -263,7 +263,7 @@ class TreeForm:
             if any(contrast and sums is not None for contrast, sums in zip(component.contrasts, maps, strict=True)):
                 continue
             total = total + self._component_variances(component, maps, coefficients.posterior[places])
-        lengths = []
+        lengths: list[int] = []
         for grouping, sums in zip(self.plan.groupings, maps, strict=True):
             if sums is None:
                 total = np.take(total, grouping.groups, axis=len(lengths) + 1)
@@ -276,7 +276,7 @@ class TreeForm:
     def _component_variances(self, component: Component, maps: list[Float | None], C: Float) -> Float:
         """Variances that one component gives, an axis for every variable: its groups, or a coarser factor's cells."""
         scale: Float = np.ones(())
-        W: Float = np.ones((1, 1))
+        W: NDArray = np.ones((1, 1))
         shape = []
         for grouping, sums, contrast in zip(self.plan.groupings, maps, component.contrasts, strict=True):
             if contrast:

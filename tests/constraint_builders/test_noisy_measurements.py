@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from constraint_builders.files import (
     write_noisy_measurements,
 )
 from constraint_builders.files.settings import parse_settings
+from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
 
 SETTINGS = parse_settings(
@@ -334,6 +336,21 @@ def test_missing_partitions_folders_and_geolevels_are_named(folder: Path, tmp_pa
         read(tmp_path)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         read(tmp_path / "nowhere")
+
+
+def test_a_country_without_some_of_its_states_is_refused(tmp_path: Path) -> None:
+    problem = small_problem(US={"detailed": 2.0}, State={"detailed": np.array([2.0, 3.0])})
+    truth = true_vector(problem, np.full((6, 2, 3), 30))
+    write_noisy_measurements(tmp_path / "us", problem, add_noise(problem, truth, 1))
+    assert read(tmp_path / "us").problem.observed.size == problem.observed.size
+    for level in ("State", "County", "Block"):
+        for kind in (tmp_path / "us" / f"{level}.parquet").iterdir():
+            shutil.rmtree(kind / "State=144")
+    with pytest.raises(
+        ValueError, match=r"US '' counts 1,\d+ in table 'detailed', its 1 children \d+: no noise explains"
+    ):
+        read(tmp_path / "us")
+    assert read(tmp_path / "us", within=["044"]).problem.spine is not None
 
 
 def test_another_schema_is_refused(folder: Path) -> None:

@@ -128,7 +128,7 @@ def test_bad_noise_law() -> None:
 
 @pytest.mark.parametrize("truth", [np.zeros(8), np.full(9, np.nan), {"sex": [1, 2]}])
 def test_bad_truth(truth: Any) -> None:
-    with pytest.raises(ValueError, match="truth|no values"):
+    with pytest.raises(ValueError, match=r"truth|no values"):
         Problem(SCHEMA, OBSERVED, truth=truth)
 
 
