@@ -15,10 +15,10 @@ initial intervals are those of discrete Gaussian noise, which is taken here.
 
 PL94: the query groups and variances of 2020 production, in place of the demonstration product's, whose budgets were
 others; its widths stand beside the paper's without being compared. The coverage of single blocks is compared, that of
-several counties not: the paper's is of other counties and, by its widths, of other numbers of draws. True counts are those of
-Rhode Island in 2010, 40 blocks or 5 counties: by voting age, and the race of people of one race (people of two or more
-in the first such category, Hispanics as some other race), all in households. Without the data file they are drawn like
-those of the cubes.
+several counties not: the paper's is of other counties and, by its widths, of other numbers of draws. True counts are
+those of Rhode Island in 2010, 40 blocks or 5 counties: by voting age, and the race of people of one race (people of two
+or more in the first such category, Hispanics as some other race), all in households. Without the data file they are
+drawn like those of the cubes.
 """
 
 from __future__ import annotations
@@ -187,12 +187,8 @@ def designs(names: Iterable[str], data: Path) -> Iterator[Design]:
         elif name == "PL94 Multi":
             yield _pl94_design(name, gallery.pl94_counties(5), _rhode_island(data, "county"), ())
         else:
-            yield Design(
-                name,
-                blue(gallery.cube(int(name[0]), int(name[0]))),
-                _simulated_counts(int(name[0]) ** int(name[0])),
-                True,
-            )
+            k = int(name[0])
+            yield Design(name, blue(_discrete(gallery.cube(k, k))), _simulated_counts(k**k), ("4", "5"))
 
 
 def _pl94_design(name: str, base: Problem, counts: Float | None, comparable: tuple[str, ...]) -> Design:
