@@ -45,6 +45,8 @@ from constraint_builders.files.measurement_files import (
     level_folders,
     read_measurements,
 )
+from constraint_builders.files.missing_partitions import refuse_missing_children
+from constraint_builders.files.naming import naming
 from constraint_builders.files.settings import Settings
 from constraint_builders.layout import Float
 from constraint_builders.problem import Problem
@@ -121,7 +123,8 @@ def read_noisy_measurements(
     ------
     ValueError
         If a file cannot be understood (it is named, with the column and the row), nothing was measured, a geounit is
-        given twice for one table, a geounit above the lowest level has none below, or one below has none above.
+        given twice for one table, a geounit above the lowest level has none below, or one below has none above, or
+        counts of a geounit and of its children differ by more than noise.
     OSError
         If the folder cannot be opened.
     """
@@ -149,6 +152,8 @@ def read_noisy_measurements(
     for name, tables in collected.items():
         tables.fill(name, problem, y)
     problem.check_vector(y)
+    with naming(folder):
+        refuse_missing_children(problem, y)
     zeros = {(name, table): cells for name, tables in collected.items() for table, cells in tables.zeros().items()}
     return Release(problem, y, zeros, leftovers.listed())
 
