@@ -51,7 +51,9 @@ def add_parser(subparsers: SubParsers) -> None:
         help="where the estimates go, .csv or .parquet; from measurement files a folder, for query",
     )
     parser.add_argument("--solver", choices=list(SOLVERS), default="auto", help="default: auto")
-    parser.add_argument("--level", type=coverage, default=0.95, help="coverage of the intervals; default: 0.95")
+    parser.add_argument(
+        "--level", type=coverage, default=0.95, help="coverage of a long table's intervals; default: 0.95"
+    )
     parser.add_argument(
         "--plot",
         metavar="FILE",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from blue_solvers.commands.common import plural, progress, report
 from blue_solvers.commands.progress import LevelBar
 
 if TYPE_CHECKING:
-    from constraint_builders.files import Settings, Unused
+    from constraint_builders.files import Release, Settings
 
 SETTINGS_FILE = "settings.toml"
 
@@ -42,7 +41,7 @@ def run_on_folder(args: argparse.Namespace) -> None:
     with LevelBar("writing") as bar:
         write_result(args.out, P, estimate, std_error, settings, bar)
     report(P, args.out)
-    _report_unused(release.unused)
+    _report_unused(release)
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -57,6 +56,8 @@ def _settings(args: argparse.Namespace) -> Settings:
     return read_settings(own)
 
 
-def _report_unused(unused: Sequence[Unused]) -> None:
-    for geolevel, name, rows, reason in unused:
+def _report_unused(release: Release) -> None:
+    for (geolevel, table), cells in release.zeros.items():
+        print(f"not used   {plural(int(cells.sum()), 'structural zero')} of table {table!r} at {geolevel}")
+    for geolevel, name, rows, reason in release.unused:
         print(f"not used   {name} at {geolevel}, {plural(rows, 'row')}: {reason}")

@@ -266,11 +266,15 @@ def test_simulate_and_estimate_refuse_bad_input_by_name(
 def test_unused_constraints_are_reported(release: str, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     folder = Path(release) / "County.parquet" / "Constraint"
     folder.mkdir()
-    row = {"geocode": "44001", "query_name": "votingage_lb_con", "sign": ">=", "value": [1, 1], "race": "*"}
-    pl.DataFrame([row | {"votingage": "detailed"}]).write_parquet(folder / "part.parquet")
+    row = {"geocode": "44001", "value": [0, 1], "race": "*", "votingage": "detailed"}
+    rows = [row | {"query_name": "voting_lb_con", "sign": ">="}, row | {"query_name": "voting_con", "sign": "<="}]
+    pl.DataFrame(rows).write_parquet(folder / "part.parquet")
     assert main(["estimate", release, "--out", str(tmp_path / "out"), "--desired", "total"]) == 0
-    expected = "not used   votingage_lb_con at County, 1 row: a linear estimate cannot use a lower bound"
-    assert expected in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "not used   1 structural zero of table 'votingage' at County",
+        "not used   voting_lb_con at County, 1 row: a linear estimate cannot use a lower bound",
+        "not used   voting_con at County, 1 row: a linear estimate cannot use an upper bound above 0",
+    ]
 
 
 def test_long_and_wide_counts_are_the_same(blocks: str, tmp_path: Path) -> None:
