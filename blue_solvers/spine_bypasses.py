@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from blue_solvers.spine_objective import Guide, Objective, powers, read_weights, score
+from blue_solvers.spine_objective import Guide, Objective, read_weights, schedules, score
 from blue_solvers.spine_totals import Float, Triple, share_precisions
 from constraint_builders.geography import Entities, Strategy, bypass_chosen, leaves
 from constraint_builders.geography.entities import check_blocks
@@ -81,18 +81,17 @@ def optimise_bypasses(
     """
     check_blocks(leaves(strategy.spine).size, entities)
     wanted = read_weights(objective, weights, entities.size)
-    search = _Search(strategy, schema, entities)
-    start = best = score(objective, wanted, search.variances)
-    chosen, variances = frozenset[int](), search.variances
-    for power in powers(objective):
-        search.run(Guide(wanted, power), sweeps)
-        if score(objective, wanted, search.variances) < best:
-            best, chosen, variances = (
-                score(objective, wanted, search.variances),
-                frozenset(search.bypassed),
-                search.variances,
-            )
-    return BypassedSpine(bypass_chosen(strategy, chosen), tuple(sorted(chosen)), variances, best, start)
+    start = _Search(strategy, schema, entities)
+    first = best = score(objective, wanted, start.variances)
+    chosen, variances = frozenset[int](), start.variances
+    for schedule in schedules(objective):
+        search = _Search(strategy, schema, entities)
+        for power in schedule:
+            search.run(Guide(wanted, power), sweeps)
+            now = score(objective, wanted, search.variances)
+            if now < best:
+                best, chosen, variances = now, frozenset(search.bypassed), search.variances
+    return BypassedSpine(bypass_chosen(strategy, chosen), tuple(sorted(chosen)), variances, best, first)
 
 
 class _Search:

@@ -12,7 +12,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.intp]
 Objective: TypeAlias = Literal["mean", "worst", "weighted"]
 
-WORST_POWERS = (1, 4, 16, 64)  # power means, each started from the result of the one before
+WORST_POWERS = (1, 4, 16, 64)  # power means that approach the maximum
 LEAST_GAIN = 1e-12  # relative: smaller ones are rounding
 
 
@@ -41,9 +41,9 @@ def score(objective: Objective, weights: Float, variances: Float) -> float:
     return float(variances.max() if objective == "worst" else weights @ variances)
 
 
-def powers(objective: Objective) -> tuple[int, ...]:
-    """Powers of the means to lower one after another."""
-    return WORST_POWERS if objective == "worst" else (1,)
+def schedules(objective: Objective) -> list[tuple[int, ...]]:
+    """Searches to try: powers of the means that each lowers one after another, from the same start."""
+    return [WORST_POWERS[first:] for first in range(len(WORST_POWERS))] if objective == "worst" else [(1,)]
 
 
 @dataclass(frozen=True)

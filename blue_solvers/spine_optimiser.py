@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from blue_solvers.spine_objective import Guide, Objective, powers, read_weights, score
+from blue_solvers.spine_objective import Guide, Objective, read_weights, schedules, score
 from blue_solvers.spine_totals import Float, Int, Triple, leaf_variance, level_precisions, member_sums, total_variances
 from constraint_builders.geography import Entities, Strategy, leaves, most_members
 from constraint_builders.geography.block_groups import FANOUT_CUTOFF, Variant, name_groups
@@ -116,11 +116,13 @@ def optimise_spine(
     search = _Search(spine, precisions, entities, level, rule)
     start = best = score(objective, wanted, search.variances)
     bound = score(objective, wanted, search.bounds())
-    for power in powers(objective):
-        made += search.run(Guide(wanted, power), sweeps)
-        now = score(objective, wanted, search.variances)
-        if now < best:
-            best, spine = now, search.spine()
+    for schedule in schedules(objective):
+        search, steps = _Search(strategy.spine, precisions, entities, level, rule), 0
+        for power in schedule:
+            steps += search.run(Guide(wanted, power), sweeps)
+            now = score(objective, wanted, search.variances)
+            if now < best:
+                best, spine, made = now, search.spine(), steps
     result = _on_spine(strategy, spine)
     return OptimisedSpine(result, total_variances(result, schema, entities), best, start, bound, made)
 
