@@ -32,7 +32,7 @@ from blue_solvers.spine_optimiser import OptimisedSpine, optimise_spine
 from blue_solvers.spine_report import compare_spines, entity_variances, entity_workload
 from constraint_builders import Schema, Spine
 from constraint_builders.geography import Entities, Strategy, bypass, osed, regroup_blocks
-from constraint_builders.geography.presets import REDISTRICTING_PERSONS, minor_civil_divisions_and_places
+from constraint_builders.geography.presets import minor_civil_divisions_and_places
 
 DATA = Path(__file__).resolve().parents[2] / "shared/data/ri_2010_blocks.csv.gz"
 SEED = 2010
@@ -40,6 +40,7 @@ PARTITIONS, PIECES = 5, 200
 QUICK_TRACTS, QUICK_PIECES = 20, 20
 OBJECTIVES: tuple[Objective, ...] = ("mean", "worst")
 TOTALS = Schema({"person": 1})
+RHO = Fraction(293764, 114921)
 PERSONS = {"State": 1440, "County": 447, "Tract": 687, "Block_Group": 1256, "Block": 165}
 
 T = TypeVar("T")
@@ -106,7 +107,7 @@ def strategy_on(spine: Spine) -> Strategy:
     """The redistricting persons run's shares and loss below the nation, spent on totals."""
     whole = sum(PERSONS.values())
     shares = {level: Fraction(share, whole) for level, share in PERSONS.items()}
-    return Strategy.from_levels(spine, REDISTRICTING_PERSONS.rho, shares, {level: {"total": 1} for level in PERSONS})
+    return Strategy.from_levels(spine, RHO, shares, {level: {"total": 1} for level in PERSONS})
 
 
 def timed(run: Callable[[], T]) -> tuple[T, float]:

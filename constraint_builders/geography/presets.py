@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cache
-from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from constraint_builders.geography.aian import IN_AIAN, OUTSIDE_AIAN, aian_spine, on_spine_areas
 from constraint_builders.geography.block_groups import FANOUT_CUTOFF, Variant, regroup_blocks
@@ -17,6 +14,9 @@ from constraint_builders.geography.partitions import from_partitions
 from constraint_builders.geography.strategy import Strategy
 from constraint_builders.geography.tract_groups import chunk_siblings
 from constraint_builders.spine import Spine
+
+if TYPE_CHECKING:
+    from constraint_builders.files import Settings
 
 STRONG_MCD_STATES = frozenset(["09", "23", "25", "26", "27", "33", "34", "36", "42", "44", "50", "55"])
 """States whose minor civil divisions are entities outside the AIAN areas: CT ME MA MI MN NH NJ NY PA RI VT WI."""
@@ -37,10 +37,12 @@ class ProductionRun:
     Attributes
     ----------
     name : str
-    columns : tuple of str
-        Columns of the block table that it needs.
+    settings_name : str
+        What `constraint_builders.files.production_settings` calls its schema and budget.
     product : {"redistricting", "DHC"}
         Which spine.
+    columns : tuple of str
+        Columns of the block table that it needs.
 
     References
     ----------
@@ -48,6 +50,7 @@ class ProductionRun:
     """
 
     name: str
+    settings_name: str
     product: str
     columns: tuple[str, ...]
 
@@ -120,22 +123,21 @@ class ProductionRun:
         Raises
         ------
         ValueError
-            If the run's shares are not known here (DHC units), or the spine lacks a geolevel.
+            If the losses of the run's tables are not at hand (DHC units), or the spine lacks a geolevel.
+        ImportError
+            If polars is not there: settings come with the extra ``frames``.
         """
-        settings = _settings().get(self.name)
-        if settings is None:
-            raise ValueError(
-                f"the shares of the tables of the run {self.name!r} are not at hand: build a Strategy with your own"
-            )
+        budget = self.settings().budget
         strategy = Strategy.from_levels(
-            spine, settings["rho"], settings["geolevel_shares"], settings["query_shares"], "zcdp", "bounded"
+            spine, budget.total, budget.geolevel_shares, budget.query_shares, budget.measure, budget.neighbours
         )
         return bypass(strategy) if bypassed else strategy
 
-    @property
-    def rho(self) -> Fraction:
-        """The run's total zCDP loss; see `strategy` for errors."""
-        return Fraction(_settings()[self.name]["rho"])
+    def settings(self) -> Settings:
+        """The run's schema and budget; `strategy` says for which errors."""
+        from constraint_builders.files import production_settings  # needs polars, which the spines do not
+
+        return production_settings(self.settings_name)
 
     def _read(self, blocks: BlockTable, variant: Variant) -> dict[str, list[str]]:
         wanted = [*self.columns, *(["gq"] if self.product == "DHC" and variant == "production" else [])]
@@ -149,10 +151,14 @@ class ProductionRun:
         return columns
 
 
-REDISTRICTING_PERSONS = ProductionRun("redistricting persons", "redistricting", ("geoid", "aian", "gq", "mcd", "place"))
-REDISTRICTING_UNITS = ProductionRun("redistricting units", "redistricting", ("geoid", "aian", "mcd", "place"))
-DHC_PERSONS = ProductionRun("DHC persons", "DHC", ("geoid", "aian", "prim", "school_district"))
-DHC_UNITS = ProductionRun("DHC units", "DHC", DHC_PERSONS.columns)
+REDISTRICTING_PERSONS = ProductionRun(
+    "redistricting persons", "pl94_us_persons", "redistricting", ("geoid", "aian", "gq", "mcd", "place")
+)
+REDISTRICTING_UNITS = ProductionRun(
+    "redistricting units", "pl94_us_units", "redistricting", ("geoid", "aian", "mcd", "place")
+)
+DHC_PERSONS = ProductionRun("DHC persons", "dhc_us_persons", "DHC", ("geoid", "aian", "prim", "school_district"))
+DHC_UNITS = ProductionRun("DHC units", "dhc_us_units", "DHC", DHC_PERSONS.columns)
 
 RUNS = {run.name: run for run in (REDISTRICTING_PERSONS, REDISTRICTING_UNITS, DHC_PERSONS, DHC_UNITS)}
 
@@ -196,8 +202,3 @@ def _tract_subset_spine(columns: Mapping[str, Sequence[str]]) -> Spine:
         for level, geocode in zip(levels, path, strict=True):
             levels[level].append(geocode)
     return from_partitions(levels)
-
-
-@cache
-def _settings() -> dict[str, dict]:
-    return json.loads((files("constraint_builders.geography") / "production_2020.json").read_text())
