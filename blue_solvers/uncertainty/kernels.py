@@ -1,7 +1,7 @@
 """The loops that numpy is slow at, in numpy, and compiled by numba where the extra ``fast`` is installed.
 
 Selected inversion copies parts of one front into another: numpy needs an array of indices for that, compiled code
-does not. An order statistic keeps the largest errors of every cell: numpy partitions all of them, compiled code skips
+does not. An order statistic keeps the largest errors of every cell: numpy sorts all of them, compiled code skips
 the many that are not among the largest.
 """
 
@@ -56,30 +56,28 @@ def keep_largest_in_numpy(largest: Float, errors: Float) -> None:
     Parameters
     ----------
     largest : ndarray, (cells, k)
-        In no order; changed in place.
+        Ascending; changed in place.
     errors : ndarray, (cells, K)
     """
-    keep, width = largest.shape[1], errors.shape[1]
+    width = errors.shape[1]
     for start in range(0, errors.shape[0], ROWS_IN_CACHE):
         rows = slice(start, start + ROWS_IN_CACHE)
         both = np.hstack([largest[rows], abs(errors[rows])])
-        both.partition(width, axis=1)
-        largest[rows] = both[:, both.shape[1] - keep :]
+        both.sort(axis=1)
+        largest[rows] = both[:, width:]
 
 
 def _keep_largest(largest: Float, errors: Float) -> None:
     cells, keep = largest.shape
     for cell in range(cells):
-        smallest = 0
-        for k in range(keep):
-            if largest[cell, k] < largest[cell, smallest]:
-                smallest = k
         for error in errors[cell]:
-            if abs(error) > largest[cell, smallest]:
-                largest[cell, smallest] = abs(error)
-                for k in range(keep):
-                    if largest[cell, k] < largest[cell, smallest]:
-                        smallest = k
+            size = abs(error)
+            if size > largest[cell, 0]:
+                place = 1
+                while place < keep and largest[cell, place] < size:
+                    largest[cell, place - 1] = largest[cell, place]
+                    place += 1
+                largest[cell, place - 1] = size
 
 
 @cache

@@ -96,7 +96,7 @@ class LargestErrors:
     count : int
         Replicates seen.
     values : ndarray, (cells, keep)
-        In no order; -1 where fewer were seen.
+        Ascending; -1 where fewer were seen.
     """
 
     keep: int
@@ -113,7 +113,7 @@ class LargestErrors:
     @property
     def smallest(self) -> Float:
         """The smallest of the largest errors, (cells,)."""
-        return self.values.min(axis=1)
+        return self.values[:, 0].copy()
 
 
 S = TypeVar("S", bound=Statistic)
