@@ -246,7 +246,7 @@ def equations_of(problem: Problem, rows: str) -> list[Equations]:
     exact_A, exact_b = problem.exact_equations
     exact_Sigma = sparse.csr_array(sparse.diags_array(problem.exact.astype(float)))
     noisy = np.flatnonzero(abs(A) @ (~problem.exact).astype(float) > 0)
-    if rows == "independent" and problem.table_variances is None:
+    if rows == "independent" and not (problem.is_structural and problem.table_variances is not None):
         columns = np.flatnonzero(~problem.exact & ~problem.unmeasured)
         noisy = np.sort(eliminate(A, columns).pivot_rows)
     return [

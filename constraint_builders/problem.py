@@ -24,6 +24,7 @@ from constraint_builders.spine_constraints import SpineConsistency
 from constraint_builders.spine_tables import read_desired, read_observed, spine_layout, undetermined
 from constraint_builders.table import Table, parse_table
 from constraint_builders.variances import checked_variances
+from constraint_builders.zeros import StructuralZeros
 
 NOISE_LAWS = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace")
 UNOBSERVED_VARIANCE = 1e200  # marks cells to be worked out: any measurement is preferred to them
@@ -54,6 +55,11 @@ class Problem:
     covariance : sparse array, ndarray or LinearOperator, optional
         Covariance of the noise over the observed layout, (n, n), instead of the diagonal; the variances in `observed`
         must then be None or agree with its diagonal.
+    zeros : mapping of name to ndarray of bool, optional
+        Structural zeros: cells of any table that are known to be empty. They hold in every finer cell and in every
+        geounit below.
+    equalities : (sparse array or array_like (k, n), array_like (k,)), optional
+        Linear combinations of observed cells that are known exactly, such as a state's total over several geounits.
     noise : {"gaussian", "discrete_gaussian", "laplace", "discrete_laplace"}
         The law of the noise.
     truth : mapping or array_like, optional
@@ -97,6 +103,8 @@ class Problem:
         *,
         spine: Spine | None = None,
         covariance: Any = None,
+        zeros: Mapping[Any, Any] | None = None,
+        equalities: tuple[Any, ArrayLike] | None = None,
         noise: str = "gaussian",
         truth: Any = None,
     ) -> None:
@@ -110,6 +118,8 @@ class Problem:
             self._read_tables(schema, observed, desired, covariance, noise)
         else:
             self._read_spine_tables(schema, spine, observed, desired, covariance, noise)
+        self.zeros = None if zeros is None else self._read_zeros(zeros)
+        self.equalities = None if equalities is None else self._read_equalities(*equalities)
         self._refuse_undetermined_cells()
         self.truth = None if truth is None else self._read_truth(truth)
 
@@ -154,6 +164,7 @@ class Problem:
             problem._set_noise(checked_variances(np.broadcast_to(vector, (size,)), "covariance"), None, "gaussian")
         else:
             problem._set_noise(np.full(size, np.nan), covariance, "gaussian")
+        problem.zeros = problem.equalities = None
         problem._refuse_undetermined_cells()
         problem.truth = None
         return problem
@@ -333,8 +344,8 @@ class Problem:
 
     @cached_property
     def _partly_measured(self) -> bool:
-        """Whether some cells of a measured table were not measured."""
-        if self.schema is None:
+        """Whether unmeasured cells must be eliminated: tables measured in part, or equations beside self-consistency."""
+        if self.schema is None or self.zeros is not None or self.equalities is not None:
             return bool(self.unmeasured.any())
         if self.spine is not None:
             sizes = [table.size for table in self.observed_tables]
@@ -374,11 +385,11 @@ class Problem:
         """The constraint matrix A of `constraint_matrix`, and its right-hand side b, (rows,)."""
         if rows not in ("independent", "all"):
             raise ValueError(f"rows must be 'independent' or 'all': got {rows!r}")
-        if self._matrix is None and not self._partly_measured:
+        if self.is_structural:
             A = self._consistency.matrix(rows)
             return A, np.zeros(A.shape[0])
         extended = self._measured_equations(rows)
-        if self._matrix is not None and rows == "independent":
+        if rows == "independent" and (self._matrix is not None or self.equalities is not None):
             elimination = eliminate(extended, np.arange(self.observed.size))
             if elimination.remaining.nnz:
                 raise ValueError("the equations A x = b contradict one another: no x satisfies all of them")
@@ -386,15 +397,47 @@ class Problem:
         A = sparse.csr_array(extended[:, : self.observed.size])
         return A, -extended[:, [self.observed.size]].toarray().ravel()
 
+    @property
+    def is_structural(self) -> bool:
+        """Whether the equations are those of self-consistency alone, between tables measured whole."""
+        special = self._matrix is not None or self.zeros is not None or self.equalities is not None
+        return not special and not self._partly_measured
+
     def _measured_equations(self, rows: str) -> sparse.csr_array:
         """``[A, -b]`` after the cells that were not measured have been eliminated."""
         return self._elimination(rows).remaining if self._partly_measured else self._all_equations(rows)
 
     def _all_equations(self, rows: str) -> sparse.csr_array:
         """``[A, -b]``, so that b takes part in eliminations."""
-        A = self._consistency.matrix(rows) if self._matrix is None else self._matrix
+        if self._matrix is not None:
+            A = self._matrix
+        else:
+            A = self._relations_of_all_cells(rows)
         b = np.zeros(A.shape[0]) if self.b is None else self.b
+        if self.equalities is not None:
+            E, value = self.equalities
+            A, b = sparse.vstack([A, E], format="csr"), np.concatenate([b, value])
         return sparse.csr_array(sparse.hstack([A, sparse.csr_array(-b[:, None])], format="csr"))
+
+    def _relations_of_all_cells(self, rows: str) -> sparse.csr_array:
+        """Self-consistency, of unmeasured cells too where equalities may speak of them."""
+        if self.zeros is not None:
+            return self._relations_of_possible_cells()
+        if self.equalities is None or not self.unmeasured.any():
+            return self._consistency.matrix(rows)
+        copy = self.observing()
+        copy.equalities = None
+        copy.variances = np.minimum(self.variances, UNOBSERVED_VARIANCE)
+        return copy._consistency.matrix(rows)
+
+    def _relations_of_possible_cells(self) -> sparse.csr_array:
+        """What holds between observed cells when structural zeros are empty: the detailed cells left are eliminated."""
+        assert self.zeros is not None
+        leaves = np.zeros(1, np.intp) if self.spine is None else np.flatnonzero(self.spine.child_counts == 0)
+        M = self.marginal_matrix()[:, np.flatnonzero(~self.zeros.detailed(leaves))]
+        n = self.observed.size
+        relations = sparse.csr_array(sparse.hstack([sparse.eye_array(n), -M], format="csr"))
+        return sparse.csr_array(eliminate(relations, np.arange(n, n + M.shape[1])).remaining[:, :n])
 
     def _elimination(self, rows: str) -> Elimination:
         A = self._all_equations(rows)
@@ -447,7 +490,7 @@ class Problem:
     @property
     def rank(self) -> int:
         """Rank of the constraint matrix."""
-        if self._matrix is None and not self._partly_measured:
+        if self.is_structural:
             return self._consistency.rank
         return self.constraint_matrix().shape[0]
 
@@ -568,6 +611,16 @@ class Problem:
             return aslinearoperator(self.covariance)
         return aslinearoperator(sparse.diags_array(np.where(self.unmeasured, 0.0, self.variances)))
 
+    def observing(self) -> Problem:
+        """The same problem with the observed tables desired, unmeasured cells included."""
+        copy = Problem.__new__(Problem)
+        derived = {name for name in dir(Problem) if isinstance(getattr(Problem, name, None), cached_property)}
+        copy.__dict__.update({name: value for name, value in self.__dict__.items() if name not in derived})
+        copy.desired, copy.desired_tables = self.observed, self.observed_tables
+        if self.spine is not None:
+            copy.desired_levels = self.observed_levels
+        return copy
+
     def vector(self, tables: Mapping[str, ArrayLike]) -> Float:
         """Lay the observed tables out in one vector, refusing what no table can hold.
 
@@ -623,7 +676,7 @@ class Problem:
     def exact_equations(self) -> tuple[sparse.csr_array, Float]:
         """The equations that hold between exactly known cells alone: (A, b), A of shape (rows, n)."""
         n = self.observed.size
-        if self.schema is not None and self.geounit_variances is not None:
+        if self.is_structural and self.schema is not None and self.geounit_variances is not None:
             exact = [np.where(variance == 0, 1.0, np.inf) for variance in self.geounit_variances]
             consistency = (
                 SelfConsistency(self.schema, self.observed_tables, [float(v[0]) for v in exact])
@@ -637,6 +690,22 @@ class Problem:
         pivots = np.sort(eliminate(remaining, np.arange(n)).pivot_rows)
         remaining = remaining[pivots]
         return sparse.csr_array(remaining[:, :n]), -remaining[:, [n]].toarray().ravel()
+
+    def _read_zeros(self, zeros: Mapping[Any, Any]) -> StructuralZeros:
+        assert self.schema is not None
+        names = list(zeros)
+        if self.spine is not None:
+            return StructuralZeros(self.schema, self.spine, spine_layout(self.schema, self.spine, names), zeros)
+        layout = _layout(self.schema, names, [parse_table(self.schema, name) for name in names])
+        return StructuralZeros(self.schema, Spine([-1], ["all"]), layout, zeros)
+
+    def _read_equalities(self, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_array, Float]:
+        E = _read_matrix(matrix)
+        if E.shape[1] != self.observed.size:
+            raise ValueError(
+                f"equalities must have {self.observed.size} columns, one for every observed cell: got {E.shape[1]}"
+            )
+        return E, _read_vector(b, E.shape[0], "right-hand side of the equalities")
 
     def _read_truth(self, truth: Any) -> Float:
         vector = (

@@ -21,7 +21,7 @@ def sum_out(schema: Schema, observed: Variances, needed: Collection[str]) -> tup
     its levels and one for contrasts between them, which share no information as long as variances are equal within each
     table of a geounit. So a count that is a sum over its levels has the same best linear unbiased estimate, and the
     same variance, in the problem of the tables summed over it. A variable with recodes in use does not split so, and
-    stays.
+    stays. So do variables that structural zeros tell apart: count them among the needed ones.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ def test_doctests(name: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "__page__"}
+    names: dict[str, object] = {"__name__": "__main__"}
     for number, text in enumerate(blocks(page, "python", "py"), 1):
         if ">>>" in text:
             test = doctest.DocTestParser().get_doctest(text, names, f"{page.name} block {number}", str(page), 0)

@@ -53,9 +53,12 @@ class Grouping:
         return self.sizes.size < self.levels
 
 
-def groupings_of(schema: Schema, tables: list[Table]) -> list[Grouping]:
-    """The grouping of every variable that some table keeps, in schema order."""
-    factors: dict[int, set[str]] = {}
+def groupings_of(schema: Schema, tables: list[Table], told_apart: tuple[int, ...] = ()) -> list[Grouping]:
+    """The grouping of every variable that some table keeps, in schema order.
+
+    Variables in `told_apart` have a group for every level.
+    """
+    factors: dict[int, set[str]] = {axis: {schema.names[axis]} for axis in told_apart}
     for table in tables:
         for axis, factor in zip(table.axes, table.factors, strict=True):
             factors.setdefault(axis, set()).add(factor)
@@ -65,6 +68,8 @@ def groupings_of(schema: Schema, tables: list[Table]) -> list[Grouping]:
         recodes = [schema.groups_of(factor) for factor in sorted(factors[axis]) if factor != schema.names[axis]]
         if recodes:
             labels = np.array(recodes, dtype=np.intp)
+        if axis in told_apart:
+            labels = np.arange(schema.shape[axis])[None, :]
         groupings.append(Grouping(axis, np.unique(labels, axis=1, return_inverse=True)[1].ravel()))
     return groupings
 

@@ -26,6 +26,8 @@ from constraint_builders import Problem, Spine
 from constraint_builders.table import Table
 
 BLOCK_BYTES = 1 << 20  # working set of a block of geounits
+ROUNDING = 16 * float(np.finfo(float).eps)
+NEGLIGIBLE = 1e-12  # of the smallest variance: less than averaging any number of measurements at hand leaves
 
 
 class TreeForm:
@@ -43,11 +45,16 @@ class TreeForm:
         self._problem = problem
         tables = list(problem.observed_tables)
         desired = list(problem.desired_tables)
-        groupings = groupings_of(problem.schema, tables + desired)
+        told_apart = () if problem.zeros is None else problem.zeros.axes
+        groupings = groupings_of(problem.schema, tables + desired, told_apart)
         self._spine = problem.spine or Spine([-1], ["all"])
         observed_levels = problem.observed_levels if problem.spine else (0,) * len(tables)
         self._desired_levels = problem.desired_levels if problem.spine else (0,) * len(desired)
-        self.plan = TreePlan(problem.schema, self._spine, groupings, tables, observed_levels, problem.geounit_variances)
+        self.plan = TreePlan(
+            problem.schema, self._spine, groupings, tables, observed_levels, problem.geounit_variances, problem.zeros
+        )
+        noisy = problem.variances[problem.variances > 0]
+        self._negligible = NEGLIGIBLE * float(noisy.min(initial=np.inf)) if noisy.size else 0.0
         self._shape = tuple(grouping.levels for grouping in groupings)
         self._orders = [level_order(grouping) for grouping in groupings]
         self._readers = {table.name: _TableAccess(self, table) for table in [*tables, *desired]}
@@ -288,6 +295,8 @@ class TreeForm:
                 scale = np.multiply.outer(scale, np.ones(len(rows)))
                 W = np.kron(W, rows)
         variances = np.einsum("ij,njk,ik->ni", W, C, W, optimize=True)
+        rounding = ROUNDING * np.einsum("ij,njk,ik->ni", abs(W), abs(C), abs(W), optimize=True)
+        variances = np.where(variances > np.maximum(rounding, self._negligible), variances, 0.0)
         return variances.reshape(len(C), *shape) * scale
 
 

@@ -30,6 +30,7 @@ from blue_solvers.components.messages import (
 from blue_solvers.solver import Float
 from constraint_builders import Schema, Spine
 from constraint_builders.table import Table
+from constraint_builders.zeros import StructuralZeros
 
 Index = NDArray[np.intp]
 
@@ -66,6 +67,8 @@ class LevelPlan:
     exact : list of ndarray of bool (G,)
     inner : ndarray of int
         Which members have children.
+    zeros : ndarray of bool, (G, ...), or None
+        Empty cells over the variables that tell them apart.
     parent_pair : ndarray of int, (G,)
         For every member its pair with its parent; -1 at the root.
     """
@@ -75,13 +78,14 @@ class LevelPlan:
     weights: list[Float]
     exact: list[NDArray[np.bool_]]
     inner: Index
+    zeros: NDArray[np.bool_] | None
     class_of: Index = field(default_factory=lambda: np.zeros(0, np.intp))
     parent_pair: Index = field(default_factory=lambda: np.zeros(0, np.intp))
 
     @cached_property
     def has_exact(self) -> bool:
-        """Whether any table is exact in any geounit."""
-        return any(flags.any() for flags in self.exact)
+        """Whether anything is known exactly in any geounit."""
+        return self.zeros is not None or any(flags.any() for flags in self.exact)
 
 
 @dataclass
@@ -118,6 +122,8 @@ class TreePlan:
         Their geolevels.
     variances : list of ndarray (G,)
         Their variances in each geounit; 0 exact, ``inf`` not measured.
+    zeros : StructuralZeros or None
+        Cells known to be empty; the variables that tell them apart have no contrasts among `groupings`.
     """
 
     def __init__(
@@ -128,8 +134,10 @@ class TreePlan:
         tables: list[Table],
         levels: tuple[int, ...],
         variances: list[Float],
+        zeros: StructuralZeros | None,
     ) -> None:
         self._schema = schema
+        self._zeros = zeros
         self.spine = spine
         self.groupings = groupings
         self.levels = [self._level(level, tables, levels, variances) for level in range(len(spine.levels))]
@@ -154,6 +162,7 @@ class TreePlan:
             ],
             [variances[i] == 0 for i in here],
             np.flatnonzero(self.spine.child_counts[members] > 0),
+            None if self._zeros is None else self._zeros.empty[members],
         )
 
     def _classify(self) -> None:
@@ -162,6 +171,8 @@ class TreePlan:
         for number, level in enumerate(self.levels):
             alone = np.where(self.spine.child_counts[level.members] > 0, level.members, -1)
             columns = np.stack([alone, *level.weights, *level.exact], axis=1)
+            if level.zeros is not None:
+                columns = np.concatenate([columns, level.zeros.reshape(len(columns), -1)], axis=1)
             _, first, inverse = np.unique(columns, axis=0, return_index=True, return_inverse=True)
             level.class_of = len(self.class_member) + inverse.ravel()
             self.class_member += [(number, int(rank)) for rank in first]
@@ -266,7 +277,20 @@ class TreePlan:
                 seen += (weights[ranks, None, None] > 0) * K
                 if J_exact is not None:
                     J_exact += exact[ranks, None, None] * K
+        if J_exact is not None and level.zeros is not None:
+            J_exact += self._empty_information(level.zeros[ranks], component)
         return update(J, seen, J_exact, total)
+
+    def _empty_information(self, empty: NDArray[np.bool_], component: Component) -> Float:
+        """Information of empty cells, (N, m, m): each is one group sum, or several where others are told apart too."""
+        assert self._zeros is not None
+        kept = [g for g, contrast in zip(self.groupings, component.contrasts, strict=True) if not contrast]
+        lengths = [g.sizes.size if g.axis in self._zeros.axes else 1 for g in kept]
+        shape = [g.sizes.size for g in kept]
+        flags = np.broadcast_to(empty.reshape(len(empty), *lengths), (len(empty), *shape)).reshape(
+            len(empty), component.size
+        )
+        return flags[:, :, None] * np.eye(flags.shape[1])
 
     def _posterior(self, message: Message, child: Message, total: Total, gains: Float) -> Float:
         """Covariance of the estimate: of the root first, then of every pair."""

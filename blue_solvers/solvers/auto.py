@@ -37,7 +37,8 @@ class Auto(Solver):
         """The solver for a problem, and why."""
         if SeaBlue().supports(problem) is None and problem.table_variances is not None:
             return SeaBlue(), "noise is uncorrelated and of equal variance within tables (A1-A3): closed form, exact"
-        if problem.spine is not None and TwoPass().supports(problem) is None:
+        special = problem.spine is not None or problem.zeros is not None or problem.equalities is not None
+        if special and TwoPass().supports(problem) is None:
             return (
                 TwoPass(),
                 "noise is uncorrelated and of equal variance within every table of a geounit: two passes, exact",

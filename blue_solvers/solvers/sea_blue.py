@@ -31,6 +31,8 @@ class SeaBlue(Solver):
             return "its noise is correlated (assumption A2): use solver='cholesky' or 'cg'"
         if problem.spine is not None:
             return "it has a spine of geounits: use solver='two_pass'"
+        if problem.zeros is not None or problem.equalities is not None:
+            return "it has structural zeros or equalities: use solver='two_pass', 'cholesky' or 'cg'"
         if problem.table_variances is not None:
             return None
         if problem.unmeasured.any():
@@ -57,7 +59,7 @@ class SeaBlueEstimate(Prepared):
 
     def __init__(self, problem: Problem, method: Components | ObliqueDownPass, info: Info) -> None:
         self.problem = problem
-        self.offset = np.zeros(problem.desired.size)
+        self.offset = getattr(method, "offset", np.zeros(problem.desired.size))
         self._method = method
         self._info = info
         self._latest: Float | None = None

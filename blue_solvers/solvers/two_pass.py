@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import psutil
 
+from blue_solvers.components.equalities import WithEqualities
 from blue_solvers.components.grouping import groupings_of
 from blue_solvers.components.tree_form import TreeForm
 from blue_solvers.solver import Info, Prepared, Solver
@@ -42,13 +43,15 @@ class TwoPass(Solver):
     def prepare(self, problem: Problem) -> Prepared:
         """Work out gains and covariances of every component."""
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
-        return SeaBlueEstimate(problem, TreeForm(problem), info)
+        form = TreeForm(problem) if problem.equalities is None else WithEqualities(problem)
+        return SeaBlueEstimate(problem, form, info)
 
 
 def _too_large(problem: Problem) -> str | None:
     """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
     assert problem.schema is not None
-    groupings = groupings_of(problem.schema, [*problem.observed_tables, *problem.desired_tables])
+    told_apart = () if problem.zeros is None else problem.zeros.axes
+    groupings = groupings_of(problem.schema, [*problem.observed_tables, *problem.desired_tables], told_apart)
     geounits = 1 if problem.spine is None else problem.spine.size
     needed = 8.0 * geounits * prod(grouping.levels for grouping in groupings)
     free = psutil.virtual_memory().available
