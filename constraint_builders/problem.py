@@ -344,7 +344,7 @@ class Problem:
 
     @cached_property
     def _partly_measured(self) -> bool:
-        """Whether unmeasured cells must be eliminated: tables measured in part, or equations beside self-consistency."""
+        """Whether unmeasured cells must be eliminated: tables measured in part, or other equations."""
         if self.schema is None or self.zeros is not None or self.equalities is not None:
             return bool(self.unmeasured.any())
         if self.spine is not None:
@@ -409,10 +409,7 @@ class Problem:
 
     def _all_equations(self, rows: str) -> sparse.csr_array:
         """``[A, -b]``, so that b takes part in eliminations."""
-        if self._matrix is not None:
-            A = self._matrix
-        else:
-            A = self._relations_of_all_cells(rows)
+        A = self._relations_of_all_cells(rows) if self._matrix is None else self._matrix
         b = np.zeros(A.shape[0]) if self.b is None else self.b
         if self.equalities is not None:
             E, value = self.equalities

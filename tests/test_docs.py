@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -48,13 +49,15 @@ def test_doctests(name: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "__main__"}
+    module = ModuleType(f"page_{page.stem}")  # classes that a page defines are found, and pickled, by their module
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    names = module.__dict__
     for number, text in enumerate(blocks(page, "python", "py"), 1):
         if ">>>" in text:
             test = doctest.DocTestParser().get_doctest(text, names, f"{page.name} block {number}", str(page), 0)
             runner = doctest.DocTestRunner()
             runner.run(test, clear_globs=False)
-            names = test.globs
+            names.update(test.globs)
             assert not runner.failures
         else:
             exec(compile(text, f"{page.name} block {number}", "exec"), names)

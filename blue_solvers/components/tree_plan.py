@@ -134,7 +134,7 @@ class TreePlan:
         tables: list[Table],
         levels: tuple[int, ...],
         variances: list[Float],
-        zeros: StructuralZeros | None,
+        zeros: StructuralZeros | None = None,
     ) -> None:
         self._schema = schema
         self._zeros = zeros
