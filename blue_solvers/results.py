@@ -6,7 +6,9 @@
     <folder>/result.json                 how the estimates were made
     <folder>/spine.parquet               geolevel, geocode, parent (row of this file, -1 for the root)
     <folder>/variances.parquet           geolevel, table, geounit (number within the level), variance
-    <folder>/estimates/<Geolevel>.parquet   table, geocode, estimate and std_error (lists, cells in C order)
+    <folder>/zeros.parquet               geounit (row of spine.parquet), empty (list over the cells of the variables
+                                         that result.json names); if there are structural zeros
+    <folder>/estimates/<Geolevel>.parquet table, geocode, estimate and std_error (lists, cells in C order)
 
 Estimates are read from there; their variances and covariances follow from the variances of the measurements alone.
 """
@@ -34,6 +36,7 @@ from constraint_builders.files.settings import Settings, parse_settings
 from constraint_builders.schema import Schema
 from constraint_builders.summing_out import sum_out
 from constraint_builders.table import Table, make_table, parse_table
+from constraint_builders.zeros import StructuralZeros
 
 FORMAT = 1
 TABULATION_WIDTH = 16  # a block's spine code ends in state 2, county 3, tract 6, block group 1, block 4
@@ -69,13 +72,15 @@ def write_result(
     Raises
     ------
     ValueError
-        If the problem has no spine, or unequal variances within a table of a geounit.
+        If the problem has no spine, equalities, or unequal variances within a table of a geounit.
     OSError
         If there is something at `folder`, or it cannot be written.
     """
     problem = P.problem
     if problem.spine is None or problem.geounit_variances is None:
         raise ValueError("results are stored for a spine with one variance for each table of a geounit")
+    if problem.equalities is not None:
+        raise ValueError("results are not stored for problems with equalities: give exact counts the variance 0")
     spine = problem.spine
     with new_folder(folder) as temporary:
         (temporary / "settings.toml").write_text(settings.text, encoding="utf-8", newline="\n")
@@ -85,6 +90,8 @@ def write_result(
             {"geolevel": levels.tolist(), "geocode": list(spine.geocodes), "parent": spine.parent}
         ).write_parquet(temporary / "spine.parquet")
         _variance_rows(problem).write_parquet(temporary / "variances.parquet")
+        if problem.zeros is not None:
+            _zero_rows(problem.zeros).write_parquet(temporary / "zeros.parquet")
         (temporary / "estimates").mkdir()
         for number, level in enumerate(spine.levels):
             if progress is not None:
@@ -105,7 +112,21 @@ def _description(P: BlueOperator, settings: Settings) -> dict[str, Any]:
         "exact": info.exact,
         "reason": info.reason,
         "violation": info.violation,
+        "zeros": _variables_of_zeros(P.problem),
     }
+
+
+def _variables_of_zeros(problem: Problem) -> list[str]:
+    if problem.zeros is None or problem.schema is None:
+        return []
+    return [problem.schema.names[axis] for axis in problem.zeros.axes]
+
+
+def _zero_rows(zeros: StructuralZeros) -> pl.DataFrame:
+    cells = zeros.empty.reshape(len(zeros.empty), -1)
+    geounits = np.flatnonzero(cells.any(axis=1))
+    lists = pl.Series("empty", cells[geounits].ravel()).reshape((geounits.size, cells.shape[1])).arr.to_list()
+    return pl.DataFrame([pl.Series("geounit", geounits), lists])
 
 
 def _variance_rows(problem: Problem) -> pl.DataFrame:
@@ -199,7 +220,11 @@ class Result:
 
     def problem(self, desired: Mapping[str, Sequence[str]]) -> Problem:
         """The estimation problem again, for other desired tables."""
-        return Problem(self.schema, self._variances, desired, spine=self.spine, noise=self.description["noise"])
+        return self._problem(self.schema, self._variances, desired)
+
+    def _problem(self, schema: Schema, observed: Mapping[str, Any], desired: Mapping[str, Sequence[str]]) -> Problem:
+        noise = self.description["noise"]
+        return Problem(schema, observed, desired, spine=self.spine, zeros=self._zeros or None, noise=noise)
 
     @cached_property
     def _variances(self) -> dict[str, dict[str, Float]]:
@@ -211,6 +236,20 @@ class Result:
             variances[rows["geounit"].to_numpy()] = rows["variance"].to_numpy()
             observed.setdefault(str(level), {})[str(table)] = variances
         return observed
+
+    @cached_property
+    def _zeros(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
+        """Structural zeros, (geounits, *shape), by geolevel and table."""
+        if not self.description["zeros"]:
+            return {}
+        frame = self._frame("zeros.parquet")
+        table = make_table(self.schema, tuple(self.description["zeros"]))
+        empty = np.zeros((self.spine.size, table.size), dtype=bool)
+        empty[frame["geounit"].to_numpy()] = frame["empty"].explode().to_numpy().reshape(-1, table.size)
+        return {
+            (level, " * ".join(table.factors)): empty[members].reshape(members.size, *table.shape)
+            for level, members in zip(self.spine.levels, self.spine.members, strict=True)
+        }
 
     def geounits(self, geolevel: str, codes: Sequence[str]) -> NDArray[np.int64]:
         """Numbers within their level of the geounits of these codes.
@@ -269,9 +308,9 @@ class Result:
     def _covariance(self, geolevel: str, geounits: NDArray[np.int64], counted: Sequence[Levels]) -> Float:
         """Covariance of counts over the same geounits, from the smallest problem that has them."""
         needed = {variable for levels in counted for variable in levels}
-        schema, observed = sum_out(self.schema, self._variances, needed)
+        schema, observed = sum_out(self.schema, self._variances, needed.union(self.description["zeros"]))
         table = make_table(schema, tuple(name for name in schema.names if name in needed))
-        problem = Problem(schema, observed, {geolevel: [table.name]}, spine=self.spine, noise=self.description["noise"])
+        problem = self._problem(schema, observed, {geolevel: [table.name]})
         weights = np.zeros((*problem.desired.shape((geolevel, table.name)), len(counted)))
         for number, levels in enumerate(counted):
             cells = _cells_counted(schema, table, levels)

@@ -41,7 +41,7 @@ def run_on_folder(args: argparse.Namespace) -> None:
     with LevelBar("writing") as bar:
         write_result(args.out, P, estimate, std_error, settings, bar)
     report(P, args.out)
-    _report_unused(release)
+    _report_constraints(release)
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -56,8 +56,8 @@ def _settings(args: argparse.Namespace) -> Settings:
     return read_settings(own)
 
 
-def _report_unused(release: Release) -> None:
+def _report_constraints(release: Release) -> None:
     for (geolevel, table), cells in release.zeros.items():
-        print(f"not used   {plural(int(cells.sum()), 'structural zero')} of table {table!r} at {geolevel}")
+        print(f"empty      {plural(int(cells.sum()), 'structural zero')} of table {table!r} at {geolevel}")
     for geolevel, name, rows, reason in release.unused:
         print(f"not used   {name} at {geolevel}, {plural(rows, 'row')}: {reason}")

@@ -64,7 +64,8 @@ class Release:
     Attributes
     ----------
     problem : Problem
-        Observing, at every geolevel, the measured tables and those known exactly, under their canonical names.
+        Observing, at every geolevel, the measured tables and those known exactly, under their canonical names, with
+        the structural zeros.
     y : ndarray, (n,)
         The measurements over its observed layout, NaN where there is none.
     zeros : mapping of (geolevel, table) to ndarray of bool
@@ -141,11 +142,13 @@ def read_noisy_measurements(
         raise ValueError(f"{os.fspath(folder)}: nothing was measured{_explained(leftovers, within)}")
     spine = _spine(levels, settings.geolevels)
     collected = {level.name: _Collected(level, leftovers) for level in levels}
+    zeros = {(name, table): cells for name, tables in collected.items() for table, cells in tables.zeros().items()}
     problem = Problem(
         settings.schema,
         {name: tables.variances for name, tables in collected.items() if tables.variances},
         desired,
         spine=spine,
+        zeros=zeros or None,
         noise=settings.noise,
     )
     y = np.full(problem.observed.size, np.nan)
@@ -154,7 +157,6 @@ def read_noisy_measurements(
     problem.check_vector(y)
     with naming(folder):
         refuse_missing_children(problem, y)
-    zeros = {(name, table): cells for name, tables in collected.items() for table, cells in tables.zeros().items()}
     return Release(problem, y, zeros, leftovers.listed())
 
 
