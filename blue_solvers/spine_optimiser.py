@@ -5,9 +5,9 @@ same rules: groups lie within one geounit above, none has more members than the 
 keeps its shares of the budget, so that the privacy guarantee is unchanged. Totals alone are looked at, by the recursion
 of `blue_solvers.spine_totals`, in which one change of a group touches only the path above it.
 
-**What is optimal.** Every accepted change lowers the exact objective; the result is a local optimum of merging two
-groups and of moving alike members to another group (for "worst", of a power mean that approaches the maximum). That is
-a heuristic: the choice of groups is a partition problem.
+**What is optimal.** Two groups are merged, or alike members moved to another group, where that is best to first order
+and lowers the exact objective (for "worst" a power mean that approaches the maximum), until no such change is left.
+That is a heuristic: the choice of groups is a partition problem.
 
 **The gap** is bounded by relaxing it. For a direction d of the totals a group of at most n members has the information
 J (sum d)^2 <= J n sum d^2, by Cauchy and Schwarz, so that every grouping has at most the information of the tree
@@ -17,8 +17,9 @@ entity. The bound is for the shares as they are: `optimise_bypasses`, which move
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -106,12 +107,12 @@ def optimise_spine(
     ------
     ValueError
         If tables are recoded, shares differ within a level, a group breaks the fan-out rule already, the weights do not
-        fit, leaves lie at several levels, or the spine lacks the level or one around it.
+        fit, a leaf has no ancestor at some level, or the spine lacks the level or one around it.
     """
     check_blocks(leaves(strategy.spine).size, entities)
     wanted = read_weights(objective, weights, entities.size)
     precisions = level_precisions(strategy, schema)
-    rule = _FanoutRule(fanout_cutoff, variant)
+    rule = partial(most_members, fanout_cutoff=fanout_cutoff, variant=variant)
     spine, made = strategy.spine, 0
     search = _Search(spine, precisions, entities, level, rule)
     start = best = score(objective, wanted, search.variances)
@@ -133,15 +134,6 @@ def _on_spine(strategy: Strategy, spine: Spine) -> Strategy:
     by_level = {old.levels[level]: share for level, share in zip(old.level_of, strategy.shares, strict=True)}
     shares = tuple(by_level[spine.levels[level]] for level in spine.level_of)
     return Strategy(spine, shares, strategy.query_shares, strategy.total, strategy.measure, strategy.neighbours)
-
-
-@dataclass(frozen=True)
-class _FanoutRule:
-    cutoff: int
-    variant: Variant
-
-    def most(self, count: int) -> int:
-        return most_members(count, self.cutoff, self.variant)
 
 
 @dataclass(frozen=True)
@@ -218,7 +210,7 @@ class _Members:
     """The geounits that are being grouped, family by family."""
 
     def __init__(
-        self, spine: Spine, precisions: Mapping[str, float], entities: Entities, level: str, rule: _FanoutRule
+        self, spine: Spine, precisions: Mapping[str, float], entities: Entities, level: str, rule: Callable[[int], int]
     ) -> None:
         self.above = spine.level_index(level_above(spine, level))
         below = self.above + 2
@@ -238,7 +230,7 @@ class _Members:
         else:
             self._kind = np.arange(self.units.size)
             self._sums = member_sums(spine, precisions, entities, below)
-        self._most = [rule.most(rows.size) for rows in self.of_family]
+        self._most = [rule(rows.size) for rows in self.of_family]
         self._refuse_crowds(level)
 
     def _refuse_crowds(self, level: str) -> None:
@@ -287,7 +279,7 @@ class _Search:
     """Local search over the groups of one geolevel."""
 
     def __init__(
-        self, spine: Spine, precisions: Mapping[str, float], entities: Entities, level: str, rule: _FanoutRule
+        self, spine: Spine, precisions: Mapping[str, float], entities: Entities, level: str, rule: Callable[[int], int]
     ) -> None:
         self._spine, self._level, self._width = spine, level, entities.size
         self._members = _Members(spine, precisions, entities, level, rule)
@@ -373,7 +365,7 @@ class _Search:
         return self.variances[entities] + change.s2
 
     def _slopes(self, unit: int) -> Float:
-        """Derivatives of the variances, (K,), by the s0 of a geounit that no entity meets."""
+        """Derivatives by the s0 of a geounit of the variances of entities that do not meet it, (K,)."""
         change = Triple(np.array(1.0), np.zeros(self._width), np.zeros(self._width))
         for ancestor, precision in self._path(unit):
             change = self._sums[ancestor].lifted_change(change, precision)

@@ -29,6 +29,7 @@ from scipy import sparse
 
 from constraint_builders.geography import Entities, Strategy, leaves
 from constraint_builders.geography.entities import check_blocks
+from constraint_builders.geography.partitions import ancestors
 from constraint_builders.schema import Schema
 from constraint_builders.spine import Spine
 from constraint_builders.table import parse_table
@@ -97,8 +98,8 @@ def total_variances(strategy: Strategy, schema: Schema, entities: Entities) -> F
     Raises
     ------
     ValueError
-        If a table is recoded, shares differ within a level, leaves lie at several levels or are not measured, or the
-        entities are of another number of blocks.
+        If a table is recoded, shares differ within a level, a leaf has no ancestor at some level or is not measured, or
+        the entities are of another number of blocks.
     """
     check_blocks(leaves(strategy.spine).size, entities)
     precisions = level_precisions(strategy, schema)
@@ -169,10 +170,10 @@ def leaf_variance(spine: Spine, precisions: Mapping[str, float]) -> float:
     Raises
     ------
     ValueError
-        If leaves lie at several levels, or nothing is measured there.
+        If a leaf lies above the lowest level or has no ancestor at one, or nothing is measured at the lowest.
     """
-    if (spine.level_of[leaves(spine)] != len(spine.levels) - 1).any():
-        raise ValueError("leaves lie at several geolevels: this recursion needs all of them at the lowest")
+    for level in spine.levels:
+        ancestors(spine, level)
     precision = precisions[spine.levels[-1]]
     if precision == 0:
         raise ValueError(f"nothing is measured at {spine.levels[-1]!r}: entities of its geounits are not estimable")

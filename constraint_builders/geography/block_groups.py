@@ -35,12 +35,17 @@ def most_members(count: int, fanout_cutoff: int = FANOUT_CUTOFF, variant: Varian
     ValueError
         If the cutoff leaves no room for any, or the variant is unknown.
     """
-    if variant not in VARIANTS:
-        raise ValueError(f"variant {variant!r} is unknown: use 'paper' or 'production'")
+    check_variant(variant)
     most = math.isqrt(count) + fanout_cutoff + (variant == "production")
     if most < 1:
         raise ValueError(f"fanout_cutoff {fanout_cutoff} allows {most} geounits in a group of {count}: raise it")
     return most
+
+
+def check_variant(variant: str) -> None:
+    """Raise `ValueError` for a variant that is neither the paper's nor the production code's."""
+    if variant not in VARIANTS:
+        raise ValueError(f"variant {variant!r} is unknown: use 'paper' or 'production'")
 
 
 def regroup_blocks(

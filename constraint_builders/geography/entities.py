@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,9 +33,9 @@ class Entities:
         matrix = sparse.csr_array(contains, dtype=np.float64)
         if matrix.ndim != 2 or matrix.shape[0] != len(self.names):
             raise ValueError(f"contains must have a row for each of {len(self.names)} entities: got {matrix.shape}")
-        repeated = [name for i, name in enumerate(self.names) if name in self.names[:i]] if self._repeats() else []
-        if repeated:
-            raise ValueError(f"entity {repeated[0]!r} is given twice: give it once, or another name")
+        name, times = Counter(self.names).most_common(1)[0] if self.names else ("", 0)
+        if times > 1:
+            raise ValueError(f"entity {name!r} is given {times} times: give it once, or another name")
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         if not (matrix.data == 1).all():
@@ -43,9 +44,6 @@ class Entities:
         if empty.size:
             raise ValueError(f"entity {self.names[empty[0]]!r} contains no block: leave it out")
         self.contains: sparse.csr_array = matrix
-
-    def _repeats(self) -> bool:
-        return len(set(self.names)) < len(self.names)
 
     @classmethod
     def from_labels(cls, categories: Mapping[str, Sequence[str | None]], outside: bool = True) -> Entities:

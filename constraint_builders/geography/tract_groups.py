@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.geography.block_groups import FANOUT_CUTOFF, Variant, most_members
+from constraint_builders.geography.block_groups import FANOUT_CUTOFF, Variant, check_variant, most_members
 from constraint_builders.geography.entities import Entities
 from constraint_builders.geography.off_spine import PairCosts, cheaper, child_sums_and_costs
 from constraint_builders.geography.partitions import ancestors, level_above, numbers_within, relabel
@@ -65,6 +65,7 @@ def group_tracts(
     ----------
     Paper, Algorithm 2. Production code: optimize_spine.py, lines 116 to 245.
     """
+    check_variant(variant)
     sums, costs = child_sums_and_costs(spine, entities)
     counties = np.unique(ancestors(spine, level_above(spine, members)))
     tracts = ancestors(spine, members)

@@ -262,6 +262,9 @@ def test_bad_requests_are_refused():
         optimise_bypasses(unmeasured, SCHEMA, entities)
     with pytest.raises(ValueError, match="nothing is measured at 'Block'"):
         optimise_spine(unmeasured, SCHEMA, entities)
+    ragged_tree = Spine([-1, 0, 0, 1], ["State", "Block_Group", "Block", "Block"])
+    with pytest.raises(ValueError, match="'2' has no ancestor at geolevel 'Block_Group'"):
+        total_variances(even_strategy(ragged_tree), SCHEMA, random_entities(np.random.default_rng(0), 2, 1))
 
 
 def allocation_case(seed):

@@ -73,7 +73,7 @@ def test_entities_from_codes_have_one_outside_every_category():
 @pytest.mark.parametrize(
     ("names", "contains", "message"),
     [
-        (["a", "a"], [[1, 0], [0, 1]], "'a' is given twice"),
+        (["a", "a"], [[1, 0], [0, 1]], "'a' is given 2 times"),
         (["a"], [[1, 0], [0, 1]], "a row for each of 1 entities"),
         (["a"], [[2, 0]], "0 and 1 only"),
         (["a"], [[0, 0]], "'a' contains no block"),

@@ -165,6 +165,8 @@ def test_a_spine_without_the_level_is_refused():
     entities = random_entities(rng, leaves(spine).size, 2)
     with pytest.raises(ValueError, match="no geolevel 'Block_Group'"):
         regroup_blocks(spine, entities)
+    with pytest.raises(ValueError, match="variant 'ours' is unknown"):
+        group_tracts(spine, entities, variant="ours")
     ragged = Spine([-1, 0, 0, 1], ["US", "Tract", "Block", "Block"])
     with pytest.raises(ValueError, match="'2' has no ancestor at geolevel 'Tract'"):
         partitions(ragged)
