@@ -162,6 +162,26 @@ def test_answers_are_those_of_one_dense_least_squares(release: str, result: str,
     assert np.allclose(answer.covariance, expected.covariance, rtol=1e-8)
 
 
+def test_structural_zeros_are_kept_for_questions(release: str, settings: str, tmp_path: Path) -> None:
+    folder = Path(release) / "Block.parquet" / "Constraint"
+    folder.mkdir()
+    row = {"geocode": BLOCKS[1], "query_name": "v_con", "sign": "=", "votingage": "detailed", "race": "*"}
+    pl.DataFrame([row | {"value": [0, 300]}]).write_parquet(folder / "part.parquet")
+    assert main(["estimate", release, "--out", str(tmp_path / "out")]) == 0
+    stored = Result(tmp_path / "out")
+    minors: dict[str, list[str]] = {"votingage": ["under18"]}
+    empty = stored.ask("Block", stored.geounits("Block", [BLOCKS[1]]), [minors])
+    assert abs(empty.estimate[0]) < 1e-9
+    assert empty.std_errors[0] < 1e-7
+    read = read_noisy_measurements(release, read_settings(settings), desired={"Block": ["votingage"]})
+    weights = np.zeros((13, 2, 2))
+    weights[:3, :, 0] = weights[:3, 0, 1] = 1
+    answer = stored.ask("Block", stored.geounits("Block", BLOCKS[:3]), [{}, minors])
+    expected = functionals(blue(read.problem, Dense()), read.y, weights.reshape(-1, 2))
+    assert np.allclose(answer.estimate, expected.estimate, rtol=0, atol=1e-7)
+    assert np.allclose(answer.covariance, expected.covariance, rtol=1e-7)
+
+
 @pytest.mark.parametrize("count", [{}, {"votingage": ["adult"]}, {"race": ["aian"]}])
 def test_a_question_alone_has_the_same_answer_as_among_others(result: str, count: dict[str, list[str]]) -> None:
     stored = Result(result)
@@ -263,7 +283,7 @@ def test_simulate_and_estimate_refuse_bad_input_by_name(
     assert Result(tmp_path / "out").spine.levels == ("County", "Tract", "Block_Group", "Block")
 
 
-def test_unused_constraints_are_reported(release: str, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+def test_constraints_are_reported(release: str, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     folder = Path(release) / "County.parquet" / "Constraint"
     folder.mkdir()
     row = {"geocode": "44001", "value": [0, 1], "race": "*", "votingage": "detailed"}
@@ -271,7 +291,7 @@ def test_unused_constraints_are_reported(release: str, capsys: pytest.CaptureFix
     pl.DataFrame(rows).write_parquet(folder / "part.parquet")
     assert main(["estimate", release, "--out", str(tmp_path / "out"), "--desired", "total"]) == 0
     assert capsys.readouterr().out.splitlines()[-3:] == [
-        "not used   1 structural zero of table 'votingage' at County",
+        "empty      1 structural zero of table 'votingage' at County",
         "not used   voting_lb_con at County, 1 row: a linear estimate cannot use a lower bound",
         "not used   voting_con at County, 1 row: a linear estimate cannot use an upper bound above 0",
     ]
