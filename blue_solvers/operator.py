@@ -145,7 +145,7 @@ class BlueOperator(LinearOperator):
 def _real(X: Any) -> Float:
     if np.iscomplexobj(X):
         raise TypeError("tables are real: got complex values")
-    return np.asarray(X, dtype=np.float64)
+    return np.ascontiguousarray(X, dtype=np.float64)
 
 
 def _all_finite(X: Float) -> bool:
