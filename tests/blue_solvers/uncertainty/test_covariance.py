@@ -15,7 +15,7 @@ from blue_solvers.uncertainty import (
     functionals,
     variances,
 )
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Problem, Schema, Spine, gallery
 from tests.blue_solvers.uncertainty.checks import problem_of
 from tests.strategies import cases
 
@@ -46,6 +46,21 @@ def test_three_routes_to_variances_agree(case):
     np.testing.assert_allclose(variances(P, "applies"), closed_form, rtol=1e-6, atol=tolerance)
     np.testing.assert_allclose(variances(P, "selected_inversion"), closed_form, rtol=1e-6, atol=tolerance)
     np.testing.assert_array_equal(variances(P), closed_form)
+
+
+def test_routes_to_variances_agree_on_a_spine():
+    """Weights of blocks of cells come in Fortran order too, which every solver must take."""
+    spine = Spine(parent=[-1, 0, 0, 1, 1, 2], geolevel=["State", "County", "County", "Block", "Block", "Block"])
+    problem = Problem(
+        Schema({"a": 2, "b": 3}),
+        spine=spine,
+        observed={"State": {"total": 1.2, "detailed": 19.8}, "County": {"a": 2.0}, "Block": {"detailed": 10.1}},
+        desired={"State": "all", "County": ["total", "b"], "Block": ["a"]},
+    )
+    P = blue(problem, "two_pass")
+    expected = dense_covariance(P).diagonal()
+    for method in ("solver", "selected_inversion", "applies"):
+        np.testing.assert_allclose(variances(P, method), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("solver", ["cholesky", "cg", "dense", "sea_blue"])
