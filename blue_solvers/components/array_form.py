@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.components.axis_sums import sum_middle
+from blue_solvers.components.axis_sums import add_to_levels, sum_middle
 from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
 from blue_solvers.components.information import Information, Solve
 from blue_solvers.solver import Float
@@ -93,13 +93,14 @@ class Grid:
         for levels, group in self._groups(array):
             mean = sum_middle(levels)
             mean /= levels.shape[1]
-            levels -= mean[:, None]
             group += mean
+            np.negative(mean, out=mean)
+            add_to_levels(levels, mean)
 
     def spread(self, array: Float) -> None:
         """Along every axis in place: spread each group's slot evenly over its levels."""
         for levels, group in self._groups(array):
-            levels += (group / levels.shape[1])[:, None]
+            add_to_levels(levels, group / levels.shape[1])
 
     def violation(self, array: Float) -> float:
         """Largest difference between a group's slot and the sum of its levels, along any axis."""

@@ -1,4 +1,4 @@
-"""Sums along axes of large arrays, by whichever loop is long."""
+"""Sums and additions along axes of large arrays, by whichever loop is long."""
 
 from __future__ import annotations
 
@@ -8,20 +8,30 @@ import numpy as np
 
 from blue_solvers.solver import Float
 
-SHORT = 16  # sums over so few levels run fastest as whole-array additions
+SHORT = 16  # over so few levels, or entries in a row, whole-array additions run fastest
 
 
 def sum_middle(levels: Float) -> Float:
     """Sum (before, levels, after) over its levels, giving (before, after)."""
     _, count, after = levels.shape
-    if after == 1 and count > SHORT:
+    if after > 1:
+        return np.einsum("ijk->ik", levels)
+    if count > SHORT:
         return levels[:, :, 0] @ np.ones((count, 1))
+    total = levels[:, 0].copy()
+    for level in range(1, count):
+        total += levels[:, level]
+    return total
+
+
+def add_to_levels(levels: Float, values: Float) -> None:
+    """Add (before, after) to every level of (before, levels, after), in place."""
+    _, count, after = levels.shape
     if after < SHORT and count <= SHORT:
-        total = levels[:, 0].copy()
-        for level in range(1, count):
-            total += levels[:, level]
-        return total
-    return levels.sum(axis=1)
+        for level in range(count):
+            levels[:, level] += values
+    else:
+        levels += values[:, None]
 
 
 def sum_axes(array: Float, axes: tuple[int, ...]) -> Float:

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.components.axis_sums import sum_middle
+from blue_solvers.components.axis_sums import add_to_levels, sum_middle
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.solver import Float
 
@@ -26,6 +26,7 @@ def level_order(grouping: Grouping) -> NDArray[np.intp]:
 
 def reflect(array: Float, axis: int, grouping: Grouping) -> None:
     """Change basis along one axis of a C-contiguous array, levels in the order of `level_order`, in place."""
+    assert array.flags.c_contiguous  # otherwise the reshape below would be a copy
     shape = array.shape
     flat = array.reshape(prod(shape[:axis]), shape[axis], -1)
     first_group = grouping.levels - grouping.sizes.size
@@ -43,5 +44,6 @@ def _reflect(others: Float, last: Float, size: int) -> None:
     coordinate /= root
     shift = coordinate - last
     shift /= root - 1
-    others -= shift[:, None]
+    np.negative(shift, out=shift)
+    add_to_levels(others, shift)
     last[...] = coordinate

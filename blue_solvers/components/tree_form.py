@@ -339,7 +339,8 @@ class _TableAccess:
         lengths = [
             len(sums) if sums is not None else g.levels for sums, g in zip(self._maps, self._groupings, strict=True)
         ]
-        slots = cells.reshape(len(cells), *lengths, cells.shape[-1]) * weights.reshape(-1, *[1] * (len(lengths) + 1))
+        cells = np.ascontiguousarray(cells).reshape(len(cells), *lengths, cells.shape[-1])
+        slots = cells * weights.reshape(-1, *[1] * (len(lengths) + 1))
         for axis, (sums, grouping, order) in enumerate(zip(self._maps, self._groupings, self._orders, strict=True), 1):
             if sums is None:
                 slots = _permuted(slots, axis, order)

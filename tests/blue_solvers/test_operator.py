@@ -189,3 +189,12 @@ class Unfinished(Solver):
 def test_unsupported_says_why() -> None:
     with pytest.raises(UnsupportedProblemError, match="'unfinished' cannot take this problem: it is not finished"):
         blue(gallery.toy(), Unfinished())
+
+
+@each
+def test_columns_in_fortran_order(name: str) -> None:
+    problem = gallery.berkeley()
+    P = blue(problem, name)
+    Y = np.random.default_rng(0).standard_normal((P.shape[1], 3))
+    np.testing.assert_allclose(P @ np.asfortranarray(Y), P @ Y, atol=1e-8)
+    np.testing.assert_allclose(P.T @ np.asfortranarray(Y), P.T @ Y, atol=1e-8)
