@@ -43,7 +43,6 @@ CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearl
 REFINED_BLOCK = 64  # columns of the adjoint held at once
 BATCH_ENTRIES = 2**18  # of the fronts of one batch
 PAIR_BYTES = 64  # of a pair of rows: itself, its value, and their sorted copies
-ENTRY_BYTES = 12  # of a sparse matrix
 INSTEAD = "use P.variances() with solver='cg', Monte Carlo intervals, or estimate_variances"
 
 
