@@ -1,6 +1,7 @@
 """Spines by exact variances, against dense algebra; the optimisers against exhaustive search and their own bounds."""
 
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -23,7 +24,12 @@ from constraint_builders.geography import (
     partitions,
     regroup_blocks,
 )
-from tests.constraint_builders.geography.random_trees import blocks_below, random_entities, random_spine
+from tests.constraint_builders.geography.random_trees import (
+    blocks_below,
+    random_entities,
+    random_spine,
+    total_covariance,
+)
 
 WIDTHS = {"State": 1, "County": 2, "Tract": 3, "Block_Group": 4, "Block": 6}
 SCHEMA = Schema({"sex": 2, "age": 3})
@@ -227,16 +233,44 @@ def test_chosen_bypasses_lower_the_objective_at_the_same_loss(objective, measure
     assert improved >= 6
 
 
-def test_a_single_block_group_is_worth_bypassing_when_entities_cut_it():
-    spine = Spine.from_geocodes({"State": ["1"], "Block_Group": ["1a", "1b"], "Block": ["1a1", "1a2", "1b1", "1b2"]})
-    entities = Entities(["cut"], [[1, 0, 0, 0]])
-    strategy = even_strategy(spine, ("total",))
-    best = min(total_of_chosen(strategy, chosen, entities) for chosen in ([], [1], [2], [1, 2]))
-    assert optimise_bypasses(strategy, SCHEMA, entities).objective == pytest.approx(best, rel=ROUNDING)
+def nearly_geounits(rng, spine, count):
+    """Entities that differ from geounits of the spine by few blocks."""
+    contains = blocks_below(spine)[rng.choice(spine.size, count)]
+    contains = np.abs(contains - (rng.random(contains.shape) < 0.12))
+    contains[np.arange(count), rng.integers(0, contains.shape[1], count)] = 1
+    return Entities([f"entity {k}" for k in range(count)], contains)
 
 
-def total_of_chosen(strategy, chosen, entities):
-    return float(entity_variances(bypass_chosen(strategy, chosen), SCHEMA, entities, solver="cholesky").mean())
+def totals_dense(strategy, entities):
+    """Variances of the entities' totals where only totals are measured, by dense algebra."""
+    precisions = np.zeros(strategy.spine.size)
+    for level, tables in strategy.observed().items():
+        precisions[strategy.spine.members[strategy.spine.level_index(level)]] = 1 / tables["total"]
+    W = entities.contains.toarray()
+    return np.einsum("ij,jk,ik->i", W, total_covariance(strategy.spine, precisions), W)
+
+
+@pytest.mark.parametrize("measure", ["zcdp", "pure"])
+@pytest.mark.parametrize(("objective", "score"), [("mean", np.mean), ("worst", np.max)])
+def test_bypasses_against_all_choices(objective, score, measure):
+    """The search is at the best choice most of the time and never far from it."""
+    rng = np.random.default_rng(21)
+    gaps = []
+    while len(gaps) < 12:
+        spine = random_spine(rng, 3, 3)
+        inner = [int(i) for i in np.flatnonzero(spine.child_counts) if i]
+        if not 3 <= len(inner) <= 6:
+            continue
+        entities = nearly_geounits(rng, spine, 3)
+        drawn = rng.integers(1, 12, 4).tolist()
+        shares = {level: Fraction(n, sum(drawn)) for level, n in zip(spine.levels, drawn, strict=True)}
+        strategy = Strategy.from_levels(spine, 1, shares, {level: {"total": 1} for level in spine.levels}, measure)
+        choices = (chosen for count in range(len(inner) + 1) for chosen in combinations(inner, count))
+        best = min(score(totals_dense(bypass_chosen(strategy, chosen), entities)) for chosen in choices)
+        gaps.append(optimise_bypasses(strategy, SCHEMA, entities, objective).objective / best - 1)
+    assert min(gaps) > -ROUNDING
+    assert np.median(gaps) < ROUNDING
+    assert max(gaps) < 0.05
 
 
 def test_bad_requests_are_refused():
