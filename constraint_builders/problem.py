@@ -334,6 +334,8 @@ class Problem:
 
     def _typical_variances(self) -> list[Float]:
         """Mean variance of the measured cells of every table in every geounit, infinite where there is none."""
+        if self.geounit_variances is not None:
+            return self.geounit_variances
         typical = []
         for i, table in enumerate(self.observed_tables):
             cells = self.variances[self.observed.block(i)].reshape(-1, table.size)

@@ -25,7 +25,7 @@ from blue_solvers.solver import Float
 from constraint_builders import Problem, Spine
 from constraint_builders.table import Table
 
-BLOCK_BYTES = 1 << 20  # working set of a block of geounits
+BLOCK_BYTES = 1 << 21  # working set of a block of geounits
 ROUNDING = 16 * float(np.finfo(float).eps)
 NEGLIGIBLE = 1e-12  # of the smallest variance: less than averaging any number of measurements at hand leaves
 

@@ -1,0 +1,129 @@
+"""The two passes over Rhode Island's blocks of 2010: seconds and memory beside the time to copy input and output once.
+
+    python -m bench spine             16 and 2,016 cells a geounit, replicated states, projection to the country
+    python -m bench spine --quick     16 cells only
+
+Noise has the variances of the 2020 redistricting release, as far as a state alone has them. At 2,016 cells the detailed
+tables of all levels are desired; the counts are noise, since only speed is measured here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from bench.measuring import in_own_process, peak_bytes, print_table
+from blue_solvers import TwoPass, blue
+from constraint_builders import Problem, Schema, Spine, gallery
+from constraint_builders.files.settings import production_settings
+
+BLOCKS = Path(__file__).resolve().parents[2] / "shared" / "data" / "ri_2010_blocks.csv.gz"
+NATION_BLOCKS = 8_100_000
+TIMEOUT = 900.0
+CASES = {"16 cells": ("16", 1), "2,016 cells": ("2016", 1), "16 cells x 2": ("16", 2), "16 cells x 4": ("16", 4),
+         "16 cells x 8": ("16", 8)}  # fmt: skip
+
+
+def main(argv: list[str]) -> None:
+    """Print the table, one process a row."""
+    parser = argparse.ArgumentParser(prog="python -m bench spine", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="16 cells only")
+    options = parser.parse_args(argv)
+    if not BLOCKS.exists():
+        sys.exit(f"no block counts at {BLOCKS}: this measurement needs the shared data folder")
+    rows = []
+    for name, (cells, copies) in CASES.items():
+        if options.quick and name != "16 cells":
+            continue
+        output = in_own_process("bench.spine", cells, str(copies), timeout=TIMEOUT)
+        try:
+            rows.append([name, *_row(json.loads(output))])
+        except json.JSONDecodeError:
+            rows.append([name, output.strip()[-100:], *[""] * 8])
+    header = ["case", "geounits", "cells in", "out", "describe s", "plan s", "apply s", "x copy", "variances s",
+              "peak, x in+out", "country: hours, disk"]  # fmt: skip
+    print_table(header, rows)
+
+
+def _row(figures: dict[str, float]) -> list[str]:
+    share = figures["apply"] / figures["geounits"] * NATION_BLOCKS
+    disk = (figures["in"] + figures["out"]) * 8 / figures["geounits"] * NATION_BLOCKS
+    return [
+        f"{figures['geounits']:,.0f}",
+        f"{figures['in']:,.0f}",
+        f"{figures['out']:,.0f}",
+        f"{figures['describe']:.2f}",
+        f"{figures['plan']:.2f}",
+        f"{figures['apply']:.3f}",
+        f"{figures['apply'] / figures['copy']:.1f}",
+        f"{figures['variances']:.3f}",
+        f"{figures['memory'] / 8 / (figures['in'] + figures['out']):.1f}",
+        f"{share / 3600:.2f} h, {disk / 1e9:,.0f} GB",
+    ]
+
+
+def measure(cells: str, copies: int) -> dict[str, float]:
+    """Figures of one case, in this process; processor time, since the machine is shared."""
+    start = time.process_time()
+    problem = _problem(cells, copies)
+    describe = time.process_time() - start
+    y = np.random.default_rng(0).standard_normal(problem.observed.size)
+    start = time.process_time()
+    P = blue(problem, TwoPass())
+    plan = time.process_time() - start
+    before = peak_bytes() - y.nbytes
+    apply, x = _processor_seconds(lambda: P @ y)
+    memory = peak_bytes() - before
+    variances, _ = _processor_seconds(P.variances)
+    return {
+        "geounits": float(problem.spine.size if problem.spine else 1),
+        "in": float(y.size),
+        "out": float(x.size),
+        "describe": describe,
+        "plan": plan,
+        "apply": apply,
+        "variances": variances,
+        "copy": _processor_seconds(lambda: (y.copy(), x.copy()))[0],
+        "memory": float(memory),
+    }
+
+
+def _processor_seconds(run) -> tuple[float, np.ndarray]:
+    best = np.inf
+    for _ in range(3):
+        start = time.process_time()
+        result = run()
+        best = min(best, time.process_time() - start)
+    return best, result
+
+
+def _problem(cells: str, copies: int) -> Problem:
+    with gzip.open(BLOCKS) as file:
+        geoids = pl.read_csv(file.read(), columns=["geoid"], schema_overrides={"geoid": pl.String})["geoid"].to_list()
+    widths = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 15}
+    if copies > 1:  # states that differ in their first digits, under one root
+        geoids = [f"{copy:02}{geoid[2:]}" for copy in range(copies) for geoid in geoids]
+    spine = Spine.from_geoids(geoids, widths, root="US" if copies > 1 else None)
+    variances = production_settings("pl94_us_persons").variances()
+    levels = [level for level in spine.levels if level != "US"]
+    if cells == "16":
+        schema = Schema({"votingage": 2, "race": 8})
+        names = {"total": "total", "votingage": "votingage", "cenrace": "race", "detailed": "detailed"}
+        return Problem(
+            schema, {level: {n: variances[level][q] for q, n in names.items()} for level in levels}, spine=spine
+        )
+    schema = gallery.pl94().schema
+    assert schema is not None
+    observed = {level: dict(variances[level]) for level in levels}
+    return Problem(schema, observed, spine=spine, desired=dict.fromkeys(levels, ["detailed"]))
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1], int(sys.argv[2]))))
