@@ -8,7 +8,7 @@ from functools import cached_property
 
 RESERVED_NAMES = frozenset(
     {"total", "detailed", "all", "table", "value", "variance", "geolevel", "geocode"}
-    | {"estimate", "std_error", "lower", "upper"}
+    | {"estimate", "std_error", "lower", "upper", "nonnegative"}
 )
 
 

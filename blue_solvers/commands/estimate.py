@@ -21,6 +21,7 @@ from blue_solvers.commands.common import (
 )
 from blue_solvers.commands.estimate_release import run_on_folder
 from blue_solvers.commands.picture import require_picture, write_picture
+from blue_solvers.nonnegative import METHODS, Movement, movements
 from blue_solvers.uncertainty import normal_intervals
 
 
@@ -55,6 +56,13 @@ def add_parser(subparsers: SubParsers) -> None:
         "--level", type=coverage, default=0.95, help="coverage of a long table's intervals; default: 0.95"
     )
     parser.add_argument(
+        "--nonnegative",
+        metavar="METHOD",
+        choices=list(METHODS),
+        help=f"also write non-negative counts that microdata can have, beside the unbiased estimates, in a column "
+        f"'nonnegative', and print how far they moved: {', '.join(METHODS)}",
+    )
+    parser.add_argument(
         "--plot",
         metavar="FILE",
         help="draw estimates with their intervals over the noisy counts, .png, .svg or .pdf; needs the extra 'plots'",
@@ -65,8 +73,9 @@ def add_parser(subparsers: SubParsers) -> None:
 def run(args: argparse.Namespace) -> None:
     """Estimate what was asked for and write it."""
     if Path(args.input).is_dir():
-        if args.plot:
-            raise ValueError(f"--plot is for one file of tables: {args.input} is a folder of measurement files")
+        for option, given in (("--plot", args.plot), ("--nonnegative", args.nonnegative)):
+            if given:
+                raise ValueError(f"{option} is for one file of tables: {args.input} is a folder of measurement files")
         return run_on_folder(args)
     if args.settings or args.within:
         raise ValueError(f"--settings and --within are for a folder of measurement files: {args.input} is none")
@@ -76,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
 def run_on_table(args: argparse.Namespace) -> None:
     """Estimate from a long table."""
     from constraint_builders.files import estimates_frame, write_frame
-    from constraint_builders.files.long_table import require_suffix
+    from constraint_builders.files.long_table import require_suffix, with_nonnegative
     from constraint_builders.files.replacing import require_writable
 
     require_suffix(args.out)
@@ -92,10 +101,19 @@ def run_on_table(args: argparse.Namespace) -> None:
     progress("computing exact variances")
     std_error = np.sqrt(np.maximum(P.variances(), 0))
     lower, upper = normal_intervals(estimate, std_error, args.level)
-    write_frame(estimates_frame(problem, estimate, std_error, lower, upper), args.out)
+    frame = estimates_frame(problem, estimate, std_error, lower, upper)
+    moved: list[Movement] = []
+    if args.nonnegative:
+        progress(f"fitting non-negative cells by {args.nonnegative}")
+        fit = METHODS[args.nonnegative](problem, y)
+        frame = with_nonnegative(frame, fit.desired)
+        moved = movements(fit, estimate)
+    write_frame(frame, args.out)
     if args.plot:
         write_picture(P, y, args.level, (lower, upper), args.plot)
     report(P, args.out)
+    for movement in moved:
+        print(f"moved      {movement}")
 
 
 def _refuse_overwriting_input(args: argparse.Namespace) -> None:

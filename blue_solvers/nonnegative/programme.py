@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.solver import ConvergenceError
+
 if TYPE_CHECKING:
     from blue_solvers.nonnegative.margins import PlainMargins
 
 Float = NDArray[np.float64]
 
 
-class NotConvergedError(RuntimeError):
+class NotConvergedError(ConvergenceError):
     """A fit did not reach its accuracy; the message names the residual and what to do."""
 
 

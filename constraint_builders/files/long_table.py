@@ -162,6 +162,11 @@ def estimates_frame(
     return _key_columns(problem.schema, problem.desired, problem.desired_tables).with_columns(columns)
 
 
+def with_nonnegative(frame: pl.DataFrame, fitted: ArrayLike) -> pl.DataFrame:
+    """Add a column of non-negative counts, (m,) over the desired layout, to a frame of estimates."""
+    return frame.with_columns(pl.Series("nonnegative", np.asarray(fitted, dtype=np.float64)))
+
+
 def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     """Write a frame to a ``.csv`` or ``.parquet`` file, whole or not at all: a failure leaves what was there before.
 

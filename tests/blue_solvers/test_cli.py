@@ -292,3 +292,26 @@ def test_plots_that_cannot_be_written_are_refused_before_any_work(
     message = refusal(capsys, "estimate", str(tmp_path), "--out", out, "--plot", str(tmp_path / "picture.png"))
     assert "--plot is for one file of tables" in message
     assert not Path(out).exists()
+
+
+@pytest.mark.parametrize("method", ["nnls", "max", "sequential", "reweighted", "anchored"])
+def test_nonnegative_counts_stand_beside_the_estimates(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    problem = gallery.delinquent_children()
+    y = add_noise(problem, problem.truth, rng=3)
+    noisy, plain, fitted = (str(tmp_path / f"{name}.csv") for name in ("noisy", "plain", "fitted"))
+    write_frame(measurements_frame(problem, y), noisy)
+    assert main(["estimate", noisy, "--out", plain]) == 0
+    capsys.readouterr()
+    assert main(["estimate", noisy, "--out", fitted, "--nonnegative", method]) == 0
+    frame = pl.read_csv(fitted)
+    assert frame.drop("nonnegative").equals(pl.read_csv(plain))
+    assert frame["nonnegative"].min() >= 0
+    assert frame["estimate"].min() < 0
+    assert capsys.readouterr().out.count("moved ") == len(problem.desired.names)
+
+
+def test_nonnegative_is_refused_for_a_folder(tmp_path: Path, out: str, capsys: pytest.CaptureFixture) -> None:
+    error = refusal(capsys, "estimate", str(tmp_path), "--out", out, "--nonnegative", "nnls")
+    assert "--nonnegative is for one file of tables" in error
