@@ -25,7 +25,7 @@ from blue_solvers.solver import Float
 from constraint_builders import Problem, Spine
 from constraint_builders.table import Table
 
-BLOCK_BYTES = 1 << 21  # working set of a block of geounits
+BLOCK_BYTES = 1 << 22  # working set of a block of geounits
 ROUNDING = 16 * float(np.finfo(float).eps)
 NEGLIGIBLE = 1e-12  # of the smallest variance: less than averaging any number of measurements at hand leaves
 
@@ -82,7 +82,7 @@ class TreeForm:
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         X = np.empty((self._problem.desired.size, Y.shape[1]))
-        for number, estimates in self._estimates(Y):
+        for number, estimates in self._estimates(Y, X):
             self._read_desired(number, estimates, X)
         return X
 
@@ -98,14 +98,18 @@ class TreeForm:
             np.subtract.at(above, parents[inside], estimates[inside])
         return float(abs(above).max(initial=0.0))
 
-    def _estimates(self, Y: Float) -> Iterator[tuple[int, Float]]:
-        """Final estimates of every level, from the root down, each forgotten when the next is asked for."""
+    def _estimates(self, Y: Float, X: Float | None = None) -> Iterator[tuple[int, Float]]:
+        """Final estimates of every level, from the root down, each forgotten when the next is asked for.
+
+        Where `X` is given, levels that a whole table is desired at are worked on in its place there.
+        """
         K = Y.shape[1]
         estimates: list[Float] = [np.empty(0)] * len(self.plan.levels)
         sums: list[Float] = [np.empty(0)] * len(self.plan.levels)
         for number in reversed(range(len(self.plan.levels))):
             sums[number] = self._sum_children(number, estimates, K)
-            estimates[number] = self._go_up(number, Y, sums[number])
+            estimates[number] = self._room(number, K, X)
+            self._go_up(number, Y, sums[number], estimates[number])
         learnt = np.zeros((self.plan.parents.size, *self._shape, K))
         for number, level in enumerate(self.plan.levels):
             self._go_down(level, estimates[number], learnt)
@@ -121,19 +125,25 @@ class TreeForm:
             total += matrix @ estimates[lower].reshape(len(estimates[lower]), -1)
         return total.reshape(-1, *self._shape, K)
 
-    def _go_up(self, number: int, Y: Float, sums: Float) -> Float:
-        """Estimates of a level from itself and below."""
+    def _room(self, number: int, K: int, X: Float | None) -> Float:
+        """Memory for the slots of a level."""
+        members = self.plan.levels[number].members
+        for i in self._desired_at[number]:
+            if X is not None and self._readers[self._problem.desired_tables[i].name].is_whole:
+                return X[self._problem.desired.block(i)].reshape(members.size, *self._shape, K)
+        return np.empty((members.size, *self._shape, K))
+
+    def _go_up(self, number: int, Y: Float, sums: Float, result: Float) -> None:
+        """Estimates of a level from itself and below, into `result`."""
         level = self.plan.levels[number]
-        result = np.empty((level.members.size, *self._shape, Y.shape[1]))
         row_of = np.full(level.members.size, -1)
         row_of[level.inner] = np.arange(level.inner.size)
         for rows in self._blocks(level, Y.shape[1]):
             block = result[rows]
-            block[...] = 0
             self._collect(level, rows, Y, block, exact=False)
             self._multiply(block, level.class_of[rows], "own")
             if level.has_exact:
-                exact = np.zeros_like(block)
+                exact = np.empty_like(block)
                 self._collect(level, rows, Y, exact, exact=True)
                 self._multiply(exact, level.class_of[rows], "own_exact")
                 block += exact
@@ -142,7 +152,6 @@ class TreeForm:
                 children = sums[row_of[rows][inner]]
                 self._multiply(children, self.plan.parent_number[level.members[rows][inner]], "children")
                 block[inner] += children
-        return result
 
     def _go_down(self, level: LevelPlan, estimates: Float, learnt: Float) -> None:
         """Add to every geounit its part of what its parent learnt, in place."""
@@ -221,12 +230,21 @@ class TreeForm:
                 block[place] = np.moveaxis(product.reshape(front.shape), range(1, len(axes) + 1), axes)
 
     def _collect(self, level: LevelPlan, rows: slice, Y: Float, block: Float, exact: bool) -> None:
-        """Add the information of a level's tables, weighted by precision (exact ones equally)."""
-        for (number, table), weights, flags in zip(level.tables, level.weights, level.exact, strict=True):
-            factors = flags[rows].astype(float) if exact else weights[rows]
-            if factors.any():
-                cells = Y[self._problem.observed.block(number)].reshape(level.members.size, *table.shape, -1)[rows]
-                self._readers[table.name].add_information(cells, factors, block)
+        """The information of a level's tables, weighted by precision (exact ones equally), into `block`."""
+        used = [
+            (number, self._readers[table.name], table.shape, factors)
+            for (number, table), weights, flags in zip(level.tables, level.weights, level.exact, strict=True)
+            if (factors := flags[rows].astype(float) if exact else weights[rows]).any()
+        ]
+        used.sort(key=lambda entry: not entry[1].is_whole)
+        if not used or not used[0][1].is_whole:
+            block[...] = 0
+        for position, (number, reader, shape, factors) in enumerate(used):
+            cells = Y[self._problem.observed.block(number)].reshape(level.members.size, *shape, -1)[rows]
+            if position == 0 and reader.is_whole:
+                reader.set_information(cells, factors, block)
+            else:
+                reader.add_information(cells, factors, block)
 
     def _collect_transpose(self, level: LevelPlan, rows: slice, block: Float, result: Float, exact: bool) -> None:
         for (number, table), weights, flags in zip(level.tables, level.weights, level.exact, strict=True):
@@ -237,12 +255,19 @@ class TreeForm:
                 place[rows] += cells * factors.reshape(-1, *[1] * (cells.ndim - 1))
 
     def _read_desired(self, number: int, estimates: Float, X: Float) -> None:
+        """The desired tables of a level; one whose place the estimates were worked out in comes last."""
         level = self.plan.levels[number]
+        places = [
+            (self._readers[table.name], X[self._problem.desired.block(i)].reshape(level.members.size, *table.shape, -1))
+            for i, table in ((i, self._problem.desired_tables[i]) for i in self._desired_at[number])
+        ]
+        places.sort(key=lambda entry: entry[0].is_whole)
         for rows in self._blocks(level, X.shape[1]):
-            for i in self._desired_at[number]:
-                table = self._problem.desired_tables[i]
-                place = X[self._problem.desired.block(i)].reshape(level.members.size, *table.shape, X.shape[1])
-                place[rows] = self._readers[table.name].read(estimates[rows])
+            for reader, place in places:
+                if reader.is_whole and np.may_share_memory(place, estimates):
+                    reader.finish(estimates[rows])
+                else:
+                    place[rows] = reader.read(estimates[rows])
 
     def _write_desired(self, number: int, V: Float, pulls: Float) -> None:
         level = self.plan.levels[number]
@@ -309,17 +334,35 @@ class _TableAccess:
 
     def __init__(self, form: TreeForm, table: Table) -> None:
         plan = form.plan
-        factors = dict(zip(table.axes, table.factors, strict=True))
         self._groupings = plan.groupings
         self._maps = plan.table_maps(table)
         self._first_groups = [g.levels - g.sizes.size for g in plan.groupings]
         self._orders = form._orders
-        self._kept = [grouping.axis in factors for grouping in plan.groupings]
         self._shape = table.shape
         self._slots = tuple(
             slice(None) if sums is None else slice(first, None)
             for sums, first in zip(self._maps, self._first_groups, strict=True)
         )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the table keeps every variable in use whole, so that its cells are as many as the slots."""
+        return all(sums is None for sums in self._maps)
+
+    def finish(self, block: Float) -> None:
+        """Turn slots into the cells of a whole table, in place."""
+        for axis, (grouping, order) in enumerate(zip(self._groupings, self._orders, strict=True), 1):
+            reflect(block, axis, grouping)
+            if not _in_order(order):
+                block[...] = np.take(block, np.argsort(order), axis=axis)
+
+    def set_information(self, cells: Float, weights: Float, block: Float) -> None:
+        """As `add_information` of a whole table to an empty block."""
+        np.multiply(cells.reshape(block.shape), weights.reshape(-1, *[1] * (block.ndim - 1)), out=block)
+        for axis, (grouping, order) in enumerate(zip(self._groupings, self._orders, strict=True), 1):
+            if not _in_order(order):
+                block[...] = np.take(block, order, axis=axis)
+            reflect(block, axis, grouping)
 
     def read(self, block: Float) -> Float:
         """The table's cells, (G, *shape, K), of slots (G, ..., K)."""
@@ -352,7 +395,11 @@ class _TableAccess:
 
 
 def _permuted(array: Float, axis: int, order: NDArray[np.intp]) -> Float:
-    return array if np.array_equal(order, np.arange(order.size)) else np.take(array, order, axis=axis)
+    return array if _in_order(order) else np.take(array, order, axis=axis)
+
+
+def _in_order(order: NDArray[np.intp]) -> bool:
+    return bool((np.diff(order) > 0).all())
 
 
 def _along(matrix: Float, array: Float, axis: int) -> Float:
