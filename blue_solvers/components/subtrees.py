@@ -1,0 +1,412 @@
+"""Both passes over a part of a tree, with what the rest of the tree tells at its boundary.
+
+A part is a subtree, or a tree whose lower branches were cut off. What was cut off below a geounit arrives there as a
+message (`Upward`), what lies above its root as the root's final estimate (`Downward`). Both are small: the
+cells of one geounit, and one small matrix for every component. Inside the part the two passes are those of `TreeForm`.
+
+At the boundary a geounit is anchored: the cells that were worked out elsewhere stand in for its own measurements, as if
+they were exact. Their covariance is then put in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blue_solvers.components.grouping import groupings_of
+from blue_solvers.components.messages import Message, Total, Update
+from blue_solvers.components.tree_form import TreeForm
+from blue_solvers.components.tree_plan import Component, TreePlan
+from blue_solvers.solver import Float
+from constraint_builders import Problem, Schema, Spine
+from constraint_builders.layout import Layout
+from constraint_builders.table import Table, make_table
+from constraint_builders.zeros import StructuralZeros
+
+Index = NDArray[np.intp]
+LevelTable = tuple[int, Table]
+
+ANCHOR = "anchor"
+COEFFICIENT_ARRAYS = 12  # held at once while a plan is made
+
+
+@dataclass(frozen=True)
+class Design:
+    """What all parts of a problem share.
+
+    Attributes
+    ----------
+    schema : Schema
+    levels : tuple of str
+        Geolevels, from the root down.
+    observed, desired : tuple of (int, Table)
+        The tables at every geolevel, by its number.
+    smallest_variance : float
+        Of all noisy measurements; 0 if there is none.
+    zero_axes : tuple of int or None
+        The variables by which structural zeros are told apart; None without any.
+    """
+
+    schema: Schema
+    levels: tuple[str, ...]
+    observed: tuple[LevelTable, ...]
+    desired: tuple[LevelTable, ...]
+    smallest_variance: float
+    zero_axes: tuple[int, ...] | None = None
+
+    @cached_property
+    def finest(self) -> Table:
+        """The table of all variables in use."""
+        axes = {axis for _, table in (*self.observed, *self.desired) for axis in table.axes} | set(self.zero_axes or ())
+        return make_table(self.schema, tuple(self.schema.names[axis] for axis in sorted(axes)))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Geounits of a part, and what was measured there.
+
+    Attributes
+    ----------
+    parent : ndarray of int, (G,)
+        Position of every geounit's parent within the part; -1 for its root, which comes first.
+    level_of : ndarray of int, (G,)
+        Number of every geounit's geolevel among those of the design, increasing.
+    geocodes : tuple of str
+    variances : list of ndarray, (geounits of its level,)
+        Of every observed table of the design; 0 exact, ``inf`` not measured.
+    values : list of ndarray, (geounits of its level, cells)
+    empty : ndarray of bool, (G, cells), or None
+        Structural zeros, in C order of the design's `zero_axes`.
+    """
+
+    parent: Index
+    level_of: Index
+    geocodes: tuple[str, ...]
+    variances: list[Float]
+    values: list[Float]
+    empty: NDArray[np.bool_] | None = None
+
+    def members(self, level: int) -> slice:
+        """Positions of the geounits of a geolevel."""
+        start, stop = np.searchsorted(self.level_of, [level, level + 1])
+        return slice(int(start), int(stop))
+
+    def count(self, level: int) -> int:
+        """Number of geounits of a geolevel."""
+        place = self.members(level)
+        return place.stop - place.start
+
+
+@dataclass(frozen=True)
+class Upward:
+    """What a subtree tells of its root.
+
+    Attributes
+    ----------
+    cells : ndarray, (cells of the finest table,)
+        The root's estimate from the subtree alone, zero along directions that nothing there determines.
+    messages : list of Message, arrays (1, m, m)
+        For every component.
+    """
+
+    cells: Float
+    messages: list[Message]
+
+
+@dataclass(frozen=True)
+class Downward:
+    """What all measurements tell of a geounit.
+
+    Attributes
+    ----------
+    cells : ndarray, (cells of the finest table,)
+        Its estimate.
+    covariances : list of ndarray, (m, m)
+        Of group sums, for every component.
+    """
+
+    cells: Float
+    covariances: list[Float]
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Final estimates of a part.
+
+    Attributes
+    ----------
+    cells : dict of int to ndarray, (geounits of its level, cells)
+        Of the desired tables that the part has, by their number in the design.
+    variances : dict of int to ndarray
+        Of the same shapes; empty if they were not asked for.
+    below : dict of int to Downward
+        For every geounit whose branches were cut off, by its position.
+    """
+
+    cells: dict[int, Float]
+    variances: dict[int, Float]
+    below: dict[int, Downward]
+
+
+class Subtree(Spine):
+    """The spine of a part, known to be valid; of the levels that it has."""
+
+    def __init__(self, parent: Index, level_of: Index, levels: tuple[str, ...]) -> None:
+        self.parent, self.level_of, self.levels = parent, level_of, levels
+        self.geocodes = ()
+
+
+class _PartZeros(StructuralZeros):
+    """Structural zeros of a part, handed down already."""
+
+    def __init__(self, design: Design, empty: NDArray[np.bool_]) -> None:
+        self.axes = design.zero_axes or ()
+        self.empty = empty.reshape(len(empty), *(design.schema.shape[axis] for axis in self.axes))
+
+
+class Subproblem(Problem):
+    """The problem of a part: tables known to be estimable, variances by geounit only.
+
+    Parameters
+    ----------
+    design : Design
+    part : Part
+    anchored : sequence of int
+        Geounits whose finest table stands in for what was measured there.
+    wanted : sequence of int
+        Numbers of the desired tables that are wanted; those of which the part has no geounit are passed over.
+
+    Attributes
+    ----------
+    inside, wanted : list of int
+        Numbers in the design of the part's own observed and desired tables.
+    """
+
+    def __init__(self, design: Design, part: Part, anchored: Sequence[int], wanted: Sequence[int]) -> None:
+        present = np.unique(part.level_of).tolist()
+        number = {level: i for i, level in enumerate(present)}
+        inside = [(i, *own) for i, own in enumerate(design.observed) if part.count(own[0])]
+        self.wanted = [i for i in wanted if part.count(design.desired[i][0])]
+        desired = [design.desired[i] for i in self.wanted]
+        # All tables take part in how recodes divide the variables: others are listed, never measured.
+        own_names = {table.name for _, table in (*((level, table) for _, level, table in inside), *desired)}
+        others = {table.name: table for _, table in (*design.observed, *design.desired) if table.name not in own_names}
+        self.schema = design.schema
+        self.spine = Subtree(
+            part.parent, np.searchsorted(present, part.level_of), tuple(design.levels[level] for level in present)
+        )
+        self.covariance = self.equalities = None
+        self.zeros = None if part.empty is None else _PartZeros(design, part.empty)
+        self.variances = np.array([design.smallest_variance])  # all that is asked of them
+        self.anchor_levels = np.unique(part.level_of[[0, *anchored]]).tolist()
+        observed = [(level, table) for _, level, table in inside] + [(present[0], table) for table in others.values()]
+        observed += [(level, design.finest) for level in self.anchor_levels]
+        self.observed_levels = tuple(number[level] for level, _ in observed)
+        self.observed_tables = tuple(table for _, table in observed)
+        names = [(level, table.name) for _, level, table in inside]
+        names += [(-1, name) for name in others]
+        self.observed = _layout([*names, *((level, ANCHOR) for level in self.anchor_levels)], observed, part)
+        self.desired_levels = tuple(number[level] for level, _ in desired)
+        self.desired_tables = tuple(table for _, table in desired)
+        self.desired = _layout([(level, table.name) for level, table in desired], desired, part)
+        own = [_without(part.variances[i], part, level, anchored) for i, level, _ in inside]
+        anchors = [_anchor_variances(part, level, anchored) for level in self.anchor_levels]
+        self.geounit_variances = own + [np.full(1, np.inf)] * len(others) + anchors
+        self.inside = [i for i, _, _ in inside]
+
+    def lay_out(self, part: Part, anchors: Mapping[int, Float]) -> Float:
+        """Measurements and the cells of anchored geounits over the observed layout, (n, 1)."""
+        y = np.zeros((self.observed.size, 1))
+        for block, i in enumerate(self.inside):
+            y[self.observed.block(block), 0] = part.values[i].ravel()
+        for position, cells in anchors.items():
+            level = int(part.level_of[position])
+            place = y[self.observed.slice((level, ANCHOR))].reshape(part.count(level), -1)
+            place[position - part.members(level).start] = cells
+        return y
+
+
+def _layout(names: Sequence[tuple[int, str]], tables: Sequence[LevelTable], part: Part) -> Layout:
+    return Layout(names, [(part.count(level), *table.shape) for level, table in tables])
+
+
+def _without(variances: Float, part: Part, level: int, anchored: Sequence[int]) -> Float:
+    """Variances of a table, none of it measured in anchored geounits."""
+    rows = [p - part.members(level).start for p in anchored if part.level_of[p] == level]
+    kept = variances.copy()
+    kept[rows] = np.inf
+    return kept
+
+
+def _anchor_variances(part: Part, level: int, anchored: Sequence[int]) -> Float:
+    exact = np.full(part.count(level), np.inf)
+    exact[[p - part.members(level).start for p in anchored if part.level_of[p] == level]] = 0
+    return exact
+
+
+class BoundedPlan(TreePlan):
+    """A plan with messages from below at some geounits without children, and a root whose covariance is given.
+
+    Parameters
+    ----------
+    plan : TreePlan
+        Of the same tree, for its groupings.
+    problem : Subproblem
+    below : mapping of int to sequence of Message
+        For each of these geounits one message for every component.
+    above : sequence of ndarray (m, m), optional
+        The root's final covariance, for every component.
+
+    Attributes
+    ----------
+    root : list of Message, arrays (1, m, m)
+        What the tree tells of its root, for every component.
+    """
+
+    def __init__(
+        self,
+        plan: TreePlan,
+        problem: Subproblem,
+        below: Mapping[int, Sequence[Message]],
+        above: Sequence[Float] | None,
+    ) -> None:
+        assert problem.schema is not None
+        assert problem.geounit_variances is not None
+        self._below = below
+        self._above = above
+        self.root: list[Message] = []
+        super().__init__(
+            problem.schema,
+            plan.spine,
+            plan.groupings,
+            list(problem.observed_tables),
+            problem.observed_levels,
+            problem.geounit_variances,
+            problem.zeros,
+        )
+
+    def _classify(self) -> None:
+        """Messages differ from geounit to geounit: where there are any, every geounit is a class of its own."""
+        if not self._below:
+            super()._classify()
+            return
+        self.class_member = []
+        for number, level in enumerate(self.levels):
+            level.class_of = len(self.class_member) + np.arange(level.members.size)
+            self.class_member += [(number, rank) for rank in range(level.members.size)]
+
+    def _update(self, component: Component, number: int, classes: Index, total: Total | None) -> Update:
+        result = super()._update(component, number, classes, total)
+        if self._below:
+            place = self.components.index(component)
+            for row, own in enumerate(classes.tolist()):
+                geounit = int(self.levels[number].members[self.class_member[own][1]])
+                if geounit in self._below:
+                    result.message[row : row + 1] = self._below[geounit][place]
+        return result
+
+    def _posterior(self, message: Message, child: Message, total: Total, gains: Float) -> Float:
+        root = self.levels[0].class_of[:1]
+        self.root.append(message[root])
+        if self._above is not None:
+            message.V[root] = self._above[len(self.root) - 1]
+        return super()._posterior(message, child, total, gains)
+
+
+class SubtreeForm(TreeForm):
+    """The two passes over a part.
+
+    Parameters
+    ----------
+    design : Design
+    part : Part
+    below : mapping of int to Upward
+        What was cut off below geounits without children, by their position.
+    above : Downward, optional
+        What all measurements tell of the root; without it the part is all there is.
+    wanted : sequence of int, optional
+        Numbers of the desired tables that are wanted, by default all.
+    """
+
+    def __init__(
+        self,
+        design: Design,
+        part: Part,
+        below: Mapping[int, Upward] | None = None,
+        above: Downward | None = None,
+        wanted: Sequence[int] | None = None,
+    ) -> None:
+        self._design, self._part = design, part
+        self._anchors = {position: message.cells for position, message in (below or {}).items()}
+        if above is not None:
+            self._anchors[0] = above.cells
+        self._below = sorted(below or {})
+        chosen = range(len(design.desired)) if wanted is None else wanted
+        self._subproblem = Subproblem(design, part, sorted(self._anchors), chosen)
+        super().__init__(self._subproblem)
+        messages = {position: message.messages for position, message in (below or {}).items()}
+        covariances = None if above is None else above.covariances
+        self._bounded = BoundedPlan(self.plan, self._subproblem, messages, covariances)
+        self.plan = self._bounded
+
+    def message(self) -> Upward:
+        """Go up, and tell what the part knows of its root."""
+        Y = self._subproblem.lay_out(self._part, self._anchors)
+        _, root = next(self._estimates(Y))
+        return Upward(self._finest(root).ravel(), self._bounded.root)
+
+    def estimates(self, variances: bool = True) -> Estimates:
+        """Go up and down."""
+        Y = self._subproblem.lay_out(self._part, self._anchors)
+        X = np.empty((self._subproblem.desired.size, 1))
+        below = {}
+        levels = np.unique(self._part.level_of).tolist()
+        for number, slots in self._estimates(Y):
+            self._read_desired(number, slots, X)
+            place = self._part.members(levels[number])
+            for position in self._below:
+                if place.start <= position < place.stop:
+                    own = self._finest(slots[position - place.start : position - place.start + 1])
+                    below[position] = Downward(own.ravel(), self._covariances(position))
+        return Estimates(self._cut(X.ravel()), self._cut(self.variances()) if variances else {}, below)
+
+    def _finest(self, slots: Float) -> Float:
+        return self._readers[self._design.finest.name].read(slots)
+
+    def _covariances(self, position: int) -> list[Float]:
+        place = self.plan.posterior_of[position]
+        return [coefficients.posterior[place] for coefficients in self.plan.coefficients]
+
+    def _cut(self, vector: Float) -> dict[int, Float]:
+        """The wanted tables by their number in the design."""
+        blocks = enumerate(self._subproblem.wanted)
+        tables = self._design.desired
+        return {i: vector[self._subproblem.desired.block(block)].reshape(-1, tables[i][1].size) for block, i in blocks}
+
+
+def part_bytes(design: Design, levels: Index, has_children: NDArray[np.bool_]) -> Float:
+    """Bytes that both passes over a part take, as a sum over its geounits, (G,).
+
+    Parameters
+    ----------
+    design : Design
+    levels : ndarray of int, (G,)
+        Every geounit's geolevel.
+    has_children : ndarray of bool, (G,)
+    """
+    tables = [table for _, table in (*design.observed, *design.desired)]
+    groupings = groupings_of(design.schema, tables, design.zero_axes or ())
+    slots = prod(grouping.levels for grouping in groupings)
+    coefficients = prod(grouping.sizes.size**2 + grouping.has_contrasts for grouping in groupings)
+    observed, desired = np.zeros(len(design.levels)), np.zeros(len(design.levels))
+    for level, table in design.observed:
+        observed[level] += table.size
+    for level, table in design.desired:
+        desired[level] += table.size
+    cells = slots * (1.0 + 2 * has_children) + 3 * observed[levels] + 4 * desired[levels]
+    return 8 * (cells + COEFFICIENT_ARRAYS * coefficients)

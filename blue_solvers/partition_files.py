@@ -1,0 +1,277 @@
+"""Parquet files of the parts of a problem, and files that notice their own damage; needs the extra ``frames``.
+
+::
+
+    <folder>/schema.toml
+    <folder>/manifest.json                   tables, parts, and the SHA-256 of every file
+    <folder>/<Geolevel>.parquet/<part>.parquet
+
+One row is one geounit. Column ``geocode`` names it and ``parent`` gives its parent's position within the part, geounits
+being counted through the part's levels from its root down. Every observed table has a column of fixed-size lists, cells
+in C order, and one of variances, ``<table>:variance`` (0 exact, infinite where not measured). Structural zeros are in
+column ``*:empty``, over the variables that tell them apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from blue_solvers.components.subtrees import Design, LevelTable, Part
+from blue_solvers.solver import Float
+from constraint_builders.files import read_schema_file, write_schema_file
+from constraint_builders.files.replacing import replacing
+from constraint_builders.table import parse_table
+
+MANIFEST, SCHEMA = "manifest.json", "schema.toml"
+TOP = "top"
+EMPTY = "*:empty"
+FORMAT = 1
+
+
+class DamagedError(ValueError):
+    """A file is missing or is not what was written; the message names it."""
+
+
+class PartitionError(ValueError):
+    """Some parts cannot be read; the message names each.
+
+    Attributes
+    ----------
+    parts : dict of str to str
+        For each of these parts what is wrong.
+    """
+
+    def __init__(self, message: str, parts: Mapping[str, str]) -> None:
+        super().__init__(message, dict(parts))
+        self.parts = dict(parts)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass(frozen=True)
+class PartEntry:
+    """What the manifest says of a part.
+
+    Attributes
+    ----------
+    name : str
+    geolevel, geocode : str
+        Of its root.
+    leaf : int
+        Position of its root in the part above all others, `TOP`; -1 for that part itself.
+    geounits : int
+    bytes : int
+        Memory that its two passes take.
+    files : dict of str to str
+        SHA-256 by path within the folder.
+    """
+
+    name: str
+    geolevel: str
+    geocode: str
+    leaf: int
+    geounits: int
+    bytes: int
+    files: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"part {self.name} ({self.geolevel} {self.geocode!r})"
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """A folder of parts.
+
+    Attributes
+    ----------
+    folder : Path
+    design : Design
+    parts : dict of str to PartEntry
+        The subtrees by name, in order.
+    top : PartEntry
+        The geounits above the subtrees, and the subtrees' roots.
+    digest : str
+        SHA-256 of the manifest: tells one input from another.
+    """
+
+    folder: Path
+    design: Design
+    parts: dict[str, PartEntry]
+    top: PartEntry
+    digest: str
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Partitions:
+        """Read the manifest.
+
+        Raises
+        ------
+        DamagedError
+            If it is missing or cannot be understood.
+        """
+        path = Path(folder) / MANIFEST
+        try:
+            data = path.read_bytes()
+            said = json.loads(data)
+            require_intact(path.with_name(SCHEMA), said["schema"])
+            design = _design(said, path.with_name(SCHEMA))
+            parts = [PartEntry(**entry) for entry in said["parts"]]
+            top = PartEntry(**said["top"])
+        except FileNotFoundError:
+            raise DamagedError(f"{path} is missing: give a folder that `partition` wrote") from None
+        except DamagedError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedError(f"{path} is damaged: {error!r}") from None
+        return cls(Path(folder), design, {part.name: part for part in parts}, top, hashlib.sha256(data).hexdigest())
+
+    def read(self, name: str, tables: Sequence[int] | None = None) -> Part:
+        """The geounits of a part, with the values of all observed tables, or of chosen ones and zeros for the others.
+
+        Raises
+        ------
+        DamagedError
+            If a file is missing or is not what was written.
+        """
+        entry = self.top if name == TOP else self.parts[name]
+        chosen = range(len(self.design.observed)) if tables is None else tables
+        by_level = {path.split(".parquet/")[0]: path for path in entry.files}
+        parents, levels, geocodes = [], [], []
+        frames: dict[int, pl.DataFrame] = {}
+        for number, level in enumerate(self.design.levels):
+            if level in by_level:
+                require_intact(self.folder / by_level[level], entry.files[by_level[level]])
+                own = [(i, table.name) for i, (where, table) in enumerate(self.design.observed) if where == number]
+                columns = ["geocode", "parent", *(variance_column(table) for _, table in own)]
+                columns += [table for i, table in own if i in chosen]
+                columns += [] if self.design.zero_axes is None else [EMPTY]
+                frames[number] = pl.read_parquet(self.folder / by_level[level], columns=columns)
+                parents.append(frames[number]["parent"].to_numpy())
+                levels.append(np.full(frames[number].height, number))
+                geocodes += frames[number]["geocode"].to_list()
+        variances, values = self._tables(frames)
+        return Part(
+            np.concatenate(parents), np.concatenate(levels), tuple(geocodes), variances, values, self._empty(frames)
+        )
+
+    def _empty(self, frames: Mapping[int, pl.DataFrame]) -> NDArray[np.bool_] | None:
+        if self.design.zero_axes is None:
+            return None
+        return np.concatenate([frame[EMPTY].rechunk().to_numpy().astype(bool) for frame in frames.values()])
+
+    def _tables(self, frames: Mapping[int, pl.DataFrame]) -> tuple[list[Float], list[Float]]:
+        variances, values = [], []
+        for level, table in self.design.observed:
+            frame = frames.get(level, pl.DataFrame())
+            known = frame[variance_column(table.name)].to_numpy() if frame.height else np.zeros(0)
+            variances.append(known)
+            found = frame[table.name].rechunk().to_numpy() if table.name in frame.columns else _zeros(known, table.size)
+            values.append(found.reshape(known.size, table.size))
+        return variances, values
+
+
+def _zeros(rows: Float, size: int) -> Float:
+    """Zeros that take no memory, (rows, size)."""
+    return np.broadcast_to(0.0, (rows.size, size))
+
+
+def variance_column(table: str) -> str:
+    """Name of the column of a table's variances."""
+    return f"{table}:variance"
+
+
+def write_level(path: Path, geocodes: Iterable[str], columns: Mapping[str, NDArray]) -> str:
+    """Write one level of a part, whole or not at all; arrays (rows,) or (rows, cells).
+
+    Returns
+    -------
+    str
+        SHA-256 of the file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    series = [pl.Series("geocode", list(geocodes), dtype=pl.String)]
+    for name, array in columns.items():
+        flat = pl.Series(name, np.ascontiguousarray(array).ravel())
+        series.append(flat if array.ndim == 1 else flat.reshape(array.shape))
+    with replacing(path) as temporary:
+        pl.DataFrame(series).write_parquet(temporary, compression="lz4", statistics=False)
+        digest = sha256(temporary)
+    return digest
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, in constant memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_intact(path: Path, digest: str) -> None:
+    """Raise `DamagedError` unless a file is there with this SHA-256."""
+    if not path.is_file():
+        raise DamagedError(f"{path} is missing")
+    if sha256(path) != digest:
+        raise DamagedError(f"{path} is not what was written: its checksum differs")
+
+
+def write_manifest(folder: Path, design: Design, parts: Sequence[PartEntry], top: PartEntry) -> None:
+    """Write the manifest of parts whose files are written."""
+    write_schema_file(folder / SCHEMA, design.schema)
+    said = {
+        "format": FORMAT,
+        "schema": sha256(folder / SCHEMA),
+        "levels": design.levels,
+        "observed": [[level, table.name] for level, table in design.observed],
+        "desired": [[level, table.name] for level, table in design.desired],
+        "smallest_variance": design.smallest_variance,
+        "zero_axes": design.zero_axes,
+        "parts": [asdict(part) for part in parts],
+        "top": asdict(top),
+    }
+    with replacing(folder / MANIFEST) as temporary:
+        temporary.write_text(json.dumps(said, indent=1), encoding="utf-8")
+
+
+def _design(said: Mapping[str, Any], schema_file: Path) -> Design:
+    if said["format"] != FORMAT:
+        raise ValueError(f"format {said['format']} is not {FORMAT}: write it anew with this version")
+    schema = read_schema_file(schema_file).schema
+
+    def tables(key: str) -> tuple[LevelTable, ...]:
+        return tuple((int(level), parse_table(schema, name)) for level, name in said[key])
+
+    axes = said["zero_axes"]
+    return Design(
+        schema,
+        tuple(said["levels"]),
+        tables("observed"),
+        tables("desired"),
+        float(said["smallest_variance"]),
+        None if axes is None else tuple(axes),
+    )
+
+
+def write_sealed(path: Path, payload: bytes) -> None:
+    """Write bytes after their SHA-256, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_bytes(hashlib.sha256(payload).digest() + payload)
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """What `write_sealed` wrote; None if the file is missing or damaged."""
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    payload = data[32:]
+    return payload if hashlib.sha256(payload).digest() == data[:32] else None

@@ -1,0 +1,63 @@
+"""A problem to be cut into parts, and estimates read back from the files of its parts."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from spines import SCHEMA
+
+from constraint_builders import Problem
+from constraint_builders.table import parse_table
+from tests.constraint_builders.geography.random_trees import uneven_spine
+
+
+def invented_problem(seed: int = 0, size: int = 60) -> Problem:
+    """Recodes, variances per geounit, geounits without measurements, exact totals, branches of uneven depth."""
+    rng = np.random.default_rng(seed)
+    spine = uneven_spine(rng, size)
+    tables = ["detailed", "total", "g * c", "a * b", "h * q"]
+    observed: dict[str, dict[str, np.ndarray]] = {}
+    for number, level in enumerate(spine.levels):
+        count = spine.members[number].size
+        for table in tables[:1] + tables[1 + number % 4 : 3 + number % 4]:
+            observed.setdefault(level, {})[table] = 10.0 ** rng.uniform(-1, 2, count)
+    lowest = observed[spine.levels[-1]]["detailed"]
+    lowest[...] = np.where(rng.random(lowest.size) < 0.3, 1.0, lowest)
+    second = observed[spine.levels[1]]
+    second["total"] = np.where(rng.random(spine.members[1].size) < 0.5, 0.0, 3.0)
+    second["detailed"][0] = np.inf
+    return Problem(SCHEMA, observed, spine=spine, desired=["detailed", "b", "total"])
+
+
+def read_estimates(out: Path, problem: Problem, what: str = "") -> np.ndarray:
+    """Estimates, or ``":variance"``, over the problem's desired layout."""
+    tables = {}
+    for level, table in problem.desired.names:
+        number = problem.spine.level_index(level)
+        codes = pl.DataFrame({"geocode": [problem.spine.geocodes[i] for i in problem.spine.members[number]]})
+        column = parse_table(problem.schema, table).name + what
+        frame = pl.concat([pl.read_parquet(p) for p in sorted((out / f"{level}.parquet").glob("*"))], how="diagonal")
+        frame = frame.select("geocode", column).drop_nulls()
+        assert sorted(frame["geocode"]) == sorted(codes["geocode"])
+        cells = codes.join(frame, on="geocode", how="left", maintain_order="left")[column].to_numpy()
+        tables[level, table] = cells.reshape(problem.desired.shape((level, table)))
+    return problem.desired.vector(tables)
+
+
+def digests(out: Path) -> dict[str, str]:
+    """SHA-256 of every file of estimates, by path."""
+    files = sorted(out.glob("*.parquet/*"))
+    return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def assert_same(problem: Problem, y: np.ndarray, P, out: Path) -> None:
+    """Estimates and variances in files equal those of an operator, to rounding."""
+    expected, variances = P @ y, P.variances()
+    # Rounding: messages pass through cells once more, and information spans four decades.
+    deviations = np.sqrt(np.maximum(variances, 0)) + 1e-4
+    assert (abs(read_estimates(out, problem) - expected) <= 1e-9 * deviations + 1e-12 * abs(y).max()).all()
+    found = read_estimates(out, problem, ":variance")
+    np.testing.assert_allclose(found, variances, rtol=1e-8, atol=1e-10 * max(1.0, variances.max()))
