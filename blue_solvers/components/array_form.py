@@ -46,7 +46,6 @@ class Grid:
         cells = [g.levels if own else 0 for g, own in zip(groupings, contrasts, strict=True)]
         self.shape = tuple(n + g.sizes.size for n, g in zip(cells, groupings, strict=True))
         self._cells = cells
-        self._index = np.int32 if self.size < np.iinfo(np.int32).max else np.int64
 
     @property
     def size(self) -> int:
@@ -55,29 +54,29 @@ class Grid:
 
     def places(self, tables: list[Table], cells: int, offsets: list[int]) -> Places:
         """Where the cells of tables go, each table beginning at its offset in a layout of so many cells."""
-        if all(grouping.sizes.size == 1 for grouping in self.groupings):
-            slots = np.full(cells, -1, dtype=self._index)
-            for table, offset in zip(tables, offsets, strict=True):
-                slots[offset : offset + table.size] = self._pairs(table)[1]
-            return Places(slots, self.size)
-        blocks, start = [], 0
+        slots = np.full(cells, -1, dtype=np.intp)
+        rows: list[NDArray[np.integer]] = [np.zeros(0, np.intp)]
+        columns: list[NDArray[np.integer]] = [np.zeros(0, np.intp)]
         for table, offset in zip(tables, offsets, strict=True):
-            own, slots = self._pairs(table)
-            blocks.append(sparse.csr_array((offset - start, self.size)))
-            blocks.append(sparse.csr_array((np.ones(own.size), (own, slots)), shape=(table.size, self.size)))
-            start = offset + table.size
-        blocks.append(sparse.csr_array((cells - start, self.size)))
-        return Places(sparse.csr_array(sparse.vstack(blocks, format="csr")), self.size)
+            own, found = self._pairs(table)
+            if own.size == table.size:
+                slots[offset + own] = found
+            else:
+                rows.append(offset + own)
+                columns.append(found)
+        pairs = np.concatenate(rows), np.concatenate(columns)
+        sums = sparse.csr_array((np.ones(pairs[0].size), pairs), shape=(cells, self.size)) if pairs[0].size else None
+        return Places(slots, sums, self.size)
 
     def _pairs(self, table: Table) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Pairs (cell of a table, slot that it sums); without recodes one for each cell, in order."""
         factors = dict(zip(table.axes, table.factors, strict=True))
         strides = dict(zip(table.axes, _strides(table.shape), strict=True))
-        cell, slot = np.zeros((), self._index), np.zeros((), self._index)
+        cell, slot = np.zeros((), np.intp), np.zeros((), np.intp)
         for position, grouping in enumerate(self.groupings):
             own_cells, own_slots = self._along(position, factors.get(grouping.axis))
-            cell = np.add.outer(cell, (own_cells * strides.get(grouping.axis, 0)).astype(self._index))
-            slot = np.add.outer(slot * self.shape[position], own_slots.astype(self._index))
+            cell = np.add.outer(cell, (own_cells * strides.get(grouping.axis, 0)))
+            slot = np.add.outer(slot * self.shape[position], own_slots)
         return cell.ravel(), slot.ravel()
 
     def _along(self, position: int, factor: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -142,43 +141,38 @@ class Places:
 
     Parameters
     ----------
-    places : ndarray of int (cells,) or csr_array (cells, slots)
-        The one slot of each cell, -1 for none; or the 0/1 matrix, where cells are sums of several.
+    slots : ndarray of int, (cells,)
+        The slot of each cell that is one, -1 for others.
+    sums : csr_array, (cells, slots), or None
+        The 0/1 matrix of cells that are sums of several slots.
     slot_count : int
     """
 
-    def __init__(self, places: NDArray[np.integer] | sparse.csr_array, slot_count: int) -> None:
-        self._cell_count, self._slot_count = places.shape[0], slot_count
-        self._matrix = None
+    def __init__(self, slots: NDArray[np.intp], sums: sparse.csr_array | None, slot_count: int) -> None:
+        self._cell_count, self._slot_count = slots.size, slot_count
         self._cells: slice | NDArray[np.intp] = slice(None)
-        self._slots: NDArray[np.integer] = np.zeros(0, dtype=np.intp)
-        if sparse.issparse(places):
-            self._matrix = places
-        elif places.size and places.min() >= 0:
-            self._slots = places
-        else:
-            self._cells = np.flatnonzero(places >= 0)
-            self._slots = places[self._cells]
+        self._slots, self._sums = slots, sums
+        if not slots.size or slots.min() < 0:
+            self._cells = np.flatnonzero(slots >= 0)
+            self._slots = slots[self._cells]
         self._repeats = _has_repeats(self._slots, slot_count)
 
     def to_slots(self, values: Float) -> Float:
         """Add every cell to its slots: (cells, K) to (slots, K)."""
-        if self._matrix is not None:
-            return self._matrix.T @ values
         array = np.zeros((self._slot_count, values.shape[1]))
         if self._repeats:
             np.add.at(array, self._slots, values[self._cells])
         else:
             array[self._slots] = values[self._cells]
+        if self._sums is not None:
+            array += self._sums.T @ values
         return array
 
     def from_slots(self, array: Float) -> Float:
         """Sum every cell's slots: (slots, K) to (cells, K), zero for cells without any."""
-        if self._matrix is not None:
-            return self._matrix @ array
         if isinstance(self._cells, slice):
             return array.take(self._slots, axis=0)
-        values = np.zeros((self._cell_count, array.shape[1]))
+        values = np.zeros((self._cell_count, array.shape[1])) if self._sums is None else self._sums @ array
         values[self._cells] = array[self._slots]
         return values
 
@@ -219,8 +213,11 @@ class ArrayForm:
             self._exact_grid = Grid(schema, groupings, exact_contrasts)
             self._exact_places = self._places(self._exact_grid, tables, offsets, exact)
         self._scale = self._component_scale() if self._exact_grid is None else None
-        self._desired_places = self._grid.places(
-            list(problem.desired_tables), problem.desired.size, problem.desired.offsets[:-1].tolist()
+        desired = problem.desired_tables
+        self._desired_places = (
+            self._noisy_places
+            if desired == problem.observed_tables and noisy.size == len(desired)
+            else self._grid.places(list(desired), problem.desired.size, problem.desired.offsets[:-1].tolist())
         )
 
     def _places(self, grid: Grid, tables: list[Table], offsets: np.ndarray, chosen: np.ndarray) -> Places:
