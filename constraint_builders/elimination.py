@@ -83,6 +83,13 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     )
 
 
+def relations_between_rows(M: sparse.csr_array) -> sparse.csr_array:
+    """Independent equations A x = 0 that hold for every x = M cells: the cells are eliminated, (m - rank, m)."""
+    rows, cells = M.shape
+    definitions = sparse.csr_array(sparse.hstack([sparse.eye_array(rows), -M], format="csr"))
+    return sparse.csr_array(eliminate(definitions, np.arange(rows, rows + cells)).remaining[:, :rows])
+
+
 def _independent_pivots(work: sparse.csr_array, waiting: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows and columns of pivots whose square submatrix is diagonal."""
     entries = work[:, waiting].tocoo()

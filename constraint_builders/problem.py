@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
+from constraint_builders.bases import factor_bases
 from constraint_builders.constraints import SelfConsistency
 from constraint_builders.covariance import read_covariance
-from constraint_builders.elimination import Elimination, eliminate
+from constraint_builders.elimination import Elimination, eliminate, relations_between_rows
 from constraint_builders.layout import Float, Layout
 from constraint_builders.marginals import Margin, margin_matrix, marginal_matrix, refines, spine_marginal_matrix
 from constraint_builders.schema import Schema
@@ -190,17 +191,46 @@ class Problem:
         self.observed_levels = tuple(spine.level_index(level) for level, _ in names)
         self.observed = spine_layout(schema, spine, names)
         self._set_noise(np.concatenate(variances), covariance, noise)
-        wanted = names if desired is None else read_desired(schema, spine, desired, self._spine_consistency)
+        wanted = names if desired is None else read_desired(schema, spine, desired, self.observed_tables, self._lacks)
         self.desired_tables = tuple(parse_table(schema, table) for _, table in wanted)
         self.desired_levels = tuple(spine.level_index(level) for level, _ in wanted)
         self.desired = spine_layout(schema, spine, wanted)
         for (level, name), table in zip(wanted, self.desired_tables, strict=True):
-            geounit = undetermined(self._spine_consistency, table, spine.members[spine.level_index(level)])
+            geounit = None if self.recodes_cross else self._lacks(spine.level_index(level), table)
             if geounit is not None:
                 raise ValueError(
                     f"table {name!r} is not estimable at {level} {spine.geocodes[geounit]!r}: nothing measured there, "
                     "below or above determines it"
                 )
+
+    def _lacks(self, level: int, table: Table) -> int | None:
+        """A geounit of a level where the measurements do not determine a table, or None.
+
+        Where recodes cross, only tables that one table of the level can be summed to count as determined.
+        """
+        assert self.schema is not None
+        assert self.spine is not None
+        members = self.spine.members[level]
+        if not self.recodes_cross:
+            return undetermined(self._spine_consistency, table, members)
+        fine = any(
+            own == level and np.isfinite(typical).all() and refines(self.schema, observed, table)
+            for own, observed, typical in zip(
+                self.observed_levels, self.observed_tables, self._typical_variances(), strict=True
+            )
+        )
+        return None if fine else int(members[0])
+
+    @cached_property
+    def recodes_cross(self) -> bool:
+        """Whether recodes of a variable cross so that no basis of group sums serves all of them."""
+        if self.schema is None:
+            return False
+        try:
+            factor_bases(self.schema, (factor for table in self.observed_tables for factor in table.factors))
+        except NotImplementedError:
+            return True
+        return False
 
     def _set_noise(self, variances: Float, covariance: Any, noise: str) -> None:
         if noise not in NOISE_LAWS:
@@ -347,7 +377,7 @@ class Problem:
     @cached_property
     def _partly_measured(self) -> bool:
         """Whether unmeasured cells must be eliminated: tables measured in part, or other equations."""
-        if self.schema is None or self.zeros is not None or self.equalities is not None:
+        if self.schema is None or self.zeros is not None or self.equalities is not None or self.recodes_cross:
             return bool(self.unmeasured.any())
         if self.spine is not None:
             sizes = [table.size for table in self.observed_tables]
@@ -403,7 +433,7 @@ class Problem:
     def is_structural(self) -> bool:
         """Whether the equations are those of self-consistency alone, between tables measured whole."""
         special = self._matrix is not None or self.zeros is not None or self.equalities is not None
-        return not special and not self._partly_measured
+        return not special and not self._partly_measured and not self.recodes_cross
 
     def _measured_equations(self, rows: str) -> sparse.csr_array:
         """``[A, -b]`` after the cells that were not measured have been eliminated."""
@@ -420,7 +450,7 @@ class Problem:
 
     def _relations_of_all_cells(self, rows: str) -> sparse.csr_array:
         """Self-consistency, of unmeasured cells too where equalities may speak of them."""
-        if self.zeros is not None:
+        if self.zeros is not None or self.recodes_cross:
             return self._relations_of_possible_cells()
         if self.equalities is None or not self.unmeasured.any():
             return self._consistency.matrix(rows)
@@ -430,13 +460,12 @@ class Problem:
         return copy._consistency.matrix(rows)
 
     def _relations_of_possible_cells(self) -> sparse.csr_array:
-        """What holds between observed cells when structural zeros are empty: the detailed cells left are eliminated."""
-        assert self.zeros is not None
-        leaves = np.zeros(1, np.intp) if self.spine is None else np.flatnonzero(self.spine.child_counts == 0)
-        M = self.marginal_matrix()[:, np.flatnonzero(~self.zeros.detailed(leaves))]
-        n = self.observed.size
-        relations = sparse.csr_array(sparse.hstack([sparse.eye_array(n), -M], format="csr"))
-        return sparse.csr_array(eliminate(relations, np.arange(n, n + M.shape[1])).remaining[:, :n])
+        """What holds between observed cells: the detailed cells, but for structural zeros, are eliminated."""
+        M = self.marginal_matrix()
+        if self.zeros is not None:
+            leaves = np.zeros(1, np.intp) if self.spine is None else np.flatnonzero(self.spine.child_counts == 0)
+            M = M[:, np.flatnonzero(~self.zeros.detailed(leaves))]
+        return relations_between_rows(M)
 
     def _elimination(self, rows: str) -> Elimination:
         A = self._all_equations(rows)
@@ -467,10 +496,9 @@ class Problem:
         Arbitrary values in the cells that nothing determines show which cells change with them. A desired cell may
         still be determined where cells that it is summed from are not.
         """
-        if not self._partly_measured:
-            return
-        if self.spine is not None:
+        if self.spine is not None and self._rests_on_several_levels():
             self._spine_tabulation  # noqa: B018  refuses, by name, what rests on undetermined cells
+        if self.spine is not None or not self._partly_measured:
             return
         elimination = self._elimination("independent")
         arbitrary = np.zeros(self.observed.size)
@@ -485,6 +513,13 @@ class Problem:
                 f"table {name!r} is not estimable: {where} rests on cells that were not measured and that nothing "
                 "observed determines"
             )
+
+    def _rests_on_several_levels(self) -> bool:
+        """Whether only elimination can tell which desired cells are determined."""
+        lacking = zip(self.desired_levels, self.desired_tables, strict=True)
+        return self._partly_measured or (
+            self.recodes_cross and any(self._lacks(*entry) is not None for entry in lacking)
+        )
 
     @property
     def rank(self) -> int:
@@ -557,18 +592,16 @@ class Problem:
         n = self.observed.size
         sizes = [int(self.desired.sizes[i]) for i in missing]
         members = self.spine.members
-        extended = SpineConsistency(
-            self.schema,
-            self.spine,
-            [*self.observed_levels, *(self.desired_levels[i] for i in missing)],
-            [*self.observed_tables, *(self.desired_tables[i] for i in missing)],
-            [
-                *(np.minimum(v, UNOBSERVED_VARIANCE) for v in self._typical_variances()),
-                *(np.full(members[self.desired_levels[i]].size, UNOBSERVED_VARIANCE) for i in missing),
-            ],
-        )
+        levels = (*self.observed_levels, *(self.desired_levels[i] for i in missing))
+        tables = (*self.observed_tables, *(self.desired_tables[i] for i in missing))
+        if self.recodes_cross:
+            relations = relations_between_rows(spine_marginal_matrix(self.schema, self.spine, levels, tables))
+        else:
+            known = [np.minimum(v, UNOBSERVED_VARIANCE) for v in self._typical_variances()]
+            wanted = [np.full(members[self.desired_levels[i]].size, UNOBSERVED_VARIANCE) for i in missing]
+            relations = SpineConsistency(self.schema, self.spine, levels, tables, [*known, *wanted]).matrix()
         unknown = np.concatenate([np.flatnonzero(self.unmeasured), np.arange(n, n + sum(sizes))])
-        elimination = eliminate(extended.matrix(), unknown)
+        elimination = eliminate(relations, unknown)
         free = np.zeros(n + sum(sizes))
         free[elimination.free_columns] = 1
         row_of = np.full(n + sum(sizes), -1)
@@ -612,12 +645,47 @@ class Problem:
 
     def observing(self) -> Problem:
         """The same problem with the observed tables desired, unmeasured cells included."""
-        copy = Problem.__new__(Problem)
-        derived = {name for name in dir(Problem) if isinstance(getattr(Problem, name, None), cached_property)}
-        copy.__dict__.update({name: value for name, value in self.__dict__.items() if name not in derived})
+        copy = self._without_derived()
         copy.desired, copy.desired_tables = self.observed, self.observed_tables
         if self.spine is not None:
             copy.desired_levels = self.observed_levels
+        return copy
+
+    def with_variances(self, variances: ArrayLike) -> Problem:
+        """The same problem with other variances of its noise, which is then uncorrelated.
+
+        Parameters
+        ----------
+        variances : array_like, (n,)
+            Of every observed cell. Cells that were measured stay measured.
+
+        Returns
+        -------
+        Problem
+
+        Raises
+        ------
+        ValueError
+            If the shape does not fit, a variance is negative or NaN, or a measured cell's is infinite.
+        """
+        values = np.array(variances, dtype=np.float64)
+        if values.shape != (self.observed.size,):
+            raise ValueError(f"variances must have shape ({self.observed.size},): got {values.shape}")
+        values = checked_variances(values, "variances")
+        lost = np.flatnonzero(np.isinf(values) & ~self.unmeasured)
+        if lost.size:
+            raise ValueError(f"{self.observed.describe(int(lost[0]))} was measured: its variance cannot be infinite")
+        copy = self._without_derived()
+        copy.covariance = None
+        copy.variances = values
+        copy.variances.flags.writeable = False
+        return copy
+
+    def _without_derived(self) -> Problem:
+        """A shallow copy that has worked nothing out yet."""
+        copy = Problem.__new__(Problem)
+        derived = {name for name in dir(Problem) if isinstance(getattr(Problem, name, None), cached_property)}
+        copy.__dict__.update({name: value for name, value in self.__dict__.items() if name not in derived})
         return copy
 
     def vector(self, tables: Mapping[str, ArrayLike]) -> Float:

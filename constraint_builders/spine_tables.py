@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -84,25 +84,25 @@ def _cell_variances(name: LevelTable, table: Table, count: int, value: Any) -> F
 
 
 def read_desired(
-    schema: Schema, spine: Spine, desired: Mapping[str, Any] | Sequence[str] | str, observed: SpineConsistency
+    schema: Schema,
+    spine: Spine,
+    desired: Mapping[str, Any] | Sequence[str] | str,
+    observed: Sequence[Table],
+    lacks: Callable[[int, Table], int | None],
 ) -> list[LevelTable]:
     """Names of the desired tables, level by level.
 
     ``"all"`` stands for every plain marginal of some observed table, and these themselves, that the measurements
-    determine at every geounit of the level.
+    determine at every geounit of the level: where `lacks`, of the level and the table, is None.
     """
     by_level = desired if isinstance(desired, Mapping) else dict.fromkeys(spine.levels, desired)
     names: list[LevelTable] = []
     for level, wanted in by_level.items():
-        members = spine.members[spine.level_index(level)]
+        number = spine.level_index(level)
         if isinstance(wanted, str):
             if wanted != "all":
                 raise ValueError(f"desired tables of {level!r} must be a list, or 'all': got {wanted!r}")
-            names += [
-                (level, table.name)
-                for table in _marginals(schema, observed.tables)
-                if undetermined(observed, table, members) is None
-            ]
+            names += [(level, t.name) for t in _marginals(schema, observed) if lacks(number, t) is None]
         else:
             names += [(level, table) for table in wanted]
     if not names:

@@ -68,11 +68,12 @@ def test_recodes(recodes: dict) -> None:
     assert np.array_equal(A.toarray(), np.round(A.toarray()))
 
 
-def test_recodes_without_a_common_basis_are_refused() -> None:
+def test_recodes_without_a_common_basis_are_eliminated_exactly() -> None:
     three = {"ab": [0, 0, 1], "ac": [0, 1, 0], "bc": [0, 1, 1]}
     schema = Schema({"v": 3}, recodes={"v": three})
-    with pytest.raises(NotImplementedError, match="cross"):
-        Problem(schema, dict.fromkeys(three, 1.0)).constraint_matrix()
+    crossing = Problem(schema, dict.fromkeys(three, 1.0))
+    assert crossing.recodes_cross
+    assert crossing.constraint_matrix().shape[0] == crossing.rank == exact_rank(schema, list(three))
     assert Problem(schema, {"ab": 1.0, "ac": 1.0}).rank == exact_rank(schema, ["ab", "ac"])
 
 
