@@ -381,7 +381,7 @@ def stream(
         ``<table>:variance`` of every cell. If an earlier run was killed, it is resumed.
     memory : float, optional
         Bytes that the work may take beside the program itself; a part that needs more is refused by name, before
-        anything is read.
+        anything is read. What is left over keeps measurements for the way down, which are otherwise read again.
     variances : bool
         Whether exact variances are wanted too.
     progress : callable, optional
@@ -401,7 +401,7 @@ def stream(
         If `out` cannot be written.
     """
     job = Job(folder, out, variances)
-    job.require_memory(memory)
+    job.limit_memory(memory)
     job.begin()
     steps = len(job.input.parts)
     report = progress or (lambda *_: None)
@@ -440,15 +440,19 @@ class Job:
         self.out = Path(out)
         self.variances = variances
         self.work = self.out / WORK
+        self._spare = 0.0
+        self._kept: dict[str, Part] = {}
 
-    def require_memory(self, memory: float | None) -> None:
-        """Raise `MemoryError` if a part needs more than a limit."""
-        for entry in (*self.input.parts.values(), self.input.top):
+    def limit_memory(self, memory: float | None) -> None:
+        """Raise `MemoryError` if a part needs more than a limit; what is left over keeps parts for the way down."""
+        entries = (*self.input.parts.values(), self.input.top)
+        for entry in entries:
             if memory is not None and entry.bytes > memory:
                 raise MemoryError(
                     f"{entry} needs {format_bytes(entry.bytes)} and the limit is {format_bytes(memory)}: raise it, or "
                     "partition anew with this memory"
                 )
+        self._spare = 0.0 if memory is None else memory - max(entry.bytes for entry in entries)
 
     def begin(self) -> None:
         """Make the folder, or take up what an earlier run left.
@@ -479,9 +483,18 @@ class Job:
         path = self.work / "up" / name
         known = read_sealed(path)
         if known is None:
-            known = pack_upward(SubtreeForm(self.input.design, self.input.read(name)).message())
+            part = self.input.read(name)
+            known = pack_upward(SubtreeForm(self.input.design, part).message())
             write_sealed(path, known)
+            self._keep(name, part)
         return unpack_upward(known)
+
+    def _keep(self, name: str, part: Part) -> None:
+        """Keep a part for the way down, if there is memory to spare."""
+        needed = sum(values.nbytes for values in part.values)
+        if needed <= self._spare:
+            self._kept[name] = part
+            self._spare -= needed
 
     def crown(self) -> None:
         """Solve the top of the tree: its estimates, and what it tells of the root of every part."""
@@ -507,7 +520,7 @@ class Job:
     def finish_part(self, name: str, above: Downward) -> None:
         """Estimates of a part from what all measurements tell of its root."""
         if not self.is_written(name):
-            part = self.input.read(name)
+            part = self._kept.pop(name) if name in self._kept else self.input.read(name)
             result = SubtreeForm(self.input.design, part, above=above).estimates(self.variances)
             self.write(name, part, result, np.arange(part.level_of.size))
 

@@ -366,13 +366,13 @@ class SubtreeForm(TreeForm):
         X = np.empty((self._subproblem.desired.size, 1))
         below = {}
         levels = np.unique(self._part.level_of).tolist()
-        for number, slots in self._estimates(Y):
-            self._read_desired(number, slots, X)
+        for number, slots in self._estimates(Y, X):
             place = self._part.members(levels[number])
             for position in self._below:
                 if place.start <= position < place.stop:
                     own = self._finest(slots[position - place.start : position - place.start + 1])
                     below[position] = Downward(own.ravel(), self._covariances(position))
+            self._read_desired(number, slots, X)  # the last to see these slots: it may take their place
         return Estimates(self._cut(X.ravel()), self._cut(self.variances()) if variances else {}, below)
 
     def _finest(self, slots: Float) -> Float:
