@@ -122,7 +122,7 @@ def _problem(cells: str, copies: int) -> Problem:
     schema = gallery.pl94().schema
     assert schema is not None
     observed = {level: dict(variances[level]) for level in levels}
-    return Problem(schema, observed, spine=spine, desired=dict.fromkeys(levels, ["detailed"]))
+    return Problem(schema, observed, spine=spine, desired={level: ["detailed"] for level in levels})
 
 
 if __name__ == "__main__":
