@@ -26,6 +26,8 @@ from blue_solvers.solver import Float
 from constraint_builders import Problem, Schema
 from constraint_builders.table import Table
 
+HARMLESS_SPREAD = 1e4  # ratio of precisions up to which summing them loses no more than 1e-11 of the least
+
 
 class Grid:
     """The array's axes: where table cells go, and the passes along every axis.
@@ -212,6 +214,8 @@ class ArrayForm:
             exact_contrasts = [g.has_contrasts and g.axis in kept for g in groupings]
             self._exact_grid = Grid(schema, groupings, exact_contrasts)
             self._exact_places = self._places(self._exact_grid, tables, offsets, exact)
+        grouped = any(grouping.sizes.size > 1 for grouping in groupings)
+        self._needs_correction = grouped and _spread_of(self._weights) > HARMLESS_SPREAD
         self._scale = self._component_scale() if self._exact_grid is None else None
         desired = problem.desired_tables
         self._desired_places = (
@@ -232,6 +236,14 @@ class ArrayForm:
         return self._grid.violation(self._estimate(Y).reshape(*self._grid.shape, -1))
 
     def _estimate(self, Y: Float) -> Float:
+        """Every slot; where precisions add up in matrices, corrected by the estimate of what is left."""
+        slots = self._estimate_once(Y)
+        if self._needs_correction:
+            noisy = self._weights[:, None] > 0
+            slots += self._estimate_once(np.where(noisy, Y - self._noisy_places.from_slots(slots), 0.0))
+        return slots
+
+    def _estimate_once(self, Y: Float) -> Float:
         array = self._gathered(self._grid, self._noisy_places.to_slots(self._weights[:, None] * Y))
         if self._exact_grid is None:
             self._multiply_all(array)
@@ -317,6 +329,12 @@ def array_size(schema: Schema, tables: list[Table]) -> int:
     """Slots of the array that `ArrayForm` would use for these tables."""
     groupings = groupings_of(schema, tables)
     return prod((g.levels if g.has_contrasts else 0) + g.sizes.size for g in groupings)
+
+
+def _spread_of(weights: Float) -> float:
+    """Largest precision over the smallest."""
+    used = weights[weights > 0]
+    return float(used.max() / used.min()) if used.size else 1.0
 
 
 def _weights(variances: Float) -> Float:

@@ -84,14 +84,14 @@ class Information:
             number = 2 * number + (grouping.axis in component)
         return self._solves[contrasts][number]
 
-    def _accumulate(self, contrasts: tuple[bool, ...], tables: list[tuple[Table, float]]) -> Float:
+    def _accumulate(self, contrasts: tuple[bool, ...], tables: list[tuple[Table, float]]) -> NDArray:
         """Information (2, ..., 2, m, m) of the components with given contrasts along grouped variables.
 
         Along a plain variable index 0 is the total and 1 the contrasts, and what the contrasts' tables know of the
         total is a share 1 / n of their information.
         """
         sizes = [g.sizes.size for g, contrast in zip(self._grouped, contrasts, strict=True) if not contrast]
-        J = np.zeros((2,) * len(self._plain) + (prod(sizes),) * 2)
+        J = np.zeros((2,) * len(self._plain) + (prod(sizes),) * 2, dtype=np.longdouble)
         for table, weight in tables:
             factors = dict(zip(table.axes, table.factors, strict=True))
             if all(
@@ -185,7 +185,7 @@ def kronecker(matrices: list[Float]) -> Float:
     return result
 
 
-def _solve(J: Float, seen: Float, J_exact: Float | None) -> Solve:
+def _solve(J: NDArray, seen: NDArray, J_exact: NDArray | None) -> Solve:
     """Solve for one component; directions that nothing sees stay zero (no desired table needs them)."""
     if J_exact is None or not J_exact.any():
         return Solve(_inverse_on(_range(seen, seen), J))
@@ -193,19 +193,26 @@ def _solve(J: Float, seen: Float, J_exact: Float | None) -> Solve:
     exact = _inverse_on(known, J_exact)
     open_ = np.eye(len(J)) - known @ known.T
     noisy = _inverse_on(_range(open_ @ seen @ open_, seen), J)
-    return Solve(noisy, exact, J @ exact)
+    return Solve(noisy, exact, (J @ exact).astype(float))
 
 
-def _range(matrix: Float, scale: Float) -> Float:
+def _range(matrix: NDArray, scale: NDArray) -> Float:
     """Orthonormal basis of the range of a semidefinite matrix, up to rounding of numbers as large as `scale`."""
     if matrix.shape == (1, 1):
         return np.ones((1, int(matrix[0, 0] > 0)))
-    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = np.linalg.eigh(matrix.astype(float))
     return vectors[:, values > RANK_TOLERANCE * scale.trace()]
 
 
-def _inverse_on(basis: Float, J: Float) -> Float:
-    """Inverse of J restricted to a subspace."""
+def _inverse_on(basis: Float, J: NDArray) -> Float:
+    """Inverse of J restricted to a subspace.
+
+    Precisions may differ by many decades, and the least must not drown in the rounding of the greatest: J is summed in
+    extended precision where the machine has it, and one Newton step in it mends the inverse.
+    """
     if J.shape == (1, 1):
-        return basis @ basis.T / J if basis.size else np.zeros((1, 1))
-    return basis @ np.linalg.solve(basis.T @ J @ basis, basis.T)
+        return (basis @ basis.T / J).astype(float) if basis.size else np.zeros((1, 1))
+    restricted = basis.T @ J @ basis
+    inverse = np.linalg.inv(restricted.astype(float))
+    inverse = inverse + inverse @ (np.eye(len(restricted)) - restricted @ inverse)
+    return (basis @ inverse @ basis.T).astype(float)
