@@ -23,7 +23,7 @@ except ImportError as error:
 
 from blue_solvers.components.subtrees import Design, Downward, Index, Part, SubtreeForm, Upward, part_bytes
 from blue_solvers.partition_files import TOP, DamagedError, PartEntry
-from blue_solvers.streaming import Job, Progress
+from blue_solvers.streaming import BUFFERS, Job, Progress
 from constraint_builders.memory import format_bytes
 
 
@@ -218,7 +218,7 @@ def _table_bytes(design: Design, level: int) -> float:
     """Bytes of a task that takes one table of a geounit."""
     bare = Design(design.schema, design.levels, (), ((level, design.finest),), 0.0, design.zero_axes)
     largest = max(table.size for own, table in (*design.observed, *design.desired) if own == level)
-    return float(part_bytes(bare, np.array([level]), np.array([False]))[0]) + 8.0 * 4 * largest
+    return float(part_bytes(bare, np.array([level]), np.array([False]))[0]) + 8.0 * 4 * largest + BUFFERS
 
 
 # What workers do. A place is (folder, out, variances) of a job.

@@ -58,6 +58,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 Read: TypeAlias = Callable[[str, str, Index], ArrayLike]
 
 WORK = ".work"
+BUFFERS = 8 << 20  # bytes of Parquet and of blocks of geounits in cache, whatever the size of a part
 RESULT = "result.json"
 
 
@@ -223,7 +224,7 @@ def _write_parts(
 ) -> Partitions:
     _require_file_names(design)
     own = part_bytes(design, spine.level_of, spine.child_counts > 0)
-    roots = choose_cut(spine, own, memory, at)
+    roots = choose_cut(spine, own, None if memory is None else memory - BUFFERS, at)
     members = _members_of_parts(spine, roots)
     top = members.pop()
     order = np.lexsort((top, spine.level_of[top]))
@@ -231,10 +232,10 @@ def _write_parts(
     with new_folder(folder) as temporary:
         writer = _PartWriter(temporary, design, spine, variances, read, empty)
         parts = [
-            writer.write(f"{number:05d}", geounits, leaves[int(root)], own[geounits].sum())
+            writer.write(f"{number:05d}", geounits, leaves[int(root)], own[geounits].sum() + BUFFERS)
             for number, (root, geounits) in enumerate(zip(roots, members, strict=True))
         ]
-        entry = writer.write(TOP, top, -1, own[top].sum())
+        entry = writer.write(TOP, top, -1, own[top].sum() + BUFFERS)
         write_manifest(temporary, design, parts, entry)
     return Partitions.open(folder)
 

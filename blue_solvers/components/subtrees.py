@@ -408,5 +408,5 @@ def part_bytes(design: Design, levels: Index, has_children: NDArray[np.bool_]) -
         observed[level] += table.size
     for level, table in design.desired:
         desired[level] += table.size
-    cells = slots * (1.0 + 2 * has_children) + 3 * observed[levels] + 4 * desired[levels]
+    cells = slots * (1.0 + 2 * has_children) + 4 * observed[levels] + 5 * desired[levels]  # files are copies too
     return 8 * (cells + COEFFICIENT_ARRAYS * coefficients)

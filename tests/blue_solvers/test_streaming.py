@@ -20,7 +20,7 @@ from spines import SCHEMA, consistent_measurements, spine_problems
 from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.components.subtrees import part_bytes
 from blue_solvers.partition_files import DamagedError, PartitionError, Partitions
-from blue_solvers.streaming import choose_cut, partition, partition_source, stream
+from blue_solvers.streaming import BUFFERS, choose_cut, partition, partition_source, stream
 from constraint_builders import Problem, Schema, Spine
 
 ROOT = Path(__file__).parents[2]
@@ -42,13 +42,16 @@ os.replace = counted
 stream(Path(sys.argv[1]), Path(sys.argv[2]))
 """
 MEASURE = """
-import resource, sys
-import numpy as np
+import re, sys
+from pathlib import Path
 from blue_solvers.streaming import stream
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 stream(sys.argv[1], sys.argv[2])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+before = peak()
 stream(sys.argv[3], sys.argv[4], memory=float(sys.argv[5]))
-print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+print(peak() - before)
 """
 
 
@@ -233,23 +236,24 @@ def test_a_limit_too_small_names_the_geounit() -> None:
         choose_cut(spine, np.array([1024.0, 1024.0, 1024.0]), 2048)
 
 
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
 def test_the_memory_limit_is_kept(tmp_path: Path) -> None:
     """Peak memory of a second run in one process, beside that of a tiny first one, which loads all that is needed."""
     tiny = invented_problem(1, 10)
     partition(tmp_path / "tiny", tiny, consistent_measurements(tiny, 0), at=tiny.spine.levels[0])
-    schema = Schema({"a": 20, "b": 100})
+    schema = Schema({"a": 40, "b": 200})
     parent = [-1] + [0] * 10 + [1 + i // 40 for i in range(400)]
     spine = Spine(parent, ["S"] + ["C"] * 10 + ["B"] * 400)
     problem = Problem(schema, {level: {"detailed": 2.0, "a": 1.0} for level in spine.levels}, spine=spine)
     y = np.random.default_rng(0).normal(size=problem.observed.size)
     own = part_bytes(partition_design(tmp_path, problem, y), spine.level_of, spine.child_counts > 0)
-    limit = own.sum() / 6
+    limit = own.sum() / 6 + BUFFERS
     cut = partition(tmp_path / "in", problem, y, memory=limit)
     assert len(cut.parts) == 10
     arguments = [str(tmp_path / name) for name in ("tiny", "first", "in", "second")] + [str(limit)]
     command = [sys.executable, "-c", MEASURE, *arguments]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert json.loads(done.stdout) <= limit
+    assert limit / 20 < json.loads(done.stdout) <= limit  # far less would mean that nothing was measured
 
 
 def partition_design(folder: Path, problem: Problem, y: np.ndarray):
