@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blue_solvers.solver import Float
 
@@ -24,11 +25,11 @@ def conjugate_gradients(
     Parameters
     ----------
     product : callable
-        N Z for (m, K).
+        N Z for (m, K), a new array.
     R : ndarray, (m, K)
         Right-hand sides, in the range of N.
     precondition : callable
-        A symmetric positive definite approximation of the inverse of N.
+        A symmetric positive definite approximation of the inverse of N; may give back what it got.
     sizes : callable
         Norm of every column of a residual, (K,).
     target : ndarray, (K,)
@@ -46,21 +47,31 @@ def conjugate_gradients(
     Z = np.zeros_like(R)
     active = np.flatnonzero(sizes(R) > target)
     r = R[:, active]
-    z = precondition(r)
-    p = z.copy()
-    rho = np.einsum("ij,ij->j", r, z)
+    p = np.array(precondition(r))
+    rho = np.einsum("ij,ij->j", r, p)
     for iteration in range(max_iterations):
         if not active.size:
             return Z, iteration, True
         q = product(p)
         curvature = np.einsum("ij,ij->j", p, q)
         alpha = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
-        Z[:, active] += alpha * p
-        r = r - alpha * q
+        _add_columns(Z, active, alpha * p)
+        q *= alpha
+        r -= q
         open_ = (sizes(r) > target[active]) & (curvature > 0)
-        active, r, p, rho = active[open_], r[:, open_], p[:, open_], rho[open_]
+        if not open_.all():
+            active, r, p, rho = active[open_], r[:, open_], p[:, open_], rho[open_]
         z = precondition(r)
         rho_next = np.einsum("ij,ij->j", r, z)
-        p = z + (rho_next / rho) * p
+        p *= rho_next / rho
+        p += z
         rho = rho_next
     return Z, max_iterations, not active.size
+
+
+def _add_columns(Z: Float, columns: NDArray[np.intp], change: Float) -> None:
+    """Add to some columns in place; to all of them without a copy."""
+    if columns.size == Z.shape[1]:
+        Z += change
+    else:
+        Z[:, columns] += change

@@ -10,10 +10,11 @@ import numpy as np
 from blue_solvers.constrained import ConstrainedEstimate, Equations, NormalSolver
 from blue_solvers.krylov import Product, conjugate_gradients
 from blue_solvers.multigrid_cycle import multigrid_cycle
+from blue_solvers.nearest_structured import NearestStructuredEstimate, why_no_structure
 from blue_solvers.solver import ConvergenceError, Float, Info, Prepared, Solver
 from constraint_builders import Problem
 
-PRECONDITIONERS = (None, "jacobi", "multigrid")
+PRECONDITIONERS = (None, "jacobi", "multigrid", "two_pass")
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,15 @@ class ConjugateGradient(Solver):
     rtol : float
         Stop when A x - b, each equation in units of its own standard deviation, is this small beside A y - b. It is
         relative to the adjustment, never to the counts: a large population does not make the answer less exact.
-    preconditioner : {"jacobi", "multigrid", None}
+        With "two_pass" what must be so small is the bound on the error of the estimate, in standard deviations of the
+        noise, beside the distance from the data to the estimate.
+    preconditioner : {"jacobi", "multigrid", "two_pass", None}
+        "two_pass" is the exact estimate of the nearest problem with one variance for every table of every geounit: for
+        uncorrelated noise whose variance differs from cell to cell. It forms no matrix, and its iterations do not grow
+        with the problem but with the ratio of variances within a table (see `blue_solvers.nearest_structured`).
     rows : {"all", "independent"}, optional
         By default all: redundant equations cost little and converge in far fewer iterations. Multigrid takes the
-        independent ones, since its cycles need a matrix that is not singular.
+        independent ones, since its cycles need a matrix that is not singular; "two_pass" has no rows.
     max_iterations : int
     """
 
@@ -43,6 +49,10 @@ class ConjugateGradient(Solver):
             raise ValueError(f"rtol must lie between 0 and 1: got {self.rtol}")
         if self.preconditioner not in PRECONDITIONERS:
             raise ValueError(f"preconditioner must be one of {PRECONDITIONERS}: got {self.preconditioner!r}")
+        if self.preconditioner == "two_pass":
+            if self.rows is not None:
+                raise ValueError(f"preconditioner='two_pass' forms no equations: leave out rows={self.rows!r}")
+            return
         if self.rows is None:
             object.__setattr__(self, "rows", "independent" if self.preconditioner == "multigrid" else "all")
         if self.rows not in ("all", "independent"):
@@ -53,14 +63,22 @@ class ConjugateGradient(Solver):
             )
 
     def supports(self, problem: Problem) -> str | None:
-        """Every problem; multigrid needs a covariance with entries."""
+        """Every problem; multigrid needs a covariance with entries, "two_pass" tables with uncorrelated noise."""
+        if self.preconditioner == "two_pass":
+            return why_no_structure(problem)
         operator_only = problem.covariance is not None and not hasattr(problem.covariance, "nnz")
         if self.preconditioner == "multigrid" and operator_only:
             return "multigrid needs the entries of the covariance, which is an operator: use preconditioner='jacobi'"
         return None
 
     def prepare(self, problem: Problem) -> Prepared:
-        """Build A, and the preconditioner."""
+        """Build A, and the preconditioner; or plan the nearest structured problem."""
+        if self.preconditioner == "two_pass":
+            reason = (
+                f"conjugate gradients around the exact estimate for equal variances, to {self.rtol:g} of the adjustment"
+            )
+            info = Info(f"{self.name} (two_pass preconditioner)", exact=True, reason=reason)
+            return NearestStructuredEstimate(problem, self.rtol, self.max_iterations, info)
         return self.prepare_as(problem, self.name)
 
     def prepare_as(self, problem: Problem, name: str) -> Prepared:
@@ -103,7 +121,7 @@ class _KrylovNormalSolver(NormalSolver):
 
 def _preconditioner(equations: Equations, name: str | None) -> Product:
     if name is None:
-        return lambda R: R.copy()
+        return lambda R: R
     if name == "jacobi":
         inverse = 1 / equations.deviations[:, None] ** 2
         return lambda R: inverse * R
