@@ -13,12 +13,10 @@ Optim. 28 (2018), for the method; Hager and Zhang, SIAM J. Optim. 16 (2005), for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
 from blue_solvers.nonnegative import kernels
+from blue_solvers.nonnegative.dual_state import State
 from blue_solvers.nonnegative.newton_systems import newton_system
 from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution
 from blue_solvers.nonnegative.tolerances import (
@@ -32,39 +30,6 @@ from blue_solvers.nonnegative.tolerances import (
 )
 
 KERNEL_ROWS = 96
-
-
-@dataclass(frozen=True)
-class State:
-    """The dual function at some multipliers.
-
-    Attributes
-    ----------
-    multipliers : ndarray, (m,)
-    cells : ndarray, (d,)
-    free : ndarray of bool, (d,)
-        Cells off their bounds.
-    residual : ndarray, (m,)
-        M x - z: minus the gradient.
-    slope : ndarray, (m,)
-        How fast z moves with its multiplier.
-    value : float
-    rounding : float
-        How far rounding may have moved `value`.
-    """
-
-    multipliers: Float
-    cells: Float
-    free: NDArray[np.bool_]
-    residual: Float
-    slope: Float
-    value: float
-    rounding: float
-
-    @property
-    def error(self) -> float:
-        """Largest residual, in counts."""
-        return float(abs(self.residual).max(initial=0.0))
 
 
 def evaluate(p: Programme, multipliers: Float) -> State:

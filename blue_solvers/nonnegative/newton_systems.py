@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg, splu
 
+from blue_solvers.nonnegative.dual_state import State
 from blue_solvers.nonnegative.programme import Float, Programme
 from blue_solvers.nonnegative.tolerances import ACCEPTED, LARGEST_SHIFT, LEAST_SHIFT, RELAXED, TARGET
-
-if TYPE_CHECKING:
-    from blue_solvers.nonnegative.newton import State
 
 DENSE_ROWS = 1500
 SPARSE_ENTRIES_PER_ROW = 40  # above this the factors fill in

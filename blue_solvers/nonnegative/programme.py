@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.nonnegative.margins import PlainMargins
 from blue_solvers.solver import ConvergenceError
-
-if TYPE_CHECKING:
-    from blue_solvers.nonnegative.margins import PlainMargins
 
 Float = NDArray[np.float64]
 
