@@ -14,7 +14,7 @@ from constraint_builders.table import parse_table
 from tests.constraint_builders.geography.random_trees import uneven_spine
 
 
-def invented_problem(seed: int = 0, size: int = 60) -> Problem:
+def invented_problem(seed: int = 0, size: int = 45) -> Problem:
     """Recodes, variances per geounit, geounits without measurements, exact totals, branches of uneven depth."""
     rng = np.random.default_rng(seed)
     spine = uneven_spine(rng, size)

@@ -72,7 +72,7 @@ def test_uneven_tree_with_everything_in_it(job) -> None:
     assert_same(problem, y, blue(problem, "two_pass"), folder / "out")
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(spine_problems(), st.integers(0, 1000), st.data())
 def test_equals_the_passes_in_memory(problem: Problem, seed: int, data: st.DataObject) -> None:
     y = consistent_measurements(problem, seed)
@@ -210,6 +210,7 @@ def test_refusals(job, tmp_path: Path) -> None:
     assert not (tmp_path / "in").exists()
 
 
+@settings(max_examples=10)
 @given(st.integers(0, 1000), st.floats(0.05, 1.2))
 def test_parts_keep_to_the_limit_and_are_as_large_as_it_allows(seed: int, share: float) -> None:
     problem = invented_problem(seed % 7, 40)
