@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,8 +76,9 @@ def _bases_of_variable(schema: Schema, factors: list[str]) -> dict[str, FactorBa
     for partition in closed:
         coarser = [(other, own) for other, own in zip(closed, chosen, strict=False) if _coarsens(other, partition)]
         chosen.append(_complete(coarser, partition))
-    functionals = _rows(list(zip(closed, chosen, strict=True)), np.arange(closed[0].size))
-    if len(_pivot_columns(functionals)) < len(functionals):
+    functionals = list(zip(closed, chosen, strict=True))
+    nested = all(_coarsens(coarse, fine) for coarse, fine in pairwise(closed))
+    if not nested and not _independent(functionals):
         variable = schema.names[schema.axis_of(factors[0])]
         raise NotImplementedError(
             f"the recodes {sorted(factors)} of {variable!r} cross so that one basis cannot serve them all: "
@@ -137,8 +139,20 @@ def _complete(known: list[tuple[Groups, Groups]], partition: Groups) -> Groups:
     rows finds a nonsingular minor; the indicators of the groups outside it complete the basis.
     """
     first_level = np.unique(partition, return_index=True)[1]
+    groups = np.arange(first_level.size)
+    if known and all(_coarsens(other, known[-1][0]) for other, _ in known):
+        # These are all sums of groups of the finest known partition: one group in each is not free.
+        coarse = known[-1][0][first_level]
+        last_of_each = groups.size - 1 - np.unique(coarse[::-1], return_index=True)[1]
+        return np.setdiff1d(groups, last_of_each)
     pivots = _pivot_columns(_rows(known, first_level))
-    return np.setdiff1d(np.arange(first_level.size), np.array(pivots, dtype=np.intp))
+    return np.setdiff1d(groups, np.array(pivots, dtype=np.intp))
+
+
+def _independent(functionals: list[tuple[Groups, Groups]]) -> bool:
+    """Whether no sum of group indicators is a sum of others."""
+    rows = _rows(functionals, np.arange(functionals[0][0].size))
+    return len(_pivot_columns(rows)) == len(rows)
 
 
 def _rows(functionals: list[tuple[Groups, Groups]], levels: Groups) -> list[dict[int, int]]:
