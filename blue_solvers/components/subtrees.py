@@ -18,7 +18,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.components.grouping import groupings_of
+from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.messages import Message, Total, Update
 from blue_solvers.components.tree_form import TreeForm
 from blue_solvers.components.tree_plan import Component, TreePlan
@@ -254,8 +254,9 @@ class BoundedPlan(TreePlan):
 
     Parameters
     ----------
-    plan : TreePlan
-        Of the same tree, for its groupings.
+    spine : Spine
+    groupings : list of Grouping
+        Of the variables in use.
     problem : Subproblem
     below : mapping of int to sequence of Message
         For each of these geounits one message for every component.
@@ -270,7 +271,8 @@ class BoundedPlan(TreePlan):
 
     def __init__(
         self,
-        plan: TreePlan,
+        spine: Spine,
+        groupings: list[Grouping],
         problem: Subproblem,
         below: Mapping[int, Sequence[Message]],
         above: Sequence[Float] | None,
@@ -282,8 +284,8 @@ class BoundedPlan(TreePlan):
         self.root: list[Message] = []
         super().__init__(
             problem.schema,
-            plan.spine,
-            plan.groupings,
+            spine,
+            groupings,
             list(problem.observed_tables),
             problem.observed_levels,
             problem.geounit_variances,
@@ -348,11 +350,13 @@ class SubtreeForm(TreeForm):
         self._below = sorted(below or {})
         chosen = range(len(design.desired)) if wanted is None else wanted
         self._subproblem = Subproblem(design, part, sorted(self._anchors), chosen)
+        self._messages = {position: message.messages for position, message in (below or {}).items()}
+        self._root_covariances = None if above is None else above.covariances
         super().__init__(self._subproblem)
-        messages = {position: message.messages for position, message in (below or {}).items()}
-        covariances = None if above is None else above.covariances
-        self._bounded = BoundedPlan(self.plan, self._subproblem, messages, covariances)
-        self.plan = self._bounded
+
+    def _make_plan(self, groupings: list[Grouping], tables: list[Table], levels: tuple[int, ...]) -> TreePlan:
+        self._bounded = BoundedPlan(self._spine, groupings, self._subproblem, self._messages, self._root_covariances)
+        return self._bounded
 
     def message(self) -> Upward:
         """Go up, and tell what the part knows of its root."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.components.grouping import groupings_of
+from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.reflections import level_order, reflect
 from blue_solvers.components.tree_plan import Component, LevelPlan, TreePlan
 from blue_solvers.solver import Float
@@ -50,9 +50,7 @@ class TreeForm:
         self._spine = problem.spine or Spine([-1], ["all"])
         observed_levels = problem.observed_levels if problem.spine else (0,) * len(tables)
         self._desired_levels = problem.desired_levels if problem.spine else (0,) * len(desired)
-        self.plan = TreePlan(
-            problem.schema, self._spine, groupings, tables, observed_levels, problem.geounit_variances, problem.zeros
-        )
+        self.plan = self._make_plan(groupings, tables, observed_levels)
         noisy = problem.variances[problem.variances > 0]
         self._negligible = NEGLIGIBLE * float(noisy.min(initial=np.inf)) if noisy.size else 0.0
         self._shape = tuple(grouping.levels for grouping in groupings)
@@ -63,6 +61,14 @@ class TreeForm:
             for number in range(len(self._spine.levels))
         ]
         self._gathering = [self._children_sums(number) for number in range(len(self._spine.levels))]
+
+    def _make_plan(self, groupings: list[Grouping], tables: list[Table], levels: tuple[int, ...]) -> TreePlan:
+        problem = self._problem
+        assert problem.schema is not None
+        assert problem.geounit_variances is not None
+        return TreePlan(
+            problem.schema, self._spine, groupings, tables, levels, problem.geounit_variances, problem.zeros
+        )
 
     def _children_sums(self, number: int) -> list[tuple[int, sparse.csr_array]]:
         """For a level the 0/1 matrices (geounits with children, geounits of a lower level) that add up children."""

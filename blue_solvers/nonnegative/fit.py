@@ -34,7 +34,7 @@ class Fit:
     method : str
         ``"ols"``, ``"nnls"``, ``"max"``, ``"sequential"``, ``"reweighted"`` or ``"anchored"``.
     detail : ndarray, schema shape, with a trailing axis K for (n, K) measurements
-        Fitted counts.
+        Fitted counts; with a spine those of every geounit without children, in its order, along the first axis.
     observed : ndarray, (n,) or (n, K)
         What they sum to, over the observed layout.
     kkt_residual : float
@@ -94,13 +94,21 @@ def fit_columns(problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[
     columns = np.ascontiguousarray(values.reshape(size, -1).T)
     fits = [fit_one(model, column) for column in columns]
     cells = np.stack([fit.cells for fit in fits], axis=1).reshape(-1, *values.shape[1:])
-    shape = cells.shape[:1] if problem.schema is None else problem.schema.shape
     return Fit(
         problem,
         method,
-        cells.reshape(*shape, *values.shape[1:]),
+        cells.reshape(*detail_shape(problem), *values.shape[1:]),
         model.M @ cells,
         max(fit.kkt_residual for fit in fits),
         max(fit.margin_residual for fit in fits),
         max(fit.iterations for fit in fits),
     )
+
+
+def detail_shape(problem: Problem) -> tuple[int, ...]:
+    """Shape of a problem's detailed cells: one histogram, or one for every geounit without children."""
+    if problem.schema is None:
+        return (problem.observed.size,)
+    if problem.spine is None:
+        return problem.schema.shape
+    return (int((problem.spine.child_counts == 0).sum()), *problem.schema.shape)

@@ -180,10 +180,24 @@ class FittingModel:
         return self._places[table]
 
     def labels(self, table: Name) -> NDArray[np.intp]:
-        """For every detailed cell the cell of the table that it is summed into, (d,)."""
+        """For every detailed cell the cell of the table that it is summed into, (d,).
+
+        Raises
+        ------
+        ValueError
+            If the table leaves cells out, being of a geolevel that not all geounits without children lie in.
+        """
         if table not in self._labels:
-            self._labels[table] = sparse.csc_array(self.M[self.place_of(table)]).indices.astype(np.intp)
+            sums = sparse.csc_array(self.M[self.place_of(table)])
+            if sums.nnz < sums.shape[1]:
+                raise ValueError(f"table {table!r} does not cover all detailed cells: use nnls or max_fit")
+            self._labels[table] = sums.indices.astype(np.intp)
         return self._labels[table]
+
+    def has_one_variance(self, table: Name) -> bool:
+        """Whether all cells of a table were measured with the same variance."""
+        variances = self.problem.variances[self.place_of(table)]
+        return bool((variances == variances[0]).all())
 
     def refuse_negative_exact(self, y: Float) -> None:
         negative = self.problem.exact & (y < 0)

@@ -54,8 +54,8 @@ def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:
     """
     if not 0 < gamma < 1:
         raise ValueError(f"gamma must lie between 0 and 1: got {gamma!r}")
-    FittingModel.of(problem)  # refuses correlated noise
-    if problem.table_variances is None:
+    model = FittingModel.of(problem)  # refuses correlated noise
+    if not all(model.has_one_variance(table) for table in problem.observed.names):
         raise ValueError(
             "reweighted fitting compares the answers of a table with one another: it needs tables with one variance "
             "each. Use nnls, max_fit or sequential_fit"
