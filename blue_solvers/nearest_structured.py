@@ -79,6 +79,28 @@ def nearest_structured(problem: Problem) -> Problem:
     return problem.with_variances(variances)
 
 
+def variance_ratio(problem: Problem) -> float:
+    """Largest ratio of the variances within a table of a geounit, which bounds the iterations; infinite if unbounded.
+
+    Parameters
+    ----------
+    problem : Problem
+        With tables, and none of them known exactly in part.
+
+    Returns
+    -------
+    float
+        At least 1; infinite where a table was measured in part.
+    """
+    largest = 1.0
+    for index, table in enumerate(problem.observed_tables):
+        cells = problem.variances[problem.observed.block(index)].reshape(-1, table.size)
+        least, greatest = cells.min(axis=1), cells.max(axis=1)
+        noisy = (greatest > 0) & np.isfinite(least)
+        largest = max(largest, float((greatest[noisy] / least[noisy]).max(initial=1.0)))
+    return largest
+
+
 def why_no_structure(problem: Problem) -> str | None:
     """Why there is no nearest structured problem that can be solved exactly, or None."""
     if problem.schema is None:

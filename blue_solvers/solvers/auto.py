@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from blue_solvers.nearest_structured import variance_ratio
 from blue_solvers.solver import Float, Info, Prepared, Solver
 from blue_solvers.solvers.cholesky import Cholesky
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
@@ -15,6 +16,7 @@ from constraint_builders import Problem
 CHOLESKY_RANK = (
     20_000  # above it the factor of A Sigma A', nearly dense for overlapping tables, costs more than iterating
 )
+TWO_PASS_RATIO = 100  # variances within a table in this ratio take 115 estimates at most; above it Jacobi can win
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,27 @@ class Auto(Solver):
         rank = problem.rank
         if rank <= CHOLESKY_RANK:
             return cholesky, f"{why}: {rank:,} constraints are few enough to factorise"
-        return ConjugateGradient(), f"{why}: {rank:,} constraints are many to factorise, so iterations"
+        return _iterations(problem, f"{why}: {rank:,} constraints are many to factorise, so iterations")
+
+
+def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
+    """Around the nearest structured problem unless its variances are too far away, otherwise on all rows."""
+    around = ConjugateGradient(preconditioner="two_pass")
+    unsupported = around.supports(problem)
+    if unsupported is not None:
+        return ConjugateGradient(), f"{why} on the constraints; not around equal variances, since {_first(unsupported)}"
+    ratio = variance_ratio(problem)
+    if ratio > TWO_PASS_RATIO:
+        return ConjugateGradient(), (
+            f"{why} on the constraints: those around equal variances may be many, the ratio within a table being up to "
+            f"{ratio:.3g}"
+        )
+    return around, f"{why} around equal variances: the ratio within a table is at most {ratio:.3g}"
+
+
+def _first(reason: str) -> str:
+    """What is the matter, without the advice after it."""
+    return reason.partition(": use ")[0]
 
 
 def _why_not_closed_form(problem: Problem) -> str:
