@@ -18,17 +18,17 @@ from constraint_builders.constraints import SelfConsistency
 from constraint_builders.covariance import read_covariance
 from constraint_builders.elimination import Elimination, eliminate, relations_between_rows
 from constraint_builders.layout import Float, Layout
-from constraint_builders.marginals import Margin, margin_matrix, marginal_matrix, refines, spine_marginal_matrix
+from constraint_builders.marginals import Margin, marginal_matrix, refines, spine_marginal_matrix
 from constraint_builders.schema import Schema
 from constraint_builders.spine import Spine
 from constraint_builders.spine_constraints import SpineConsistency
+from constraint_builders.spine_sums import UNOBSERVED_VARIANCE, SpineSums
 from constraint_builders.spine_tables import read_desired, read_observed, spine_layout, undetermined
 from constraint_builders.table import Table, parse_table
 from constraint_builders.variances import checked_variances
 from constraint_builders.zeros import StructuralZeros
 
 NOISE_LAWS = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace")
-UNOBSERVED_VARIANCE = 1e200  # marks cells to be worked out: any measurement is preferred to them
 CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding of sums of doubles stays well below
 
 
@@ -497,7 +497,7 @@ class Problem:
         still be determined where cells that it is summed from are not.
         """
         if self.spine is not None and self._rests_on_several_levels():
-            self._spine_tabulation  # noqa: B018  refuses, by name, what rests on undetermined cells
+            self.spine_tabulation  # noqa: B018  refuses, by name, what rests on undetermined cells
         if self.spine is not None or not self._partly_measured:
             return
         elimination = self._elimination("independent")
@@ -559,69 +559,26 @@ class Problem:
         return tuple(found)
 
     @cached_property
-    def _spine_tabulation(self) -> sparse.csr_array:
-        """Desired cells in terms of measured ones, (m, n), for consistent values at all geounits."""
+    def spine_tabulation(self) -> sparse.csr_array:
+        """Desired cells in terms of measured ones, (m, n), for consistent values at all geounits of a spine."""
         assert self.schema is not None
         assert self.spine is not None
-        typical = self._typical_variances()
-        found: list[sparse.csr_array | None] = []
-        for level, table in zip(self.desired_levels, self.desired_tables, strict=True):
-            found.append(self._sum_at_level(level, table, typical))
-        if any(block is None for block in found):
-            missing = [i for i, block in enumerate(found) if block is None]
-            for i, block in zip(missing, self._sums_across_levels(missing), strict=True):
-                found[i] = block
-        return sparse.csr_array(sparse.vstack([block for block in found if block is not None], format="csr"))
-
-    def _sum_at_level(self, level: int, table: Table, typical: list[Float]) -> sparse.csr_array | None:
-        """A desired table as sums of one observed table of its level, if one contains it at every geounit."""
-        assert self.schema is not None
-        for i in np.argsort([observed.size for observed in self.observed_tables], kind="stable").tolist():
-            fine = self.observed_tables[i]
-            complete = np.isfinite(typical[i]).all() and not self.unmeasured[self.observed.block(i)].any()
-            if self.observed_levels[i] == level and complete and refines(self.schema, fine, table):
-                sums = sparse.kron(sparse.eye_array(typical[i].size), margin_matrix(self.schema, fine, table)).tocoo()
-                columns = sums.col + self.observed.offsets[i]
-                return sparse.csr_array((sums.data, (sums.row, columns)), shape=(sums.shape[0], self.observed.size))
-        return None
-
-    def _sums_across_levels(self, missing: list[int]) -> list[sparse.csr_array]:
-        """Desired tables from measurements of several levels, as unknowns of an extended set of equations."""
-        assert self.schema is not None
-        assert self.spine is not None
-        n = self.observed.size
-        sizes = [int(self.desired.sizes[i]) for i in missing]
-        members = self.spine.members
-        levels = (*self.observed_levels, *(self.desired_levels[i] for i in missing))
-        tables = (*self.observed_tables, *(self.desired_tables[i] for i in missing))
-        if self.recodes_cross:
-            relations = relations_between_rows(spine_marginal_matrix(self.schema, self.spine, levels, tables))
-        else:
-            known = [np.minimum(v, UNOBSERVED_VARIANCE) for v in self._typical_variances()]
-            wanted = [np.full(members[self.desired_levels[i]].size, UNOBSERVED_VARIANCE) for i in missing]
-            relations = SpineConsistency(self.schema, self.spine, levels, tables, [*known, *wanted]).matrix()
-        unknown = np.concatenate([np.flatnonzero(self.unmeasured), np.arange(n, n + sum(sizes))])
-        elimination = eliminate(relations, unknown)
-        free = np.zeros(n + sum(sizes))
-        free[elimination.free_columns] = 1
-        row_of = np.full(n + sum(sizes), -1)
-        row_of[elimination.solved_columns] = np.arange(elimination.solved_columns.size)
-        undetermined_rows = abs(elimination.solved) @ free > 0
-        blocks, start = [], n
-        for i, size in zip(missing, sizes, strict=True):
-            rows = row_of[start : start + size]
-            lost = np.flatnonzero((rows < 0) | undetermined_rows[rows])
-            if lost.size:
-                cell = self.desired.describe(int(self.desired.offsets[i] + lost[0]))
-                raise ValueError(f"{cell} is not estimable: nothing measured determines it")
-            blocks.append(sparse.csr_array(-elimination.solved[rows][:, :n]))
-            start += size
-        return blocks
+        sums = SpineSums(
+            self.schema,
+            self.spine,
+            self.observed,
+            self.observed_levels,
+            self.observed_tables,
+            self._typical_variances(),
+            self.unmeasured,
+            self.recodes_cross,
+        )
+        return sums.matrix(self.desired, self.desired_levels, self.desired_tables)
 
     def tabulate(self, X: Float) -> Float:
         """Sum consistent values over the observed layout, (n, K), to the desired layout, (m, K)."""
         if self.spine is not None:
-            return self._spine_tabulation @ X
+            return self.spine_tabulation @ X
         result = np.empty((self.desired.size, X.shape[1]))
         for target, source, margin in self._margins:
             result[target] = X[source] if margin is None else margin.apply(X[source])
@@ -630,7 +587,7 @@ class Problem:
     def tabulate_transpose(self, V: Float) -> Float:
         """The transpose of `tabulate`: (m, K) over the desired layout to (n, K) over the observed one."""
         if self.spine is not None:
-            return self._spine_tabulation.T @ V
+            return self.spine_tabulation.T @ V
         result = np.zeros((self.observed.size, V.shape[1]))
         for target, source, margin in self._margins:
             result[source] += V[target] if margin is None else margin.transpose(V[target])

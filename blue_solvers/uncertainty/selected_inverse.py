@@ -117,7 +117,7 @@ def desired_sums(problem: Problem) -> sparse.csr_array:
     n = problem.observed.size
     T = sparse.csr_array(sparse.eye_array(n, format="csr"))
     if problem.spine is not None:
-        T = sparse.csr_array(problem._spine_tabulation)
+        T = sparse.csr_array(problem.spine_tabulation)
     elif problem.desired.names != problem.observed.names or not problem.measured_tables.all():
         parts = [
             _sums_of_table(problem, table.start, table.stop)
