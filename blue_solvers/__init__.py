@@ -3,6 +3,7 @@
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solver import ConvergenceError, Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.solvers import SOLVERS, Auto, Cholesky, ConjugateGradient, Dense, Multigrid, SeaBlue, TwoPass
+from blue_solvers.uncertainty import functionals, intervals
 
 __all__ = [
     "SOLVERS",
@@ -20,4 +21,6 @@ __all__ = [
     "TwoPass",
     "UnsupportedProblemError",
     "blue",
+    "functionals",
+    "intervals",
 ]
