@@ -39,7 +39,7 @@ def test_the_papers_inequality_is_tight_at_its_bound(privacy, C):
     assert room(0.99 * least) < 0
 
 
-def test_pure_privacy_reads_as_in_the_issue():
+def test_pure_privacy_reads_as_in_theorem_3():
     """e^(2 epsilon (2C+k)) >= k(d-1) / (16C + 8D + 4k) at the least D, with equality for the worst k."""
     epsilon, C, d = 0.2, 1.0, 50_000
     D = least_sum_error(C, d, PureDP(epsilon), form="paper")
