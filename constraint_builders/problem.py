@@ -11,37 +11,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator, aslinearoperator
+from scipy.sparse.linalg import LinearOperator
 
-from constraint_builders.bases import factor_bases
-from constraint_builders.constraints import SelfConsistency
-from constraint_builders.covariance import read_covariance
-from constraint_builders.elimination import Elimination, eliminate, relations_between_rows
+from constraint_builders.equations import ConsistencyEquations
 from constraint_builders.layout import Float, Layout
-from constraint_builders.marginals import Margin, marginal_matrix, refines, spine_marginal_matrix
+from constraint_builders.linear import read_matrix, read_vector
+from constraint_builders.marginals import Margin, refines
+from constraint_builders.measurements import Measurements
 from constraint_builders.schema import Schema
 from constraint_builders.spine import Spine
 from constraint_builders.spine_constraints import SpineConsistency
-from constraint_builders.spine_sums import UNOBSERVED_VARIANCE, SpineSums
+from constraint_builders.spine_sums import SpineSums
 from constraint_builders.spine_tables import read_desired, read_observed, spine_layout, undetermined
+from constraint_builders.summing import SummingMatrix
 from constraint_builders.table import Table, parse_table
 from constraint_builders.variances import checked_variances
 from constraint_builders.zeros import StructuralZeros
 
-NOISE_LAWS = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace")
 CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding of sums of doubles stays well below
 
 
 @dataclass(frozen=True)
-class Assumptions:
-    """Which of the paper's assumptions hold: known covariance, uncorrelated noise, equal variance within tables."""
+class TreeOfNodes:
+    """A problem given by a summing matrix, as one over a spine.
 
-    A1: bool
-    A2: bool
-    A3: bool
+    Attributes
+    ----------
+    problem : Problem
+        With one table, the total, at every depth; besides the nodes it may hold leaves that were not measured.
+    places : ndarray of int, (n,)
+        Where every node sits in its layouts.
+    """
+
+    problem: Problem
+    places: NDArray[np.intp]
 
 
-class Problem:
+class Problem(Measurements):
     """Noisy tables over one schema, and the tables that are wanted from them.
 
     Parameters
@@ -90,11 +96,21 @@ class Problem:
         For an unknown, repeated or unestimable table, a variance that is negative, NaN or of the wrong shape, a
         covariance that is not symmetric positive definite.
 
-    Examples -------- >>> problem = Problem(Schema({"sex": 2, "age": 3}), {"total": 0.0, "sex": 1.0, "age": 1.0},
-    desired=["age", "total"]) >>> problem Problem(3 observed tables, 6 cells; 2 desired tables, 4 cells) >>>
-    problem.constraint_matrix().toarray() array([[-1.,  1.,  1.,  0.,  0.,  0.],
+    Examples
+    --------
+    >>> schema = Schema({"sex": 2, "age": 3})
+    >>> problem = Problem(schema, {"total": 0.0, "sex": 1.0, "age": 1.0}, desired=["age", "total"])
+    >>> problem
+    Problem(3 observed tables, 6 cells; 2 desired tables, 4 cells)
+    >>> problem.constraint_matrix().toarray()
+    array([[-1.,  1.,  1.,  0.,  0.,  0.],
            [-1.,  0.,  0.,  1.,  1.,  1.]])
     """
+
+    desired: Layout
+    desired_tables: tuple[Table, ...] = ()
+    desired_levels: tuple[int, ...] = ()
+    truth: Float | None = None
 
     def __init__(
         self,
@@ -111,10 +127,8 @@ class Problem:
     ) -> None:
         if not observed:
             raise ValueError("a problem needs at least one observed table: got none")
-        self.schema: Schema | None = schema
+        self.schema = schema
         self.spine = spine
-        self.b: Float | None = None
-        self._matrix: sparse.csr_array | None = None
         if spine is None:
             self._read_tables(schema, observed, desired, covariance, noise)
         else:
@@ -148,27 +162,66 @@ class Problem:
             If a shape does not fit, a value is not finite, or the covariance is not symmetric positive definite.
         """
         problem = cls.__new__(cls)
-        problem.schema = problem.spine = None
-        problem._matrix = _read_matrix(A)
-        rows, size = problem._matrix.shape
-        problem.observed = problem.desired = Layout(["x"], [(size,)])
-        problem.observed_tables = problem.desired_tables = ()
-        problem.b = None if b is None else _read_vector(b, rows, "b")
-        vector = (
-            None if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) else np.asarray(covariance)
-        )
-        if vector is not None and vector.shape not in ((), (size,), (size, size)):
-            raise ValueError(
-                f"covariance must be a number or have shape ({size},) or ({size}, {size}): got {vector.shape}"
-            )
-        if vector is not None and vector.ndim <= 1:
-            problem._set_noise(checked_variances(np.broadcast_to(vector, (size,)), "covariance"), None, "gaussian")
-        else:
-            problem._set_noise(np.full(size, np.nan), covariance, "gaussian")
-        problem.zeros = problem.equalities = None
-        problem._refuse_undetermined_cells()
-        problem.truth = None
+        problem.matrix = read_matrix(A)
+        rows, size = problem.matrix.shape
+        problem.b = None if b is None else read_vector(b, rows, "b")
+        problem._read_nodes(size, covariance, "covariance")
         return problem
+
+    @classmethod
+    def from_summing_matrix(cls, S: Any, variances: ArrayLike) -> Problem:
+        """A problem whose values are sums of leaves, x = S leaves: time series in a hierarchy, accounts that balance.
+
+        Nodes that form a tree are solved in two passes, crossed hierarchies through sparse equations between nodes.
+
+        Parameters
+        ----------
+        S : sparse array or array_like, (n, leaves)
+            Which leaves every node sums, with any weights. A leaf is measured only where a row says so.
+        variances : array_like, () or (n,)
+            Variance of the noise in every node. 0 means known exactly, ``inf`` not measured.
+
+        Returns
+        -------
+        Problem
+            With one table ``"x"`` of shape (n,), observed and desired, in the order of the rows of S.
+
+        Raises
+        ------
+        ValueError
+            If a shape does not fit, a value is not finite, a variance is negative or NaN, or nothing measured
+            determines a node.
+
+        References
+        ----------
+        S. Wickramasuriya, G. Athanasopoulos and R. Hyndman (2019), "Optimal forecast reconciliation for hierarchical
+        and grouped time series through trace minimization", JASA 114: the same estimate, as (S' W S)^-1 S' W.
+
+        Examples
+        --------
+        >>> problem = Problem.from_summing_matrix([[1, 1], [1, 0], [0, 1]], variances=[1.0, 1.0, 1.0])
+        >>> problem.constraint_matrix().toarray()
+        array([[ 1., -1., -1.]])
+        """
+        problem = cls.__new__(cls)
+        problem.summing = SummingMatrix(S)
+        if np.ndim(variances) > 1:
+            raise ValueError(f"variances must be a number or one for every row of S: got shape {np.shape(variances)}")
+        problem._read_nodes(problem.summing.size, variances, "variances")
+        return problem
+
+    def _read_nodes(self, size: int, covariance: Any, what: str) -> None:
+        """The one table "x", and its noise."""
+        self.observed = self.desired = Layout(["x"], [(size,)])
+        if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) or np.ndim(covariance) == 2:
+            self._set_noise(np.full(size, np.nan), covariance, "gaussian")
+        elif np.shape(covariance) in ((), (size,)):
+            self._set_noise(checked_variances(np.broadcast_to(covariance, (size,)), what), None, "gaussian")
+        else:
+            raise ValueError(
+                f"{what} must be a number or have shape ({size},) or ({size}, {size}): got {np.shape(covariance)}"
+            )
+        self._refuse_undetermined_cells()
 
     def _read_tables(self, schema: Schema, observed: Mapping, desired: Any, covariance: Any, noise: str) -> None:
         self.observed_tables = tuple(parse_table(schema, name) for name in observed)
@@ -212,44 +265,16 @@ class Problem:
         assert self.spine is not None
         members = self.spine.members[level]
         if not self.recodes_cross:
-            return undetermined(self._spine_consistency, table, members)
+            structure = self._equations.structure
+            assert isinstance(structure, SpineConsistency)
+            return undetermined(structure, table, members)
         fine = any(
             own == level and np.isfinite(typical).all() and refines(self.schema, observed, table)
             for own, observed, typical in zip(
-                self.observed_levels, self.observed_tables, self._typical_variances(), strict=True
+                self.observed_levels, self.observed_tables, self.typical_variances(), strict=True
             )
         )
         return None if fine else int(members[0])
-
-    @cached_property
-    def recodes_cross(self) -> bool:
-        """Whether recodes of a variable cross so that no basis of group sums serves all of them."""
-        if self.schema is None:
-            return False
-        try:
-            factor_bases(self.schema, (factor for table in self.observed_tables for factor in table.factors))
-        except NotImplementedError:
-            return True
-        return False
-
-    def _set_noise(self, variances: Float, covariance: Any, noise: str) -> None:
-        if noise not in NOISE_LAWS:
-            raise ValueError(f"noise must be one of {NOISE_LAWS}: got {noise!r}")
-        self.noise = noise
-        self.covariance: sparse.csr_array | LinearOperator | None = None
-        if covariance is not None:
-            self.covariance, diagonal = read_covariance(covariance, variances.size)
-            given = ~np.isnan(variances)
-            if not np.allclose(variances[given], diagonal[given], rtol=1e-9, atol=0):
-                raise ValueError(
-                    "observed variances differ from the covariance's diagonal: give None for them, or one value"
-                )
-            variances = diagonal
-        elif np.isnan(variances).any():
-            where = self.observed.describe(int(np.flatnonzero(np.isnan(variances))[0]))
-            raise ValueError(f"no variance for {where}: give one, or a covariance")
-        self.variances: Float = variances
-        self.variances.flags.writeable = False
 
     def _desired_names(self, desired: Sequence[str] | str | None) -> list[str]:
         assert self.schema is not None
@@ -278,53 +303,6 @@ class Problem:
         return sorted(plain, key=lambda name: (len(plain[name].axes), plain[name].axes, name))
 
     @cached_property
-    def measured_tables(self) -> NDArray[np.bool_]:
-        """For every observed table whether any of its cells was measured."""
-        return np.array([np.isfinite(v).any() for v in np.split(self.variances, self.observed.offsets[1:-1])])
-
-    @cached_property
-    def geounit_variances(self) -> list[Float] | None:
-        """The one variance of every observed table in every geounit, or None where assumption A2 or A3 fails.
-
-        A list of (geounits,) arrays, one for each table; without a spine there is one geounit.
-        """
-        if self.covariance is not None or self.schema is None:
-            return None
-        blocks = [
-            self.variances[self.observed.block(i)].reshape(-1, table.size)
-            for i, table in enumerate(self.observed_tables)
-        ]
-        if all((block == block[:, :1]).all() for block in blocks):
-            return [block[:, 0] for block in blocks]
-        return None
-
-    @cached_property
-    def table_variances(self) -> Float | None:
-        """The one variance of every observed table of a problem without a spine; None where A2 or A3 fails."""
-        if self.covariance is not None or self.schema is None or self.spine is not None:
-            return None
-        starts = self.observed.offsets[:-1]
-        low, high = (reduction.reduceat(self.variances, starts) for reduction in (np.minimum, np.maximum))
-        return low if np.array_equal(low, high) else None
-
-    @property
-    def assumptions(self) -> Assumptions:
-        """Which of the paper's assumptions hold."""
-        finite = bool(np.isfinite(self.variances).all())
-        equal = self.table_variances is not None or (self.spine is not None and self.geounit_variances is not None)
-        return Assumptions(A1=finite, A2=self.covariance is None, A3=equal)
-
-    @cached_property
-    def exact(self) -> NDArray[np.bool_]:
-        """Observed cells that are known exactly (variance 0)."""
-        return self.variances == 0
-
-    @cached_property
-    def unmeasured(self) -> NDArray[np.bool_]:
-        """Observed cells that were not measured (variance infinite)."""
-        return np.isinf(self.variances)
-
-    @cached_property
     def sources(self) -> tuple[int, ...]:
         """For every desired table the smallest observed table that it can be summed from."""
         if self.schema is None:
@@ -346,49 +324,6 @@ class Problem:
                 raise ValueError(f"table {name!r} is not estimable: no observed table contains it")
             found.append(source)
         return tuple(found)
-
-    @cached_property
-    def _self_consistency(self) -> SelfConsistency:
-        assert self.schema is not None
-        cells = np.split(self.variances, self.observed.offsets[1:-1])
-        typical = [float(v[np.isfinite(v)].mean()) if np.isfinite(v).any() else np.inf for v in cells]
-        return SelfConsistency(self.schema, self.observed_tables, typical)
-
-    @cached_property
-    def _spine_consistency(self) -> SpineConsistency:
-        assert self.schema is not None
-        assert self.spine is not None
-        return SpineConsistency(
-            self.schema, self.spine, self.observed_levels, self.observed_tables, self._typical_variances()
-        )
-
-    def _typical_variances(self) -> list[Float]:
-        """Mean variance of the measured cells of every table in every geounit, infinite where there is none."""
-        if self.geounit_variances is not None:
-            return self.geounit_variances
-        typical = []
-        for i, table in enumerate(self.observed_tables):
-            cells = self.variances[self.observed.block(i)].reshape(-1, table.size)
-            measured = np.isfinite(cells)
-            total, count = np.where(measured, cells, 0).sum(axis=1), measured.sum(axis=1)
-            typical.append(np.divide(total, count, out=np.full(len(cells), np.inf), where=count > 0))
-        return typical
-
-    @cached_property
-    def _partly_measured(self) -> bool:
-        """Whether unmeasured cells must be eliminated: tables measured in part, or other equations."""
-        if self.schema is None or self.zeros is not None or self.equalities is not None or self.recodes_cross:
-            return bool(self.unmeasured.any())
-        if self.spine is not None:
-            sizes = [table.size for table in self.observed_tables]
-            whole = sum(size * int(np.isinf(v).sum()) for size, v in zip(sizes, self._typical_variances(), strict=True))
-            return int(self.unmeasured.sum()) > whole
-        whole_tables = int(self.observed.sizes[~self.measured_tables].sum())
-        return int(self.unmeasured.sum()) > whole_tables
-
-    @property
-    def _consistency(self) -> SelfConsistency | SpineConsistency:
-        return self._self_consistency if self.spine is None else self._spine_consistency
 
     def constraint_matrix(self, rows: str = "independent") -> sparse.csr_array:
         """The self-consistency constraints: A x = b for every possible truth.
@@ -417,78 +352,24 @@ class Problem:
         """The constraint matrix A of `constraint_matrix`, and its right-hand side b, (rows,)."""
         if rows not in ("independent", "all"):
             raise ValueError(f"rows must be 'independent' or 'all': got {rows!r}")
-        if self.is_structural:
-            A = self._consistency.matrix(rows)
-            return A, np.zeros(A.shape[0])
-        extended = self._measured_equations(rows)
-        if rows == "independent" and (self._matrix is not None or self.equalities is not None):
-            elimination = eliminate(extended, np.arange(self.observed.size))
-            if elimination.remaining.nnz:
-                raise ValueError("the equations A x = b contradict one another: no x satisfies all of them")
-            extended = sparse.csr_array(extended[np.sort(elimination.pivot_rows)])
-        A = sparse.csr_array(extended[:, : self.observed.size])
-        return A, -extended[:, [self.observed.size]].toarray().ravel()
+        return self._equations.matrix(rows)
+
+    @cached_property
+    def _equations(self) -> ConsistencyEquations:
+        return ConsistencyEquations(self)
 
     @property
     def is_structural(self) -> bool:
         """Whether the equations are those of self-consistency alone, between tables measured whole."""
-        special = self._matrix is not None or self.zeros is not None or self.equalities is not None
-        return not special and not self._partly_measured and not self.recodes_cross
+        return self._equations.is_structural
 
-    def _measured_equations(self, rows: str) -> sparse.csr_array:
-        """``[A, -b]`` after the cells that were not measured have been eliminated."""
-        return self._elimination(rows).remaining if self._partly_measured else self._all_equations(rows)
-
-    def _all_equations(self, rows: str) -> sparse.csr_array:
-        """``[A, -b]``, so that b takes part in eliminations."""
-        A = self._relations_of_all_cells(rows) if self._matrix is None else self._matrix
-        b = np.zeros(A.shape[0]) if self.b is None else self.b
-        if self.equalities is not None:
-            E, value = self.equalities
-            A, b = sparse.vstack([A, E], format="csr"), np.concatenate([b, value])
-        return sparse.csr_array(sparse.hstack([A, sparse.csr_array(-b[:, None])], format="csr"))
-
-    def _relations_of_all_cells(self, rows: str) -> sparse.csr_array:
-        """Self-consistency, of unmeasured cells too where equalities may speak of them."""
-        if self.zeros is not None or self.recodes_cross:
-            return self._relations_of_possible_cells()
-        if self.equalities is None or not self.unmeasured.any():
-            return self._consistency.matrix(rows)
-        copy = self.observing()
-        copy.equalities = None
-        copy.variances = np.minimum(self.variances, UNOBSERVED_VARIANCE)
-        return copy._consistency.matrix(rows)
-
-    def _relations_of_possible_cells(self) -> sparse.csr_array:
-        """What holds between observed cells: the detailed cells, but for structural zeros, are eliminated."""
-        M = self.marginal_matrix()
-        if self.zeros is not None:
-            leaves = np.zeros(1, np.intp) if self.spine is None else np.flatnonzero(self.spine.child_counts == 0)
-            M = M[:, np.flatnonzero(~self.zeros.detailed(leaves))]
-        return relations_between_rows(M)
-
-    def _elimination(self, rows: str) -> Elimination:
-        A = self._all_equations(rows)
-        return eliminate(A, np.flatnonzero(self.unmeasured))
-
-    @cached_property
+    @property
     def completion(self) -> tuple[sparse.csr_array, Float] | None:
         """How cells that were not measured follow from the others: x = C x + c; None if no such cell is needed.
 
         C is (n, n), the identity on measured cells.
         """
-        if not self._partly_measured or self.spine is not None:
-            return None
-        elimination = self._elimination("independent")
-        n = self.observed.size
-        solved, cells = elimination.solved, elimination.solved_columns
-        placement = sparse.csr_array((np.ones(cells.size), (cells, np.arange(cells.size))), shape=(n, cells.size))
-        follow = sparse.csr_array(-(placement @ solved))
-        identity = sparse.diags_array((~self.unmeasured).astype(float))
-        C = sparse.csr_array(identity + follow[:, :n])
-        C = sparse.csr_array(C + sparse.diags_array(np.bincount(cells, minlength=n).astype(float)))
-        C.eliminate_zeros()
-        return C, follow[:, [n]].toarray().ravel()
+        return self._equations.completion
 
     def _refuse_undetermined_cells(self) -> None:
         """Refuse desired tables that depend on cells which neither were measured nor follow from the others.
@@ -498,9 +379,9 @@ class Problem:
         """
         if self.spine is not None and self._rests_on_several_levels():
             self.spine_tabulation  # noqa: B018  refuses, by name, what rests on undetermined cells
-        if self.spine is not None or not self._partly_measured:
+        if self.spine is not None or not self._equations.partly_measured or self.tree is not None:
             return
-        elimination = self._elimination("independent")
+        elimination = self._equations.elimination("independent")
         arbitrary = np.zeros(self.observed.size)
         arbitrary[elimination.free_columns] = np.random.default_rng(0).uniform(1, 2, elimination.free_columns.size)
         change = arbitrary.copy()
@@ -517,16 +398,14 @@ class Problem:
     def _rests_on_several_levels(self) -> bool:
         """Whether only elimination can tell which desired cells are determined."""
         lacking = zip(self.desired_levels, self.desired_tables, strict=True)
-        return self._partly_measured or (
+        return self._equations.partly_measured or (
             self.recodes_cross and any(self._lacks(*entry) is not None for entry in lacking)
         )
 
     @property
     def rank(self) -> int:
         """Rank of the constraint matrix."""
-        if self.is_structural:
-            return self._consistency.rank
-        return self.constraint_matrix().shape[0]
+        return self._equations.rank
 
     def marginal_matrix(self) -> sparse.csr_array:
         """The 0/1 matrix (n, detailed cells) from the detailed histogram to all observed cells.
@@ -542,9 +421,7 @@ class Problem:
         """
         if self.schema is None:
             raise ValueError("a problem made from a matrix has no detailed table: there is no marginal matrix")
-        if self.spine is not None:
-            return spine_marginal_matrix(self.schema, self.spine, self.observed_levels, self.observed_tables)
-        return marginal_matrix(self.schema, self.observed_tables)
+        return self._equations.marginal_matrix()
 
     @cached_property
     def _margins(self) -> tuple[tuple[slice, slice, Margin | None], ...]:
@@ -569,7 +446,7 @@ class Problem:
             self.observed,
             self.observed_levels,
             self.observed_tables,
-            self._typical_variances(),
+            self.typical_variances(),
             self.unmeasured,
             self.recodes_cross,
         )
@@ -592,13 +469,6 @@ class Problem:
         for target, source, margin in self._margins:
             result[source] += V[target] if margin is None else margin.transpose(V[target])
         return result
-
-    @cached_property
-    def noise_covariance(self) -> LinearOperator:
-        """The covariance of the noise over the observed layout as an operator, (n, n); unmeasured cells count as 0."""
-        if self.covariance is not None:
-            return aslinearoperator(self.covariance)
-        return aslinearoperator(sparse.diags_array(np.where(self.unmeasured, 0.0, self.variances)))
 
     def observing(self) -> Problem:
         """The same problem with the observed tables desired, unmeasured cells included."""
@@ -699,21 +569,17 @@ class Problem:
     @cached_property
     def exact_equations(self) -> tuple[sparse.csr_array, Float]:
         """The equations that hold between exactly known cells alone: (A, b), A of shape (rows, n)."""
-        n = self.observed.size
-        if self.is_structural and self.schema is not None and self.geounit_variances is not None:
-            exact = [np.where(variance == 0, 1.0, np.inf) for variance in self.geounit_variances]
-            consistency = (
-                SelfConsistency(self.schema, self.observed_tables, [float(v[0]) for v in exact])
-                if self.spine is None
-                else SpineConsistency(self.schema, self.spine, self.observed_levels, self.observed_tables, exact)
-            )
-            A = consistency.matrix()
-            return A, np.zeros(A.shape[0])
-        noisy = np.flatnonzero(~self.exact & ~self.unmeasured)
-        remaining = eliminate(self._measured_equations("all"), noisy).remaining
-        pivots = np.sort(eliminate(remaining, np.arange(n)).pivot_rows)
-        remaining = remaining[pivots]
-        return sparse.csr_array(remaining[:, :n]), -remaining[:, [n]].toarray().ravel()
+        if self.tree is None:
+            return self._equations.between_exact
+        A, b = self.tree.problem.exact_equations
+        return sparse.csr_array(A[:, self.tree.places]), b
+
+    @cached_property
+    def tree(self) -> TreeOfNodes | None:
+        """The same problem over a spine where a summing matrix is a tree, otherwise None."""
+        if self.summing is None or self.summing.parent is None:
+            return None
+        return _tree_of_nodes(self.summing, self.variances)
 
     def _read_zeros(self, zeros: Mapping[Any, Any]) -> StructuralZeros:
         assert self.schema is not None
@@ -724,18 +590,18 @@ class Problem:
         return StructuralZeros(self.schema, Spine([-1], ["all"]), layout, zeros)
 
     def _read_equalities(self, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_array, Float]:
-        E = _read_matrix(matrix)
+        E = read_matrix(matrix)
         if E.shape[1] != self.observed.size:
             raise ValueError(
                 f"equalities must have {self.observed.size} columns, one for every observed cell: got {E.shape[1]}"
             )
-        return E, _read_vector(b, E.shape[0], "right-hand side of the equalities")
+        return E, read_vector(b, E.shape[0], "right-hand side of the equalities")
 
     def _read_truth(self, truth: Any) -> Float:
         vector = (
             self.observed.vector(truth)
             if isinstance(truth, Mapping)
-            else _read_vector(truth, self.observed.size, "truth")
+            else read_vector(truth, self.observed.size, "truth")
         )
         vector.flags.writeable = False
         return vector
@@ -769,22 +635,21 @@ def _table_variances(name: str, table: Table, value: Any) -> Float:
     return checked_variances(np.broadcast_to(variances, table.shape).ravel(), f"variance of table {name!r}")
 
 
-def _read_matrix(A: Any) -> sparse.csr_array:
-    try:
-        matrix = sparse.csr_array(A, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"A is not a matrix: {error}") from None
-    if matrix.ndim != 2 or 0 in matrix.shape[1:]:
-        raise ValueError(f"A must be a matrix with at least one column: got shape {matrix.shape}")
-    if not np.isfinite(matrix.data).all():
-        raise ValueError("A holds NaN or infinite entries: give finite numbers")
-    return matrix
-
-
-def _read_vector(values: ArrayLike, size: int, what: str) -> Float:
-    vector = np.array(values, dtype=np.float64)
-    if vector.shape != (size,):
-        raise ValueError(f"{what} must have shape ({size},): got {vector.shape}")
-    if not np.isfinite(vector).all():
-        raise ValueError(f"{what} holds NaN or infinite values: give finite numbers")
-    return vector
+def _tree_of_nodes(summing: SummingMatrix, variances: Float) -> TreeOfNodes:
+    """Nodes below a root of their own if they have several, and the leaves that no node stands for."""
+    assert summing.parent is not None
+    parent, n = summing.parent, summing.size
+    with_rest = np.flatnonzero(summing.rest)
+    parent = np.concatenate([parent, with_rest])
+    roots = np.flatnonzero(parent < 0)
+    if roots.size > 1:
+        parent[roots] = parent.size
+        parent = np.append(parent, -1)
+    spine = Spine(parent)
+    spread = np.full(spine.size, np.inf)
+    spread[:n] = variances
+    observed = {level: {"total": spread[members]} for level, members in zip(spine.levels, spine.members, strict=True)}
+    problem = Problem(Schema({"node": 1}), observed, spine=spine)
+    starts = np.asarray(problem.observed.offsets[:-1])
+    places = starts[spine.level_of[:n]] + spine.rank_in_level[:n]
+    return TreeOfNodes(problem, places.astype(np.intp))

@@ -20,15 +20,14 @@ class Spine:
     ----------
     parent : array_like of int, (N,)
         Position of every geounit's parent; -1 for the root.
-    geolevel : sequence of str, (N,)
-        Name of every geounit's level.
+    geolevel : sequence of str, (N,), optional
+        Name of every geounit's level; by default ``"depth 0"`` for the root, ``"depth 1"`` for its children and so on.
     geocode : sequence of str, (N,), optional
         Names of the geounits, unique within a level; by default their positions.
 
     Attributes
     ----------
     parent : ndarray of int, (N,)
-    geocodes : tuple of str
     levels : tuple of str
         The geolevels, from the root down.
     level_of : ndarray of int, (N,)
@@ -47,19 +46,39 @@ class Spine:
     Spine(4 geounits: 1 State, 2 County, 1 Tract)
     """
 
-    def __init__(self, parent: ArrayLike, geolevel: Sequence[str], geocode: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, parent: ArrayLike, geolevel: Sequence[str] | None = None, geocode: Sequence[str] | None = None
+    ) -> None:
         self.parent = np.array(parent, dtype=np.intp)
-        names = np.array([str(level) for level in geolevel])
-        self.geocodes = tuple(str(code) for code in (range(self.parent.size) if geocode is None else geocode))
         if self.parent.ndim != 1 or not self.parent.size:
             raise ValueError(f"parent must list at least one geounit: got shape {self.parent.shape}")
-        for what, given in (("geolevel", names), ("geocode", self.geocodes)):
-            if len(given) != self.parent.size:
+        for what, given in (("geolevel", geolevel), ("geocode", geocode)):
+            if given is not None and len(given) != self.parent.size:
                 raise ValueError(f"{what} lists {len(given)} geounits, parent {self.parent.size}: give one for each")
+        self._geocodes = None if geocode is None else tuple(str(code) for code in geocode)
         self._refuse_orphans()
-        self.levels, self.level_of = self._order_levels(names)
-        self._refuse_repeats()
+        if geolevel is None:
+            self.level_of = self._depths()
+            self.levels = tuple(f"depth {depth}" for depth in range(int(self.level_of.max()) + 1))
+        else:
+            self.levels, self.level_of = self._order_levels(np.array([str(level) for level in geolevel]))
+        if geocode is not None:
+            self._refuse_repeats()
         self.parent.flags.writeable = self.level_of.flags.writeable = False
+
+    @cached_property
+    def geocodes(self) -> tuple[str, ...]:
+        """Names of the geounits."""
+        return self._geocodes or tuple(str(position) for position in range(self.parent.size))
+
+    def _depths(self) -> NDArray[np.intp]:
+        """Number of geounits above every one."""
+        depth = np.zeros(self.parent.size, dtype=np.intp)
+        ancestor = self.parent
+        while (below := ancestor >= 0).any():
+            depth += below
+            ancestor = np.where(below, self.parent[ancestor], -1)
+        return depth
 
     def _refuse_orphans(self) -> None:
         roots = np.flatnonzero(self.parent == -1)

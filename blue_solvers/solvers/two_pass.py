@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+import numpy as np
 import psutil
 
 from blue_solvers.components.equalities import WithEqualities
 from blue_solvers.components.grouping import groupings_of
 from blue_solvers.components.tree_form import TreeForm
-from blue_solvers.solver import Info, Prepared, Solver
+from blue_solvers.solver import Float, Info, Prepared, Solver
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem
 from constraint_builders.memory import format_bytes
@@ -31,7 +32,11 @@ class TwoPass(Solver):
     name: ClassVar[str] = "two_pass"
 
     def supports(self, problem: Problem) -> str | None:
-        """Equal variances within every table of every geounit."""
+        """Equal variances within every table of every geounit, or nodes that form a tree."""
+        if problem.tree is not None:
+            return _too_large(problem.tree.problem)
+        if problem.summing is not None:
+            return "its nodes do not form a tree: use solver='cholesky' or 'cg'"
         if problem.schema is None:
             return "it has no tables, only a matrix: use solver='cholesky' or 'cg'"
         if problem.covariance is not None:
@@ -42,9 +47,40 @@ class TwoPass(Solver):
 
     def prepare(self, problem: Problem) -> Prepared:
         """Work out gains and covariances of every component."""
+        if problem.tree is not None:
+            return _NodesOfTree(problem, self.prepare(problem.tree.problem))
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
         form = TreeForm(problem) if problem.equalities is None else WithEqualities(problem)
         return SeaBlueEstimate(problem, form, info)
+
+
+class _NodesOfTree(Prepared):
+    """The estimate of nodes that form a tree, in the order of the summing matrix."""
+
+    def __init__(self, problem: Problem, over_spine: Prepared) -> None:
+        assert problem.tree is not None
+        self.problem = problem
+        self._over_spine = over_spine
+        self._places = problem.tree.places
+        self.offset = over_spine.offset[self._places]
+
+    def apply(self, Y: Float) -> Float:
+        return self._over_spine.apply(self._spread(Y))[self._places]
+
+    def adjoint(self, V: Float) -> Float:
+        return self._over_spine.adjoint(self._spread(V))[self._places]
+
+    def variances(self) -> Float:
+        return self._over_spine.variances()[self._places]
+
+    def _spread(self, X: Float) -> Float:
+        spread = np.zeros((self._over_spine.problem.observed.size, X.shape[1]))
+        spread[self._places] = X
+        return spread
+
+    @property
+    def info(self) -> Info:
+        return self._over_spine.info
 
 
 def _too_large(problem: Problem) -> str | None:

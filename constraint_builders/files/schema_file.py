@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from constraint_builders.files.replacing import replacing
-from constraint_builders.problem import NOISE_LAWS
+from constraint_builders.measurements import NOISE_LAWS
 from constraint_builders.schema import Recode, Schema, Variable
 
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

@@ -49,7 +49,7 @@ from types import MappingProxyType
 from typing import Any
 
 from constraint_builders.budget import Budget
-from constraint_builders.problem import NOISE_LAWS
+from constraint_builders.measurements import NOISE_LAWS
 from constraint_builders.schema import Schema
 from constraint_builders.table import parse_table
 
