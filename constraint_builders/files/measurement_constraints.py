@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from constraint_builders.files.measurement_files import (
     DETAILED,
     SUMMED_OUT_SPELLINGS,
     Leftovers,
+    Values,
+    batches,
     groups,
-    read_rows,
 )
 from constraint_builders.files.naming import naming
 from constraint_builders.files.settings import Settings
@@ -92,9 +93,14 @@ class Query:
 
 
 def read_constraints(
-    path: Path, geolevel: str, settings: Settings, within: Sequence[str] | None, leftovers: Leftovers
-) -> tuple[pl.Series, list[Zeros], list[ExactCounts]]:
-    """All geocodes of one file of constraints, the zeros that it implies, and its exact counts.
+    path: Path,
+    geolevel: str,
+    settings: Settings,
+    within: Sequence[str] | None,
+    leftovers: Leftovers,
+    rows_at_once: int | None = None,
+) -> Iterator[Zeros | ExactCounts]:
+    """The zeros that one file of constraints implies and its exact counts, some rows of the file at a time.
 
     A count that is 0, or at most 0, is zero. Any other inequality says nothing that a linear estimate can use. What is
     not understood is counted among the leftovers by name, with the reason.
@@ -102,35 +108,40 @@ def read_constraints(
     Raises
     ------
     ValueError
-        As `read_rows`, or if a list of values has not one finite number for each cell.
+        As `batches`, or if a list of values has not one finite number for each cell.
     """
-    frame = read_rows(path, ("geocode", "query_name", "sign", "value"), settings.schema.names, within)
-    zeros: list[Zeros] = []
-    exact: list[ExactCounts] = []
-    keys = ["query_name", "sign", *(name for name in settings.schema.names if name in frame.columns)]
-    with naming(path):
-        silent = frame.filter(pl.col("value").is_null())
-        for label, count in silent["query_name"].value_counts(sort=True).rows():
-            leftovers.add(geolevel, label, "it gives no value", count)
-        for said, given, lists in groups(frame.filter(pl.col("value").is_not_null()), keys):
-            name, sign = said["query_name"], SIGNS.get(str(said["sign"]).strip())
-            query, reason = _understood(said, sign, settings)
-            if query is None:
-                leftovers.add(geolevel, name, reason, given.height)
-                continue
-            values = lists.array(math.prod(query.shape), f"the constraint on {query.table.name!r}")
-            empty = values <= 0 if sign == "<=" else values == 0
-            if empty.any():
-                zeros.append(Zeros(query.table, given["geocode"], query.spread(empty)))
-            if sign == "<=":
-                loose = int((values > 0).any(axis=1).sum())
-                leftovers.add(geolevel, name, "a linear estimate cannot use an upper bound above 0", loose)
-            elif query.chosen:
-                other = int((values != 0).any(axis=1).sum())
-                leftovers.add(geolevel, name, "it is an exact count of a set of levels that no table has", other)
-            else:
-                exact.append(ExactCounts(name, query.table, given["geocode"], values))
-    return frame["geocode"], zeros, exact
+    required = ("geocode", "query_name", "sign", "value")
+    for frame in batches(path, required, settings.schema.names, within, rows_at_once):
+        keys = ["query_name", "sign", *(name for name in settings.schema.names if name in frame.columns)]
+        with naming(path):
+            silent = frame.filter(pl.col("value").is_null())
+            for label, count in silent["query_name"].value_counts(sort=True).rows():
+                leftovers.add(geolevel, label, "it gives no value", count)
+            for said, rows, lists in groups(frame.filter(pl.col("value").is_not_null()), keys):
+                yield from _used(said, rows, lists, geolevel, settings, leftovers)
+
+
+def _used(
+    said: Mapping[str, Any], rows: pl.DataFrame, lists: Values, geolevel: str, settings: Settings, leftovers: Leftovers
+) -> Iterator[Zeros | ExactCounts]:
+    """What rows of one constraint say that a linear estimate can use."""
+    name, sign = said["query_name"], SIGNS.get(str(said["sign"]).strip())
+    query, reason = _understood(said, sign, settings)
+    if query is None:
+        leftovers.add(geolevel, name, reason, rows.height)
+        return
+    values = lists.array(math.prod(query.shape), f"the constraint on {query.table.name!r}")
+    empty = values <= 0 if sign == "<=" else values == 0
+    if empty.any():
+        yield Zeros(query.table, rows["geocode"], query.spread(empty))
+    if sign == "<=":
+        loose = int((values > 0).any(axis=1).sum())
+        leftovers.add(geolevel, name, "a linear estimate cannot use an upper bound above 0", loose)
+    elif query.chosen:
+        other = int((values != 0).any(axis=1).sum())
+        leftovers.add(geolevel, name, "it is an exact count of a set of levels that no table has", other)
+    else:
+        yield ExactCounts(name, query.table, rows["geocode"], values)
 
 
 def _understood(said: Mapping[str, Any], sign: str | None, settings: Settings) -> tuple[Query | None, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ MEASUREMENT_SUFFIX, CONSTRAINT_SUFFIX = "_dpq", "_con"
 SUMMED_OUT = "*"
 SUMMED_OUT_SPELLINGS = (None, "", SUMMED_OUT, "total")
 DETAILED = "detailed"
+KEYS_AT_ONCE = 1 << 20  # rows of a file whose geocodes are held at once
 
 
 class Unused(NamedTuple):
@@ -116,18 +118,20 @@ def files_of(level: Path, kind: str) -> list[Path]:
     return sorted(path for path in place.rglob("*.parquet") if path.is_file() and not path.name.startswith((".", "_")))
 
 
-def read_rows(
-    path: Path, required: Sequence[str], optional: Sequence[str], within: Sequence[str] | None
-) -> pl.DataFrame:
-    """The named columns of one file, with the number of every row.
+def batches(
+    path: Path, required: Sequence[str], optional: Sequence[str], within: Sequence[str] | None, rows: int | None = None
+) -> Iterator[pl.DataFrame]:
+    """The named columns of one file, with the number of every row, some rows at a time.
 
     Parameters
     ----------
     path : Path
     required, optional : sequence of str
-        Columns; missing optional ones are left out.
+        Names of columns.
     within : sequence of str or None
-        Keep only rows whose geocode begins with one of these.
+        Keep only rows whose geocodes begin with one of these.
+    rows : int, optional
+        How many at a time; by default all.
 
     Raises
     ------
@@ -137,51 +141,95 @@ def read_rows(
     """
     with naming(path):
         present = pl.read_parquet_schema(path)
-        missing = [name for name in required if name not in present]
-        if missing:
-            raise ValueError(f"column {missing[0]!r} is missing: there are {', '.join(present)}")
-        if not isinstance(present["value"], pl.List | pl.Array):
-            raise ValueError(f"column 'value' must hold lists of numbers: it holds {present['value']}")
-        if present["geocode"].is_numeric():
-            raise ValueError(f"column 'geocode' must hold text, for leading zeros: it holds {present['geocode']}")
-        names = [*required, *(name for name in optional if name in present)]
-        rows = pl.scan_parquet(path, hive_partitioning=False).with_row_index("row", offset=1).select("row", *names)
-        if within is not None:
-            inside = [pl.col("geocode").cast(pl.String).str.starts_with(prefix) for prefix in within]
-            rows = rows.filter(pl.any_horizontal(inside))
-        rows = rows.with_columns(pl.col("geocode", "query_name").cast(pl.String))
-        frame = rows.with_columns(pl.col("value").cast(pl.List(present["value"].inner))).collect()
-        for name in ("geocode", "query_name"):
-            if frame[name].null_count():
-                row = frame.filter(pl.col(name).is_null())["row"][0]
-                raise ValueError(f"column {name!r} is empty in row {row}")
-        return frame
+        _require_columns(present, required)
+        names = [name for name in (*required, *optional) if name in present]
+        file = pl.scan_parquet(path, hive_partitioning=False)
+        height = int(file.select(pl.len()).collect().item())
+    for start in range(0, max(height, 1), rows or max(height, 1)):
+        with naming(path):
+            frame = _batch(file.with_row_index("row", offset=1).slice(start, rows).select("row", *names), within)
+        yield frame
 
 
-def read_measurements(
-    path: Path, geolevel: str, schema: Schema, within: Sequence[str] | None, leftovers: Leftovers
-) -> tuple[pl.Series, list[Measurements]]:
-    """All geocodes of one file of measurements, and its measured rows by table.
+def _require_columns(present: Mapping[str, pl.DataType], required: Sequence[str]) -> None:
+    missing = [name for name in required if name not in present]
+    if missing:
+        raise ValueError(f"column {missing[0]!r} is missing: there are {', '.join(present)}")
+    if "value" in required and not isinstance(present["value"], pl.List | pl.Array):
+        raise ValueError(f"column 'value' must hold lists of numbers: it holds {present['value']}")
+    if present["geocode"].is_numeric():
+        raise ValueError(f"column 'geocode' must hold text, for leading zeros: it holds {present['geocode']}")
+
+
+def _batch(rows: pl.LazyFrame, within: Sequence[str] | None) -> pl.DataFrame:
+    if within is not None:
+        inside = [pl.col("geocode").cast(pl.String).str.starts_with(prefix) for prefix in within]
+        rows = rows.filter(pl.any_horizontal(inside))
+    frame = rows.with_columns(pl.col("geocode", "query_name").cast(pl.String)).collect()
+    if "value" in frame.columns and not isinstance(frame.schema["value"], pl.List):
+        frame = frame.with_columns(pl.col("value").arr.to_list())
+    for name in ("geocode", "query_name"):
+        if frame[name].null_count():
+            row = frame.filter(pl.col(name).is_null())["row"][0]
+            raise ValueError(f"column {name!r} is empty in row {row}")
+    return frame
+
+
+def read_keys(path: Path, schema: Schema, within: Sequence[str] | None) -> tuple[pl.Series, int]:
+    """All different geocodes of one file, and the most cells that one of its rows may have.
 
     Raises
     ------
     ValueError
-        As `read_rows`, or if a variance or a value cannot be one, or a list of values has not one for each cell.
+        As `batches`.
     """
-    optional = ("query_shape", *schema.names)
-    frame = read_rows(path, ("geocode", "query_name", "value", "variance"), optional, within)
-    found = []
-    with naming(path):
-        measured = _measured(frame)
-        for name, rows, values in groups(measured, ["query_name"]):
-            table = _measured_table(schema, name["query_name"], rows)
-            if table is None:
-                leftovers.add(geolevel, name["query_name"], "it is not a table of the schema", rows.height)
-            else:
-                _require_shape(rows, table, schema)
-                numbers = values.array(table.size, f"table {table.name!r}")
-                found.append(Measurements(path, table, rows["geocode"], numbers, rows["variance"].to_numpy()))
-    return frame["geocode"], found
+    geocodes = pl.Series("geocode", [], dtype=pl.String)
+    widest = 1
+    for frame in batches(path, ("geocode", "query_name"), schema.names, within, KEYS_AT_ONCE):
+        geocodes = pl.concat([geocodes, frame["geocode"]]).unique()
+        said = frame.drop("row", "geocode").unique()
+        widest = max((_most_cells(schema, row) for row in said.iter_rows(named=True)), default=widest)
+    return geocodes, widest
+
+
+def _most_cells(schema: Schema, said: Mapping[str, str | None]) -> int:
+    """The most cells of a row that says this of its table."""
+    if any(name not in said for name in schema.names):
+        try:
+            name = str(said["query_name"])
+            return parse_table(schema, name.removesuffix(MEASUREMENT_SUFFIX).removesuffix(CONSTRAINT_SUFFIX)).size
+        except ValueError:
+            return prod(schema.shape)
+    told_apart = [i for i, name in enumerate(schema.names) if said[name] not in SUMMED_OUT_SPELLINGS]
+    return prod(schema.shape[i] for i in told_apart)
+
+
+def read_measurements(
+    path: Path,
+    geolevel: str,
+    schema: Schema,
+    within: Sequence[str] | None,
+    leftovers: Leftovers,
+    rows_at_once: int | None = None,
+) -> Iterator[Measurements]:
+    """The measured rows of one file of measurements by table, some rows of the file at a time.
+
+    Raises
+    ------
+    ValueError
+        As `batches`, or if a variance or a value cannot be one, or a list of values has not one for each cell.
+    """
+    required, optional = ("geocode", "query_name", "value", "variance"), ("query_shape", *schema.names)
+    for frame in batches(path, required, optional, within, rows_at_once):
+        with naming(path):
+            for name, rows, values in groups(_measured(frame), ["query_name"]):
+                table = _measured_table(schema, name["query_name"], rows)
+                if table is None:
+                    leftovers.add(geolevel, name["query_name"], "it is not a table of the schema", rows.height)
+                else:
+                    _require_shape(rows, table, schema)
+                    numbers = values.array(table.size, f"table {table.name!r}")
+                    yield Measurements(path, table, rows["geocode"], numbers, rows["variance"].to_numpy())
 
 
 def _measured(frame: pl.DataFrame) -> pl.DataFrame:
