@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from bench.measuring import print_table
 from bench.spine import _problem
 from blue_solvers import TwoPass, blue
-from blue_solvers.partition_files import Partitions
-from blue_solvers.streaming import partition, stream
+from blue_solvers.streaming import Partitions, partition, stream
 from constraint_builders import Problem
 
 

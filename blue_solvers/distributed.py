@@ -22,8 +22,9 @@ except ImportError as error:
     raise ImportError("a cluster needs Dask: pip install 'blue-solvers[cluster]'") from error
 
 from blue_solvers.components.subtrees import Design, Downward, Index, Part, SubtreeForm, Upward, part_bytes
-from blue_solvers.partition_files import TOP, DamagedError, PartEntry
-from blue_solvers.streaming import BUFFERS, Job, Progress
+from blue_solvers.streaming.part_files import TOP, DamagedError, PartEntry
+from blue_solvers.streaming.partition import BUFFERS
+from blue_solvers.streaming.run import Job, Progress
 from constraint_builders.memory import format_bytes
 
 

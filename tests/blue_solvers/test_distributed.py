@@ -13,8 +13,7 @@ from partitioned import assert_same, invented_problem
 from spines import consistent_measurements
 
 from blue_solvers import blue
-from blue_solvers.partition_files import PartitionError, Partitions
-from blue_solvers.streaming import partition
+from blue_solvers.streaming import PartitionError, Partitions, partition
 from constraint_builders import Problem, Schema, Spine
 
 distributed = pytest.importorskip("distributed", reason="a cluster needs Dask: pip install 'blue-solvers[cluster]'")

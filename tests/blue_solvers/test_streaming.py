@@ -19,8 +19,9 @@ from spines import SCHEMA, consistent_measurements, spine_problems
 
 from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.components.subtrees import part_bytes
-from blue_solvers.partition_files import DamagedError, PartitionError, Partitions
-from blue_solvers.streaming import BUFFERS, choose_cut, partition, partition_source, stream
+from blue_solvers.streaming import DamagedError, PartitionError, Partitions, partition, partition_source, stream
+from blue_solvers.streaming.cutting import choose_cut
+from blue_solvers.streaming.partition import BUFFERS
 from constraint_builders import Problem, Schema, Spine
 
 ROOT = Path(__file__).parents[2]

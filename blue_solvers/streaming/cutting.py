@@ -1,0 +1,70 @@
+"""Where a spine is cut into parts: subtrees, and the top of the tree above them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from blue_solvers.components.subtrees import Index
+from blue_solvers.solver import Float
+from constraint_builders import Spine
+from constraint_builders.memory import format_bytes
+
+
+def choose_cut(spine: Spine, own: Float, memory: float | None, at: str | None = None) -> Index:
+    """Roots of the parts: the largest subtrees that keep to a memory limit, at a geolevel or below.
+
+    Parameters
+    ----------
+    spine : Spine
+    own : ndarray, (N,)
+        Bytes of every geounit.
+    memory : float or None
+    at : str, optional
+
+    Returns
+    -------
+    ndarray of int
+        Geounits, in the spine's order.
+
+    Raises
+    ------
+    ValueError
+        If neither `memory` nor `at` is given.
+    MemoryError
+        If a geounit without children, or all geounits above the cut, need more than `memory`.
+    """
+    if memory is None and at is None:
+        raise ValueError("nothing says where to cut: give memory= in bytes, or at= a geolevel")
+    limit = np.inf if memory is None else memory
+    below = own.astype(float)
+    for members in reversed(spine.members[1:]):
+        np.add.at(below, spine.parent[members], below[members])
+    fits = (below <= limit) & (spine.level_of >= (0 if at is None else spine.level_index(at)))
+    alone = np.flatnonzero((spine.child_counts == 0) & (below > limit))
+    if alone.size:
+        raise MemoryError(
+            f"{spine.levels[spine.level_of[alone[0]]]} {spine.geocodes[alone[0]]!r} alone needs "
+            f"{format_bytes(below[alone[0]])} and the limit is {format_bytes(limit)}: raise it, or want fewer tables"
+        )
+    roots = np.flatnonzero(fits & ((spine.parent < 0) | ~fits[spine.parent]))
+    needed = own[~fits].sum() + own[roots].sum()
+    if needed > limit:
+        raise MemoryError(
+            f"the {int((~fits).sum()) + roots.size:,} geounits at and above the cut need {format_bytes(needed)} and "
+            f"the limit is {format_bytes(limit)}: raise it"
+        )
+    return roots
+
+
+def members_of_parts(spine: Spine, roots: Index) -> list[Index]:
+    """Geounits of every part, then those of the top, which has the roots of all parts."""
+    part = np.full(spine.size, -1)
+    part[roots] = np.arange(roots.size)
+    for members in spine.members[1:]:
+        part[members] = np.maximum(part[members], part[spine.parent[members]])
+    order = np.argsort(part, kind="stable")
+    bounds = np.searchsorted(part[order], np.arange(roots.size + 1))
+    parts = [order[start:stop] for start, stop in pairwise(bounds)]
+    return [*parts, np.sort(np.concatenate([order[: bounds[0]], roots]))]

@@ -1,0 +1,277 @@
+"""Cutting a problem and its measurements into the files of its parts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blue_solvers.components.subtrees import Design, Index, part_bytes
+from blue_solvers.solver import Float, UnsupportedProblemError
+from blue_solvers.solvers import TwoPass
+from blue_solvers.streaming.cutting import choose_cut, members_of_parts
+from blue_solvers.streaming.part_files import (
+    EMPTY,
+    TOP,
+    PartEntry,
+    Partitions,
+    variance_column,
+    write_level,
+    write_manifest,
+)
+from constraint_builders import Problem, Schema, Spine
+from constraint_builders.files.new_folder import new_folder
+from constraint_builders.spine_constraints import SpineConsistency
+from constraint_builders.spine_tables import undetermined
+from constraint_builders.table import parse_table
+
+Read: TypeAlias = Callable[[str, str, Index], ArrayLike]
+
+BUFFERS = 8 << 20  # bytes of Parquet and of blocks of geounits in cache, whatever the size of a part
+
+
+def partition(
+    folder: str | os.PathLike[str],
+    problem: Problem,
+    y: ArrayLike,
+    *,
+    memory: float | None = None,
+    at: str | None = None,
+) -> Partitions:
+    """Cut a problem and its measurements into parts, whole or not at all.
+
+    Parameters
+    ----------
+    folder : path
+        Made anew.
+    problem : Problem
+        On a spine, as `TwoPass` takes it.
+    y : array_like, (n,)
+        Measurements over its observed layout.
+    memory, at
+        As in `partition_source`.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If `TwoPass` cannot take the problem.
+    ValueError
+        If the problem has no spine, or `y` is not a vector of its measurements.
+    MemoryError, OSError
+        As in `partition_source`.
+    """
+    if problem.spine is None or problem.schema is None:
+        raise ValueError("only a problem on a spine can be cut into parts: this one has none")
+    reason = TwoPass().supports(problem)
+    if problem.equalities is not None:
+        reason = "its equalities may span several parts: estimate it in memory"
+    if reason is not None or problem.geounit_variances is None:
+        raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
+    values = np.array(y, dtype=np.float64)
+    problem.check_vector(values)
+    values[problem.unmeasured] = 0
+    blocks = problem.observed.tables(values)
+    design = Design(
+        problem.schema,
+        problem.spine.levels,
+        tuple(zip(problem.observed_levels, problem.observed_tables, strict=True)),
+        tuple(zip(problem.desired_levels, problem.desired_tables, strict=True)),
+        _smallest(problem.geounit_variances),
+        None if problem.zeros is None else problem.zeros.axes,
+    )
+
+    def read(level: str, table: str, ranks: Index) -> Float:
+        return blocks[problem.observed.names[problem.observed.index((level, table))]][ranks]
+
+    empty = None if problem.zeros is None else problem.zeros.empty
+    return _write_parts(folder, design, problem.spine, problem.geounit_variances, read, memory, at, empty)
+
+
+def _smallest(variances: list[Float]) -> float:
+    """The smallest variance of noisy measurements, 0 if there is none."""
+    noisy = np.concatenate([own[np.isfinite(own) & (own > 0)] for own in variances])
+    return float(noisy.min()) if noisy.size else 0.0
+
+
+def partition_source(
+    folder: str | os.PathLike[str],
+    schema: Schema,
+    spine: Spine,
+    observed: Mapping[str, Mapping[str, ArrayLike]],
+    desired: Mapping[str, Sequence[str]],
+    read: Read,
+    *,
+    memory: float | None = None,
+    at: str | None = None,
+) -> Partitions:
+    """Cut measurements that do not fit in memory into parts, whole or not at all.
+
+    Parameters
+    ----------
+    folder : path
+        Made anew.
+    schema : Schema
+    spine : Spine
+    observed : mapping of str to mapping of str to float or array_like (geounits,)
+        For every geolevel its measured tables with their variances; 0 exact, ``inf`` not measured.
+    desired : mapping of str to sequence of str
+        For every geolevel the wanted tables.
+    read : callable
+        Called with a geolevel, the name of an observed table and the numbers of some geounits within their level (G,);
+        gives the measurements, (G, cells) or (G, *shape), anything where there is none.
+    memory : float, optional
+        Bytes that the work on a part may take beside the program itself; parts are the largest subtrees that keep to
+        it. By default there is no limit, and `at` is needed.
+    at : str, optional
+        Cut at this geolevel, or below where `memory` demands it.
+
+    Returns
+    -------
+    Partitions
+
+    Raises
+    ------
+    ValueError
+        If a table or level is unknown or given twice, a variance is not one, a desired table is not estimable, neither
+        `memory` nor `at` is given, or a name cannot be that of a file.
+    MemoryError
+        If a geounit without children, or the top of the tree, needs more than `memory`; it is named.
+    OSError
+        If there is something at `folder`, or it cannot be written.
+    """
+    names = [(level, table) for level, tables in observed.items() for table in tables]
+    tables = [(spine.level_index(level), parse_table(schema, table)) for level, table in names]
+    wanted = [(spine.level_index(level), parse_table(schema, table)) for level, own in desired.items() for table in own]
+    for kind, given in (("observed", tables), ("desired", wanted)):
+        if not given or len(set(given)) < len(given):
+            raise ValueError(f"{kind} tables must be at least one, each given once: got {len(given)}")
+    variances = [
+        _geounit_variances(name, value, spine.members[level].size)
+        for name, (level, _), value in zip(
+            names, tables, (value for own in observed.values() for value in own.values()), strict=True
+        )
+    ]
+    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), _smallest(variances))
+    _require_estimable(design, spine, variances)
+    spelled = {(level, table.name): name for (level, table), (_, name) in zip(tables, names, strict=True)}
+
+    def read_as_named(level: str, table: str, ranks: Index) -> ArrayLike:
+        return read(level, spelled[spine.level_index(level), table], ranks)
+
+    return _write_parts(folder, design, spine, variances, read_as_named, memory, at)
+
+
+def _geounit_variances(name: tuple[str, str], value: ArrayLike, count: int) -> Float:
+    variances = np.asarray(value, dtype=np.float64)
+    if variances.shape not in ((), (count,)) or np.isnan(variances).any() or (variances < 0).any():
+        raise ValueError(f"variances of {name!r} must be one number, or {count} of them, none negative or NaN")
+    return np.broadcast_to(variances, (count,))
+
+
+def _require_estimable(design: Design, spine: Spine, variances: list[Float]) -> None:
+    levels = [level for level, _ in design.observed]
+    consistency = SpineConsistency(design.schema, spine, levels, [table for _, table in design.observed], variances)
+    for level, table in design.desired:
+        geounit = undetermined(consistency, table, spine.members[level])
+        if geounit is not None:
+            raise ValueError(
+                f"table {table.name!r} is not estimable at {spine.levels[level]} {spine.geocodes[geounit]!r}: nothing "
+                "measured there, below or above determines it"
+            )
+
+
+def _write_parts(
+    folder: str | os.PathLike[str],
+    design: Design,
+    spine: Spine,
+    variances: list[Float],
+    read: Read,
+    memory: float | None,
+    at: str | None,
+    empty: NDArray[np.bool_] | None = None,
+) -> Partitions:
+    _require_file_names(design)
+    own = part_bytes(design, spine.level_of, spine.child_counts > 0)
+    roots = choose_cut(spine, own, None if memory is None else memory - BUFFERS, at)
+    members = members_of_parts(spine, roots)
+    top = members.pop()
+    order = np.lexsort((top, spine.level_of[top]))
+    leaves = {geounit: position for position, geounit in enumerate(top[order].tolist())}
+    with new_folder(folder) as temporary:
+        writer = _PartWriter(temporary, design, spine, variances, read, empty)
+        parts = [
+            writer.write(f"{number:05d}", geounits, leaves[int(root)], own[geounits].sum() + BUFFERS)
+            for number, (root, geounits) in enumerate(zip(roots, members, strict=True))
+        ]
+        entry = writer.write(TOP, top, -1, own[top].sum() + BUFFERS)
+        write_manifest(temporary, design, parts, entry)
+    return Partitions.open(folder)
+
+
+def _require_file_names(design: Design) -> None:
+    for name in design.levels:
+        if not name or name.startswith(".") or set(name) & set('/\\:*?"<>|'):
+            raise ValueError(f"geolevel {name!r} cannot be the name of a folder: rename it")
+    for level, table in (*design.observed, *design.desired):
+        tables = [own.name for where, own in (*design.observed, *design.desired) if where == level]
+        if table.name in ("geocode", "parent") or variance_column(table.name) in tables:
+            raise ValueError(f"table {table.name!r} has the name of another column of its file: rename its variable")
+
+
+class _PartWriter:
+    """Writes the files of parts."""
+
+    def __init__(
+        self,
+        folder: Path,
+        design: Design,
+        spine: Spine,
+        variances: list[Float],
+        read: Read,
+        empty: NDArray[np.bool_] | None,
+    ) -> None:
+        self._folder, self._design, self._spine = folder, design, spine
+        self._variances, self._read, self._empty = variances, read, empty
+
+    def write(self, name: str, geounits: Index, leaf: int, needed: float) -> PartEntry:
+        """Write one part; `geounits` are positions in the spine."""
+        spine = self._spine
+        ordered = geounits[np.lexsort((geounits, spine.level_of[geounits]))]
+        position = np.full(spine.size, -1)
+        position[ordered] = np.arange(ordered.size)
+        files = {}
+        for level in np.unique(spine.level_of[ordered]).tolist():
+            here = ordered[spine.level_of[ordered] == level]
+            above = spine.parent[here]
+            columns: dict[str, NDArray] = {"parent": np.where(above >= 0, position[above], -1)}
+            if self._empty is not None:
+                columns[EMPTY] = self._empty[here].reshape(here.size, -1)
+            for i, (where, table) in enumerate(self._design.observed):
+                if where == level:
+                    columns[variance_column(table.name)] = self._variances[i][spine.rank_in_level[here]]
+                    columns[table.name] = self._measured(i, here)
+            path = f"{spine.levels[level]}.parquet/{name}.parquet"
+            files[path] = write_level(self._folder / path, [spine.geocodes[i] for i in here.tolist()], columns)
+        root = int(ordered[0])
+        level_name, geocode = spine.levels[spine.level_of[root]], spine.geocodes[root]
+        return PartEntry(name, level_name, geocode, leaf, ordered.size, int(needed), files)
+
+    def _measured(self, number: int, geounits: Index) -> Float:
+        level, table = self._design.observed[number]
+        name = self._spine.levels[level]
+        ranks = self._spine.rank_in_level[geounits]
+        values = np.array(self._read(name, table.name, ranks), dtype=np.float64).reshape(ranks.size, -1)
+        values[np.isinf(self._variances[number][ranks])] = 0
+        if values.shape[1] != table.size:
+            raise ValueError(f"table {table.name!r} of {name} has {table.size} cells: got {values.shape[1]} a geounit")
+        if not np.isfinite(values).all():
+            broken = geounits[~np.isfinite(values).all(axis=1)][0]
+            raise ValueError(
+                f"table {table.name!r} of {name} {self._spine.geocodes[broken]!r} is not finite: give numbers, or an "
+                "infinite variance"
+            )
+        return values
