@@ -1,14 +1,4 @@
-"""Estimates on a spine, stored in a folder from which questions about any geounits are answered.
-
-::
-
-    <folder>/settings.toml               schema, geolevels and law of the noise
-    <folder>/result.json                 how the estimates were made
-    <folder>/spine.parquet               geolevel, geocode, parent (row of this file, -1 for the root)
-    <folder>/variances.parquet           geolevel, table, geounit (number within the level), variance
-    <folder>/zeros.parquet               geounit (row of spine.parquet), empty (list over the cells of the variables
-                                         that result.json names); if there are structural zeros
-    <folder>/estimates/<Geolevel>.parquet table, geocode, estimate and std_error (lists, cells in C order)
+"""Questions about any geounits, answered from stored estimates (`result_files`).
 
 Estimates are read from there; their variances and covariances follow from the variances of the measurements alone.
 """
@@ -17,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,136 +16,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from blue_solvers.operator import BlueOperator, blue
+from blue_solvers.operator import blue
+from blue_solvers.result_files import FORMAT, OUTLINE, SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of
 from blue_solvers.solver import Float
 from blue_solvers.uncertainty.functionals import Functionals, functional_covariance
 from constraint_builders import Problem, Spine
 from constraint_builders.files.naming import naming
-from constraint_builders.files.new_folder import new_folder
-from constraint_builders.files.settings import Settings, parse_settings
+from constraint_builders.files.settings import parse_settings
 from constraint_builders.schema import Schema
 from constraint_builders.summing_out import sum_out
 from constraint_builders.table import Table, make_table, parse_table
-from constraint_builders.zeros import StructuralZeros
 
-FORMAT = 1
 TABULATION_WIDTH = 16  # a block's spine code ends in state 2, county 3, tract 6, block group 1, block 4
 
-Progress = Callable[[str, int, int], None]
 Count = Mapping[str, Sequence[str]]
 Levels = Mapping[str, NDArray[np.bool_]]
-
-
-def write_result(
-    folder: str | os.PathLike[str],
-    P: BlueOperator,
-    estimate: Float,
-    std_error: Float,
-    settings: Settings,
-    progress: Progress | None = None,
-) -> None:
-    """Store estimates, whole or not at all.
-
-    Parameters
-    ----------
-    folder : path
-        Made anew.
-    P : BlueOperator
-        Of a problem on a spine, with one variance for each table of a geounit.
-    estimate, std_error : ndarray, (m,)
-        Over the desired layout.
-    settings : Settings
-        With the problem's schema.
-    progress : callable, optional
-        Called with each geolevel, its number from 0, and how many there are, before it is written.
-
-    Raises
-    ------
-    ValueError
-        If the problem has no spine, equalities, or unequal variances within a table of a geounit.
-    OSError
-        If there is something at `folder`, or it cannot be written.
-    """
-    problem = P.problem
-    if problem.spine is None or problem.geounit_variances is None:
-        raise ValueError("results are stored for a spine with one variance for each table of a geounit")
-    if problem.equalities is not None:
-        raise ValueError("results are not stored for problems with equalities: give exact counts the variance 0")
-    spine = problem.spine
-    with new_folder(folder) as temporary:
-        (temporary / "settings.toml").write_text(settings.text, encoding="utf-8", newline="\n")
-        (temporary / "result.json").write_text(json.dumps(_description(P, settings), indent=2) + "\n", encoding="utf-8")
-        levels = np.array(spine.levels)[spine.level_of]
-        pl.DataFrame(
-            {"geolevel": levels.tolist(), "geocode": list(spine.geocodes), "parent": spine.parent}
-        ).write_parquet(temporary / "spine.parquet")
-        _variance_rows(problem).write_parquet(temporary / "variances.parquet")
-        if problem.zeros is not None:
-            _zero_rows(problem.zeros).write_parquet(temporary / "zeros.parquet")
-        (temporary / "estimates").mkdir()
-        for number, level in enumerate(spine.levels):
-            if progress is not None:
-                progress(level, number, len(spine.levels))
-            rows = _estimate_rows(problem, estimate, std_error, number)
-            if rows:
-                path = temporary / "estimates" / f"{level}.parquet"
-                pl.concat(rows).write_parquet(path, row_group_size=rows[0].height)  # a table each, found by itself
-
-
-def _description(P: BlueOperator, settings: Settings) -> dict[str, Any]:
-    info = P.info
-    return {
-        "format": FORMAT,
-        "settings": settings.name,
-        "noise": P.problem.noise,
-        "solver": info.solver,
-        "exact": info.exact,
-        "reason": info.reason,
-        "violation": info.violation,
-        "zeros": _variables_of_zeros(P.problem),
-    }
-
-
-def _variables_of_zeros(problem: Problem) -> list[str]:
-    if problem.zeros is None or problem.schema is None:
-        return []
-    return [problem.schema.names[axis] for axis in problem.zeros.axes]
-
-
-def _zero_rows(zeros: StructuralZeros) -> pl.DataFrame:
-    cells = zeros.empty.reshape(len(zeros.empty), -1)
-    geounits = np.flatnonzero(cells.any(axis=1))
-    lists = pl.Series("empty", cells[geounits].ravel()).reshape((geounits.size, cells.shape[1])).arr.to_list()
-    return pl.DataFrame([pl.Series("geounit", geounits), lists])
-
-
-def _variance_rows(problem: Problem) -> pl.DataFrame:
-    assert problem.geounit_variances is not None
-    assert problem.spine is not None
-    parts = []
-    for table, level, variances in zip(
-        problem.observed_tables, problem.observed_levels, problem.geounit_variances, strict=True
-    ):
-        measured = np.flatnonzero(np.isfinite(variances))
-        names = {"geolevel": problem.spine.levels[level], "table": table.name}
-        rows = pl.DataFrame({"geounit": measured, "variance": variances[measured]})
-        parts.append(rows.with_columns(pl.lit(text).alias(column) for column, text in names.items()))
-    return pl.concat(parts)
-
-
-def _estimate_rows(problem: Problem, estimate: Float, std_error: Float, level: int) -> list[pl.DataFrame]:
-    assert problem.spine is not None
-    geocodes = pl.Series("geocode", [problem.spine.geocodes[i] for i in problem.spine.members[level]])
-    parts = []
-    for index, table in enumerate(problem.desired_tables):
-        if problem.desired_levels[index] == level:
-            place, shape = problem.desired.block(index), (geocodes.len(), table.size)
-            lists = (
-                pl.Series(name, cells[place]).reshape(shape).arr.to_list()
-                for name, cells in (("estimate", estimate), ("std_error", std_error))
-            )
-            parts.append(pl.DataFrame([pl.repeat(table.name, shape[0], eager=True).alias("table"), geocodes, *lists]))
-    return parts
 
 
 def _block_geoid(code: str) -> str:
@@ -182,12 +57,12 @@ class Result:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        path = self.folder / "result.json"
+        path = self.folder / OUTLINE
         with naming(path):
             self.description = json.loads(path.read_text(encoding="utf-8"))
             if self.description.get("format") != FORMAT:
                 raise ValueError(f"format {self.description.get('format')!r} is another than {FORMAT}: estimate again")
-        path = self.folder / "settings.toml"
+        path = self.folder / SETTINGS
         with naming(path):
             self.settings = parse_settings(path.read_text(encoding="utf-8"), self.description["settings"])
 
@@ -199,7 +74,7 @@ class Result:
     @cached_property
     def spine(self) -> Spine:
         """The geounits."""
-        frame = self._frame("spine.parquet")
+        frame = self._frame(SPINE)
         return Spine(frame["parent"].to_numpy(), frame["geolevel"].to_list(), frame["geocode"].to_list())
 
     def _frame(self, name: str) -> pl.DataFrame:
@@ -210,7 +85,7 @@ class Result:
     def tables(self, geolevel: str) -> list[Table]:
         """The tables that were estimated at a geolevel, in order of size."""
         self.spine.level_index(geolevel)
-        path = self.folder / "estimates" / f"{geolevel}.parquet"
+        path = estimates_of(self.folder, geolevel)
         if not path.exists():
             return []
         with naming(path):
@@ -230,7 +105,7 @@ class Result:
     def _variances(self) -> dict[str, dict[str, Float]]:
         """Variance of every observed table, (geounits,), by geolevel and table; infinite where not measured."""
         observed: dict[str, dict[str, Float]] = {}
-        for (level, table), rows in self._frame("variances.parquet").group_by("geolevel", "table", maintain_order=True):
+        for (level, table), rows in self._frame(VARIANCES).group_by("geolevel", "table", maintain_order=True):
             members = self.spine.members[self.spine.level_index(str(level))]
             variances = np.full(members.size, np.inf)
             variances[rows["geounit"].to_numpy()] = rows["variance"].to_numpy()
@@ -242,7 +117,7 @@ class Result:
         """Structural zeros, (geounits, *shape), by geolevel and table."""
         if not self.description["zeros"]:
             return {}
-        frame = self._frame("zeros.parquet")
+        frame = self._frame(ZEROS)
         table = make_table(self.schema, tuple(self.description["zeros"]))
         empty = np.zeros((self.spine.size, table.size), dtype=bool)
         empty[frame["geounit"].to_numpy()] = frame["empty"].explode().to_numpy().reshape(-1, table.size)
@@ -335,7 +210,7 @@ class Result:
         """Stored estimates of some geounits in any order, (g, cells)."""
         members = self.spine.members[self.spine.level_index(geolevel)]
         codes = [self.spine.geocodes[i] for i in members[geounits]]
-        path = self.folder / "estimates" / f"{geolevel}.parquet"
+        path = estimates_of(self.folder, geolevel)
         with naming(path):
             rows = pl.scan_parquet(path).filter((pl.col("table") == table.name) & pl.col("geocode").is_in(codes))
             values = rows.select(pl.col("estimate").explode()).collect()["estimate"]

@@ -20,7 +20,7 @@ SETTINGS_FILE = "settings.toml"
 
 def run_on_folder(args: argparse.Namespace) -> None:
     """Estimate the tables at all geounits and store them for `query`."""
-    from blue_solvers.results import write_result
+    from blue_solvers.result_files import write_result
     from constraint_builders.files import read_noisy_measurements
     from constraint_builders.files.new_folder import require_new
 

@@ -14,7 +14,8 @@ from blue_solvers.cli import main
 from blue_solvers.commands.progress import LevelBar
 from blue_solvers.commands.query import parse_count
 from blue_solvers.commands.simulate import block_spine
-from blue_solvers.results import Result, write_result
+from blue_solvers.result_files import write_result
+from blue_solvers.results import Result
 from blue_solvers.uncertainty import functionals
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files import read_block_counts, read_noisy_measurements, read_settings
