@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
+from blue_solvers.low_rank import SharedNoise
 from blue_solvers.solver import Float, Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.solvers import SOLVERS
-from constraint_builders import Problem
+from constraint_builders import LowRankPlusDiagonal, Problem
 
 
 def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
@@ -51,10 +52,11 @@ def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
         solver = SOLVERS[solver]()
     if not isinstance(solver, Solver):
         raise TypeError(f"solver must be a name or a configured Solver: got {solver!r}")
-    reason = solver.supports(problem)
+    engine = SharedNoise(solver) if isinstance(problem.covariance, LowRankPlusDiagonal) else solver
+    reason = engine.supports(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"solver {solver.name!r} cannot take this problem: {reason}")
-    return BlueOperator(problem, solver, solver.prepare(problem))
+    return BlueOperator(problem, solver, engine.prepare(problem))
 
 
 class BlueOperator(LinearOperator):

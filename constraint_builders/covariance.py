@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, splu
 
+from constraint_builders.low_rank import LowRankPlusDiagonal
+
 SYMMETRY_TOLERANCE = 1e-10
 
 
@@ -34,6 +36,8 @@ def read_covariance(covariance: Any, size: int) -> tuple[sparse.csr_array | Line
     """
     if covariance.shape != (size, size):
         raise ValueError(f"covariance must have shape ({size}, {size}): got {covariance.shape}")
+    if isinstance(covariance, LowRankPlusDiagonal):
+        return covariance, covariance.variances
     if isinstance(covariance, LinearOperator):
         _check_operator(covariance)
         return covariance, _diagonal(covariance)

@@ -59,9 +59,10 @@ class Problem(Measurements):
     desired : sequence of str or "all", optional
         The wanted tables, by default the observed ones. ``"all"``: every plain marginal of some observed table, and the
         observed tables themselves.
-    covariance : sparse array, ndarray or LinearOperator, optional
+    covariance : sparse array, ndarray, LinearOperator or LowRankPlusDiagonal, optional
         Covariance of the noise over the observed layout, (n, n), instead of the diagonal; the variances in `observed`
-        must then be None or agree with its diagonal.
+        must then be None or agree with its diagonal. An operator may have a method ``solve(V)``, its inverse times
+        (n, K): some solvers need it.
     zeros : mapping of name to ndarray of bool, optional
         Structural zeros: cells of any table that are known to be empty. They hold in every finer cell and in every
         geounit below.
@@ -426,8 +427,7 @@ class Problem(Measurements):
     @cached_property
     def _margins(self) -> tuple[tuple[slice, slice, Margin | None], ...]:
         """For every desired table: its place, its source's place, and the margin between them (None: the same)."""
-        if self.schema is None:
-            return ((slice(None), slice(None), None),)
+        assert self.schema is not None
         found = []
         for index, (table, source) in enumerate(zip(self.desired_tables, self.sources, strict=True)):
             fine = self.observed_tables[source]
@@ -454,6 +454,8 @@ class Problem(Measurements):
 
     def tabulate(self, X: Float) -> Float:
         """Sum consistent values over the observed layout, (n, K), to the desired layout, (m, K)."""
+        if self.desired is self.observed:
+            return X.copy()
         if self.spine is not None:
             return self.spine_tabulation @ X
         result = np.empty((self.desired.size, X.shape[1]))
@@ -463,6 +465,8 @@ class Problem(Measurements):
 
     def tabulate_transpose(self, V: Float) -> Float:
         """The transpose of `tabulate`: (m, K) over the desired layout to (n, K) over the observed one."""
+        if self.desired is self.observed:
+            return V.copy()
         if self.spine is not None:
             return self.spine_tabulation.T @ V
         result = np.zeros((self.observed.size, V.shape[1]))
@@ -471,7 +475,7 @@ class Problem(Measurements):
         return result
 
     def observing(self) -> Problem:
-        """The same problem with the observed tables desired, unmeasured cells included."""
+        """The same problem with the observed tables desired; cells that were not measured may come out as anything."""
         copy = self._without_derived()
         copy.desired, copy.desired_tables = self.observed, self.observed_tables
         if self.spine is not None:

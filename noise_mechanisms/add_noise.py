@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from constraint_builders import Problem
+from constraint_builders import LowRankPlusDiagonal, Problem
 from noise_mechanisms.discrete import draw
 
 Rng = np.random.Generator | int | None
@@ -58,9 +58,18 @@ def draw_noise(problem: Problem, columns: int, rng: Rng = None) -> NDArray[np.fl
         return draw(problem.noise, np.where(problem.unmeasured, 0.0, problem.variances), generator, columns)
     if problem.noise != "gaussian":
         raise ValueError(f"correlated noise is drawn for the law 'gaussian' only: the problem's is {problem.noise!r}")
+    if isinstance(problem.covariance, LowRankPlusDiagonal):
+        return _shared(problem.covariance, columns, generator)
     if isinstance(problem.covariance, LinearOperator):
         raise ValueError("correlated noise cannot be drawn from an operator: give the covariance as a sparse matrix")
     return _correlated(problem.covariance, columns, generator)
+
+
+def _shared(covariance: LowRankPlusDiagonal, columns: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Gaussian columns of every cell's own noise and of what the sources make of theirs."""
+    D, U = covariance.diagonal[:, None], covariance.factor
+    own = np.sqrt(np.where(np.isinf(D), 0.0, D)) * rng.standard_normal((len(D), columns))
+    return own + U @ rng.standard_normal((U.shape[1], columns))
 
 
 def _correlated(covariance: sparse.csr_array, columns: int, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -1,0 +1,69 @@
+"""D + U U' as an operator: its products, its inverse, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import LinearOperator
+
+from constraint_builders import LowRankPlusDiagonal, Problem, Schema
+
+D = np.array([2.0, 0.5, 1.0])
+U = np.array([[1.0, 0.0], [2.0, -1.0], [0.0, 3.0]])
+
+
+def test_products_and_inverse() -> None:
+    covariance = LowRankPlusDiagonal(D, U)
+    assert isinstance(covariance, LinearOperator)
+    dense = np.diag(D) + U @ U.T
+    V = np.random.default_rng(0).standard_normal((3, 4))
+    np.testing.assert_allclose(covariance @ V, dense @ V, rtol=1e-14)
+    np.testing.assert_allclose(covariance.T @ V[:, 0], dense @ V[:, 0], rtol=1e-14)
+    np.testing.assert_allclose(covariance.solve(V), np.linalg.solve(dense, V), rtol=1e-12)
+    np.testing.assert_allclose(covariance.solve(V[:, 0]), np.linalg.solve(dense, V[:, 0]), rtol=1e-12)
+    np.testing.assert_allclose(covariance.variances, np.diag(dense), rtol=1e-15)
+
+
+def test_cells_not_measured_count_as_zero() -> None:
+    covariance = LowRankPlusDiagonal([2.0, np.inf, 1.0], U)
+    assert not covariance.factor[1].any()
+    dense = np.diag([2.0, 0.0, 1.0]) + covariance.factor @ covariance.factor.T
+    np.testing.assert_allclose(covariance @ np.eye(3), dense, rtol=1e-15)
+    inverse = np.linalg.pinv(dense)
+    np.testing.assert_allclose(covariance.solve(np.eye(3)), inverse, atol=1e-14)
+
+
+def test_a_problem_reads_it() -> None:
+    D = [0.0, np.inf, 1.0]
+    problem = Problem(
+        Schema({"a": 2}), {"a": None, "total": 10.0}, covariance=LowRankPlusDiagonal(D, U * [[0], [1], [1]])
+    )
+    assert problem.variances.tolist() == [0, np.inf, 10]
+    assert problem.exact.tolist() == [True, False, False]
+    assert problem.unmeasured.tolist() == [False, True, False]
+    with pytest.raises(ValueError, match="differ from the covariance's diagonal"):
+        Problem(Schema({"a": 2}), {"a": None, "total": 1.0}, covariance=LowRankPlusDiagonal([1, 1, 1], U))
+    with pytest.raises(ValueError, match=r"must have shape \(4, 4\)"):
+        Problem.from_matrix(np.ones((1, 4)), LowRankPlusDiagonal([1, 1, 1], U))
+
+
+@pytest.mark.parametrize(
+    ("diagonal", "factor", "message"),
+    [
+        ([1.0, -1.0, 1.0], U, "negative"),
+        ([1.0, np.nan, 1.0], U, "NaN"),
+        (np.eye(3), U, r"diagonal of the covariance must have shape \(n,\)"),
+        (D, U[:2], r"must have shape \(3, k\): got \(2, 2\)"),
+        (D, U[:, 0], r"must have shape \(3, k\): got \(3,\)"),
+        (D, U * np.nan, "NaN or infinite"),
+        ([1.0, 0.0, 1.0], U, "cell 1, which has no noise of its own"),
+    ],
+)
+def test_refused(diagonal: np.ndarray, factor: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LowRankPlusDiagonal(diagonal, factor)
+
+
+def test_no_inverse_with_exact_cells() -> None:
+    with pytest.raises(ValueError, match="cell 2 is known exactly"):
+        LowRankPlusDiagonal([1.0, 1.0, 0.0], U * [[1], [1], [0]]).solve(np.ones(3))
