@@ -18,11 +18,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.messages import Message, Total, Update
 from blue_solvers.components.tree_form import TreeForm
-from blue_solvers.components.tree_plan import TreePlan
+from blue_solvers.components.tree_plan import Component, TreePlan
 from blue_solvers.solver import Float
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.layout import Layout
