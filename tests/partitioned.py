@@ -32,17 +32,16 @@ def invented_problem(seed: int = 0, size: int = 45) -> Problem:
     return Problem(SCHEMA, observed, spine=spine, desired=["detailed", "b", "total"])
 
 
-def read_estimates(out: Path, problem: Problem, what: str = "") -> np.ndarray:
-    """Estimates, or ``":variance"``, over the problem's desired layout."""
+def read_estimates(out: Path, problem: Problem, what: str = "estimate") -> np.ndarray:
+    """Estimates, or ``"std_error"``, over the problem's desired layout."""
     tables = {}
     for level, table in problem.desired.names:
         number = problem.spine.level_index(level)
         codes = pl.DataFrame({"geocode": [problem.spine.geocodes[i] for i in problem.spine.members[number]]})
-        column = parse_table(problem.schema, table).name + what
-        frame = pl.concat([pl.read_parquet(p) for p in sorted((out / f"{level}.parquet").glob("*"))], how="diagonal")
-        frame = frame.select("geocode", column).drop_nulls()
+        frame = pl.concat([pl.read_parquet(path) for path in sorted((out / f"{level}.parquet").glob("*"))])
+        frame = frame.filter(pl.col("table") == parse_table(problem.schema, table).name)
         assert sorted(frame["geocode"]) == sorted(codes["geocode"])
-        cells = codes.join(frame, on="geocode", how="left", maintain_order="left")[column].to_numpy()
+        cells = codes.join(frame, on="geocode", how="left", maintain_order="left")[what].explode().to_numpy()
         tables[level, table] = cells.reshape(problem.desired.shape((level, table)))
     return problem.desired.vector(tables)
 
@@ -59,5 +58,5 @@ def assert_same(problem: Problem, y: np.ndarray, P, out: Path) -> None:
     # Rounding: messages pass through cells once more, and information spans four decades.
     deviations = np.sqrt(np.maximum(variances, 0)) + 1e-4
     assert (abs(read_estimates(out, problem) - expected) <= 1e-9 * deviations + 1e-12 * abs(y).max()).all()
-    found = read_estimates(out, problem, ":variance")
+    found = read_estimates(out, problem, "std_error") ** 2
     np.testing.assert_allclose(found, variances, rtol=1e-8, atol=1e-10 * max(1.0, variances.max()))

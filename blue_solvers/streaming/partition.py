@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blue_solvers.components.subtrees import Design, Index, part_bytes
+from blue_solvers.components.subtrees import Design, Index, LevelTable, part_bytes
 from blue_solvers.solver import Float, UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.cutting import choose_cut, members_of_parts
@@ -26,10 +26,12 @@ from blue_solvers.streaming.part_files import (
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.spine_constraints import SpineConsistency
-from constraint_builders.spine_tables import undetermined
-from constraint_builders.table import parse_table
+from constraint_builders.spine_tables import read_desired, spine_layout, undetermined
+from constraint_builders.table import Table, parse_table
+from constraint_builders.zeros import StructuralZeros
 
 Read: TypeAlias = Callable[[str, str, Index], ArrayLike]
+Desired: TypeAlias = Mapping[str, Sequence[str] | str] | Sequence[str] | str | None
 
 BUFFERS = 8 << 20  # bytes of Parquet and of blocks of geounits in cache, whatever the size of a part
 
@@ -102,9 +104,10 @@ def partition_source(
     schema: Schema,
     spine: Spine,
     observed: Mapping[str, Mapping[str, ArrayLike]],
-    desired: Mapping[str, Sequence[str]],
+    desired: Desired,
     read: Read,
     *,
+    zeros: Mapping[tuple[str, str], NDArray[np.bool_]] | None = None,
     memory: float | None = None,
     at: str | None = None,
 ) -> Partitions:
@@ -118,11 +121,13 @@ def partition_source(
     spine : Spine
     observed : mapping of str to mapping of str to float or array_like (geounits,)
         For every geolevel its measured tables with their variances; 0 exact, ``inf`` not measured.
-    desired : mapping of str to sequence of str
-        For every geolevel the wanted tables.
+    desired
+        As in `Problem`.
     read : callable
         Called with a geolevel, the name of an observed table and the numbers of some geounits within their level (G,);
         gives the measurements, (G, cells) or (G, *shape), anything where there is none.
+    zeros : mapping of (geolevel, table) to ndarray of bool (geounits, *shape), optional
+        Structural zeros, as in `Problem`.
     memory : float, optional
         Bytes that the work on a part may take beside the program itself; parts are the largest subtrees that keep to
         it. By default there is no limit, and `at` is needed.
@@ -136,8 +141,9 @@ def partition_source(
     Raises
     ------
     ValueError
-        If a table or level is unknown or given twice, a variance is not one, a desired table is not estimable, neither
-        `memory` nor `at` is given, or a name cannot be that of a file.
+        If a table or level is unknown or given twice, a variance is not one, a desired table is not estimable, zeros
+        are not truth values of their table's shape, neither `memory` nor `at` is given, or a name cannot be that of a
+        file.
     MemoryError
         If a geounit without children, or the top of the tree, needs more than `memory`; it is named.
     OSError
@@ -145,24 +151,29 @@ def partition_source(
     """
     names = [(level, table) for level, tables in observed.items() for table in tables]
     tables = [(spine.level_index(level), parse_table(schema, table)) for level, table in names]
-    wanted = [(spine.level_index(level), parse_table(schema, table)) for level, own in desired.items() for table in own]
-    for kind, given in (("observed", tables), ("desired", wanted)):
-        if not given or len(set(given)) < len(given):
-            raise ValueError(f"{kind} tables must be at least one, each given once: got {len(given)}")
+    _refuse_repeats("observed", tables)
     variances = [
         _geounit_variances(name, value, spine.members[level].size)
         for name, (level, _), value in zip(
             names, tables, (value for own in observed.values() for value in own.values()), strict=True
         )
     ]
-    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), _smallest(variances))
-    _require_estimable(design, spine, variances)
+    wanted = _desired(schema, spine, desired, names, tables, variances)
+    known = None if zeros is None else StructuralZeros(schema, spine, spine_layout(schema, spine, list(zeros)), zeros)
+    axes = None if known is None else known.axes
+    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), _smallest(variances), axes)
     spelled = {(level, table.name): name for (level, table), (_, name) in zip(tables, names, strict=True)}
 
     def read_as_named(level: str, table: str, ranks: Index) -> ArrayLike:
         return read(level, spelled[spine.level_index(level), table], ranks)
 
-    return _write_parts(folder, design, spine, variances, read_as_named, memory, at)
+    empty = None if known is None else known.empty
+    return _write_parts(folder, design, spine, variances, read_as_named, memory, at, empty)
+
+
+def _refuse_repeats(kind: str, tables: Sequence[LevelTable]) -> None:
+    if not tables or len(set(tables)) < len(tables):
+        raise ValueError(f"{kind} tables must be at least one, each given once: got {len(tables)}")
 
 
 def _geounit_variances(name: tuple[str, str], value: ArrayLike, count: int) -> Float:
@@ -172,16 +183,32 @@ def _geounit_variances(name: tuple[str, str], value: ArrayLike, count: int) -> F
     return np.broadcast_to(variances, (count,))
 
 
-def _require_estimable(design: Design, spine: Spine, variances: list[Float]) -> None:
-    levels = [level for level, _ in design.observed]
-    consistency = SpineConsistency(design.schema, spine, levels, [table for _, table in design.observed], variances)
-    for level, table in design.desired:
-        geounit = undetermined(consistency, table, spine.members[level])
+def _desired(
+    schema: Schema,
+    spine: Spine,
+    desired: Desired,
+    names: Sequence[tuple[str, str]],
+    tables: Sequence[LevelTable],
+    variances: list[Float],
+) -> list[LevelTable]:
+    """The desired tables, all estimable."""
+    observed = [table for _, table in tables]
+    consistency = SpineConsistency(schema, spine, [level for level, _ in tables], observed, variances)
+
+    def lacks(level: int, table: Table) -> int | None:
+        return undetermined(consistency, table, spine.members[level])
+
+    wanted = names if desired is None else read_desired(schema, spine, desired, observed, lacks)
+    found = [(spine.level_index(level), parse_table(schema, table)) for level, table in wanted]
+    _refuse_repeats("desired", found)
+    for level, table in found:
+        geounit = lacks(level, table)
         if geounit is not None:
             raise ValueError(
                 f"table {table.name!r} is not estimable at {spine.levels[level]} {spine.geocodes[geounit]!r}: nothing "
                 "measured there, below or above determines it"
             )
+    return found
 
 
 def _write_parts(
@@ -241,13 +268,11 @@ class _PartWriter:
         """Write one part; `geounits` are positions in the spine."""
         spine = self._spine
         ordered = geounits[np.lexsort((geounits, spine.level_of[geounits]))]
-        position = np.full(spine.size, -1)
-        position[ordered] = np.arange(ordered.size)
+        by_number = np.argsort(ordered)
         files = {}
         for level in np.unique(spine.level_of[ordered]).tolist():
             here = ordered[spine.level_of[ordered] == level]
-            above = spine.parent[here]
-            columns: dict[str, NDArray] = {"parent": np.where(above >= 0, position[above], -1)}
+            columns: dict[str, NDArray] = {"parent": _positions(ordered, by_number, spine.parent[here])}
             if self._empty is not None:
                 columns[EMPTY] = self._empty[here].reshape(here.size, -1)
             for i, (where, table) in enumerate(self._design.observed):
@@ -275,3 +300,9 @@ class _PartWriter:
                 "infinite variance"
             )
         return values
+
+
+def _positions(ordered: Index, by_number: Index, geounits: Index) -> Index:
+    """Place among `ordered` of some geounits, -1 for those that are not there; `by_number` sorts it."""
+    found = by_number[np.minimum(np.searchsorted(ordered, geounits, sorter=by_number), ordered.size - 1)]
+    return np.where(ordered[found] == geounits, found, -1)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blue_solvers.components.subtrees import Downward, Estimates, Index, Part, SubtreeForm, Upward
+from blue_solvers.result_files import write_estimates
 from blue_solvers.solver import Float
 from blue_solvers.streaming.message_files import pack_downward, pack_upward, unpack_downward, unpack_upward
 from blue_solvers.streaming.part_files import (
@@ -21,17 +21,17 @@ from blue_solvers.streaming.part_files import (
     Partitions,
     read_sealed,
     require_intact,
-    variance_column,
-    write_level,
+    sha256,
     write_sealed,
 )
 from constraint_builders.files.replacing import replacing
 from constraint_builders.memory import format_bytes
+from constraint_builders.table import Table
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 
 WORK = ".work"
-RESULT = "result.json"
+CHECKSUMS = "checksums.json"
 
 
 def stream(
@@ -49,13 +49,13 @@ def stream(
     folder : path
         Written by `partition` or `partition_source`.
     out : path
-        Where estimates go: ``<Geolevel>.parquet/<part>.parquet`` with columns ``geocode``, every desired table, and
-        ``<table>:variance`` of every cell. If an earlier run was killed, it is resumed.
+        Where estimates go: ``<Geolevel>.parquet/<part>.parquet`` with columns ``table``, ``geocode``, ``estimate`` and
+        ``std_error``, lists of all cells in C order. If an earlier run was killed, it is resumed.
     memory : float, optional
         Bytes that the work may take beside the program itself; a part that needs more is refused by name, before
         anything is read. What is left over keeps measurements for the way down, which are otherwise read again.
     variances : bool
-        Whether exact variances are wanted too.
+        Whether exact standard errors are wanted too.
     progress : callable, optional
         Called with what is done next, how many parts of both passes are done, and how many there are.
 
@@ -202,22 +202,22 @@ class Job:
         for level, level_name in enumerate(self.input.design.levels):
             place = part.members(level)
             rows = kept[(kept >= place.start) & (kept < place.stop)] - place.start
-            columns = self._columns(level, result, rows)
-            if rows.size and columns:
+            tables = self._tables(level, result, rows)
+            if rows.size and tables:
                 path = f"{level_name}.parquet/{name}.parquet"
                 codes = [part.geocodes[place.start + row] for row in rows.tolist()]
-                files[path] = write_level(self.out / path, codes, columns)
+                files[path] = _write_level(self.out / path, codes, tables)
         write_sealed(self.work / "done" / name, json.dumps(files).encode())
 
-    def _columns(self, level: int, result: Estimates, rows: Index) -> dict[str, NDArray]:
-        columns: dict[str, NDArray] = {}
+    def _tables(self, level: int, result: Estimates, rows: Index) -> list[tuple[Table, Float, Float | None]]:
+        """Tables of a level with their standard errors, if these are wanted."""
+        tables = []
         for i, cells in result.cells.items():
             where, table = self.input.design.desired[i]
             if where == level:
-                columns[table.name] = _rows(cells, rows)
-                if i in result.variances:
-                    columns[variance_column(table.name)] = _rows(result.variances[i], rows)
-        return columns
+                errors = np.sqrt(_rows(result.variances[i], rows)) if i in result.variances else None
+                tables.append((table, _rows(cells, rows), errors))
+        return tables
 
     def is_written(self, name: str) -> bool:
         """Whether the estimates of a part are there and undamaged."""
@@ -245,8 +245,16 @@ class Job:
         files: dict[str, Any] = {}
         for path in sorted((self.work / "done").iterdir()):
             files |= json.loads(read_sealed(path) or b"{}")
-        with replacing(self.out / RESULT) as temporary:
+        with replacing(self.out / CHECKSUMS) as temporary:
             temporary.write_text(json.dumps({"input": self.input.digest, "files": files}, indent=1), encoding="utf-8")
+
+
+def _write_level(path: Path, geocodes: list[str], tables: list[tuple[Table, Float, Float | None]]) -> str:
+    """Write estimates of one level of a part, whole or not at all; gives the SHA-256 of the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        write_estimates(temporary, geocodes, tables, compression="lz4")
+        return sha256(temporary)
 
 
 def _rows(array: Float, rows: Index) -> Float:

@@ -140,7 +140,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(job, tmp_path: Path)
     assert len(ends) > 3
     assert set(ends[:-1]) == {-signal.SIGKILL}
     assert digests(out) == digests(folder / "out")
-    assert (out / "result.json").read_text() == (folder / "out" / "result.json").read_text()
+    assert (out / "checksums.json").read_text() == (folder / "out" / "checksums.json").read_text()
     assert not list(out.rglob(".*.part"))
 
 
