@@ -100,6 +100,10 @@ class Solver(ABC):
     def supports(self, problem: Problem) -> str | None:
         """None if this solver can take the problem, otherwise the reason why not."""
 
+    def why_inexact(self, problem: Problem) -> str | None:
+        """Why its estimate of a problem that it supports would not be the BLUE; None if it is, as for most solvers."""
+        return None
+
     @abstractmethod
     def prepare(self, problem: Problem) -> Prepared:
         """Do once what every apply needs.

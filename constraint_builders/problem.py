@@ -28,6 +28,7 @@ from constraint_builders.table import Table, parse_table
 from constraint_builders.variances import checked_variances
 from constraint_builders.zeros import StructuralZeros
 
+MOST_NAMED = 5  # cells of one table in a message
 CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding of sums of doubles stays well below
 
 
@@ -563,11 +564,13 @@ class Problem(Measurements):
         allowed = CONTRADICTION_TOLERANCE * max(1.0, float(abs(values).max()))
         if residual.max(initial=0) > allowed:
             row = int(residual.max(axis=1).argmax())
-            cells = A.indices[A.indptr[row] : A.indptr[row + 1]]
+            cells = np.sort(A.indices[A.indptr[row] : A.indptr[row + 1]])
             blocks = dict.fromkeys(self.observed.locate(int(cell))[0] for cell in cells)
+            places = [self.observed.describe(int(cell)) for cell in cells[:MOST_NAMED]]
+            between = [repr(name) for name in blocks] if len(blocks) > 1 else places
             raise ValueError(
                 f"values known exactly contradict one another by {residual.max():.6g} between "
-                f"{' and '.join(repr(name) for name in blocks)}: correct them, or give one a variance above 0"
+                f"{' and '.join(between)}: correct them, or give one a variance above 0"
             )
 
     @cached_property

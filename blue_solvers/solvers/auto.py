@@ -5,29 +5,36 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+from scipy.sparse.linalg import LinearOperator
+
 from blue_solvers.nearest_structured import variance_ratio
 from blue_solvers.solver import Float, Info, Prepared, Solver
-from blue_solvers.solvers.cholesky import Cholesky
+from blue_solvers.solvers.capabilities import AROUND_EQUAL_VARIANCES, CHOLESKY, ON_CONSTRAINTS, SEA_BLUE, TWO_PASS
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
-from blue_solvers.solvers.sea_blue import SeaBlue
-from blue_solvers.solvers.two_pass import TwoPass
+from blue_solvers.solvers.trial import predicted_seconds
 from constraint_builders import Problem
 
-CHOLESKY_RANK = (
-    20_000  # above it the factor of A Sigma A', nearly dense for overlapping tables, costs more than iterating
-)
-TWO_PASS_RATIO = 100  # variances within a table in this ratio take 115 estimates at most; above it Jacobi can win
+CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what costs more had better be iterated
+CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations
+SAFE_RATIO = 10.0  # variances within a table in this ratio take about 30 estimates, whatever their law
+CELL_SECONDS = 2e-6  # of forming equations, for every observed cell: the least that was measured
 
 
 @dataclass(frozen=True)
 class Auto(Solver):
-    """The cheapest solver that gives the BLUE; `info` says which and why. Never a heuristic."""
+    """The cheapest solver that gives the BLUE, among `capabilities`; `info` says which and why. Never a heuristic.
+
+    Where two ways of iterating are open and the variances within a table differ much, a short trial of both decides:
+    how many iterations each takes depends on the law of the variances, not on their ratio alone. A near tie may fall
+    differently in another run; name the solver to have the same one always.
+    """
 
     name: ClassVar[str] = "auto"
 
     def supports(self, problem: Problem) -> str | None:
         """Every problem."""
-        return self.choose(problem)[0].supports(problem)
+        return ON_CONSTRAINTS.refusal(problem)
 
     def prepare(self, problem: Problem) -> Prepared:
         """Choose, and prepare that solver."""
@@ -37,38 +44,63 @@ class Auto(Solver):
 
     def choose(self, problem: Problem) -> tuple[Solver, str]:
         """The solver for a problem, and why."""
-        if SeaBlue().supports(problem) is None and problem.table_variances is not None:
-            return SeaBlue(), "noise is uncorrelated and of equal variance within tables (A1-A3): closed form, exact"
-        special = problem.spine is not None or problem.zeros is not None or problem.equalities is not None
-        if special and TwoPass().supports(problem) is None:
+        if SEA_BLUE.refusal(problem) is None:
+            return SEA_BLUE.solver, "noise is uncorrelated and of equal variance within tables (A1-A3): closed form"
+        if problem.tree is not None and TWO_PASS.refusal(problem) is None:
+            return TWO_PASS.solver, "its nodes form a tree: two passes, exact"
+        if _is_special(problem) and TWO_PASS.refusal(problem) is None:
             return (
-                TwoPass(),
+                TWO_PASS.solver,
                 "noise is uncorrelated and of equal variance within every table of a geounit: two passes, exact",
             )
-        cholesky = Cholesky()
-        unsupported = cholesky.supports(problem)
         why = _why_not_closed_form(problem)
+        unsupported = CHOLESKY.refusal(problem)
         if unsupported is not None:
-            return ConjugateGradient(), f"{why}, and {unsupported.partition(':')[0]}: iterations"
+            return _iterations(problem, f"{why}, and {_first(unsupported)}: iterations")
         rank = problem.rank
-        if rank <= CHOLESKY_RANK:
-            return cholesky, f"{why}: {rank:,} constraints are few enough to factorise"
-        return _iterations(problem, f"{why}: {rank:,} constraints are many to factorise, so iterations")
+        operations = _operations(problem, rank)
+        if operations <= CHOLESKY_OPERATIONS:
+            return CHOLESKY.solver, f"{why}: {rank:,} constraints are cheap to factorise"
+        return _iterations(problem, f"{why}: {rank:,} constraints are dear to factorise, so iterations")
+
+
+def _is_special(problem: Problem) -> bool:
+    """Whether the two passes take what the closed form without a spine does not."""
+    return problem.spine is not None or problem.zeros is not None or problem.equalities is not None
+
+
+def _operations(problem: Problem, rank: int) -> float:
+    """Of a factorisation of A Sigma A', as if its entries filled a dense matrix of their number."""
+    if rank > CHOLESKY_RANK:
+        return np.inf
+    dense = rank**3 / 3
+    if dense <= CHOLESKY_OPERATIONS:
+        return dense
+    A = problem.constraint_matrix()
+    Sigma = problem.covariance
+    reach = A if Sigma is None or isinstance(Sigma, LinearOperator) else A @ Sigma
+    entries = float((np.diff(reach.tocsc().indptr).astype(float) ** 2).sum())
+    return min(dense, entries**1.5 / 3)
 
 
 def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
-    """Around the nearest structured problem unless its variances are too far away, otherwise on all rows."""
-    around = ConjugateGradient(preconditioner="two_pass")
-    unsupported = around.supports(problem)
+    """Around the nearest structured problem or on all rows of the constraints, whichever is faster."""
+    around, on_constraints = AROUND_EQUAL_VARIANCES.solver, ON_CONSTRAINTS.solver
+    assert isinstance(around, ConjugateGradient)
+    assert isinstance(on_constraints, ConjugateGradient)
+    unsupported = AROUND_EQUAL_VARIANCES.refusal(problem)
     if unsupported is not None:
-        return ConjugateGradient(), f"{why} on the constraints; not around equal variances, since {_first(unsupported)}"
+        return on_constraints, f"{why} on the constraints; not around equal variances, since {_first(unsupported)}"
     ratio = variance_ratio(problem)
-    if ratio > TWO_PASS_RATIO:
-        return ConjugateGradient(), (
-            f"{why} on the constraints: those around equal variances may be many, the ratio within a table being up to "
-            f"{ratio:.3g}"
-        )
-    return around, f"{why} around equal variances: the ratio within a table is at most {ratio:.3g}"
+    if ratio <= SAFE_RATIO and problem.covariance is None:
+        return around, f"{why} around equal variances: the ratio within a table is at most {ratio:.3g}"
+    expected = predicted_seconds(problem, around)
+    if expected <= CELL_SECONDS * problem.observed.size:
+        return around, f"{why} around equal variances: it takes less than forming equations"
+    other = predicted_seconds(problem, on_constraints)
+    if expected <= other < np.inf or (np.isfinite(expected) and np.isinf(other)):
+        return around, f"{why} around equal variances: foretold {expected:.2g} s, on the constraints {other:.2g} s"
+    return on_constraints, f"{why} on the constraints: foretold {other:.2g} s, around equal variances {expected:.2g} s"
 
 
 def _first(reason: str) -> str:

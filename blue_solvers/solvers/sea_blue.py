@@ -42,12 +42,17 @@ class SeaBlue(Solver):
             return "variances differ within tables and there are recodes: use solver='cholesky' or 'cg'"
         return None
 
+    def why_inexact(self, problem: Problem) -> str | None:
+        """Unequal variances within tables."""
+        return None if problem.table_variances is not None else "variances differ within tables (A3 fails)"
+
     def prepare(self, problem: Problem) -> Prepared:
         """Plan the passes."""
-        if problem.table_variances is not None:
+        inexact = self.why_inexact(problem)
+        if inexact is None:
             reason = "closed form: noise is uncorrelated and of equal variance within tables (A1-A3)"
             return SeaBlueEstimate(problem, components_of(problem), Info(self.name, exact=True, reason=reason))
-        reason = "heuristic, not the BLUE: variances differ within tables (A3 fails); cg and cholesky give the BLUE"
+        reason = f"heuristic, not the BLUE: {inexact}; cg and cholesky give the BLUE"
         return SeaBlueEstimate(problem, ObliqueDownPass(problem), Info(self.name, exact=False, reason=reason))
 
 

@@ -1,0 +1,216 @@
+"""Nodes that sum leaves: trees, forests, crossed hierarchies, weights; against dense least squares on the leaves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blue_solvers import SOLVERS, BlueOperator, UnsupportedProblemError, blue
+from blue_solvers.testing import dot_test
+from constraint_builders import Problem
+
+Float = NDArray[np.float64]
+
+EXACT_SOLVERS = [name for name in SOLVERS if name not in ("sea_blue", "two_pass")]
+
+
+def least_squares(S: Float, variances: Float, y: Float) -> tuple[Float, Float]:
+    """Estimate and covariance of all nodes: leaves by weighted least squares, exact nodes as constraints."""
+    exact, noisy = variances == 0, np.isfinite(variances) & (variances > 0)
+    _, sizes, rows = np.linalg.svd(S[exact]) if exact.any() else (None, np.zeros(0), np.eye(S.shape[1]))
+    free = rows[int((sizes > 1e-9).sum()) :].T
+    start = np.linalg.pinv(S[exact]) @ y[exact] if exact.any() else np.zeros(S.shape[1])
+    X = S @ free
+    weighted = X[noisy] / np.sqrt(variances[noisy])[:, None]
+    inverse = np.linalg.pinv(weighted.T @ weighted, rcond=1e-12)
+    beta = inverse @ weighted.T @ ((y - S @ start)[noisy] / np.sqrt(variances[noisy]))
+    return S @ start + X @ beta, X @ inverse @ X.T
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Float:
+    """Summing matrices of trees and forests, with chains and with leaves that are not nodes."""
+    parent = [-1]
+    for node in range(1, draw(st.integers(1, 12))):
+        parent.append(draw(st.integers(-1 if node < 4 else 0, node - 1)))
+    hidden = draw(st.lists(st.integers(0, len(parent) - 1), max_size=2))
+    below = np.eye(len(parent))
+    for node in reversed(range(len(parent))):
+        if parent[node] >= 0:
+            below[parent[node]] += below[node]
+    leaves = [i for i in range(len(parent)) if i not in parent]
+    S = np.hstack([below[:, leaves], below[:, hidden]])
+    return S[draw(st.permutations(range(len(parent))))]
+
+
+@st.composite
+def crossed(draw: st.DrawFn) -> Float:
+    """Sums over groups that overlap, and most of the leaves themselves."""
+    leaves = draw(st.integers(2, 6))
+    groups = draw(st.lists(st.lists(st.booleans(), min_size=leaves, max_size=leaves), min_size=1, max_size=6))
+    S = np.vstack([np.array(groups, dtype=float), np.ones(leaves), np.eye(leaves)])
+    if draw(st.booleans()):
+        S = S * draw(st.sampled_from([1.0, -2.0, 0.5]))
+        S[-1] = abs(S[-1]) / max(abs(S[-1]).max(), 1)
+    return S[draw(st.permutations(range(len(S))))][draw(st.integers(0, 1)) :]
+
+
+def node_variances(draw: st.DrawFn, count: int, special: bool) -> Float:
+    """Variances of all nodes, some of them exact or not measured."""
+    choices = [0.0, np.inf, 1.0, 2.5] if special else [1.0, 0.5, 3.0]
+    return np.array(draw(st.lists(st.sampled_from(choices), min_size=count, max_size=count)))
+
+
+def consistent_where_exact(S: Float, variances: Float, rng: np.random.Generator) -> Float:
+    y = S @ rng.normal(10, 3, S.shape[1])
+    noisy = np.isfinite(variances)
+    return y + np.where(noisy, np.sqrt(np.where(noisy, variances, 0)) * rng.standard_normal(len(y)), 0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data(), special=st.booleans())
+def test_trees_and_crossed_hierarchies_equal_least_squares(data: st.DataObject, special: bool) -> None:
+    S = data.draw(st.one_of(trees(), crossed()))
+    variances = node_variances(data.draw, len(S), special)
+    y = consistent_where_exact(S, variances, np.random.default_rng(0))
+    determined = S[np.isfinite(variances)]
+    try:
+        problem = Problem.from_summing_matrix(S, variances)
+    except ValueError as error:
+        assert "not estimable" in str(error)
+        assert np.linalg.matrix_rank(determined) < np.linalg.matrix_rank(S)
+        return
+    assert np.linalg.matrix_rank(determined) == np.linalg.matrix_rank(S)
+    np.testing.assert_allclose(problem.vector({"x": y}), y)
+    expected, covariance = least_squares(S, variances, y)
+    for name in ["auto", "two_pass", "cholesky", "dense"]:
+        if SOLVERS[name]().supports(problem) is None:
+            P = blue(problem, name)
+            np.testing.assert_allclose(P @ y + P.offset, expected, atol=1e-8, err_msg=name)
+            np.testing.assert_allclose(P.variances(), np.diag(covariance), atol=1e-8, err_msg=name)
+            dot_test(P)
+
+
+@settings(deadline=None, max_examples=80)
+@given(S=st.one_of(trees(), crossed()))
+def test_equations_between_nodes_are_independent_and_all(S: Float) -> None:
+    problem = Problem.from_summing_matrix(S, 1.0)
+    A = problem.constraint_matrix().toarray()
+    assert abs(A @ S).max(initial=0) < 1e-9
+    assert len(A) == problem.rank == len(S) - np.linalg.matrix_rank(S)
+    assert np.linalg.matrix_rank(A) == len(A)
+
+
+@settings(deadline=None, max_examples=40)
+@given(S=trees())
+def test_trees_are_recognised(S: Float) -> None:
+    problem = Problem.from_summing_matrix(S, 1.0)
+    assert problem.tree is not None
+    assert blue(problem).info.solver == "two_pass"
+
+
+def test_what_is_no_tree_goes_elsewhere() -> None:
+    crossed = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    weighted = np.array([[2.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    empty = np.array([[1.0, 1.0], [0.0, 0.0]])
+    for S in (crossed, weighted, empty):
+        problem = Problem.from_summing_matrix(S, 1.0)
+        assert problem.tree is None
+        with pytest.raises(UnsupportedProblemError, match="do not form a tree"):
+            blue(problem, "two_pass")
+        y = np.arange(len(S), dtype=float)
+        expected, _ = least_squares(np.asarray(S, dtype=float), np.ones(len(S)), y)
+        for name in EXACT_SOLVERS:
+            np.testing.assert_allclose(blue(problem, name) @ y, expected, atol=1e-8, err_msg=name)
+
+
+def test_nodes_keep_the_order_of_the_rows() -> None:
+    S = np.array([[0, 0, 1], [1, 1, 1], [1, 0, 0], [0, 1, 0], [1, 1, 0]])
+    problem = Problem.from_summing_matrix(sparse.csr_array(S), [1.0, 2.0, 3.0, 4.0, np.inf])
+    P = blue(problem)
+    y = np.array([5.0, 30.0, 9.0, 12.0, np.nan])
+    x = P @ y + P.offset
+    np.testing.assert_allclose(x[1], x[0] + x[4])
+    np.testing.assert_allclose(x[4], x[2] + x[3])
+
+
+def test_many_columns_and_covariances() -> None:
+    S = retail_hierarchy(items=(5, 3, 4, 2), categories=(0, 0, 1, 1), stores=(0, 0, 1))
+    variances = np.random.default_rng(1).uniform(1, 4, len(S.toarray()))
+    problem = Problem.from_summing_matrix(S, variances)
+    assert problem.tree is None
+    Y = np.random.default_rng(2).standard_normal((S.shape[0], 28))
+    _, covariance = least_squares(S.toarray(), variances, Y[:, 0])
+    P = blue(problem)
+    expected = np.column_stack([least_squares(S.toarray(), variances, y)[0] for y in Y.T])
+    np.testing.assert_allclose(P @ Y, expected, atol=1e-9)
+    np.testing.assert_allclose(P.covariance @ np.eye(len(covariance))[:, :3], covariance[:, :3], atol=1e-9)
+    np.testing.assert_allclose(P.variances(), np.diag(covariance), atol=1e-9)
+
+
+def retail_hierarchy(items: tuple[int, ...], categories: tuple[int, ...], stores: tuple[int, ...]) -> sparse.csr_array:
+    """Items in departments in categories, crossed with stores in states: twelve levels, as in the M5 competition."""
+    department = np.repeat(np.arange(len(items)), items)
+    item, store = (grid.ravel() for grid in np.indices((sum(items), len(stores))))
+    dept, cat, state = department[item], np.array(categories)[department[item]], np.array(stores)[store]
+    none = np.zeros_like(item)
+    levels = [(none,), (state,), (store,), (cat,), (dept,), (state, cat), (state, dept), (store, cat), (store, dept)]
+    levels += [(item,), (item, state), (item, store)]
+    blocks = []
+    for keys in levels:
+        _, group = np.unique(np.stack(keys), axis=1, return_inverse=True)
+        blocks.append(sparse.csr_array((np.ones(group.size), (group.ravel(), np.arange(group.size)))))
+    return sparse.csr_array(sparse.vstack(blocks))
+
+
+def test_crossed_hierarchies_get_few_entries() -> None:
+    S = retail_hierarchy(items=(30, 20, 25, 25), categories=(0, 0, 1, 1), stores=(0, 0, 0, 1, 1))
+    A = Problem.from_summing_matrix(S, 1.0).constraint_matrix()
+    naive = S[np.asarray(S.sum(axis=1)).ravel() > 1].nnz
+    assert A.shape[0] == S.shape[0] - 500
+    assert A.nnz < naive / 2
+
+
+def test_exact_values_that_contradict_one_another_are_refused() -> None:
+    tree = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    crossed = np.vstack([tree, [[0, 1, 1]]])
+    for S in (tree, crossed):
+        variances = np.zeros(len(S))
+        variances[4] = 1.0
+        problem = Problem.from_summing_matrix(S, variances)
+        y = S @ np.array([3.0, 4.0, 5.0])
+        y[4] += 0.5
+        problem.vector({"x": y})
+        y[1] += 1
+        with pytest.raises(ValueError, match=r"contradict one another by 1 between table 'x', cell \(1,\)"):
+            problem.vector({"x": y})
+
+
+@pytest.mark.parametrize(
+    ("S", "variances", "message"),
+    [
+        ([[1, 1], [1, 0]], [1.0, 2.0, 3.0], "one for every row|must be a number or have shape"),
+        ([[1, 1], [1, 0]], [[1.0, 0.0], [0.0, 1.0]], "one for every row of S"),
+        ([[1, 1], [1, 0]], [1.0, -2.0], "variances is negative"),
+        ([[1, np.nan], [1, 0]], 1.0, "S holds NaN"),
+        ([1.0, 1.0], 1.0, "S must be a matrix"),
+        ([[1, 1], [1, 0], [0, 1]], [1.0, np.inf, np.inf], "not estimable"),
+        ([[1, 1, 0], [0, 1, 1], [1, 0, 0]], [1.0, np.inf, 1.0], "not estimable"),
+    ],
+)
+def test_bad_input_is_refused(S: list, variances: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Problem.from_summing_matrix(S, variances)  # type: ignore[arg-type]
+
+
+def test_pickles() -> None:
+    import pickle
+
+    problem = Problem.from_summing_matrix([[1, 1], [1, 0], [0, 1]], 1.0)
+    P = pickle.loads(pickle.dumps(blue(problem)))
+    assert isinstance(P, BlueOperator)
+    np.testing.assert_allclose(P @ [3.0, 1.0, 1.0], [8 / 3, 4 / 3, 4 / 3])
