@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.low_rank import SharedNoise
@@ -136,6 +137,22 @@ class BlueOperator(LinearOperator):
             Diagonal of `covariance`: closed form where the solver has one, otherwise column by column.
         """
         return self._prepared.variances()
+
+    def functional_covariance(self, W: sparse.csc_array) -> Float:
+        """Covariance W' P Sigma P' W of linear functionals of the estimate, (K, K).
+
+        Parameters
+        ----------
+        W : csc_array, (m, K)
+            A functional over the desired layout in every column.
+
+        Returns
+        -------
+        ndarray, (K, K)
+            By one pass over the geounits that are weighed and their ancestors where the solver has it, otherwise by one
+            adjoint apply for each functional.
+        """
+        return self._prepared.functional_covariance(W)
 
     def __reduce__(self) -> tuple:
         return blue, (self.problem, self.solver)

@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy import sparse
 
 from blue_solvers.operator import blue
 from blue_solvers.result_files import FORMAT, OUTLINE, SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of
 from blue_solvers.solver import Float
-from blue_solvers.uncertainty.functionals import Functionals, functional_covariance
+from blue_solvers.uncertainty.functionals import Functionals
 from constraint_builders import Problem, Spine
 from constraint_builders.files.naming import naming
 from constraint_builders.files.settings import parse_settings
+from constraint_builders.geography import Entities, NotComposableError, compositions
 from constraint_builders.schema import Schema
 from constraint_builders.summing_out import sum_out
 from constraint_builders.table import Table, make_table, parse_table
@@ -31,6 +33,7 @@ TABULATION_WIDTH = 16  # a block's spine code ends in state 2, county 3, tract 6
 
 Count = Mapping[str, Sequence[str]]
 Levels = Mapping[str, NDArray[np.bool_]]
+Source = tuple[Table, Float]  # a table, and 1 for its cells that are counted, 0 for the others
 
 
 def _block_geoid(code: str) -> str:
@@ -136,7 +139,7 @@ class Result:
         ValueError
             If one is unknown or given twice.
         """
-        members = self.spine.members[self.spine.level_index(geolevel)]
+        members = self._members(geolevel)
         own = [self.spine.geocodes[i] for i in members]
         number = {geoid: i for i, code in enumerate(own) if (geoid := _block_geoid(code))}
         number |= {code: i for i, code in enumerate(own)}
@@ -152,13 +155,15 @@ class Result:
     def ask(self, geolevel: str, geounits: NDArray[np.int64], counts: Sequence[Count]) -> Functionals:
         """Estimate counts over geounits together, such as the adults of some blocks.
 
+        They are composed of the fewest geounits, added and subtracted, of any geolevels with a table for every count.
+
         Parameters
         ----------
         geolevel : str
         geounits : ndarray of int, (g,)
             Numbers within the level; see `geounits`.
         counts : sequence of mapping of str to sequence of str, (K,)
-                For each count the labels that it takes of some variables or recodes; all of those not named.
+            For each count the labels that it takes of some variables or recodes; all of those not named.
 
         Returns
         -------
@@ -169,29 +174,51 @@ class Result:
         ValueError
             If a variable or level is unknown, or no table was estimated from which a count can be summed.
         """
-        stored = self.tables(geolevel)
         counted = [self._levels_counted(count) for count in counts]
-        estimate = np.empty(len(counts))
-        for number, (count, levels) in enumerate(zip(counts, counted, strict=True)):
-            cells = ((table, _cells_counted(self.schema, table, levels)) for table in stored)
-            table, taken = next(((table, taken) for table, taken in cells if taken is not None), (None, None))
-            if table is None or taken is None:
-                raise ValueError(_not_stored(count, geolevel, stored))
-            estimate[number] = (self._estimates(geolevel, table, geounits) @ taken).sum()
-        return Functionals(estimate, self._covariance(geolevel, geounits, counted))
+        sources = {level: self._sources(level, counted) for level in self.spine.levels}
+        usable = np.array([None not in sources[level] for level in self.spine.levels])
+        asked = Entities.from_geounits(self.spine, {"asked": self._members(geolevel)[geounits]})
+        try:
+            signs = compositions(self.spine, asked, usable[self.spine.level_of]).toarray()[0]
+        except NotComposableError:
+            lacking = counts[sources[geolevel].index(None)]
+            raise ValueError(_not_stored(lacking, geolevel, self.tables(geolevel))) from None
+        weights = {level: signs[self._members(level)] for level in self.spine.levels}
+        weights = {level: own for level, own in weights.items() if own.any()}
+        parts = [self._estimate(level, own, sources[level]) for level, own in weights.items()]
+        return Functionals(np.sum(parts, axis=0), self._covariance(weights, counted))
 
-    def _covariance(self, geolevel: str, geounits: NDArray[np.int64], counted: Sequence[Levels]) -> Float:
-        """Covariance of counts over the same geounits, from the smallest problem that has them."""
+    def _members(self, geolevel: str) -> NDArray[np.intp]:
+        """Positions in the spine of the geounits of a geolevel."""
+        return self.spine.members[self.spine.level_index(geolevel)]
+
+    def _sources(self, geolevel: str, counted: Sequence[Levels]) -> list[Source | None]:
+        """For every count the smallest table stored at a geolevel that it can be summed from."""
+        stored = self.tables(geolevel)
+        found: list[Source | None] = []
+        for levels in counted:
+            cells = ((table, _cells_counted(self.schema, table, levels)) for table in stored)
+            found.append(next(((table, taken) for table, taken in cells if taken is not None), None))
+        return found
+
+    def _estimate(self, geolevel: str, signs: NDArray[np.int64], sources: Sequence[Source | None]) -> Float:
+        """Stored estimates of counts, (K,), over the geounits of a level that are added or subtracted."""
+        geounits = np.flatnonzero(signs)
+        tables = {table.name: table for table, _ in filter(None, sources)}
+        totals = {name: signs[geounits] @ self._estimates(geolevel, table, geounits) for name, table in tables.items()}
+        return np.array([totals[table.name] @ taken for table, taken in filter(None, sources)])
+
+    def _covariance(self, weights: Mapping[str, NDArray[np.int64]], counted: Sequence[Levels]) -> Float:
+        """Covariance of counts over the same geounits, weighed by geolevel, from the smallest problem that has them."""
         needed = {variable for levels in counted for variable in levels}
         schema, observed = sum_out(self.schema, self._variances, needed.union(self.description["zeros"]))
         table = make_table(schema, tuple(name for name in schema.names if name in needed))
-        problem = self._problem(schema, observed, {geolevel: [table.name]})
-        weights = np.zeros((*problem.desired.shape((geolevel, table.name)), len(counted)))
-        for number, levels in enumerate(counted):
-            cells = _cells_counted(schema, table, levels)
-            assert cells is not None
-            weights[geounits, ..., number] = cells.reshape(table.shape)
-        return functional_covariance(blue(problem), weights.reshape(-1, len(counted)))
+        problem = self._problem(schema, observed, {level: [table.name] for level in weights})
+        cells = [_cells_counted(schema, table, levels) for levels in counted]
+        taken = sparse.csr_array(np.stack([own for own in cells if own is not None], axis=1))
+        levels = [self.spine.levels[level] for level in problem.desired_levels]
+        parts = [sparse.kron(sparse.csr_array(weights[level][:, None]), taken) for level in levels]
+        return blue(problem).functional_covariance(sparse.csc_array(sparse.vstack(parts)))
 
     def _levels_counted(self, count: Count) -> Levels:
         """For each variable that a count restricts which of its levels are counted."""
@@ -206,15 +233,16 @@ class Result:
             levels[variable] = levels.get(variable, True) & counted
         return levels
 
-    def _estimates(self, geolevel: str, table: Table, geounits: NDArray[np.int64]) -> Float:
-        """Stored estimates of some geounits in any order, (g, cells)."""
-        members = self.spine.members[self.spine.level_index(geolevel)]
-        codes = [self.spine.geocodes[i] for i in members[geounits]]
+    def _estimates(self, geolevel: str, table: Table, geounits: NDArray[np.intp]) -> Float:
+        """Stored estimates of some geounits, (g, cells)."""
+        codes = [self.spine.geocodes[i] for i in self._members(geolevel)[geounits]]
         path = estimates_of(self.folder, geolevel)
         with naming(path):
             rows = pl.scan_parquet(path).filter((pl.col("table") == table.name) & pl.col("geocode").is_in(codes))
-            values = rows.select(pl.col("estimate").explode()).collect()["estimate"]
-            return values.to_numpy().reshape(len(codes), table.size)
+            found = rows.select("geocode", "estimate").collect()
+            number = {code: i for i, code in enumerate(found["geocode"])}
+            values = found["estimate"].explode().to_numpy().reshape(len(codes), table.size)
+            return values[[number[code] for code in codes]]
 
 
 def _cells_counted(schema: Schema, table: Table, levels: Levels) -> Float | None:

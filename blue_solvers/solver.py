@@ -8,12 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from constraint_builders import Problem
+from constraint_builders.memory import require_memory
 
 Float = NDArray[np.float64]
 
 VARIANCE_BLOCK = 64  # columns of the adjoint held at once by the default `Prepared.variances`
+ADJOINT_COPIES = 3  # of the weights over the observed layout
 
 
 class ConvergenceError(RuntimeError):
@@ -89,6 +92,14 @@ class Prepared(ABC):
             weights = self.adjoint(units)
             variances[cells] = np.einsum("ij,ij->j", weights, self.problem.noise_covariance @ weights)
         return variances
+
+    def functional_covariance(self, W: sparse.csc_array) -> Float:
+        """W' P Sigma P' W, (K, K), of functionals (m, K) over the desired layout, one adjoint column for each."""
+        needed = ADJOINT_COPIES * 8.0 * self.problem.observed.size * W.shape[1]
+        require_memory(needed, f"the weights of {W.shape[1]:,} functionals", "ask for fewer at a time")
+        weights = self.adjoint(W.toarray())
+        covariance = weights.T @ (self.problem.noise_covariance @ weights)
+        return (covariance + covariance.T) / 2
 
 
 class Solver(ABC):

@@ -16,8 +16,7 @@ from scipy import sparse
 
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solver import Solver
-from constraint_builders.geography import Entities, Strategy, leaves, osed
-from constraint_builders.geography.entities import check_blocks
+from constraint_builders.geography import Entities, NotComposableError, Strategy, compositions, leaves, osed
 from constraint_builders.problem import Problem
 from constraint_builders.schema import Schema
 from constraint_builders.table import parse_table
@@ -71,12 +70,15 @@ def workload_weights(P: BlueOperator, workload: sparse.sparray | NDArray) -> Ite
 
 
 def entity_workload(problem: Problem, entities: Entities, table: str = "total") -> sparse.csc_array:
-    """Every cell of a table, summed over the blocks of every entity, as functionals of a problem's estimates.
+    """Every cell of a table in every entity, as functionals of a problem's estimates.
+
+    Each entity is composed of the fewest geounits, added and subtracted, of those at whose geolevels the table is
+    desired. Estimates are consistent, so that the value and its variance are those of the sum over its blocks.
 
     Parameters
     ----------
     problem : Problem
-        With a spine, desiring the table at every geolevel that has leaves.
+        With a spine, desiring the table at geolevels that compose every entity: at every one with leaves, for any.
     entities : Entities
     table : str
 
@@ -88,22 +90,27 @@ def entity_workload(problem: Problem, entities: Entities, table: str = "total") 
     Raises
     ------
     ValueError
-        If the problem has no spine or does not desire the table, or the entities are of another number of blocks.
+        If the problem has no spine, does not desire the table at geolevels that compose an entity, or the entities are
+        of another number of blocks.
     """
     if problem.spine is None or problem.schema is None:
         raise ValueError("entities need a problem with a spine")
-    spine, cells = problem.spine, parse_table(problem.schema, table).size
-    blocks = leaves(spine)
-    check_blocks(blocks.size, entities)
-    start = np.zeros(len(spine.levels), dtype=np.int64)
-    for level in np.unique(spine.level_of[blocks]):
-        start[level] = problem.desired.slice((spine.levels[level], table)).start
-    first_cell = start[spine.level_of[blocks]] + spine.rank_in_level[blocks] * cells
-    pairs = sparse.coo_array(entities.contains)
-    rows = (first_cell[pairs.col][:, None] + np.arange(cells)).ravel()
-    columns = (pairs.row[:, None] * cells + np.arange(cells)).ravel()
-    shape = (problem.desired.size, entities.size * cells)
-    return sparse.csc_array((np.ones(rows.size), (rows, columns)), shape=shape)
+    spine, wanted = problem.spine, parse_table(problem.schema, table)
+    start = np.full(len(spine.levels), -1)
+    for index, (own, level) in enumerate(zip(problem.desired_tables, problem.desired_levels, strict=True)):
+        if own.name == wanted.name:
+            start[level] = problem.desired.offsets[index]
+    try:
+        signs = sparse.coo_array(compositions(spine, entities, start[spine.level_of] >= 0))
+    except NotComposableError as error:
+        levels = ", ".join(repr(level) for level, place in zip(spine.levels, start, strict=True) if place >= 0)
+        raise ValueError(f"{error}: table {table!r} is desired at {levels or 'no geolevel'}; desire it below") from None
+    cells = np.arange(wanted.size)
+    first_cell = start[spine.level_of[signs.col]] + spine.rank_in_level[signs.col] * wanted.size
+    rows = (first_cell[:, None] + cells).ravel()
+    columns = (signs.row[:, None] * wanted.size + cells).ravel()
+    shape = (problem.desired.size, entities.size * wanted.size)
+    return sparse.csc_array((np.repeat(signs.data.astype(float), wanted.size), (rows, columns)), shape=shape)
 
 
 def entity_variances(

@@ -64,6 +64,18 @@ def measurement_matrices(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 def dense_estimate(problem: Problem, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Generalised least squares for the leaves' cells, exact values as constraints; estimates and variances."""
+    estimate, D, covariance = _dense_cells(problem, y)
+    return estimate, np.einsum("ij,jk,ik->i", D, covariance, D)
+
+
+def dense_covariance(problem: Problem) -> np.ndarray:
+    """Covariance of the desired cells by generalised least squares, (m, m)."""
+    _, D, covariance = _dense_cells(problem, np.zeros(problem.observed.size))
+    return D @ covariance @ D.T
+
+
+def _dense_cells(problem: Problem, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Estimates of the desired cells; these as sums of the leaves' cells, and the covariance of the latter."""
     M, D = measurement_matrices(problem)
     exact = problem.exact
     noisy = ~exact & ~problem.unmeasured
@@ -79,7 +91,7 @@ def dense_estimate(problem: Problem, y: np.ndarray) -> tuple[np.ndarray, np.ndar
     information = (M[noisy] @ seen).T @ (precision[:, None] * (M[noisy] @ seen))
     covariance = seen @ np.linalg.solve(information, seen.T)
     cells = start + covariance @ (M[noisy].T @ (precision * (y[noisy] - M[noisy] @ start)))
-    return D @ cells, np.einsum("ij,jk,ik->i", D, covariance, D)
+    return D @ cells, D, covariance
 
 
 def consistent_measurements(problem: Problem, seed: int) -> np.ndarray:

@@ -8,13 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 import psutil
+from scipy import sparse
 
 from blue_solvers.components.equalities import WithEqualities
+from blue_solvers.components.functional_sweep import Weights, functional_covariance
 from blue_solvers.components.grouping import groupings_of
 from blue_solvers.components.tree_form import TreeForm
 from blue_solvers.solver import Float, Info, Prepared, Solver
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
-from constraint_builders import Problem
+from constraint_builders import Problem, Spine
 from constraint_builders.memory import format_bytes
 
 MOST_GROUPS = 2_000  # size of the largest dense matrix, one for every component and class of geounits
@@ -50,8 +52,37 @@ class TwoPass(Solver):
         if problem.tree is not None:
             return _NodesOfTree(problem, self.prepare(problem.tree.problem))
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
-        form = TreeForm(problem) if problem.equalities is None else WithEqualities(problem)
-        return SeaBlueEstimate(problem, form, info)
+        if problem.equalities is not None:
+            return SeaBlueEstimate(problem, WithEqualities(problem), info)
+        return _TwoPassEstimate(problem, TreeForm(problem), info)
+
+
+class _TwoPassEstimate(SeaBlueEstimate):
+    """The two passes, and a third for chosen functionals."""
+
+    def __init__(self, problem: Problem, form: TreeForm, info: Info) -> None:
+        super().__init__(problem, form, info)
+        self._plan = form.plan
+
+    def functional_covariance(self, W: sparse.csc_array) -> Float:
+        return functional_covariance(self._plan, _weights(self.problem, W), W.shape[1])
+
+
+def _weights(problem: Problem, W: sparse.csc_array) -> list[Weights]:
+    """Functionals over the desired layout, (m, K), as what they take of every table."""
+    spine = problem.spine or Spine([-1], ["all"])
+    levels = problem.desired_levels if problem.spine else (0,) * len(problem.desired_tables)
+    entries = sparse.coo_array(W)
+    block = np.searchsorted(problem.desired.offsets, entries.row, side="right") - 1
+    found = []
+    for index in np.unique(block).tolist():
+        table, own = problem.desired_tables[index], block == index
+        number, cell = np.divmod(entries.row[own] - problem.desired.offsets[index], table.size)
+        numbers, row = np.unique(number, return_inverse=True)
+        pairs = row * table.size + cell, entries.col[own]
+        cells = sparse.csr_array((entries.data[own], pairs), shape=(numbers.size * table.size, W.shape[1]))
+        found.append(Weights(spine.members[levels[index]][numbers], table, cells))
+    return found
 
 
 class _NodesOfTree(Prepared):
@@ -72,6 +103,12 @@ class _NodesOfTree(Prepared):
 
     def variances(self) -> Float:
         return self._over_spine.variances()[self._places]
+
+    def functional_covariance(self, W: sparse.csc_array) -> Float:
+        entries = sparse.coo_array(W)
+        pairs = self._places[entries.row], entries.col
+        shape = self._over_spine.problem.desired.size, W.shape[1]
+        return self._over_spine.functional_covariance(sparse.csc_array((entries.data, pairs), shape=shape))
 
     def _spread(self, X: Float) -> Float:
         spread = np.zeros((self._over_spine.problem.observed.size, X.shape[1]))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
 from blue_solvers.components import components_of
 from blue_solvers.operator import BlueOperator
@@ -31,11 +32,11 @@ def covariance_columns(P: BlueOperator, cells: Cells) -> Float:
     ndarray, (m, K)
         Two applies a column.
     """
-    return P @ (P.problem.noise_covariance @ observed_weights(P, cell_weights(P, cells).toarray()))
+    return P @ (P.problem.noise_covariance @ observed_weights(P, cell_weights(P, cells)))
 
 
 def covariance_block(P: BlueOperator, rows: Cells, columns: Cells) -> Float:
-    """Covariance between two sets of desired cells, (R, C), by one adjoint apply for each of them.
+    """Covariance between two sets of desired cells, (R, C), as that of functionals.
 
     Parameters
     ----------
@@ -43,8 +44,9 @@ def covariance_block(P: BlueOperator, rows: Cells, columns: Cells) -> Float:
     rows, columns : sequence of int, (R,) and (C,)
         Positions in the desired layout.
     """
-    left, right = (observed_weights(P, cell_weights(P, cells).toarray()) for cells in (rows, columns))
-    return left.T @ (P.problem.noise_covariance @ right)
+    both = sparse.hstack([cell_weights(P, cells) for cells in (rows, columns)], format="csc")
+    count = len(np.asarray(rows))
+    return P.functional_covariance(both)[:count, count:]
 
 
 def variances(P: BlueOperator, method: str = "solver") -> Float:
@@ -101,7 +103,7 @@ def _by_applies(P: BlueOperator) -> Float:
     result = np.empty(P.shape[0])
     for start in range(0, P.shape[0], VARIANCE_BLOCK):
         cells = np.arange(start, min(start + VARIANCE_BLOCK, P.shape[0]))
-        weights = observed_weights(P, cell_weights(P, cells).toarray())
+        weights = observed_weights(P, cell_weights(P, cells))
         result[cells] = np.einsum("ij,ij->j", weights, P.problem.noise_covariance @ weights)
     return result
 

@@ -74,21 +74,14 @@ def functionals(P: BlueOperator | Problem, y: ArrayLike, W: Any) -> Functionals:
     """
     P = as_operator(P)
     W = read_weights(P, W)
-    return Functionals(W.T @ estimate(P, y), functional_covariance(P, W))
+    return Functionals(W.T @ estimate(P, y), P.functional_covariance(W))
 
 
-def functional_covariance(P: BlueOperator, W: Float) -> Float:
-    """W' P Sigma P' W, (K, K)."""
-    V = observed_weights(P, W)
-    covariance = V.T @ (P.problem.noise_covariance @ V)
-    return (covariance + covariance.T) / 2
-
-
-def observed_weights(P: BlueOperator, W: Float) -> Float:
+def observed_weights(P: BlueOperator, W: sparse.csc_array) -> Float:
     """P' W, (n, K): what every noisy count contributes to every functional."""
     needed = 3.0 * 8 * P.shape[1] * W.shape[1]
     require_memory(needed, f"the weights of {W.shape[1]:,} functionals", "ask for fewer at a time")
-    return P.T @ W
+    return P.T @ W.toarray()
 
 
 def cell_weights(P: BlueOperator | Problem, cells: Sequence[int] | ArrayLike) -> sparse.csc_array:
@@ -127,14 +120,16 @@ def as_operator(P: BlueOperator | Problem) -> BlueOperator:
     return blue(P) if isinstance(P, Problem) else P
 
 
-def read_weights(P: BlueOperator, W: Any) -> Float:
-    """Weights over the desired layout as a finite float array, (m, K)."""
-    weights = np.asarray(W.toarray() if sparse.issparse(W) else W, dtype=np.float64)
-    weights = weights[:, None] if weights.ndim == 1 else weights
-    if weights.ndim != 2 or weights.shape[0] != P.shape[0]:
+def read_weights(P: BlueOperator, W: Any) -> sparse.csc_array:
+    """Weights over the desired layout as a finite sparse array, (m, K)."""
+    if not sparse.issparse(W):
+        W = np.asarray(W, dtype=np.float64)
+        W = W[:, None] if W.ndim == 1 else W
+    if W.ndim != 2 or W.shape[0] != P.shape[0]:
         raise ValueError(
             f"W holds a functional over the desired layout in every column, ({P.shape[0]}, K): got {np.shape(W)}"
         )
-    if not np.isfinite(weights).all():
+    weights = sparse.csc_array(W, dtype=np.float64)
+    if not np.isfinite(weights.data).all():
         raise ValueError("W holds NaN or infinite weights: give finite numbers")
     return weights

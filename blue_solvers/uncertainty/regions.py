@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.special import chdtri, fdtri
 
 from blue_solvers.operator import BlueOperator
@@ -32,7 +33,6 @@ from blue_solvers.uncertainty.functionals import (
     Functionals,
     as_operator,
     estimate,
-    functional_covariance,
     observed_weights,
     read_weights,
 )
@@ -188,7 +188,7 @@ def confidence_ellipsoid(
     """
     P, W = _read(P, W, level)
     centre = W.T @ estimate(P, y)
-    whitening = Whitening.of_covariance(functional_covariance(P, W))
+    whitening = Whitening.of_covariance(P.functional_covariance(W))
     rank = whitening.rank
     if draws is None:
         return Ellipsoid(centre, whitening, float(chdtri(rank, 1 - level)) if rank else 0.0, level)
@@ -233,7 +233,7 @@ def simultaneous_band(
     """
     P, W = _read(P, W, level)
     check_draws(simulations)
-    found = Functionals(W.T @ estimate(P, y), functional_covariance(P, W))
+    found = Functionals(W.T @ estimate(P, y), P.functional_covariance(W))
     whitening = Whitening.of_covariance(found.covariance)
     largest = LargestErrors(simulations + 1 - order_statistic(level, simulations))
     generator = np.random.default_rng(rng)
@@ -282,7 +282,7 @@ def distribution_free_band(
     """
     P, W = _read(P, W, level)
     check_draws(draws)
-    found = Functionals(W.T @ estimate(P, y), functional_covariance(P, W))
+    found = Functionals(W.T @ estimate(P, y), P.functional_covariance(W))
     scales = Whitening.of_covariance(found.covariance).scales[:, None]
     return _band(found, _depth_bound(P, W, level, draws, rng, progress, lambda e: abs(e / scales).max(axis=0)))
 
@@ -313,14 +313,14 @@ def distribution_free_ellipsoid(
     """
     P, W = _read(P, W, level)
     check_draws(draws)
-    whitening = Whitening.of_covariance(functional_covariance(P, W))
+    whitening = Whitening.of_covariance(P.functional_covariance(W))
     radius = _depth_bound(P, W, level, draws, rng, progress, whitening.squared_lengths)
     return Ellipsoid(W.T @ estimate(P, y), whitening, radius, level)
 
 
 def _depth_bound(
     P: BlueOperator,
-    W: Float,
+    W: sparse.csc_array,
     level: float,
     draws: int,
     rng: Seed,
@@ -341,7 +341,7 @@ def _band(found: Functionals, multiple: float) -> tuple[Float, Float]:
     return found.estimate - half, found.estimate + half
 
 
-def _read(P: BlueOperator | Problem, W: Any, level: float) -> tuple[BlueOperator, Float]:
+def _read(P: BlueOperator | Problem, W: Any, level: float) -> tuple[BlueOperator, sparse.csc_array]:
     check_level(level)
     P = as_operator(P)
     return P, read_weights(P, W)

@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+
+from constraint_builders.geography.partitions import leaves
+from constraint_builders.spine import Spine
 
 OUTSIDE = "outside"
 
@@ -80,6 +83,41 @@ class Entities:
         row, column = np.concatenate(rows), np.concatenate(columns)
         shape = (len(names), blocks)
         return cls(names, sparse.coo_array((np.ones(row.size), (row, column)), shape=shape))
+
+    @classmethod
+    def from_geounits(cls, spine: Spine, geounits: Mapping[str, ArrayLike]) -> Entities:
+        """Entities from geounits of a spine, at any geolevels.
+
+        Parameters
+        ----------
+        spine : Spine
+        geounits : mapping of str to array_like of int
+            For every entity the positions of its geounits in the spine, which `Spine.position` finds.
+
+        Returns
+        -------
+        Entities
+
+        Raises
+        ------
+        ValueError
+            If a position lies outside the spine, or a geounit is given twice or within another one.
+        """
+        blocks = leaves(spine)
+        contains = np.zeros((len(geounits), blocks.size), dtype=np.intp)
+        for row, (name, positions) in zip(contains, geounits.items(), strict=True):
+            chosen = np.asarray(positions, dtype=np.intp).ravel()
+            if chosen.size and not (chosen.min() >= 0 and chosen.max() < spine.size):
+                raise ValueError(f"entity {name!r} has a geounit outside the spine: positions run to {spine.size - 1}")
+            times = np.bincount(chosen, minlength=spine.size)
+            above = blocks.copy()
+            while (below := above >= 0).any():
+                row[below] += times[above[below]]
+                above[below] = spine.parent[above[below]]
+            if row.max(initial=0) > 1:
+                block = spine.geocodes[blocks[row.argmax()]]
+                raise ValueError(f"entity {name!r} has block {block!r} {row.max()} times: give disjoint geounits")
+        return cls(tuple(geounits), contains)
 
     @property
     def size(self) -> int:

@@ -10,6 +10,9 @@ has c[k, u] = 1 if it is in k and otherwise c[k', u] = 1, the other being 0, and
 (paper, equations 20 to 23). A geounit that the entity does not meet has (0, 1), so pairs (c, c' - 1), which are zero
 there, are kept in a sparse array, as complex numbers: the work is proportional to the geounits that entities meet, and
 a sum over children is one sparse product for all entities.
+
+Where some geounits cannot be used, only the sums over children are left to them, and an unusable block costs more than
+all geounits together; whole geounits then cost w instead of 1, and the pairs are (c, c' - w).
 """
 
 from __future__ import annotations
@@ -26,6 +29,10 @@ from constraint_builders.geography.partitions import depths, leaves
 from constraint_builders.spine import Spine
 
 Int = NDArray[np.intp]
+
+
+class NotComposableError(ValueError):
+    """No sum or difference of the usable geounits is an entity; the message names it."""
 
 
 def osed(spine: Spine, entities: Entities) -> Int:
@@ -78,7 +85,8 @@ def summarise_osed(distances: Int) -> OsedSummary:
 class PairCosts:
     """Costs of entities, or sums of costs over children, in the geounits that they meet.
 
-    Stored as c + i (c' - n) with n what c' is where the entity is not met: 1, or the number of children.
+    Stored as c + i (c' - w) with w what c' is where the entity is not met: the cost of the whole geounit, or the sum of
+    its children's.
     """
 
     def __init__(self, matrix: sparse.csr_array, absent: Int) -> None:
@@ -99,35 +107,56 @@ class PairCosts:
         width = self.matrix.shape[1]
         stored = np.repeat(np.arange(self.matrix.shape[0]), np.diff(self.matrix.indptr)) * width + self.matrix.indices
         wanted = geounits * width + entities
-        place = np.minimum(np.searchsorted(stored, wanted), max(stored.size - 1, 0))
-        values = np.where(stored[place] == wanted, self.matrix.data[place], 0)
+        place = np.searchsorted(stored, wanted)
+        met = np.flatnonzero(place < stored.size)
+        met = met[stored[place[met]] == wanted[met]]
+        values = np.zeros(wanted.size, dtype=np.complex128)
+        values[met] = self.matrix.data[place[met]]
         return values.real.astype(np.intp), values.imag.astype(np.intp) + self.absent[geounits]
 
 
-def child_sums_and_costs(spine: Spine, entities: Entities) -> tuple[PairCosts, PairCosts]:
+def child_sums_and_costs(
+    spine: Spine, entities: Entities, usable: NDArray[np.bool_] | None = None
+) -> tuple[PairCosts, PairCosts]:
     """Sums over children of the costs c and c', and the costs, for every geounit (module docstring)."""
+    usable = np.ones(spine.size, dtype=bool) if usable is None else usable
     blocks = leaves(spine)
     check_blocks(blocks.size, entities)
     depth = depths(spine)
+    whole, parts = _whole_costs(spine, depth, usable)
     shape = (spine.size, entities.size)
     placed = sparse.coo_array(entities.contains.T)
-    costs = sparse.csr_array((placed.data * (1 - 1j), (blocks[placed.row], placed.col)), shape=shape)
+    met = blocks[placed.row]
+    costs = sparse.csr_array((whole[met] * (1 - 1j), (met, placed.col)), shape=shape)
     sums = sparse.csr_array(shape, dtype=np.complex128)
     for level in range(int(depth.max()), 0, -1):
         children = np.flatnonzero(depth == level)
         gather = (np.ones(children.size), (spine.parent[children], children))
         total = sparse.csr_array(sparse.csr_array(gather, shape=(spine.size, spine.size)) @ costs)
         sums = sums + total
-        costs = costs + _cheaper(total, spine.child_counts)
+        costs = costs + _cheaper(total, parts, whole, usable)
     for matrix in (sums, costs):
         matrix.sort_indices()
-    return PairCosts(sums, spine.child_counts), PairCosts(costs, np.ones(spine.size, dtype=np.intp))
+    return PairCosts(sums, parts), PairCosts(costs, whole)
 
 
-def _cheaper(total: sparse.csr_array, child_counts: Int) -> sparse.csr_array:
+def _whole_costs(spine: Spine, depth: Int, usable: NDArray[np.bool_]) -> tuple[Int, Int]:
+    """What every whole geounit costs, and the sum of that over its children."""
+    whole, parts = np.ones(spine.size, dtype=np.intp), np.zeros(spine.size, dtype=np.intp)
+    for level in range(int(depth.max()), -1, -1):
+        own = np.flatnonzero(depth == level)
+        by_parts = np.where(spine.child_counts[own] > 0, parts[own], spine.size + 1)
+        whole[own] = np.where(usable[own], 1, by_parts)
+        inner = own[spine.parent[own] >= 0]
+        np.add.at(parts, spine.parent[inner], whole[inner])
+    return whole, parts
+
+
+def _cheaper(total: sparse.csr_array, parts: Int, whole: Int, usable: NDArray[np.bool_]) -> sparse.csr_array:
     rows = np.repeat(np.arange(total.shape[0]), np.diff(total.indptr))
-    inside, outside = cheaper(total.data.real, total.data.imag + child_counts[rows])
-    return sparse.csr_array((inside + 1j * (outside - 1), total.indices, total.indptr), shape=total.shape)
+    by_parts = total.data.real, total.data.imag + parts[rows]
+    inside, outside = np.where(usable[rows], cheaper(*by_parts), by_parts)
+    return sparse.csr_array((inside + 1j * (outside - whole[rows]), total.indices, total.indptr), shape=total.shape)
 
 
 def cheaper(inside: NDArray, outside: NDArray) -> tuple[NDArray, NDArray]:
@@ -135,28 +164,36 @@ def cheaper(inside: NDArray, outside: NDArray) -> tuple[NDArray, NDArray]:
     return np.minimum(inside, 1 + outside), np.minimum(outside, 1 + inside)
 
 
-def compositions(spine: Spine, entities: Entities) -> sparse.csr_array:
+def compositions(spine: Spine, entities: Entities, usable: NDArray[np.bool_] | None = None) -> sparse.csr_array:
     """Which geounits to add and subtract to compose every entity with as few as possible.
 
     Parameters
     ----------
     spine : Spine
     entities : Entities
+    usable : ndarray of bool, (N,), optional
+        Which geounits may be added and subtracted; by default all.
 
     Returns
     -------
     csr_array of int, (K, N)
-        1 where a geounit is added, -1 where it is subtracted. Every row has `osed` entries. Where several choices are
-        equally short the larger geounits are taken.
+        1 where a geounit is added, -1 where it is subtracted. Without `usable` every row has `osed` entries. Where
+        several choices are equally short the larger geounits are taken.
 
     Raises
     ------
     ValueError
         If the entities are of another number of blocks.
+    NotComposableError
+        If an entity cannot be composed of usable geounits.
     """
-    sums, costs = child_sums_and_costs(spine, entities)
+    usable = np.ones(spine.size, dtype=bool) if usable is None else usable
+    sums, costs = child_sums_and_costs(spine, entities, usable)
     children = _children(spine)
     root = int(np.flatnonzero(spine.parent < 0)[0])
+    impossible = np.flatnonzero(costs.inside(spine, root) > spine.size)
+    if impossible.size:
+        raise NotComposableError(f"entity {entities.names[impossible[0]]!r} cannot be composed of the usable geounits")
     wanted = _Wanted(
         np.full(entities.size, root),
         np.arange(entities.size),
@@ -169,7 +206,7 @@ def compositions(spine: Spine, entities: Entities) -> sparse.csr_array:
         wanted = wanted.where(cost > 0)
         inside, outside = sums.look_up(wanted.geounit, wanted.entity)
         by_parts, rest = np.where(wanted.inside, inside, outside), np.where(wanted.inside, outside, inside)
-        itself = (spine.child_counts[wanted.geounit] == 0) | (1 + rest <= by_parts)
+        itself = (spine.child_counts[wanted.geounit] == 0) | (usable[wanted.geounit] & (1 + rest <= by_parts))
         chosen.append(wanted.where(itself))
         wanted = wanted.below(itself, children, spine.child_counts)
     entity, geounit, sign = (

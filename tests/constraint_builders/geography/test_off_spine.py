@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from constraint_builders import Spine
-from constraint_builders.geography import Entities, compositions, leaves, osed, summarise_osed
+from constraint_builders.geography import Entities, NotComposableError, compositions, leaves, osed, summarise_osed
 from tests.constraint_builders.geography.random_trees import blocks_below, random_entities, random_spine, uneven_spine
 
 
-def fewest_geounits(spine):
-    """For every set of blocks that some sum of geounits with signs equals, the fewest geounits; exhaustive."""
-    signs = np.array(list(product((-1, 0, 1), repeat=spine.size)))
+def fewest_geounits(spine, usable=None):
+    """For every set of blocks that some sum of usable geounits with signs equals, the fewest; exhaustive."""
+    usable = np.ones(spine.size, dtype=bool) if usable is None else usable
+    signs = np.array(list(product(*((-1, 0, 1) if own else (0,) for own in usable))))
     composed = signs @ blocks_below(spine).astype(int)
     used = np.abs(signs).sum(axis=1)
     best = {}
@@ -43,6 +44,24 @@ def test_compositions_compose_with_as_many_geounits_as_the_distance(seed):
     assert np.array_equal(np.diff(signs.indptr), osed(spine, entities))
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_compositions_of_usable_geounits_equal_exhaustive_search(seed):
+    rng = np.random.default_rng(seed)
+    spine = uneven_spine(rng, int(rng.integers(1, 9)))
+    usable = rng.random(spine.size) < 0.7
+    best = fewest_geounits(spine, usable)
+    for blocks in list(product((0, 1), repeat=leaves(spine).size))[1:]:
+        entity = Entities(["e"], [blocks])
+        if blocks in best:
+            signs = compositions(spine, entity, usable).toarray()[0]
+            assert (signs @ blocks_below(spine)).tolist() == list(blocks)
+            assert abs(signs).sum() == best[blocks]
+            assert not signs[~usable].any()
+        else:
+            with pytest.raises(NotComposableError, match="entity 'e' cannot be composed of the usable geounits"):
+                compositions(spine, entity, usable)
+
+
 def test_a_geounit_is_one_from_the_spine_and_its_complement_two():
     spine = Spine.from_geocodes(
         {"State": ["1"], "County": ["11", "12"], "Block": [f"1{c}{b}" for c in "12" for b in "abcd"]}
@@ -55,6 +74,26 @@ def test_a_geounit_is_one_from_the_spine_and_its_complement_two():
     assert signs[0, spine.position("County", "11")] == 1
     assert signs[1, spine.position("State", "1")] == 1
     assert signs[1, spine.position("Block", "11d")] == -1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_entities_from_geounits_at_any_level(seed):
+    rng = np.random.default_rng(seed)
+    spine = uneven_spine(rng, int(rng.integers(2, 40)))
+    entity = random_entities(rng, leaves(spine).size, 1)
+    added = np.flatnonzero(compositions(spine, entity).toarray()[0] == 1)
+    below = blocks_below(spine)
+    disjoint = [geounit for i, geounit in enumerate(added) if not below[added[:i]].sum(axis=0) @ below[geounit]]
+    found = Entities.from_geounits(spine, {"a": disjoint})
+    assert np.array_equal(found.contains.toarray()[0], below[disjoint].sum(axis=0))
+
+
+def test_geounits_that_make_no_entity_are_refused_by_name():
+    spine = Spine([-1, 0, 0], ["County", "Block", "Block"], ["1", "1a", "1b"])
+    with pytest.raises(ValueError, match="entity 'x' has block '1b' 2 times: give disjoint geounits"):
+        Entities.from_geounits(spine, {"x": [0, 2]})
+    with pytest.raises(ValueError, match="entity 'x' has a geounit outside the spine: positions run to 2"):
+        Entities.from_geounits(spine, {"x": [3]})
 
 
 def test_summary():

@@ -1,0 +1,188 @@
+"""Covariance of linear functionals, by one pass up the geounits that they weigh and the ancestors of these.
+
+With weights w_g on the slots of geounit g and gains A_c (`tree_plan`), going up
+
+    mu_g = sum_c A_c' lambda_c over the children c of g,    lambda_g = w_g + mu_g.
+
+From below alone the children c of p are known with independent errors, of covariances V_c. Of the part that p's own
+truth leaves open the functional's error has lambda_c - mu_p of each, so that p adds to its variance
+
+    sum_c (lambda_c - mu_p)' V_c (lambda_c - mu_p),
+
+where lambda_c = 0 for children without weights, who need no visit, only the sum of their V; and the root adds lambda' V
+lambda. Nothing is subtracted: a sum of squares. Directions of c that nothing below determines have lambda_c = mu_p if
+the functional can be estimated. Covariances are the same with two lambdas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.components.grouping import Grouping
+from blue_solvers.components.reflections import level_order, reflect
+from blue_solvers.components.tree_form import NEGLIGIBLE, ROUNDING
+from blue_solvers.components.tree_plan import Coefficients, Component, Index, TreePlan
+from blue_solvers.solver import Float
+from constraint_builders.memory import require_memory
+from constraint_builders.table import Table
+
+COPIES = 4  # of all slots of the geounits in a pass: what they weigh, what reaches them, and two products
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What K functionals take of one table in some geounits.
+
+    Attributes
+    ----------
+    geounits : ndarray of int, (g,)
+        Positions in the spine, each once.
+    table : Table
+        Of variables in use.
+    cells : csr_array, (g * cells, K)
+    """
+
+    geounits: Index
+    table: Table
+    cells: sparse.csr_array
+
+
+def functional_covariance(plan: TreePlan, weights: Sequence[Weights], count: int) -> Float:
+    """Covariance of functionals of the estimate.
+
+    Parameters
+    ----------
+    plan : TreePlan
+    weights : sequence of Weights
+        Added up; a functional must be one that the measurements determine.
+    count : int
+        Number of functionals, K.
+
+    Returns
+    -------
+    ndarray, (K, K)
+        Symmetric, positive semidefinite to rounding.
+
+    Raises
+    ------
+    MemoryError
+        If the slots of the geounits in the pass would not fit.
+    """
+    covariance = np.zeros((count, count))
+    if not weights or not count:
+        return covariance
+    branches = _Branches(plan, np.concatenate([own.geounits for own in weights]))
+    shape = tuple(grouping.levels for grouping in plan.groupings)
+    largest = max(component.size for component in plan.components)
+    needed = 8.0 * branches.geounits.size * (COPIES * prod(shape) * count + largest**2)
+    require_memory(needed, f"{count:,} functionals in {branches.geounits.size:,} geounits", "ask for fewer at a time")
+    slots = np.zeros((branches.geounits.size, *shape, count))
+    for own in weights:
+        slots[branches.number[own.geounits]] += _to_slots(plan, own)
+    least, negligible = np.zeros(count), _negligible(plan)
+    for component, coefficients in zip(plan.components, plan.coefficients, strict=True):
+        part = slots[(slice(None), *component.slots)]
+        if part.any():
+            for left, V in branches.errors(coefficients, _groups_first(part, component)):
+                covariance += left.reshape(-1, count).T @ (V @ left).reshape(-1, count)
+                least += _least(left, V, negligible).reshape(-1, count).sum(axis=0)
+    exact = covariance.diagonal() <= least
+    covariance[exact] = covariance[:, exact] = 0
+    return (covariance + covariance.T) / 2
+
+
+def _negligible(plan: TreePlan) -> float:
+    """Variances below it are 0 that rounding has moved."""
+    precisions = [float(weights.max(initial=0)) for level in plan.levels for weights in level.weights]
+    largest = max(precisions, default=0.0)
+    return NEGLIGIBLE / largest if largest else 0.0
+
+
+def _least(weights: Float, V: Float, negligible: float) -> Float:
+    """What rounding can add to a variance for every weight, (G, m, rest * K)."""
+    rounding = ROUNDING * V.shape[-1] * abs(V).max(axis=(1, 2), initial=0)
+    return np.maximum(rounding, negligible)[:, None, None] * weights**2
+
+
+class _Branches:
+    """The geounits of a pass: those that functionals weigh, and all above them, the root first."""
+
+    def __init__(self, plan: TreePlan, weighed: Index) -> None:
+        spine = plan.spine
+        inside = np.zeros(spine.size, dtype=bool)
+        while weighed.size:
+            inside[weighed] = True
+            above = np.unique(spine.parent[weighed])
+            weighed = above[above >= 0]
+        found = np.flatnonzero(inside)
+        self.geounits = found[np.lexsort((spine.parent[found], spine.level_of[found]))]
+        self.number = np.full(spine.size, -1)
+        self.number[self.geounits] = np.arange(self.geounits.size)
+        self.parent = self.number[spine.parent[self.geounits[1:]]]
+        bounds = np.unique(spine.level_of[self.geounits], return_index=True)[1].tolist()
+        self.levels = [slice(*pair) for pair in pairwise([*bounds[1:], self.geounits.size])]  # below the root
+        class_of = np.empty(spine.size, dtype=np.intp)
+        for level in plan.levels:
+            class_of[level.members] = level.class_of
+        self.class_of = class_of[self.geounits]
+        self.pair = plan.posterior_of[self.geounits[1:]] - 1
+        others = np.flatnonzero(~inside & (self.number[spine.parent] >= 0))
+        shape = self.geounits.size, len(plan.class_member)
+        pairs = self.number[spine.parent[others]], class_of[others]
+        self.other_children = sparse.csr_array((np.ones(others.size), pairs), shape=shape)
+
+    def errors(self, coefficients: Coefficients, weights: Float) -> Iterator[tuple[Float, Float]]:
+        """Weights on independent errors in one component, (G, m, rest * K), and their covariances, (G, m, m).
+
+        Of weights on its slots, (T, m, rest * K), which are overwritten.
+        """
+        received = np.zeros_like(weights)
+        for rows in reversed(self.levels):
+            weights[rows] += received[rows]
+            below = slice(rows.start - 1, rows.stop - 1)
+            passed = coefficients.gain[self.pair[below]].swapaxes(-1, -2) @ weights[rows]
+            starts = np.flatnonzero(np.diff(self.parent[below], prepend=-1))  # siblings come together
+            received[self.parent[below][starts]] += np.add.reduceat(passed, starts, axis=0)
+        weights[0] += received[0]
+        weights[1:] -= received[self.parent]
+        V = coefficients.own
+        yield weights, V[self.class_of]
+        inner = np.flatnonzero(np.diff(self.other_children.indptr))
+        others = self.other_children[inner] @ V.reshape(len(V), -1)
+        yield received[inner], others.reshape(-1, *V.shape[1:])
+
+
+def _groups_first(part: Float, component: Component) -> Float:
+    """A component's slots (T, ..., K) with its group axes as one, and all else as another: (T, m, rest * K)."""
+    axes = [i + 1 for i, contrast in enumerate(component.contrasts) if not contrast]
+    front = np.moveaxis(part, axes, range(1, len(axes) + 1))
+    return front.reshape(len(part), component.size, -1).copy()
+
+
+def _to_slots(plan: TreePlan, weights: Weights) -> Float:
+    """Weights on a table's cells as weights on slots, (g, *levels, K)."""
+    factors = dict(zip(weights.table.axes, weights.table.factors, strict=True))
+    lengths = dict(zip(weights.table.axes, weights.table.shape, strict=True))
+    shape = [lengths.get(grouping.axis, 1) for grouping in plan.groupings]
+    slots = weights.cells.toarray().reshape(weights.geounits.size, *shape, -1)
+    for axis, grouping in enumerate(plan.groupings, start=1):
+        cells = _cells_of_slots(plan, grouping, factors.get(grouping.axis))
+        slots = np.moveaxis(np.tensordot(cells, slots, axes=(0, axis)), 0, axis)
+    return slots
+
+
+def _cells_of_slots(plan: TreePlan, grouping: Grouping, factor: str | None) -> Float:
+    """A factor's cells as sums of slots along one variable, (cells, slots)."""
+    sums = plan.factor_map(grouping, factor)
+    if sums is not None:
+        return np.hstack([np.zeros((len(sums), grouping.levels - grouping.sizes.size)), sums])
+    order = level_order(grouping)
+    levels = np.eye(grouping.levels)
+    reflect(levels, 0, grouping)
+    return levels[np.argsort(order)]
