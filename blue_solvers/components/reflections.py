@@ -7,6 +7,7 @@ subtraction, and it is its own inverse and transpose.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -38,12 +39,42 @@ def reflect(array: Float, axis: int, grouping: Grouping) -> None:
 
 
 def _reflect(others: Float, last: Float, size: int) -> None:
-    root = np.sqrt(size)
+    scale = 1 / np.sqrt(size)  # products, since divisions take several times as long
     coordinate = sum_middle(others)
     coordinate += last
-    coordinate /= root
-    shift = coordinate - last
-    shift /= root - 1
-    np.negative(shift, out=shift)
-    add_to_levels(others, shift)
+    coordinate *= scale
+    last -= coordinate
+    last *= 1 / (np.sqrt(size) - 1)
+    add_to_levels(others, last)
     last[...] = coordinate
+
+
+class Basis:
+    """Levels to slots and back along chosen axes of an array (G, ..., K), in place.
+
+    Parameters
+    ----------
+    groupings : sequence of Grouping or None
+        For every axis between the first and the last one; None leaves it as it is.
+    """
+
+    def __init__(self, groupings: Sequence[Grouping | None]) -> None:
+        self._axes = [(axis, g, level_order(g)) for axis, g in enumerate(groupings, 1) if g is not None]
+
+    def to_slots(self, block: Float) -> None:
+        """From cells along every level."""
+        for axis, grouping, order in self._axes:
+            if not _in_order(order):
+                block[...] = np.take(block, order, axis=axis)
+            reflect(block, axis, grouping)
+
+    def to_cells(self, block: Float) -> None:
+        """The inverse, and the transpose."""
+        for axis, grouping, order in self._axes:
+            reflect(block, axis, grouping)
+            if not _in_order(order):
+                block[...] = np.take(block, np.argsort(order), axis=axis)
+
+
+def _in_order(order: NDArray[np.intp]) -> bool:
+    return bool((np.diff(order) > 0).all())

@@ -18,10 +18,11 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.messages import Message, Total, Update
 from blue_solvers.components.tree_form import TreeForm
-from blue_solvers.components.tree_plan import Component, TreePlan
+from blue_solvers.components.tree_plan import TreePlan
 from blue_solvers.solver import Float
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.layout import Layout
@@ -376,7 +377,7 @@ class SubtreeForm(TreeForm):
         """Go up, and tell what the part knows of its root."""
         Y = self._subproblem.lay_out(self._part, self._anchors)
         _, root = next(self._estimates(Y))
-        return Upward(self._finest(root).ravel(), self._bounded.root)
+        return Upward(root.ravel(), self._bounded.root)
 
     def estimates(self, variances: bool = True) -> Estimates:
         """Go up and down."""
@@ -384,17 +385,14 @@ class SubtreeForm(TreeForm):
         X = np.empty((self._subproblem.desired.size, 1))
         below = {}
         levels = np.unique(self._part.level_of).tolist()
-        for number, slots in self._estimates(Y, X):
+        for number, cells in self._estimates(Y, X):
             place = self._part.members(levels[number])
             for position in self._below:
                 if place.start <= position < place.stop:
-                    own = self._finest(slots[position - place.start : position - place.start + 1])
-                    below[position] = Downward(own.ravel(), self._covariances(position))
-            self._read_desired(number, slots, X)  # the last to see these slots: it may take their place
+                    own = cells[position - place.start].flatten()
+                    below[position] = Downward(own, self._covariances(position))
+            self._read_desired(number, cells, X)
         return Estimates(self._cut(X.ravel()), self._cut(self.variances()) if variances else {}, below)
-
-    def _finest(self, slots: Float) -> Float:
-        return self._readers[self._design.finest.name].read(slots)
 
     def _covariances(self, position: int) -> list[Float]:
         place = self.plan.posterior_of[position]

@@ -5,25 +5,37 @@ problem with small matrices that all its right-hand sides share (`tree_plan`). G
 own measurements with the sum of its children's estimates; going down, every child takes its part of what its parent
 learnt since.
 
-Bytes that must move: every observed and every desired cell once; in between one array of all slots of all geounits,
-written going up and corrected going down, in blocks of geounits that stay in cache.
+Geounits without children that measured their finest table are most of any spine. They never change basis
+(`leaf_form`), and hold nothing between the passes.
+
+Bytes that must move: every observed cell twice and every desired cell once. Geounits with children, and those that
+did not measure their finest table, have their slots written going up and corrected going down besides. All of it goes
+in blocks of geounits that stay in cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.components.batches import as_slice, chunks
+from blue_solvers.components.component_products import Component, multiply
 from blue_solvers.components.grouping import Grouping, groupings_of
-from blue_solvers.components.reflections import level_order, reflect
-from blue_solvers.components.tree_plan import Component, LevelPlan, TreePlan
+from blue_solvers.components.leaf_form import LeafForm
+from blue_solvers.components.reflections import Basis
+from blue_solvers.components.table_access import TableAccess
+from blue_solvers.components.table_sums import TableSums
+from blue_solvers.components.tree_plan import LevelPlan, TreePlan
 from blue_solvers.solver import Float
 from constraint_builders import Problem, Spine
 from constraint_builders.table import Table
+
+Index = NDArray[np.intp]
 
 BLOCK_BYTES = 1 << 22  # working set of a block of geounits
 ROUNDING = 16 * float(np.finfo(float).eps)
@@ -54,13 +66,18 @@ class TreeForm:
         noisy = problem.variances[problem.variances > 0]
         self._negligible = NEGLIGIBLE * float(noisy.min(initial=np.inf)) if noisy.size else 0.0
         self._shape = tuple(grouping.levels for grouping in groupings)
-        self._orders = [level_order(grouping) for grouping in groupings]
-        self._readers = {table.name: _TableAccess(self, table) for table in [*tables, *desired]}
-        self._desired_at: list[list[int]] = [
-            [i for i, level in enumerate(self._desired_levels) if level == number]
-            for number in range(len(self._spine.levels))
+        self._basis = Basis(groupings)
+        self._readers = {table.name: TableAccess(self.plan, table) for table in [*tables, *desired]}
+        numbers = range(len(self._spine.levels))
+        self._desired_at = [[i for i, own in enumerate(self._desired_levels) if own == number] for number in numbers]
+        self._sums = [
+            TableSums(problem.schema, self.plan.finest, [desired[i] for i in chosen]) for chosen in self._desired_at
         ]
-        self._gathering = [self._children_sums(number) for number in range(len(self._spine.levels))]
+        self._leaves = [LeafForm(self.plan, number, self.plan.finest, BLOCK_BYTES) for number in numbers]
+        self._others = [
+            _ByParent(self.plan, level, np.setdiff1d(np.arange(level.members.size), leaves.rows))
+            for level, leaves in zip(self.plan.levels, self._leaves, strict=True)
+        ]
 
     def _make_plan(self, groupings: list[Grouping], tables: list[Table], levels: tuple[int, ...]) -> TreePlan:
         problem = self._problem
@@ -70,21 +87,6 @@ class TreeForm:
             problem.schema, self._spine, groupings, tables, levels, problem.geounit_variances, problem.zeros
         )
 
-    def _children_sums(self, number: int) -> list[tuple[int, sparse.csr_array]]:
-        """For a level the 0/1 matrices (geounits with children, geounits of a lower level) that add up children."""
-        level = self.plan.levels[number]
-        row_of = np.full(self._spine.size, -1)
-        row_of[level.members[level.inner]] = np.arange(level.inner.size)
-        found = []
-        for lower in range(number + 1, len(self.plan.levels)):
-            members = self.plan.levels[lower].members
-            rows = row_of[self._spine.parent[members]]
-            below = np.flatnonzero(rows >= 0)
-            if below.size:
-                shape = (level.inner.size, members.size)
-                found.append((lower, sparse.csr_array((np.ones(below.size), (rows[below], below)), shape=shape)))
-        return found
-
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         X = np.empty((self._problem.desired.size, Y.shape[1]))
@@ -93,7 +95,7 @@ class TreeForm:
         return X
 
     def violation(self, Y: Float) -> float:
-        """Largest difference between a geounit's estimate and the sum of its children's, over all slots."""
+        """Largest difference between a geounit's estimate and the sum of its children's, over all cells."""
         above = np.zeros((self.plan.parents.size, *self._shape, Y.shape[1]))
         for number, estimates in self._estimates(Y):
             level = self.plan.levels[number]
@@ -105,34 +107,40 @@ class TreeForm:
         return float(abs(above).max(initial=0.0))
 
     def _estimates(self, Y: Float, X: Float | None = None) -> Iterator[tuple[int, Float]]:
-        """Final estimates of every level, from the root down, each forgotten when the next is asked for.
+        """Final estimates of every level in cells, from the root down, each forgotten when the next is asked for.
 
-        Where `X` is given, levels that a whole table is desired at are worked on in its place there.
+        Where `X` is given, levels that a whole table is desired at are worked on in its place there. Geounits that
+        `LeafForm` takes are never in slots; all others are until their estimates are final.
         """
         K = Y.shape[1]
         estimates: list[Float] = [np.empty(0)] * len(self.plan.levels)
-        sums: list[Float] = [np.empty(0)] * len(self.plan.levels)
+        sums = np.zeros((self.plan.parents.size, *self._shape, K))
         for number in reversed(range(len(self.plan.levels))):
-            sums[number] = self._sum_children(number, estimates, K)
             estimates[number] = self._room(number, K, X)
-            self._go_up(number, Y, sums[number], estimates[number])
-        learnt = np.zeros((self.plan.parents.size, *self._shape, K))
+            self._go_up(number, Y, sums, estimates[number])
+            for parents, totals in self._leaves[number].go_up(self._measured(number, Y)):
+                sums[parents] += totals
+            self._others[number].add_to_parents(estimates[number], sums)
+        learnt = sums  # where it is known, in place
         for number, level in enumerate(self.plan.levels):
-            self._go_down(level, estimates[number], learnt)
+            self._go_down(number, estimates[number], learnt)
             numbers = self.plan.parent_number[level.members[level.inner]]
-            learnt[numbers] = estimates[number][level.inner] - sums[number]
+            learnt[numbers] = estimates[number][level.inner] - sums[numbers]
+            self._finish(number, estimates[number])
+            self._leaves[number].go_down(self._measured(number, Y), learnt, estimates[number])
             yield number, estimates[number]
-            estimates[number] = sums[number] = np.empty(0)
+            estimates[number] = np.empty(0)
 
-    def _sum_children(self, number: int, estimates: list[Float], K: int) -> Float:
+    def _measured(self, number: int, Y: Float) -> list[Float]:
+        """The tables of a level, (G, *shape, K) each."""
         level = self.plan.levels[number]
-        total = np.zeros((level.inner.size, prod(self._shape) * K))
-        for lower, matrix in self._gathering[number]:
-            total += matrix @ estimates[lower].reshape(len(estimates[lower]), -1)
-        return total.reshape(-1, *self._shape, K)
+        return [
+            Y[self._problem.observed.block(i)].reshape(level.members.size, *table.shape, Y.shape[1])
+            for i, table in level.tables
+        ]
 
     def _room(self, number: int, K: int, X: Float | None) -> Float:
-        """Memory for the slots of a level."""
+        """Memory for the estimates of a level."""
         members = self.plan.levels[number].members
         for i in self._desired_at[number]:
             if X is not None and self._readers[self._problem.desired_tables[i].name].is_whole:
@@ -140,39 +148,52 @@ class TreeForm:
         return np.empty((members.size, *self._shape, K))
 
     def _go_up(self, number: int, Y: Float, sums: Float, result: Float) -> None:
-        """Estimates of a level from itself and below, into `result`."""
+        """Estimates of a level from itself and below, in slots, into `result`."""
         level = self.plan.levels[number]
+        measured = self._measured(number, Y)
         row_of = np.full(level.members.size, -1)
-        row_of[level.inner] = np.arange(level.inner.size)
-        for rows in self._blocks(level, Y.shape[1]):
+        row_of[level.inner] = self.plan.parent_number[level.members[level.inner]]
+        for rows in self._blocks(self._others[number].rows, Y.shape[1]):
             block = result[rows]
-            self._collect(level, rows, Y, block, exact=False)
+            self._collect(level, rows, measured, block, exact=False)
             self._multiply(block, level.class_of[rows], "own")
             if level.has_exact:
                 exact = np.empty_like(block)
-                self._collect(level, rows, Y, exact, exact=True)
+                self._collect(level, rows, measured, exact, exact=True)
                 self._multiply(exact, level.class_of[rows], "own_exact")
                 block += exact
             inner = np.flatnonzero(row_of[rows] >= 0)
             if inner.size:
-                children = sums[row_of[rows][inner]]
-                self._multiply(children, self.plan.parent_number[level.members[rows][inner]], "children")
+                numbers = row_of[rows][inner]
+                children = sums[numbers]
+                self._multiply(children, numbers, "children")
                 block[inner] += children
+            _put_back(block, rows, result)
 
-    def _go_down(self, level: LevelPlan, estimates: Float, learnt: Float) -> None:
-        """Add to every geounit its part of what its parent learnt, in place."""
-        if level.parent_pair.size and level.parent_pair[0] < 0:
+    def _go_down(self, number: int, estimates: Float, learnt: Float) -> None:
+        """Add to every geounit in slots its part of what its parent learnt, in place."""
+        others = self._others[number]
+        if not others.pairs.size:
             return
-        pairs, inverse = np.unique(level.parent_pair, return_inverse=True)
-        for chosen in _chunks(pairs.size, self._rows_in_cache(learnt.shape[-1])):
-            parts = learnt[self.plan.pair_parent[pairs[chosen]]]
-            self._multiply(parts, pairs[chosen], "gain")
-            rows = np.flatnonzero((inverse >= chosen.start) & (inverse < chosen.stop))
-            for some in _chunks(rows.size, self._rows_in_cache(learnt.shape[-1])):
-                estimates[rows[some]] += parts[inverse[rows[some]] - chosen.start]
+        count = self._rows_in_cache(learnt.shape[-1])
+        for chosen in chunks(others.pairs.size, count):
+            pairs = others.pairs[chosen]
+            parts = learnt[self.plan.pair_parent[pairs]]
+            self._multiply(parts, pairs, "gain")
+            places = np.flatnonzero((others.pair_of >= chosen.start) & (others.pair_of < chosen.stop))
+            for some in chunks(places.size, count):
+                here = places[some]
+                estimates[others.rows[here]] += parts[others.pair_of[here] - chosen.start]
+
+    def _finish(self, number: int, estimates: Float) -> None:
+        """From slots to cells, in place."""
+        for rows in self._blocks(self._others[number].rows, estimates.shape[-1]):
+            block = estimates[rows]
+            self._basis.to_cells(block)
+            _put_back(block, rows, estimates)
 
     def adjoint(self, V: Float) -> Float:
-        """P' V, (n, K)."""
+        """P' V, (n, K); all of it in slots."""
         K = V.shape[1]
         levels = self.plan.levels
         pulls = [np.zeros((level.members.size, *self._shape, K)) for level in levels]
@@ -182,17 +203,16 @@ class TreeForm:
             self._write_desired(number, V, pulls[number])
             numbers = self.plan.parent_number[level.members[level.inner]]
             pulls[number][level.inner] += learnt[numbers]
-            self._pull_up(level, pulls[number], learnt)
+            self._pull_up(number, pulls[number], learnt)
         result = np.zeros((self._problem.observed.size, K))
+        from_parents = learnt  # where it is known, in place
         for number, level in enumerate(levels):
+            self._all[number].add_from_parents(from_parents, pulls[number])
             numbers = self.plan.parent_number[level.members[level.inner]]
-            sums = pulls[number][level.inner].copy()
+            sums = pulls[number][level.inner]
             self._multiply(sums, numbers, "children", transpose=True)
-            sums -= learnt[numbers]
-            for lower, matrix in self._gathering[number]:
-                flat = pulls[lower].reshape(len(pulls[lower]), -1)
-                flat += matrix.T @ sums.reshape(len(sums), -1)
-            for rows in self._blocks(level, K):
+            from_parents[numbers] = sums - learnt[numbers]
+            for rows in self._blocks(np.arange(level.members.size), K):
                 if level.has_exact:
                     exact = pulls[number][rows].copy()
                     self._multiply(exact, level.class_of[rows], "own_exact", transpose=True)
@@ -202,57 +222,52 @@ class TreeForm:
                 self._collect_transpose(level, rows, block, result, exact=False)
         return result
 
-    def _pull_up(self, level: LevelPlan, pulls: Float, learnt: Float) -> None:
+    def _pull_up(self, number: int, pulls: Float, learnt: Float) -> None:
         """Transpose of `_go_down`: what every parent's learning is worth to its children."""
-        if level.parent_pair.size and level.parent_pair[0] < 0:
+        everyone = self._all[number]
+        if not everyone.pairs.size:
             return
-        pairs, inverse = np.unique(level.parent_pair, return_inverse=True)
-        shape = (pairs.size, level.members.size)
-        members = sparse.csr_array((np.ones(inverse.size), (inverse, np.arange(inverse.size))), shape=shape)
-        sums = (members @ pulls.reshape(len(pulls), -1)).reshape(pairs.size, *pulls.shape[1:])
-        self._multiply(sums, pairs, "gain", transpose=True)
-        np.add.at(learnt, self.plan.pair_parent[pairs], sums)
+        sums = everyone.sum_by_pair(pulls)
+        self._multiply(sums, everyone.pairs, "gain", transpose=True)
+        np.add.at(learnt, self.plan.pair_parent[everyone.pairs], sums)
 
-    def _blocks(self, level: LevelPlan, K: int) -> list[slice]:
-        return _chunks(level.members.size, self._rows_in_cache(K))
+    @cached_property
+    def _all(self) -> list[_ByParent]:
+        """Every geounit of every level."""
+        return [_ByParent(self.plan, level, np.arange(level.members.size)) for level in self.plan.levels]
+
+    def _blocks(self, rows: Index, K: int) -> list[slice | Index]:
+        return [as_slice(rows[some]) for some in chunks(rows.size, self._rows_in_cache(K))]
 
     def _rows_in_cache(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
 
-    def _multiply(self, block: Float, entries: NDArray[np.intp], name: str, transpose: bool = False) -> None:
+    def _multiply(self, block: Float, entries: Index, name: str, transpose: bool = False) -> None:
         """Multiply every geounit's components by its coefficients, in place."""
-        if not len(block):
-            return
-        for component, coefficients in zip(self.plan.components, self.plan.coefficients, strict=True):
-            matrices = getattr(coefficients, name)[entries]
-            place = (slice(None), *component.slots)
-            if component.size == 1:
-                block[place] *= matrices.reshape(-1, *[1] * (block.ndim - 1))
-            else:
-                axes = [i + 1 for i, contrast in enumerate(component.contrasts) if not contrast]
-                front = np.moveaxis(block[place], axes, range(1, len(axes) + 1))
-                matrices = matrices.swapaxes(-1, -2) if transpose else matrices
-                product = matrices @ front.reshape(len(front), component.size, -1)
-                block[place] = np.moveaxis(product.reshape(front.shape), range(1, len(axes) + 1), axes)
+        matrices = (getattr(coefficients, name)[entries] for coefficients in self.plan.coefficients)
+        multiply(block, zip(self.plan.components, matrices, strict=True), transpose)
 
-    def _collect(self, level: LevelPlan, rows: slice, Y: Float, block: Float, exact: bool) -> None:
+    def _collect(self, level: LevelPlan, rows: slice | Index, measured: list[Float], block: Float, exact: bool) -> None:
         """The information of a level's tables, weighted by precision (exact ones equally), into `block`."""
         used = [
-            (number, self._readers[table.name], table.shape, factors)
-            for (number, table), weights, flags in zip(level.tables, level.weights, level.exact, strict=True)
+            (self._readers[table.name], cells, factors)
+            for (_, table), cells, weights, flags in zip(
+                level.tables, measured, level.weights, level.exact, strict=True
+            )
             if (factors := flags[rows].astype(float) if exact else weights[rows]).any()
         ]
-        used.sort(key=lambda entry: not entry[1].is_whole)
-        if not used or not used[0][1].is_whole:
+        used.sort(key=lambda entry: not entry[0].is_whole)
+        if not used or not used[0][0].is_whole:
             block[...] = 0
-        for position, (number, reader, shape, factors) in enumerate(used):
-            cells = Y[self._problem.observed.block(number)].reshape(level.members.size, *shape, -1)[rows]
-            if position == 0 and reader.is_whole:
-                reader.set_information(cells, factors, block)
+        for reader, cells, factors in used:
+            if reader.is_whole:
+                reader.set_information(cells[rows], factors, block)
             else:
-                reader.add_information(cells, factors, block)
+                reader.add_information(cells[rows], factors, block)
 
-    def _collect_transpose(self, level: LevelPlan, rows: slice, block: Float, result: Float, exact: bool) -> None:
+    def _collect_transpose(
+        self, level: LevelPlan, rows: slice | Index, block: Float, result: Float, exact: bool
+    ) -> None:
         for (number, table), weights, flags in zip(level.tables, level.weights, level.exact, strict=True):
             factors = flags[rows].astype(float) if exact else weights[rows]
             if factors.any():
@@ -261,26 +276,25 @@ class TreeForm:
                 place[rows] += cells * factors.reshape(-1, *[1] * (cells.ndim - 1))
 
     def _read_desired(self, number: int, estimates: Float, X: Float) -> None:
-        """The desired tables of a level; one whose place the estimates were worked out in comes last."""
+        """The desired tables of a level, but for one that the estimates were worked out in the place of."""
         level = self.plan.levels[number]
         places = [
-            (self._readers[table.name], X[self._problem.desired.block(i)].reshape(level.members.size, *table.shape, -1))
-            for i, table in ((i, self._problem.desired_tables[i]) for i in self._desired_at[number])
+            X[self._problem.desired.block(i)].reshape(level.members.size, *self._problem.desired_tables[i].shape, -1)
+            for i in self._desired_at[number]
         ]
-        places.sort(key=lambda entry: entry[0].is_whole)
-        for rows in self._blocks(level, X.shape[1]):
-            for reader, place in places:
-                if reader.is_whole and np.may_share_memory(place, estimates):
-                    reader.finish(estimates[rows])
-                else:
-                    place[rows] = reader.read(estimates[rows])
+        if len(places) == 1 and np.may_share_memory(places[0], estimates):
+            return
+        for rows in self._blocks(np.arange(level.members.size), X.shape[1]):
+            for place, cells in zip(places, self._sums[number](estimates[rows]), strict=True):
+                if not np.may_share_memory(place, estimates):
+                    place[rows] = cells
 
     def _write_desired(self, number: int, V: Float, pulls: Float) -> None:
         level = self.plan.levels[number]
         for i in self._desired_at[number]:
             table = self._problem.desired_tables[i]
             cells = V[self._problem.desired.block(i)].reshape(level.members.size, *table.shape, V.shape[1])
-            for rows in self._blocks(level, V.shape[1]):
+            for rows in self._blocks(np.arange(level.members.size), V.shape[1]):
                 self._readers[table.name].add_information(cells[rows], np.ones(len(cells[rows])), pulls[rows])
 
     def variances(self) -> Float:
@@ -331,89 +345,49 @@ class TreeForm:
         return variances.reshape(len(C), *shape) * scale
 
 
-class _TableAccess:
-    """A table's cells from slots, and the transpose.
+class _ByParent:
+    """Some geounits of a level by their parents.
 
-    Along a variable that the table keeps whole, slots are reflected to levels; along others group coordinates are
-    summed.
+    Attributes
+    ----------
+    rows : ndarray of int
+        Which members of the level they are.
+    pairs : ndarray of int
+        Their pairs with their parents; none for the root.
+    pair_of : ndarray of int
+        For each of them the number of its pair among these.
     """
 
-    def __init__(self, form: TreeForm, table: Table) -> None:
-        plan = form.plan
-        self._groupings = plan.groupings
-        self._maps = plan.table_maps(table)
-        self._first_groups = [g.levels - g.sizes.size for g in plan.groupings]
-        self._orders = form._orders
-        self._shape = table.shape
-        self._slots = tuple(
-            slice(None) if sums is None else slice(first, None)
-            for sums, first in zip(self._maps, self._first_groups, strict=True)
-        )
+    def __init__(self, plan: TreePlan, level: LevelPlan, rows: Index) -> None:
+        self.rows = rows
+        self._count = level.members.size
+        pairs = level.parent_pair[rows]
+        self.pairs, self.pair_of = np.unique(pairs[pairs >= 0], return_inverse=True)
+        parents = plan.parent_number[plan.spine.parent[level.members[rows]]] if self.pairs.size else rows[:0]
+        self._parents, self._parent_of = np.unique(parents, return_inverse=True)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the table keeps every variable in use whole, so that its cells are as many as the slots."""
-        return all(sums is None for sums in self._maps)
+    def add_to_parents(self, values: Float, sums: Float) -> None:
+        """Add values of the level, (G, ..., K), to those of all geounits with children."""
+        if self.pairs.size:
+            sums[self._parents] += self._adding(self._parent_of, self._parents.size, values)
 
-    def finish(self, block: Float) -> None:
-        """Turn slots into the cells of a whole table, in place."""
-        for axis, (grouping, order) in enumerate(zip(self._groupings, self._orders, strict=True), 1):
-            reflect(block, axis, grouping)
-            if not _in_order(order):
-                block[...] = np.take(block, np.argsort(order), axis=axis)
+    def sum_by_pair(self, values: Float) -> Float:
+        """Sums over each pair's geounits."""
+        return self._adding(self.pair_of, self.pairs.size, values)
 
-    def set_information(self, cells: Float, weights: Float, block: Float) -> None:
-        """As `add_information` of a whole table to an empty block."""
-        np.multiply(cells.reshape(block.shape), weights.reshape(-1, *[1] * (block.ndim - 1)), out=block)
-        for axis, (grouping, order) in enumerate(zip(self._groupings, self._orders, strict=True), 1):
-            if not _in_order(order):
-                block[...] = np.take(block, order, axis=axis)
-            reflect(block, axis, grouping)
+    def add_from_parents(self, given: Float, values: Float) -> None:
+        """The transpose of `add_to_parents`."""
+        if self.pairs.size:
+            for some in chunks(self.rows.size, 256):
+                values[self.rows[some]] += given[self._parents[self._parent_of[some]]]
 
-    def read(self, block: Float) -> Float:
-        """The table's cells, (G, *shape, K), of slots (G, ..., K)."""
-        cells = block[(slice(None), *self._slots)]
-        for axis, sums in enumerate(self._maps, start=1):
-            if sums is not None:
-                cells = _along(sums, cells, axis)
-        cells = np.array(cells, order="C", copy=True)
-        for axis, (sums, grouping, order) in enumerate(zip(self._maps, self._groupings, self._orders, strict=True), 1):
-            if sums is None:
-                reflect(cells, axis, grouping)
-                cells = _permuted(cells, axis, np.argsort(order))
-        return cells.reshape(len(block), *self._shape, block.shape[-1])
-
-    def add_information(self, cells: Float, weights: Float, block: Float) -> None:
-        """Add the transpose of `read`, each geounit times its weight, to slots."""
-        lengths = [
-            len(sums) if sums is not None else g.levels for sums, g in zip(self._maps, self._groupings, strict=True)
-        ]
-        cells = np.ascontiguousarray(cells).reshape(len(cells), *lengths, cells.shape[-1])
-        slots = cells * weights.reshape(-1, *[1] * (len(lengths) + 1))
-        for axis, (sums, grouping, order) in enumerate(zip(self._maps, self._groupings, self._orders, strict=True), 1):
-            if sums is None:
-                slots = _permuted(slots, axis, order)
-                reflect(slots, axis, grouping)
-        for axis, sums in enumerate(self._maps, start=1):
-            if sums is not None:
-                slots = _along(sums.T, slots, axis)
-        block[(slice(None), *self._slots)] += slots
+    def _adding(self, target_of: Index, targets: int, values: Float) -> Float:
+        shape = (targets, self._count)
+        matrix = sparse.csr_array((np.ones(self.rows.size), (target_of, self.rows)), shape=shape)
+        return (matrix @ values.reshape(len(values), -1)).reshape(targets, *values.shape[1:])
 
 
-def _permuted(array: Float, axis: int, order: NDArray[np.intp]) -> Float:
-    return array if _in_order(order) else np.take(array, order, axis=axis)
-
-
-def _in_order(order: NDArray[np.intp]) -> bool:
-    return bool((np.diff(order) > 0).all())
-
-
-def _along(matrix: Float, array: Float, axis: int) -> Float:
-    """Multiply a matrix into one axis."""
-    if matrix.shape == (1, 1):
-        return array * matrix[0, 0]
-    return np.moveaxis(np.tensordot(matrix, array, axes=(1, axis)), 0, axis)
-
-
-def _chunks(count: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+def _put_back(block: Float, rows: slice | Index, array: Float) -> None:
+    """Where rows are not consecutive a block of them is a copy."""
+    if not isinstance(rows, slice):
+        array[rows] = block

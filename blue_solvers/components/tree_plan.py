@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, sees_contrasts
 from blue_solvers.components.information import kronecker
 from blue_solvers.components.messages import (
@@ -29,29 +30,10 @@ from blue_solvers.components.messages import (
 )
 from blue_solvers.solver import Float
 from constraint_builders import Schema, Spine
-from constraint_builders.table import Table
+from constraint_builders.table import Table, make_table
 from constraint_builders.zeros import StructuralZeros
 
 Index = NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class Component:
-    """Contrasts along some variables, group sums along the others.
-
-    Attributes
-    ----------
-    contrasts : tuple of bool
-        For every variable in use whether it is contrasts.
-    slots : tuple of slice
-        Its part of an array of all slots.
-    size : int
-        Number of group sums, m.
-    """
-
-    contrasts: tuple[bool, ...]
-    slots: tuple[slice, ...]
-    size: int
 
 
 @dataclass
@@ -124,6 +106,11 @@ class TreePlan:
         Their variances in each geounit; 0 exact, ``inf`` not measured.
     zeros : StructuralZeros or None
         Cells known to be empty; the variables that tell them apart have no contrasts among `groupings`.
+
+    Attributes
+    ----------
+    finest : Table
+        Of all variables in use.
     """
 
     def __init__(
@@ -140,6 +127,8 @@ class TreePlan:
         self._zeros = zeros
         self.spine = spine
         self.groupings = groupings
+        self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
+        self._information: dict[tuple[str, tuple[bool, ...]], Float | None] = {}
         self.levels = [self._level(level, tables, levels, variances) for level in range(len(spine.levels))]
         self.parents = np.flatnonzero(spine.child_counts > 0)  # geounits with children, as `children` lists them
         self.parent_number = np.full(spine.size, -1, dtype=np.intp)
@@ -213,6 +202,10 @@ class TreePlan:
             return None
         return group_sums(self._schema, grouping, factor) * np.sqrt(grouping.sizes)
 
+    def cells_of_levels(self, grouping: Grouping, factor: str | None) -> Index:
+        """For every level the factor's cell, (n,); None is the total."""
+        return np.zeros(grouping.levels, np.intp) if factor is None else np.array(self._schema.groups_of(factor))
+
     def table_maps(self, table: Table) -> list[Float | None]:
         """`factor_map` of a table along every variable in use."""
         factors = dict(zip(table.axes, table.factors, strict=True))
@@ -220,6 +213,12 @@ class TreePlan:
 
     def table_information(self, table: Table, component: Component) -> Float | None:
         """Information (m, m) of a unit-variance measurement of a table about a component; None if it sees nothing."""
+        key = table.name, component.contrasts
+        if key not in self._information:
+            self._information[key] = self._work_out_information(table, component)
+        return self._information[key]
+
+    def _work_out_information(self, table: Table, component: Component) -> Float | None:
         matrices = []
         for grouping, sums, contrast in zip(self.groupings, self.table_maps(table), component.contrasts, strict=True):
             if contrast:

@@ -1,0 +1,18 @@
+"""Cutting geounits into batches."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Index = NDArray[np.intp]
+
+
+def as_slice(rows: Index) -> slice | Index:
+    """Consecutive rows as a slice, which copies nothing."""
+    return slice(int(rows[0]), int(rows[-1]) + 1) if (np.diff(rows) == 1).all() else rows
+
+
+def chunks(stop: int, size: int, start: int = 0) -> list[slice]:
+    """Consecutive slices of equal size from `start` to `stop`."""
+    return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]

@@ -1,0 +1,45 @@
+"""Products of every component's small matrices with arrays of slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from blue_solvers.solver import Float
+
+
+@dataclass(frozen=True)
+class Component:
+    """Contrasts along some variables, group sums along the others.
+
+    Attributes
+    ----------
+    contrasts : tuple of bool
+        For every variable in use whether it is contrasts.
+    slots : tuple of slice
+        Its part of an array of slots.
+    size : int
+        Number of group sums, m.
+    """
+
+    contrasts: tuple[bool, ...]
+    slots: tuple[slice, ...]
+    size: int
+
+
+def multiply(block: Float, products: Iterable[tuple[Component, Float]], transpose: bool = False) -> None:
+    """Multiply every component of a block of geounits (G, ..., K) by its matrices (G, m, m), in place."""
+    if not len(block):
+        return
+    for component, matrices in products:
+        place = (slice(None), *component.slots)
+        if component.size == 1:
+            block[place] *= matrices.reshape(-1, *[1] * (block.ndim - 1))
+        else:
+            axes = [i + 1 for i, contrast in enumerate(component.contrasts) if not contrast]
+            front = np.moveaxis(block[place], axes, range(1, len(axes) + 1))
+            matrices = matrices.swapaxes(-1, -2) if transpose else matrices
+            product = matrices @ front.reshape(len(front), component.size, -1)
+            block[place] = np.moveaxis(product.reshape(front.shape), range(1, len(axes) + 1), axes)
