@@ -17,17 +17,23 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.components.functional_sweep import Weights, functional_covariance
+from blue_solvers.components.grouping import groupings_of
+from blue_solvers.components.tree_plan import TreePlan
 from blue_solvers.operator import blue
 from blue_solvers.result_files import FORMAT, OUTLINE, SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of
 from blue_solvers.solver import Float
+from blue_solvers.solvers import TwoPass
 from blue_solvers.uncertainty.functionals import Functionals
 from constraint_builders import Problem, Spine
 from constraint_builders.files.naming import naming
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.geography import Entities, NotComposableError, compositions
 from constraint_builders.schema import Schema
-from constraint_builders.summing_out import sum_out
+from constraint_builders.spine_tables import spine_layout
+from constraint_builders.summing_out import Variances, sum_out
 from constraint_builders.table import Table, make_table, parse_table
+from constraint_builders.zeros import StructuralZeros
 
 TABULATION_WIDTH = 16  # a block's spine code ends in state 2, county 3, tract 6, block group 1, block 4
 
@@ -183,10 +189,8 @@ class Result:
         except NotComposableError:
             lacking = counts[sources[geolevel].index(None)]
             raise ValueError(_not_stored(lacking, geolevel, self.tables(geolevel))) from None
-        weights = {level: signs[self._members(level)] for level in self.spine.levels}
-        weights = {level: own for level, own in weights.items() if own.any()}
-        parts = [self._estimate(level, own, sources[level]) for level, own in weights.items()]
-        return Functionals(np.sum(parts, axis=0), self._covariance(weights, counted))
+        parts = [self._estimate(level, signs, sources[level]) for level in self.spine.levels]
+        return Functionals(np.sum(parts, axis=0), self._covariance(signs, counted))
 
     def _members(self, geolevel: str) -> NDArray[np.intp]:
         """Positions in the spine of the geounits of a geolevel."""
@@ -201,24 +205,45 @@ class Result:
             found.append(next(((table, taken) for table, taken in cells if taken is not None), None))
         return found
 
-    def _estimate(self, geolevel: str, signs: NDArray[np.int64], sources: Sequence[Source | None]) -> Float:
+    def _estimate(self, geolevel: str, signs: NDArray[np.intp], sources: Sequence[Source | None]) -> Float:
         """Stored estimates of counts, (K,), over the geounits of a level that are added or subtracted."""
-        geounits = np.flatnonzero(signs)
+        own = signs[self._members(geolevel)]
+        geounits = np.flatnonzero(own)
+        if not geounits.size:
+            return np.zeros(len(sources))
         tables = {table.name: table for table, _ in filter(None, sources)}
-        totals = {name: signs[geounits] @ self._estimates(geolevel, table, geounits) for name, table in tables.items()}
+        totals = {name: own[geounits] @ self._estimates(geolevel, table, geounits) for name, table in tables.items()}
         return np.array([totals[table.name] @ taken for table, taken in filter(None, sources)])
 
-    def _covariance(self, weights: Mapping[str, NDArray[np.int64]], counted: Sequence[Levels]) -> Float:
-        """Covariance of counts over the same geounits, weighed by geolevel, from the smallest problem that has them."""
+    def _covariance(self, signs: NDArray[np.intp], counted: Sequence[Levels]) -> Float:
+        """Covariance of counts over the same geounits, (N,), from the smallest problem that has them."""
         needed = {variable for levels in counted for variable in levels}
         schema, observed = sum_out(self.schema, self._variances, needed.union(self.description["zeros"]))
         table = make_table(schema, tuple(name for name in schema.names if name in needed))
-        problem = self._problem(schema, observed, {level: [table.name] for level in weights})
         cells = [_cells_counted(schema, table, levels) for levels in counted]
         taken = sparse.csr_array(np.stack([own for own in cells if own is not None], axis=1))
-        levels = [self.spine.levels[level] for level in problem.desired_levels]
-        parts = [sparse.kron(sparse.csr_array(weights[level][:, None]), taken) for level in levels]
-        return blue(problem).functional_covariance(sparse.csc_array(sparse.vstack(parts)))
+        if self.description["solver"] == TwoPass.name:
+            geounits = np.flatnonzero(signs)
+            weights = sparse.kron(sparse.csr_array(signs[geounits, None]), taken, format="csr")
+            plan = self._plan(schema, observed, table)
+            return functional_covariance(plan, [Weights(geounits, table, weights)], len(counted))
+        levels = [level for level in self.spine.levels if signs[self._members(level)].any()]
+        P = blue(self._problem(schema, observed, {level: [table.name] for level in levels}))
+        parts = [sparse.kron(sparse.csr_array(signs[self._members(level), None]), taken) for level in levels]
+        return P.functional_covariance(sparse.csc_array(sparse.vstack(parts)))
+
+    def _plan(self, schema: Schema, observed: Variances, table: Table) -> TreePlan:
+        """Gains and covariances of the two passes for a table, which do not need a vector of all cells."""
+        measured = [
+            (self.spine.level_index(level), parse_table(schema, name), variances)
+            for level, row in observed.items()
+            for name, variances in row.items()
+        ]
+        levels, tables, variances = (list(part) for part in zip(*measured, strict=True))
+        layout = spine_layout(schema, self.spine, list(self._zeros))
+        zeros = StructuralZeros(schema, self.spine, layout, self._zeros) if self._zeros else None
+        groupings = groupings_of(schema, [*tables, table], () if zeros is None else zeros.axes)
+        return TreePlan(schema, self.spine, groupings, tables, tuple(levels), variances, zeros)
 
     def _levels_counted(self, count: Count) -> Levels:
         """For each variable that a count restricts which of its levels are counted."""

@@ -183,6 +183,32 @@ def test_structural_zeros_are_kept_for_questions(release: str, settings: str, tm
     assert np.allclose(answer.covariance, expected.covariance, rtol=1e-7)
 
 
+@pytest.mark.parametrize("solver", ["two_pass", "cholesky"])
+def test_levels_with_no_table_for_a_count_are_composed_of_others(settings: str, tmp_path: Path, solver: str) -> None:
+    spine = Spine.from_geoids([*BLOCKS, WHOLE])
+    read = read_settings(settings)
+    variances = {level: noise_variances(read.budget, "gaussian")[level] for level in spine.levels}
+    desired = {"County": ["votingage"], "Tract": ["total"], "Block": ["votingage"]}
+    problem = Problem(read.schema, variances, desired, spine=spine)
+    P = blue(problem, solver)
+    y = np.random.default_rng(4).normal(50, 5, problem.observed.size)
+    estimate = P @ y
+    write_result(tmp_path / "some", P, estimate, np.ones(estimate.size), read)
+    stored = Result(tmp_path / "some")
+    first_tract = BLOCKS[0][:11]
+    adults: dict[str, list[str]] = {"votingage": ["adult"]}
+    answer = stored.ask("Tract", stored.geounits("Tract", [first_tract]), [{}, adults])
+    inside = np.array([geocode.startswith(first_tract) for geocode in [*BLOCKS, WHOLE]])
+    weights = {name: np.zeros((*problem.desired.shape(name), 2)) for name in problem.desired.names}
+    weights["Block", "votingage"][inside, :, 0] = weights["Block", "votingage"][inside, 1, 1] = 1
+    expected = functionals(blue(problem, Dense()), y, problem.desired.vector(weights))
+    assert np.allclose(answer.estimate, expected.estimate, rtol=1e-9)
+    assert np.allclose(answer.covariance, expected.covariance, rtol=1e-8)
+    asked = stored.geounits("Block", BLOCKS[:2])
+    with pytest.raises(ValueError, match="no table stored at 'Block' counts race=white: there are 'votingage'"):
+        stored.ask("Block", asked, [adults, {"race": ["white"]}])
+
+
 @pytest.mark.parametrize("count", [{}, {"votingage": ["adult"]}, {"race": ["aian"]}])
 def test_a_question_alone_has_the_same_answer_as_among_others(result: str, count: dict[str, list[str]]) -> None:
     stored = Result(result)
