@@ -79,8 +79,9 @@ def _cell_variances(name: LevelTable, table: Table, count: int, value: Any) -> F
         raise ValueError(f"variance of table {name!r} must have shape (), ({count},) or {shape}: got {variances.shape}")
     if variances.shape == (count,):
         variances = variances.reshape(count, *[1] * len(table.shape))
-    spread = np.broadcast_to(variances, shape).ravel()
-    return np.array(spread) if value is None else checked_variances(spread, f"variance of table {name!r}")
+    if value is not None:  # before they are spread over all cells
+        variances = checked_variances(variances, f"variance of table {name!r}")
+    return np.broadcast_to(variances, shape).ravel()
 
 
 def read_desired(

@@ -15,8 +15,9 @@ def checked_variances(variances: NDArray, what: str) -> NDArray[np.float64]:
         If one is negative or NaN; 0 is exact and ``inf`` not measured.
     """
     variances = np.array(variances, dtype=np.float64)
-    for wrong, word in ((np.isnan(variances), "NaN"), (variances < 0, "negative")):
-        if wrong.any():
-            value = variances[wrong][0]
-            raise ValueError(f"{what} is {word} ({value}): give a number of 0 or more, or inf for a cell not measured")
+    usable = variances >= 0
+    if not usable.all():
+        value = variances[~usable][0]
+        word = "NaN" if np.isnan(value) else "negative"
+        raise ValueError(f"{what} is {word} ({value}): give a number of 0 or more, or inf for a cell not measured")
     return variances

@@ -25,7 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.grouping import Grouping
-from blue_solvers.components.reflections import level_order, reflect
+from blue_solvers.components.reflections import reflect
 from blue_solvers.components.tree_form import NEGLIGIBLE, ROUNDING
 from blue_solvers.components.tree_plan import Coefficients, Component, Index, TreePlan
 from blue_solvers.solver import Float
@@ -182,7 +182,7 @@ def _cells_of_slots(plan: TreePlan, grouping: Grouping, factor: str | None) -> F
     sums = plan.factor_map(grouping, factor)
     if sums is not None:
         return np.hstack([np.zeros((len(sums), grouping.levels - grouping.sizes.size)), sums])
-    order = level_order(grouping)
+    order = grouping.order
     levels = np.eye(grouping.levels)
     reflect(levels, 0, grouping)
     return levels[np.argsort(order)]

@@ -42,6 +42,18 @@ class Grouping:
         """Number of levels in each group, (r,)."""
         return np.bincount(self.groups)
 
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """Levels in the order of slots: of every group all but its last level, then the last ones, (n,)."""
+        last = np.array([np.flatnonzero(self.groups == group)[-1] for group in range(self.sizes.size)])
+        others = np.setdiff1d(np.arange(self.levels), last)
+        return np.concatenate([others[np.argsort(self.groups[others], kind="stable")], last])
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether slots have the levels' own order."""
+        return bool((np.diff(self.order) > 0).all())
+
     @property
     def levels(self) -> int:
         """Number of levels, n."""

@@ -11,22 +11,14 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blue_solvers.components.axis_sums import add_to_levels, sum_middle
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.solver import Float
 
 
-def level_order(grouping: Grouping) -> NDArray[np.intp]:
-    """Levels in the order of slots: of every group all but its last level, then the last ones."""
-    last = np.array([np.flatnonzero(grouping.groups == group)[-1] for group in range(grouping.sizes.size)])
-    others = np.setdiff1d(np.arange(grouping.levels), last)
-    return np.concatenate([others[np.argsort(grouping.groups[others], kind="stable")], last])
-
-
 def reflect(array: Float, axis: int, grouping: Grouping) -> None:
-    """Change basis along one axis of a C-contiguous array, levels in the order of `level_order`, in place."""
+    """Change basis along one axis of a C-contiguous array, levels in the grouping's order of slots, in place."""
     assert array.flags.c_contiguous  # otherwise the reshape below would be a copy
     shape = array.shape
     flat = array.reshape(prod(shape[:axis]), shape[axis], -1)
@@ -59,22 +51,18 @@ class Basis:
     """
 
     def __init__(self, groupings: Sequence[Grouping | None]) -> None:
-        self._axes = [(axis, g, level_order(g)) for axis, g in enumerate(groupings, 1) if g is not None]
+        self._axes = [(axis, g) for axis, g in enumerate(groupings, 1) if g is not None]
 
     def to_slots(self, block: Float) -> None:
         """From cells along every level."""
-        for axis, grouping, order in self._axes:
-            if not _in_order(order):
-                block[...] = np.take(block, order, axis=axis)
+        for axis, grouping in self._axes:
+            if not grouping.in_order:
+                block[...] = np.take(block, grouping.order, axis=axis)
             reflect(block, axis, grouping)
 
     def to_cells(self, block: Float) -> None:
         """The inverse, and the transpose."""
-        for axis, grouping, order in self._axes:
+        for axis, grouping in self._axes:
             reflect(block, axis, grouping)
-            if not _in_order(order):
-                block[...] = np.take(block, np.argsort(order), axis=axis)
-
-
-def _in_order(order: NDArray[np.intp]) -> bool:
-    return bool((np.diff(order) > 0).all())
+            if not grouping.in_order:
+                block[...] = np.take(block, np.argsort(grouping.order), axis=axis)

@@ -209,7 +209,6 @@ class Subproblem(Problem):
         )
         self.covariance = self.equalities = None
         self.zeros = None if part.empty is None else _PartZeros(design, part.empty)
-        self.variances = np.array([design.smallest_variance])  # all that is asked of them
         self.anchor_levels = np.unique(part.level_of[[0, *anchored]]).tolist()
         observed = [(level, table) for _, level, table in inside] + [(present[0], table) for table in others.values()]
         observed += [(level, design.finest) for level in self.anchor_levels]
@@ -286,7 +285,6 @@ class BoundedPlan(TreePlan):
     ) -> None:
         assert problem.schema is not None
         assert problem.geounit_variances is not None
-        self._informations = problem.informations
         self._below = below
         self._above = above
         self.root: list[Message] = []
@@ -298,14 +296,8 @@ class BoundedPlan(TreePlan):
             problem.observed_levels,
             problem.geounit_variances,
             problem.zeros,
+            problem.informations,
         )
-
-    def table_information(self, table: Table, component: Component) -> Float | None:
-        """As in `TreePlan`, worked out once for all parts."""
-        key = table.name, component.contrasts
-        if key not in self._informations:
-            self._informations[key] = super().table_information(table, component)
-        return self._informations[key]
 
     def _classify(self) -> None:
         """Messages differ from geounit to geounit: where there are any, every geounit is a class of its own."""
@@ -372,6 +364,9 @@ class SubtreeForm(TreeForm):
     def _make_plan(self, groupings: list[Grouping], tables: list[Table], levels: tuple[int, ...]) -> TreePlan:
         self._bounded = BoundedPlan(self._spine, groupings, self._subproblem, self._messages, self._root_covariances)
         return self._bounded
+
+    def _smallest_variance(self) -> float:
+        return self._design.smallest_variance
 
     def message(self) -> Upward:
         """Go up, and tell what the part knows of its root."""

@@ -63,8 +63,7 @@ class TreeForm:
         observed_levels = problem.observed_levels if problem.spine else (0,) * len(tables)
         self._desired_levels = problem.desired_levels if problem.spine else (0,) * len(desired)
         self.plan = self._make_plan(groupings, tables, observed_levels)
-        noisy = problem.variances[problem.variances > 0]
-        self._negligible = NEGLIGIBLE * float(noisy.min(initial=np.inf)) if noisy.size else 0.0
+        self._negligible = NEGLIGIBLE * self._smallest_variance()
         self._shape = tuple(grouping.levels for grouping in groupings)
         self._basis = Basis(groupings)
         self._readers = {table.name: TableAccess(self.plan, table) for table in [*tables, *desired]}
@@ -86,6 +85,12 @@ class TreeForm:
         return TreePlan(
             problem.schema, self._spine, groupings, tables, levels, problem.geounit_variances, problem.zeros
         )
+
+    def _smallest_variance(self) -> float:
+        """Of all noisy measurements; 0 if there is none."""
+        assert self._problem.geounit_variances is not None
+        noisy = [own[(own > 0) & np.isfinite(own)] for own in self._problem.geounit_variances]
+        return min((float(own.min()) for own in noisy if own.size), default=0.0)
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""

@@ -34,6 +34,7 @@ from constraint_builders.table import Table, make_table
 from constraint_builders.zeros import StructuralZeros
 
 Index = NDArray[np.intp]
+Informations = dict[tuple[str, tuple[bool, ...]], Float | None]
 
 
 @dataclass
@@ -63,6 +64,11 @@ class LevelPlan:
     zeros: NDArray[np.bool_] | None
     class_of: Index = field(default_factory=lambda: np.zeros(0, np.intp))
     parent_pair: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+
+    @cached_property
+    def leaf_classes(self) -> Index:
+        """Classes of geounits without children."""
+        return np.setdiff1d(self.class_of, self.class_of[self.inner])
 
     @cached_property
     def has_exact(self) -> bool:
@@ -106,6 +112,9 @@ class TreePlan:
         Their variances in each geounit; 0 exact, ``inf`` not measured.
     zeros : StructuralZeros or None
         Cells known to be empty; the variables that tell them apart have no contrasts among `groupings`.
+    informations : dict, optional
+        What tables tell of components, by the table's name and the component's contrasts: plans that have the schema
+        and the groupings in common may share it. What is missing is added.
 
     Attributes
     ----------
@@ -122,13 +131,14 @@ class TreePlan:
         levels: tuple[int, ...],
         variances: list[Float],
         zeros: StructuralZeros | None = None,
+        informations: Informations | None = None,
     ) -> None:
         self._schema = schema
         self._zeros = zeros
         self.spine = spine
         self.groupings = groupings
         self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
-        self._information: dict[tuple[str, tuple[bool, ...]], Float | None] = {}
+        self._informations: Informations = {} if informations is None else informations
         self.levels = [self._level(level, tables, levels, variances) for level in range(len(spine.levels))]
         self.parents = np.flatnonzero(spine.child_counts > 0)  # geounits with children, as `children` lists them
         self.parent_number = np.full(spine.size, -1, dtype=np.intp)
@@ -214,9 +224,9 @@ class TreePlan:
     def table_information(self, table: Table, component: Component) -> Float | None:
         """Information (m, m) of a unit-variance measurement of a table about a component; None if it sees nothing."""
         key = table.name, component.contrasts
-        if key not in self._information:
-            self._information[key] = self._work_out_information(table, component)
-        return self._information[key]
+        if key not in self._informations:
+            self._informations[key] = self._work_out_information(table, component)
+        return self._informations[key]
 
     def _work_out_information(self, table: Table, component: Component) -> Float | None:
         matrices = []
@@ -238,11 +248,12 @@ class TreePlan:
         for number in reversed(range(len(self.levels))):
             level = self.levels[number]
             inner = level.class_of[level.inner]
-            leaves = np.setdiff1d(level.class_of, inner)
             numbers = self.parent_number[level.members[level.inner]]
             total = self._total(message, numbers)
             totals[numbers] = total
-            for entries, known in ((leaves, None), (inner, total)):
+            for entries, known in ((level.leaf_classes, None), (inner, total)):
+                if not entries.size:
+                    continue
                 result = self._update(component, number, entries, known)
                 message[entries] = result.message
                 own[entries] = result.own
