@@ -1,14 +1,18 @@
 """Every cell its own variance: iterations, seconds and memory of the exact solvers that take it.
 
-    python -m bench beyond             all cases, some tens of minutes
-    python -m bench beyond --quick     4^4 and the redistricting tables in ratio 3
+    python -m bench beyond             all cases, Table 3 and the hierarchies, an hour or so
+    python -m bench beyond --quick     4^4 and the redistricting tables in ratio 3, and less of the rest
     python -m bench beyond --case dhc --ratio 3 --law log-uniform
 
 Variances lie between 1 and the ratio, independently in every cell: uniform, or with a uniform logarithm. Each solver
 runs in a process of its own, so that its peak memory is its own. "x equal" is the time of an apply in units of the
 closed form's (or two passes') for equal variances on the same tables; "difference" is the largest from the two-pass
 preconditioner at a hundredth of its tolerance, the least standard deviation of the noise being 1. Plain and Jacobi
-iterations use all rows, multigrid the independent ones.
+iterations use all rows, multigrid the independent ones. "dhc persons" has all query groups of the product at one
+geounit, age groups that cross included.
+
+Without --case follow Table 3 of the SEA BLUE paper, where every solver's BLUE is compared with the dense one, and
+`python -m bench hierarchies`.
 """
 
 from __future__ import annotations
@@ -21,15 +25,25 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bench import solvers
+from bench import hierarchies, solvers
 from bench import spine as rhode_island
 from bench.measuring import best_seconds, in_own_process, peak_bytes, print_table
+from bench.paper_tables import TABLE_3, table_3_problem
 from blue_solvers import Auto, Cholesky, ConjugateGradient, Solver, blue
 from constraint_builders import Problem
+from constraint_builders.files.settings import production_settings
+
+
+def dhc_persons() -> Problem:
+    """Every query group of the persons' demographic and housing characteristics, at one state."""
+    settings = production_settings("dhc_us_persons")
+    return Problem(settings.schema, settings.variances()["State"])
+
 
 CASES: dict[str, Callable[[], Problem]] = {
     **{name: solvers.CASES[name] for name in ("4^4", "5^5", "6^6", "pl94", "pl94 x 55", "dhc")},
     "Rhode Island": lambda: rhode_island._problem("16", 1),
+    "dhc persons": dhc_persons,
 }
 SOLVERS: dict[str, Solver] = {
     "two_pass": ConjugateGradient(preconditioner="two_pass"),
@@ -102,6 +116,29 @@ def main(argv: list[str]) -> None:
                     if sys.stderr.isatty():
                         print(f"\r{case}: {law} {ratio:g} {solver}".ljust(60), end="\r", file=sys.stderr, flush=True)
     print_table(header, rows)
+    if not options.case:
+        print()
+        print_table(["Table 3", "solver", "differs from dense"], table_3(2 if options.quick else 20))
+        print()
+        hierarchies.main(["--quick"] if options.quick else [])
+
+
+def table_3(replicates: int) -> list[list[str]]:
+    """Largest difference of every BLUE from the dense one, in the designs of the paper's Table 3."""
+    rng = np.random.default_rng(SEED)
+    iterating = {"two_pass": ConjugateGradient(rtol=1e-12, preconditioner="two_pass"), "jacobi": SOLVERS["jacobi"]}
+    exact: dict[str, Solver] = {"cholesky": Cholesky(), **iterating}
+    rows = []
+    for row in TABLE_3:
+        worst = dict.fromkeys(exact, 0.0)
+        for _ in range(replicates):
+            problem = table_3_problem(row, rng)
+            y = rng.standard_normal(problem.observed.size) * np.sqrt(problem.variances)
+            dense = blue(problem, "dense") @ y
+            for name, solver in exact.items():
+                worst[name] = max(worst[name], float(abs(blue(problem, solver) @ y - dense).max()))
+        rows += [[row, name, f"{difference:.1e}"] for name, difference in worst.items()]
+    return rows
 
 
 def _row(solver: str, output: str) -> list[str]:

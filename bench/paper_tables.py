@@ -155,7 +155,8 @@ def table_3(replicates: int, rng: np.random.Generator) -> Iterator[Comparison]:
             yield Comparison("3", row, figure, ours, paper, digits=4)
 
 
-def _squared_errors(row: str, rng: np.random.Generator) -> tuple[float, float, float]:
+def table_3_problem(row: str, rng: np.random.Generator) -> Problem:
+    """The 4 x 4 cube with the row's variances."""
     base = gallery.cube(4, 4)
     variances: dict[str, object] = {}
     for name in base.observed.names:
@@ -163,7 +164,11 @@ def _squared_errors(row: str, rng: np.random.Generator) -> tuple[float, float, f
         unequal = UNEQUAL[row](str(name), ways)
         variances[str(name)] = rng.choice([1.0, 2.0, 3.0], base.observed.shape(name)) if unequal else 2.0
     assert base.schema is not None
-    problem = Problem(base.schema, variances)
+    return Problem(base.schema, variances)
+
+
+def _squared_errors(row: str, rng: np.random.Generator) -> tuple[float, float, float]:
+    problem = table_3_problem(row, rng)
     noise = draw_noise(problem, 1, rng)
     heuristic, best = blue(problem, SeaBlue()) @ noise, blue(problem, "cholesky") @ noise
     return float((heuristic**2).mean()), float((best**2).mean()), float(((heuristic - best) ** 2).mean())

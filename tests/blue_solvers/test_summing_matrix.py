@@ -71,7 +71,7 @@ def consistent_where_exact(S: Float, variances: Float, rng: np.random.Generator)
     return y + np.where(noisy, np.sqrt(np.where(noisy, variances, 0)) * rng.standard_normal(len(y)), 0)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(data=st.data(), special=st.booleans())
 def test_trees_and_crossed_hierarchies_equal_least_squares(data: st.DataObject, special: bool) -> None:
     S = data.draw(st.one_of(trees(), crossed()))
