@@ -36,6 +36,7 @@ from constraint_builders.zeros import StructuralZeros
 FORMAT = 1
 OUTLINE, SETTINGS = "result.json", "settings.toml"
 SPINE, VARIANCES, ZEROS = "spine.parquet", "variances.parquet", "zeros.parquet"
+ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
 
 Progress = Callable[[str, int, int], None]
 
@@ -152,7 +153,7 @@ def write_estimates(
     """
     codes = pl.Series("geocode", geocodes, dtype=pl.String)
     frames = [_rows(table, codes, estimate, std_error) for table, estimate, std_error in tables]
-    pl.concat(frames).write_parquet(path, row_group_size=len(geocodes), **options)  # a table each, found by itself
+    pl.concat(frames).write_parquet(path, row_group_size=ROW_GROUP, **options)
 
 
 def _rows(table: Table, geocodes: pl.Series, estimate: Float, std_error: Float | None) -> pl.DataFrame:

@@ -4,13 +4,13 @@ With weights w_g on the slots of geounit g and gains A_c (`tree_plan`), going up
 
     mu_g = sum_c A_c' lambda_c over the children c of g,    lambda_g = w_g + mu_g.
 
-From below alone the children c of p are known with independent errors, of covariances V_c. Of the part that p's own
-truth leaves open the functional's error has lambda_c - mu_p of each, so that p adds to its variance
+From below alone the children c of p are known with independent errors, of covariances V_c. Given the truth of p these
+enter the functional's error with weights lambda_c - mu_p, so that p adds to the variance
 
     sum_c (lambda_c - mu_p)' V_c (lambda_c - mu_p),
 
-where lambda_c = 0 for children without weights, who need no visit, only the sum of their V; and the root adds lambda' V
-lambda. Nothing is subtracted: a sum of squares. Directions of c that nothing below determines have lambda_c = mu_p if
+where lambda_c = 0 for children without weights, which need no visit, only the sum of their V; and the root adds lambda'
+V lambda. Nothing is subtracted: a sum of squares. Directions of c that nothing below determines have lambda_c = mu_p if
 the functional can be estimated. Covariances are the same with two lambdas.
 """
 
@@ -24,8 +24,7 @@ from math import prod
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.grouping import Grouping
-from blue_solvers.components.reflections import reflect
+from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree_form import NEGLIGIBLE, ROUNDING
 from blue_solvers.components.tree_plan import Coefficients, Component, Index, TreePlan
 from blue_solvers.solver import Float
@@ -84,7 +83,7 @@ def functional_covariance(plan: TreePlan, weights: Sequence[Weights], count: int
     require_memory(needed, f"{count:,} functionals in {branches.geounits.size:,} geounits", "ask for fewer at a time")
     slots = np.zeros((branches.geounits.size, *shape, count))
     for own in weights:
-        slots[branches.number[own.geounits]] += _to_slots(plan, own)
+        slots[branches.number[own.geounits]] += _slots(plan, own)
     least, negligible = np.zeros(count), _negligible(plan)
     for component, coefficients in zip(plan.components, plan.coefficients, strict=True):
         part = slots[(slice(None), *component.slots)]
@@ -165,24 +164,10 @@ def _groups_first(part: Float, component: Component) -> Float:
     return front.reshape(len(part), component.size, -1).copy()
 
 
-def _to_slots(plan: TreePlan, weights: Weights) -> Float:
+def _slots(plan: TreePlan, weights: Weights) -> Float:
     """Weights on a table's cells as weights on slots, (g, *levels, K)."""
-    factors = dict(zip(weights.table.axes, weights.table.factors, strict=True))
-    lengths = dict(zip(weights.table.axes, weights.table.shape, strict=True))
-    shape = [lengths.get(grouping.axis, 1) for grouping in plan.groupings]
-    slots = weights.cells.toarray().reshape(weights.geounits.size, *shape, -1)
-    for axis, grouping in enumerate(plan.groupings, start=1):
-        cells = _cells_of_slots(plan, grouping, factors.get(grouping.axis))
-        slots = np.moveaxis(np.tensordot(cells, slots, axes=(0, axis)), 0, axis)
+    count = weights.geounits.size
+    cells = weights.cells.toarray().reshape(count, -1, weights.cells.shape[1])
+    slots = np.zeros((count, *(grouping.levels for grouping in plan.groupings), cells.shape[-1]))
+    TableAccess(plan, weights.table).add_information(cells, np.ones(count), slots)
     return slots
-
-
-def _cells_of_slots(plan: TreePlan, grouping: Grouping, factor: str | None) -> Float:
-    """A factor's cells as sums of slots along one variable, (cells, slots)."""
-    sums = plan.factor_map(grouping, factor)
-    if sums is not None:
-        return np.hstack([np.zeros((len(sums), grouping.levels - grouping.sizes.size)), sums])
-    order = grouping.order
-    levels = np.eye(grouping.levels)
-    reflect(levels, 0, grouping)
-    return levels[np.argsort(order)]
