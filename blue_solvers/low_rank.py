@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from blue_solvers.solver import Float, Info, Prepared, Solver, UnsupportedProblemError
+from blue_solvers.solver import Float, Info, Prepared, Solver
 from constraint_builders import LowRankPlusDiagonal, Problem
 
 
@@ -36,21 +36,20 @@ class SharedNoise(Solver):
     solver: Solver
 
     def supports(self, problem: Problem) -> str | None:
-        """What the other solver supports, with a covariance `LowRankPlusDiagonal`."""
+        """What the other solver is exact for, with a covariance `LowRankPlusDiagonal`."""
         if not isinstance(problem.covariance, LowRankPlusDiagonal):
             return "its covariance is not LowRankPlusDiagonal"
-        return self.solver.supports(problem.with_variances(problem.covariance.diagonal))
+        independent = problem.with_variances(problem.covariance.diagonal)
+        inexact = self.solver.why_inexact(independent)
+        if inexact is not None:
+            return f"shared noise needs the exact estimate without it, but {inexact}: use solver='auto'"
+        return self.solver.supports(independent)
 
     def prepare(self, problem: Problem) -> Prepared:
         """Prepare the other solver, and correct for the shared noise."""
         assert isinstance(problem.covariance, LowRankPlusDiagonal)
         independent = problem.with_variances(problem.covariance.diagonal)
         prepared = self.solver.prepare(independent)
-        if not prepared.info.exact:
-            raise UnsupportedProblemError(
-                f"solver {self.solver.name!r} gives a heuristic for the diagonal of the covariance, and shared noise "
-                "needs the exact estimate: use solver='auto'"
-            )
         return SharedNoiseEstimate(problem, prepared, self._over_observed(independent, prepared))
 
     def _over_observed(self, independent: Problem, prepared: Prepared) -> Prepared:

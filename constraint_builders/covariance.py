@@ -12,6 +12,7 @@ from scipy.sparse.linalg import LinearOperator, splu
 from constraint_builders.low_rank import LowRankPlusDiagonal
 
 SYMMETRY_TOLERANCE = 1e-10
+SOLVE_TOLERANCE = 1e-6  # of what a solution leaves: an iterative one is good enough, a wrong one is far above
 
 
 def read_covariance(covariance: Any, size: int) -> tuple[sparse.csr_array | LinearOperator, NDArray[np.float64]]:
@@ -32,7 +33,7 @@ def read_covariance(covariance: Any, size: int) -> tuple[sparse.csr_array | Line
     ------
     ValueError
         If the shape is wrong, a value is not finite, or it is not symmetric positive definite. Of an operator only its
-        action on random vectors is checked.
+        action on random vectors is checked, and that of its method ``solve`` where it has one.
     """
     if covariance.shape != (size, size):
         raise ValueError(f"covariance must have shape ({size}, {size}): got {covariance.shape}")
@@ -80,6 +81,10 @@ def _check_operator(operator: LinearOperator) -> None:
         raise ValueError("covariance operator is not symmetric: a covariance equals its transpose")
     if min(u @ image_u, v @ image_v) <= 0:
         raise ValueError("covariance operator is not positive definite")
+    if hasattr(operator, "solve"):
+        missing = operator.matvec(np.asarray(operator.solve(v[:, None]))[:, 0]) - v
+        if not np.linalg.norm(missing) <= SOLVE_TOLERANCE * np.linalg.norm(v):
+            raise ValueError("the covariance operator's method solve does not give its inverse times (n, K) vectors")
 
 
 def _diagonal(operator: LinearOperator, block: int = 64) -> NDArray[np.float64]:

@@ -10,8 +10,9 @@ import numpy as np
 from blue_solvers.constrained import ConstrainedEstimate, Equations, NormalSolver
 from blue_solvers.krylov import Product, conjugate_gradients
 from blue_solvers.multigrid_cycle import multigrid_cycle
-from blue_solvers.nearest_structured import NearestStructuredEstimate, why_no_structure
+from blue_solvers.nearest_structured import why_no_structure
 from blue_solvers.solver import ConvergenceError, Float, Info, Prepared, Solver
+from blue_solvers.structured_iteration import NearestStructuredEstimate
 from constraint_builders import Problem
 
 PRECONDITIONERS = (None, "jacobi", "multigrid", "two_pass")
@@ -30,8 +31,11 @@ class ConjugateGradient(Solver):
         noise, beside the distance from the data to the estimate.
     preconditioner : {"jacobi", "multigrid", "two_pass", None}
         "two_pass" is the exact estimate of the nearest problem with one variance for every table of every geounit: for
-        uncorrelated noise whose variance differs from cell to cell. It forms no matrix, and its iterations do not grow
-        with the problem but with the ratio of variances within a table (see `blue_solvers.nearest_structured`).
+        noise whose variance differs from cell to cell, or that is correlated. It forms no constraint matrix, and its
+        iterations do not grow with the problem but with the ratio of variances within a table, and with the condition
+        of the correlations (see `blue_solvers.structured_iteration`). A sparse covariance is factorised; a covariance
+        operator must have a method ``solve(V)``, its inverse times (n, K), and has no bound on the error. Up to 500
+        cells may be known exactly in tables that are not (see `blue_solvers.nearest_structured`).
     rows : {"all", "independent"}, optional
         By default all: redundant equations cost little and converge in far fewer iterations. Multigrid takes the
         independent ones, since its cycles need a matrix that is not singular; "two_pass" has no rows.
@@ -63,7 +67,7 @@ class ConjugateGradient(Solver):
             )
 
     def supports(self, problem: Problem) -> str | None:
-        """Every problem; multigrid needs a covariance with entries, "two_pass" tables with uncorrelated noise."""
+        """Every problem; multigrid needs a covariance with entries, "two_pass" tables, and a way to solve with it."""
         if self.preconditioner == "two_pass":
             return why_no_structure(problem)
         operator_only = problem.covariance is not None and not hasattr(problem.covariance, "nnz")

@@ -11,11 +11,13 @@ import pytest
 from exact_reference import estimable, exact_blue
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.sparse.linalg import aslinearoperator
 from spines import SCHEMA, consistent_measurements, dense_estimate, spine_problems
 from strategies import Case, cases
 
 from blue_solvers import ConjugateGradient, ConvergenceError, UnsupportedProblemError, blue
-from blue_solvers.nearest_structured import BoundedInfo, nearest_structured
+from blue_solvers.nearest_structured import nearest_structured
+from blue_solvers.structured_iteration import BoundedInfo
 from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.layout import Float
@@ -195,13 +197,12 @@ def test_the_one_variance_is_the_geometric_mid_range_of_each_geounit() -> None:
 
 
 def test_refusals_say_which_solver_instead() -> None:
-    schema = Schema({"a": 2, "b": 2})
-    partly = Problem(schema, {"detailed": [[0.0, 1.0], [1.0, 1.0]], "total": 1.0})
-    correlated = Problem(schema, {"detailed": None}, covariance=np.eye(4) + 0.1)
+    half_exact = Problem(Schema({"a": 1002}), {"a": np.arange(1002) % 2.0, "total": 1.0})
+    operator = Problem(Schema({"a": 4}), {"a": None}, covariance=aslinearoperator(np.eye(4) + 0.1))
     matrix = Problem.from_matrix(np.ones((1, 3)), np.ones(3))
     for problem, message in (
-        (partly, "'detailed' is known exactly in some"),
-        (correlated, "A2"),
+        (half_exact, "'a' is known exactly in some cells and not in others; there are 501 such cells, more than 500"),
+        (operator, r"operator without a method solve\(V\), its inverse times V: use preconditioner='jacobi'"),
         (matrix, "no tables"),
     ):
         with pytest.raises(UnsupportedProblemError, match=message):

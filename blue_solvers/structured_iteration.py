@@ -1,0 +1,187 @@
+"""The estimate under any noise, by iterations whose every step is an exact estimate under equal variances.
+
+The nearest structured problem gives every table of every geounit one variance. Its estimate P0 is known in closed form,
+or in two passes over a spine, and Q = s^-1 P0 s is an orthogonal projection, s the standard deviations of that problem.
+With D = s Sigma^-1 s, for uncorrelated noise the ratios of the true precisions to its own, the estimate is P0 y + s z,
+where
+
+    Q D z = Q D s^-1 (y - P0 y),    z in the range of Q.
+
+Conjugate gradients solve this with one Q and one D a step. Nothing else is needed: no constraint matrix, and every
+iterate agrees with itself exactly. Q D Q has its eigenvalues between the least and the greatest of D, so the iterations
+do not grow with the problem, and a residual r bounds what is missing: |r|^2 over the least eigenvalue is at least the
+squared error in units of the noise, and by the Cauchy-Schwarz inequality no linear combination of cells misses its
+estimate by more than |r| / sqrt(least eigenvalue) of its own standard errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from blue_solvers.components import Components
+from blue_solvers.components.equalities import WithEqualities
+from blue_solvers.constrained import EPSILON, ROUNDING, SWEEPS
+from blue_solvers.krylov import conjugate_gradients
+from blue_solvers.nearest_structured import structured_forms
+from blue_solvers.scaled_precision import scaled_precision
+from blue_solvers.solver import ConvergenceError, Float, Info, Prepared
+from constraint_builders import Problem
+
+
+@dataclass(frozen=True)
+class BoundedInfo(Info):
+    """`Info` of an iterative estimate that knows how far it may be from the BLUE.
+
+    `residual` is the size of what the data still pull at the estimate, relative to the start. `violation` is rounding
+    only, since every iterate is consistent.
+
+    Attributes
+    ----------
+    error_bound : float or None
+        Upper bound on the error of every cell, and of every linear combination of cells, in units of its own standard
+        error; of many columns the worst, rounding aside. None where tables were measured in part: what is missing is
+        then not bounded by the ratio of variances. None also where the covariance is an operator, of whose eigenvalues
+        only an estimate is known.
+    """
+
+    error_bound: float | None = None
+
+
+class NearestStructuredEstimate(Prepared):
+    """The BLUE through that of the nearest structured problem; see the module.
+
+    Parameters
+    ----------
+    problem : Problem
+        For which `why_no_structure` is None.
+    rtol : float
+        Stop when the bound on the error of the estimate, in standard deviations of the noise, is this small beside the
+        adjustment that the estimate makes to the data; of the adjoint likewise.
+    max_iterations : int
+    info : Info
+        What to report, but for the figures of the latest apply.
+    """
+
+    def __init__(self, problem: Problem, rtol: float, max_iterations: int, info: Info) -> None:
+        self.problem = problem
+        self._rtol = rtol
+        self._max_iterations = max_iterations
+        self._info = info
+        self._desired, self._observed, variances = structured_forms(problem)
+        noisy = (variances > 0) & np.isfinite(variances)
+        deviations = np.sqrt(np.where(noisy, variances, 0.0))
+        self._deviations = deviations[:, None]
+        self._inverse_deviations = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=noisy)[:, None]
+        self._precision = scaled_precision(problem, deviations)
+        self._signs = np.random.default_rng(0).choice([-1.0, 1.0], (deviations.size, 1))
+        self._latest: Float | None = None
+        self._iterations, self._residual, self._error = 0, 0.0, 0.0
+        start = _offset(self._observed, problem.observed.size)
+        offset = self._estimate(np.zeros_like(start), start) + _offset(self._desired, problem.desired.size)
+        self.offset = offset[:, 0]
+
+    def apply(self, Y: Float) -> Float:
+        return self._estimate(Y, self._observed.apply(Y))
+
+    def _estimate(self, Y: Float, start: Float) -> Float:
+        """The desired cells of the BLUE from Y, from a consistent start that agrees with all that is exact."""
+        away = self._inverse_deviations * (Y - start)
+        pull = self._precision.product(away)
+        adjustment = np.sqrt(np.maximum(_products(away, pull), 0.0))
+        rounding = _sizes(self._precision.product(self._signs * self._inverse_deviations * (abs(Y) + abs(start))))
+        Z = self._solve(pull, self._target(adjustment, rounding))
+        self._latest = start + self._deviations * Z
+        return self._desired.apply(self._latest)
+
+    def adjoint(self, V: Float) -> Float:
+        pulls = self._desired.adjoint(V)
+        scaled = self._deviations * pulls
+        Z = self._solve(scaled, self._target(self._least_errors(scaled), _sizes(scaled)))
+        weights = self._inverse_deviations * self._precision.product(Z)
+        result = weights + self._observed.adjoint(pulls - weights)
+        result[self.problem.unmeasured] = 0
+        return result
+
+    def _target(self, size: Float, rounding: Float) -> Float:
+        """Residuals that leave errors of rtol beside `size`, or as small as rounding permits."""
+        return np.maximum(self._rtol * np.sqrt(self._precision.least) * size, ROUNDING * EPSILON * rounding)
+
+    def _least_errors(self, F: Float) -> Float:
+        """What the standard error of every functional s^-1 F is at least: that of its best estimate along Q F."""
+        along = self._project(F)
+        squares = _products(along, along)
+        precisions = _products(along, self._precision.product(along))
+        return np.divide(squares, np.sqrt(precisions), out=np.zeros_like(squares), where=precisions > 0)
+
+    def _project(self, Z: Float) -> Float:
+        """Q Z."""
+        estimate = self._observed.apply(self._deviations * Z)
+        estimate *= self._inverse_deviations
+        return estimate
+
+    def _product(self, Z: Float) -> Float:
+        """Q D Z."""
+        return self._project(self._precision.product(Z))
+
+    def _solve(self, F: Float, target: Float) -> Float:
+        """Z in the range of Q with Q D Z = Q F, to residuals of at most twice `target`, checked afresh."""
+        Z = np.zeros_like(F)
+        R = pull = self._project(F)
+        self._iterations = 0
+        with threadpool_limits(1, user_api="blas"):
+            for _ in range(SWEEPS):
+                if (_sizes(R) <= target).all():
+                    break
+                correction, iterations, converged = conjugate_gradients(
+                    self._product, R, lambda R: R, _sizes, target, self._max_iterations
+                )
+                self._iterations += iterations
+                if not converged:
+                    raise ConvergenceError(self._advice())
+                Z += correction
+                R = pull - self._product(Z)
+        sizes = _sizes(R)
+        if not (sizes <= 2 * target).all():
+            raise ConvergenceError(self._advice())
+        self._residual = float((sizes / np.maximum(_sizes(pull), np.finfo(float).tiny)).max(initial=0.0))
+        self._error = float(sizes.max(initial=0.0)) / float(np.sqrt(self._precision.least))
+        return Z
+
+    def _advice(self) -> str:
+        return (
+            f"cg did not reach rtol={self._rtol:g} in {self._iterations or self._max_iterations} iterations with "
+            f"preconditioner='two_pass', {self._precision.spread}: try preconditioner='jacobi', more iterations, or "
+            "solver='cholesky'"
+        )
+
+    @property
+    def info(self) -> BoundedInfo:
+        info = BoundedInfo(
+            self._info.solver,
+            self._info.exact,
+            self._info.reason,
+            iterations=self._iterations,
+            residual=self._residual,
+            error_bound=self._error if self._precision.certain else None,
+        )
+        if self._latest is None:
+            return info
+        return replace(info, violation=self._desired.violation(self._latest))
+
+
+def _offset(form: Components, size: int) -> Float:
+    """Constant part of an exact estimate, (size, 1): zero without equalities."""
+    return form.offset[:, None] if isinstance(form, WithEqualities) else np.zeros((size, 1))
+
+
+def _products(U: Float, V: Float) -> Float:
+    """Scalar product of every pair of columns."""
+    return np.einsum("ij,ij->j", U, V)
+
+
+def _sizes(R: Float) -> Float:
+    """Norm of every column."""
+    return np.linalg.norm(R, axis=0)
