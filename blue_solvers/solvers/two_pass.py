@@ -20,6 +20,7 @@ from constraint_builders import Problem, Spine
 from constraint_builders.memory import format_bytes
 
 MOST_GROUPS = 2_000  # size of the largest dense matrix, one for every component and class of geounits
+MATRICES = 12  # held for every component and geounit with children while they are worked out
 
 
 @dataclass(frozen=True)
@@ -125,14 +126,22 @@ def _too_large(problem: Problem) -> str | None:
     assert problem.schema is not None
     told_apart = () if problem.zeros is None else problem.zeros.axes
     groupings = groupings_of(problem.schema, [*problem.observed_tables, *problem.desired_tables], told_apart)
-    geounits = 1 if problem.spine is None else problem.spine.size
-    needed = 8.0 * geounits * prod(grouping.levels for grouping in groupings)
-    free = psutil.virtual_memory().available
-    if needed > free:
-        return (
-            f"its geounits have {format_bytes(needed)} of cells and {format_bytes(free)} are free: use fewer geounits"
-        )
     groups = prod(grouping.sizes.size for grouping in groupings)
     if groups > MOST_GROUPS:
         return f"its recodes cut the cells into {groups:,} groups, more than {MOST_GROUPS:,}: use solver='cg'"
+    geounits = 1 if problem.spine is None else problem.spine.size
+    matrices = MATRICES * 8.0 * _parents(problem) * prod(g.sizes.size**2 + g.has_contrasts for g in groupings)
+    cells = 8.0 * geounits * prod(grouping.levels for grouping in groupings)
+    free = psutil.virtual_memory().available
+    if max(cells, matrices) > free:
+        what = "cells" if cells > matrices else f"matrices of {groups:,} groups"
+        return (
+            f"its geounits have {format_bytes(max(cells, matrices))} of {what} and {format_bytes(free)} are free: "
+            "use fewer geounits"
+        )
     return None
+
+
+def _parents(problem: Problem) -> int:
+    """Number of geounits with children, and one."""
+    return 1 if problem.spine is None else 1 + int(np.count_nonzero(problem.spine.child_counts))
