@@ -87,7 +87,7 @@ def write_result(
             if tables:
                 geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
                 write_estimates(estimates_of(temporary, level), geocodes, tables)
-        write_description(temporary, settings, P.info, problem.zeros)
+        write_description(temporary, settings, P.info, () if problem.zeros is None else problem.zeros.axes)
 
 
 def estimates_of(folder: Path, geolevel: str) -> Path:
@@ -122,8 +122,8 @@ def write_measured(
         _zero_rows(zeros).write_parquet(folder / ZEROS)
 
 
-def write_description(folder: Path, settings: Settings, info: Info, zeros: StructuralZeros | None) -> None:
-    """Say how the estimates were made; after that the result is whole."""
+def write_description(folder: Path, settings: Settings, info: Info, zero_axes: Sequence[int]) -> None:
+    """Say how the estimates were made, and which variables tell zeros apart; after that the result is whole."""
     said = {
         "format": FORMAT,
         "settings": settings.name,
@@ -131,7 +131,7 @@ def write_description(folder: Path, settings: Settings, info: Info, zeros: Struc
         "solver": info.solver,
         "exact": info.exact,
         "reason": info.reason,
-        "zeros": [] if zeros is None else [settings.schema.names[axis] for axis in zeros.axes],
+        "zeros": [settings.schema.names[axis] for axis in zero_axes],
     }
     with replacing(folder / OUTLINE) as temporary:
         temporary.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")

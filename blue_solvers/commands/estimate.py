@@ -46,6 +46,13 @@ def add_parser(subparsers: SubParsers) -> None:
         help="read only geounits of the folder whose geocodes begin so, may be repeated",
     )
     parser.add_argument(
+        "--memory",
+        metavar="BYTES",
+        type=_bytes,
+        help="stream a folder that need not fit in memory, in at most so many bytes beside the program itself, 4e9 for "
+        "instance; killed and run again it goes on where it was",
+    )
+    parser.add_argument(
         "--out",
         metavar="FILE",
         required=True,
@@ -70,6 +77,17 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.set_defaults(run=run)
 
 
+def _bytes(text: str) -> float:
+    """A number of bytes, from an argument."""
+    try:
+        count = float(text)
+    except ValueError:
+        count = np.nan
+    if not 0 < count < np.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of bytes, 4e9 for instance: got {text}")
+    return count
+
+
 def run(args: argparse.Namespace) -> None:
     """Estimate what was asked for and write it."""
     if Path(args.input).is_dir():
@@ -77,8 +95,10 @@ def run(args: argparse.Namespace) -> None:
             if given:
                 raise ValueError(f"{option} is for one file of tables: {args.input} is a folder of measurement files")
         return run_on_folder(args)
-    if args.settings or args.within:
-        raise ValueError(f"--settings and --within are for a folder of measurement files: {args.input} is none")
+    if args.settings or args.within or args.memory:
+        raise ValueError(
+            f"--settings, --within and --memory are for a folder of measurement files: {args.input} is none"
+        )
     return run_on_table(args)
 
 

@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from blue_solvers import blue
 from blue_solvers.commands.common import plural, progress, report
 from blue_solvers.commands.progress import LevelBar
+from blue_solvers.solvers import TwoPass
 
 if TYPE_CHECKING:
-    from constraint_builders.files import Release, Settings
+    from constraint_builders.files import Settings, Unused
+
+Desired: TypeAlias = Sequence[str] | str | None
 
 SETTINGS_FILE = "settings.toml"
 
 
 def run_on_folder(args: argparse.Namespace) -> None:
     """Estimate the tables at all geounits and store them for `query`."""
+    if args.schema is not None:
+        raise ValueError("--schema is for long tables: the schema of measurement files is in their --settings")
+    desired = "all" if args.desired == ["all"] else args.desired
+    if args.memory is None:
+        _run_in_memory(args, desired)
+    else:
+        _run_streamed(args, desired)
+
+
+def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     from blue_solvers.result_files import write_result
     from constraint_builders.files import read_noisy_measurements
     from constraint_builders.files.new_folder import require_new
 
     require_new(args.out)
-    if args.schema is not None:
-        raise ValueError("--schema is for long tables: the schema of measurement files is in their --settings")
     settings = _settings(args)
-    desired = "all" if args.desired == ["all"] else args.desired
     with LevelBar("reading") as bar:
         release = read_noisy_measurements(args.input, settings, desired=desired, within=args.within, progress=bar)
     problem = release.problem
@@ -41,7 +52,24 @@ def run_on_folder(args: argparse.Namespace) -> None:
     with LevelBar("writing") as bar:
         write_result(args.out, P, estimate, std_error, settings, bar)
     report(P, args.out)
-    _report_constraints(release)
+    zeros = [(level, table, int(cells.sum())) for (level, table), cells in release.zeros.items()]
+    _report_constraints(zeros, release.unused)
+
+
+def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
+    from blue_solvers.streaming import estimate_measurements
+
+    if args.solver not in ("auto", TwoPass.name):
+        raise ValueError(f"--memory streams the passes of {TwoPass.name!r}: leave --solver {args.solver} out")
+    with LevelBar("estimating") as bar:
+        read = estimate_measurements(
+            args.input, _settings(args), args.out, memory=args.memory, desired=desired, within=args.within, progress=bar
+        )
+    observed = f"{plural(read.cells, 'cell')} of {plural(read.tables, 'table')}"
+    print(f"observed   {observed}, {read.exact:,} exact, {read.unmeasured:,} not measured")
+    print(f"solver     {TwoPass.name}, streamed by subtree, exact")
+    print(f"written    {args.out}")
+    _report_constraints(read.zeros, read.unused)
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -56,8 +84,8 @@ def _settings(args: argparse.Namespace) -> Settings:
     return read_settings(own)
 
 
-def _report_constraints(release: Release) -> None:
-    for (geolevel, table), cells in release.zeros.items():
-        print(f"empty      {plural(int(cells.sum()), 'structural zero')} of table {table!r} at {geolevel}")
-    for geolevel, name, rows, reason in release.unused:
+def _report_constraints(zeros: Iterable[tuple[str, str, int]], unused: Iterable[Unused]) -> None:
+    for geolevel, table, cells in zeros:
+        print(f"empty      {plural(cells, 'structural zero')} of table {table!r} at {geolevel}")
+    for geolevel, name, rows, reason in unused:
         print(f"not used   {name} at {geolevel}, {plural(rows, 'row')}: {reason}")

@@ -149,6 +149,22 @@ def partition_source(
     OSError
         If there is something at `folder`, or it cannot be written.
     """
+    known = None if zeros is None else StructuralZeros(schema, spine, spine_layout(schema, spine, list(zeros)), zeros)
+    return partition_known(folder, schema, spine, observed, desired, read, known, memory, at)
+
+
+def partition_known(
+    folder: str | os.PathLike[str],
+    schema: Schema,
+    spine: Spine,
+    observed: Mapping[str, Mapping[str, ArrayLike]],
+    desired: Desired,
+    read: Read,
+    zeros: StructuralZeros | None,
+    memory: float | None,
+    at: str | None = None,
+) -> Partitions:
+    """As `partition_source`, with zeros handed down already."""
     names = [(level, table) for level, tables in observed.items() for table in tables]
     tables = [(spine.level_index(level), parse_table(schema, table)) for level, table in names]
     _refuse_repeats("observed", tables)
@@ -159,15 +175,14 @@ def partition_source(
         )
     ]
     wanted = _desired(schema, spine, desired, names, tables, variances)
-    known = None if zeros is None else StructuralZeros(schema, spine, spine_layout(schema, spine, list(zeros)), zeros)
-    axes = None if known is None else known.axes
+    axes = None if zeros is None else zeros.axes
     design = Design(schema, spine.levels, tuple(tables), tuple(wanted), _smallest(variances), axes)
     spelled = {(level, table.name): name for (level, table), (_, name) in zip(tables, names, strict=True)}
 
     def read_as_named(level: str, table: str, ranks: Index) -> ArrayLike:
         return read(level, spelled[spine.level_index(level), table], ranks)
 
-    empty = None if known is None else known.empty
+    empty = None if zeros is None else zeros.empty
     return _write_parts(folder, design, spine, variances, read_as_named, memory, at, empty)
 
 

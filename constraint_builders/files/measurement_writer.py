@@ -25,6 +25,7 @@ from constraint_builders.problem import Problem
 from constraint_builders.spine import Spine
 from constraint_builders.table import Table, parse_table
 
+GROUP_CELLS = 1 << 21  # of a row group at most, so that files can be read in little memory
 NO_BOUND = 99999  # what the Census Bureau writes as an upper bound where there is none
 
 
@@ -119,13 +120,14 @@ def _write(rows: list[pl.DataFrame], place: Path, partitions: pl.Series) -> None
     if not rows:
         return
     frame = pl.concat(rows, how="vertical_relaxed")
+    widest = max(int(own["value"].list.len().max()) for own in rows)  # type: ignore[arg-type]
     of_row = partitions.gather(frame["geounit"])
     for name in of_row.unique(maintain_order=True):
         folder = place / name
         folder.mkdir(parents=True, exist_ok=True)
         here = of_row == name
         part = frame if here.all() else frame.filter(here)
-        part.drop("geounit").write_parquet(folder / "part-0.parquet")
+        part.drop("geounit").write_parquet(folder / "part-0.parquet", row_group_size=max(1, GROUP_CELLS // widest))
 
 
 class _Level:
