@@ -38,8 +38,12 @@ def multiply(block: Float, products: Iterable[tuple[Component, Float]], transpos
         if component.size == 1:
             block[place] *= matrices.reshape(-1, *[1] * (block.ndim - 1))
         else:
-            axes = [i + 1 for i, contrast in enumerate(component.contrasts) if not contrast]
-            front = np.moveaxis(block[place], axes, range(1, len(axes) + 1))
-            matrices = matrices.swapaxes(-1, -2) if transpose else matrices
-            product = matrices @ front.reshape(len(front), component.size, -1)
-            block[place] = np.moveaxis(product.reshape(front.shape), range(1, len(axes) + 1), axes)
+            block[place] = product(component, matrices.swapaxes(-1, -2) if transpose else matrices, block[place])
+
+
+def product(component: Component, matrices: Float, slots: Float) -> Float:
+    """Matrices (G, m, m) times the slots of one component, (G, ..., K)."""
+    axes = [i + 1 for i, contrast in enumerate(component.contrasts) if not contrast]
+    front = np.moveaxis(slots, axes, range(1, len(axes) + 1))
+    products = matrices @ front.reshape(len(front), component.size, -1)
+    return np.moveaxis(products.reshape(front.shape), range(1, len(axes) + 1), axes)

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from blue_solvers.components.axis_sums import sum_axes
 from blue_solvers.components.batches import as_slice, chunks
-from blue_solvers.components.component_products import Component, multiply
+from blue_solvers.components.component_products import Component, multiply, product
 from blue_solvers.components.grouping import Grouping, group_indicator
 from blue_solvers.components.information import kronecker
 from blue_solvers.components.reflections import Basis
@@ -252,17 +252,24 @@ class _Box:
             if transfer is not None:
                 information += transfer(cells, weights)
         self._basis.to_slots(both)
-        multiply(information, self._products(self._of_information, classes))
-        multiply(own, self._products(self._of_whole, classes))
-        correction = np.zeros_like(own)
-        for component in self._components:  # the others are corrected in other boxes
-            place = (slice(None), *component.slots)
-            np.add(information[place], own[place], out=correction[place])
+        correction = information * self._factors(self._of_information, classes)
+        correction += own * self._factors(self._of_whole, classes)
+        for component, V, rest in zip(self._components, self._of_information, self._of_whole, strict=True):
+            if component.size > 1:
+                place = (slice(None), *component.slots)
+                correction[place] = product(component, V[classes], information[place])
+                correction[place] += product(component, rest[classes], own[place])
         self._basis.to_cells(correction)
         return correction
 
-    def _products(self, matrices: list[Float], classes: Index) -> Iterator[tuple[Component, Float]]:
-        return zip(self._components, (own[classes] for own in matrices), strict=True)
+    def _factors(self, matrices: list[Float], classes: Index) -> Float:
+        """Components of one group sum spread over their slots, (1 or G, ..., 1); all others are 0."""
+        distinct, of = np.unique(classes, return_inverse=True)
+        factors = np.zeros((distinct.size, *self._shape, 1))
+        for component, own in zip(self._components, matrices, strict=True):
+            if component.size == 1:
+                factors[(slice(None), *component.slots)] = own[distinct].reshape(-1, *[1] * (factors.ndim - 1))
+        return factors if distinct.size == 1 else factors[of]
 
     def _sum(self, cells: Float) -> Float:
         sums = sum_axes(cells, self._summed) if self._summed else cells

@@ -32,6 +32,12 @@ def reflect(array: Float, axis: int, grouping: Grouping) -> None:
 
 def _reflect(others: Float, last: Float, size: int) -> None:
     scale = 1 / np.sqrt(size)  # products, since divisions take several times as long
+    if size == 2:
+        difference = last - others[:, 0]
+        last += others[:, 0]
+        last *= scale
+        np.multiply(difference, scale, out=others[:, 0])
+        return
     coordinate = sum_middle(others)
     coordinate += last
     coordinate *= scale
