@@ -8,6 +8,9 @@
    sparse Cholesky factorisation of A Sigma A': the inversion alone, and all of it from the constraint matrix on, that
    factorisation included.
 3. 199 Monte Carlo replicates of PL94 by 55 counties, beside one apply, drawing the noise not counted.
+4. The covariance of minors and adults of five districts of Rhode Island at 2,016 cells a geounit, beside the adjoint
+   applies that would give it: of the fewest geounits that compose the districts, and of all their blocks. Where the
+   file of its blocks is at hand.
 
 Times are processor times, the best of several runs: the machine may have other work.
 """
@@ -21,20 +24,26 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.measuring import print_table
+from bench.spine import BLOCKS
+from bench.spine import _problem as rhode_island
 from blue_solvers import BlueOperator, blue
 from blue_solvers.constrained import equations_of
 from blue_solvers.factorisation import factorise
+from blue_solvers.spine_report import entity_workload
 from blue_solvers.uncertainty import half_widths, variances_by_selected_inversion
 from blue_solvers.uncertainty.kernels import Gather, compiled_gather, gather_in_numpy, has_numba
 from blue_solvers.uncertainty.monte_carlo import Streams
 from blue_solvers.uncertainty.selected_inverse import SparseFactor
-from constraint_builders import Problem, gallery
+from constraint_builders import Problem, Spine, gallery
+from constraint_builders.geography import Entities, leaves
 from noise_mechanisms import draw_noise
 
 SEED = 7
 DRAWS = 199
+DISTRICTS = 5
 
 
 def best(run: Callable[[], object], repeats: int = 5) -> float:
@@ -99,6 +108,32 @@ def _draw(P: BlueOperator) -> None:
         draw_noise(P.problem, width, stream)
 
 
+def functionals_on_a_spine(base: Problem) -> list[list[str]]:
+    """Functionals of districts by a pass up their branches, beside one adjoint apply for each of them."""
+    assert base.spine is not None
+    assert base.schema is not None
+    observed: dict[str, dict[str, NDArray]] = {}
+    for (level, table), variances in zip(base.observed.names, base.geounit_variances or [], strict=True):  # type: ignore[misc]
+        observed.setdefault(level, {})[table] = variances
+    found = []
+    for name, levels in {"fewest geounits": base.spine.levels, "all blocks": base.spine.levels[-1:]}.items():
+        problem = Problem(base.schema, observed, {level: ["votingage"] for level in levels}, spine=base.spine)
+        P = blue(problem, "two_pass")
+        W = entity_workload(problem, _districts(base.spine), "votingage")
+        column = W[:, [0]].toarray()
+        adjoint = W.shape[1] * best(partial(P.T.dot, column), repeats=2)
+        seconds = best(partial(P.functional_covariance, W))
+        what = f"covariance of {W.shape[1]} functionals, {W.nnz:,} weights: {name}"
+        found.append(_row(what, seconds, "adjoint applies", adjoint, 0.1))
+    return found
+
+
+def _districts(spine: Spine) -> Entities:
+    """Five runs of blocks, which cross county and tract lines."""
+    district = np.arange(leaves(spine).size) * DISTRICTS // leaves(spine).size
+    return Entities([f"district {k}" for k in range(DISTRICTS)], district == np.arange(DISTRICTS)[:, None])
+
+
 def _row(what: str, seconds: float, beside: str, unit: float, target: float) -> list[str]:
     ratio = seconds / unit
     return [
@@ -113,11 +148,13 @@ def _row(what: str, seconds: float, beside: str, unit: float, target: float) -> 
 
 
 def main(argv: list[str]) -> None:
-    """Print the three."""
+    """Print the four."""
     parser = argparse.ArgumentParser(prog="python -m bench uncertainty", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a smaller cube, and fewer counties")
     options = parser.parse_args(argv)
     rows = closed_form(gallery.pl94() if options.quick else gallery.dhc())
     rows += selected_inversion(gallery.cube(4, 5 if options.quick else 10))
     rows += monte_carlo(gallery.pl94_counties(5 if options.quick else 55))
+    if BLOCKS.exists():
+        rows += functionals_on_a_spine(rhode_island("16" if options.quick else "2016", 1))
     print_table(["what", "seconds", "beside", "seconds", "ratio", "target", ""], rows)

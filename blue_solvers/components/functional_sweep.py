@@ -24,14 +24,16 @@ from math import prod
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.table_access import TableAccess
+from blue_solvers.components.grouping import Grouping
+from blue_solvers.components.reflections import Basis
+from blue_solvers.components.table_sums import along
 from blue_solvers.components.tree_form import NEGLIGIBLE, ROUNDING
 from blue_solvers.components.tree_plan import Coefficients, Component, Index, TreePlan
 from blue_solvers.solver import Float
 from constraint_builders.memory import require_memory
 from constraint_builders.table import Table
 
-COPIES = 4  # of all slots of the geounits in a pass: what they weigh, what reaches them, and two products
+COPIES = 4  # of a component's slots in a pass: what they weigh, what reaches them, and two products
 
 
 @dataclass(frozen=True)
@@ -77,18 +79,11 @@ def functional_covariance(plan: TreePlan, weights: Sequence[Weights], count: int
     if not weights or not count:
         return covariance
     branches = _Branches(plan, np.concatenate([own.geounits for own in weights]))
-    shape = tuple(grouping.levels for grouping in plan.groupings)
-    largest = max(component.size for component in plan.components)
-    needed = 8.0 * branches.geounits.size * (COPIES * prod(shape) * count + largest**2)
-    require_memory(needed, f"{count:,} functionals in {branches.geounits.size:,} geounits", "ask for fewer at a time")
-    slots = np.zeros((branches.geounits.size, *shape, count))
-    for own in weights:
-        slots[branches.number[own.geounits]] += _slots(plan, own)
     least, negligible = np.zeros(count), _negligible(plan)
     for component, coefficients in zip(plan.components, plan.coefficients, strict=True):
-        part = slots[(slice(None), *component.slots)]
-        if part.any():
-            for left, V in branches.errors(coefficients, _groups_first(part, component)):
+        if any(_sees(plan, own.table, component) for own in weights):
+            slots = _slots(plan, weights, count, component, branches)
+            for left, V in branches.errors(coefficients, slots):
                 covariance += left.reshape(-1, count).T @ (V @ left).reshape(-1, count)
                 least += _least(left, V, negligible).reshape(-1, count).sum(axis=0)
     exact = covariance.diagonal() <= least
@@ -157,17 +152,38 @@ class _Branches:
         yield received[inner], others.reshape(-1, *V.shape[1:])
 
 
-def _groups_first(part: Float, component: Component) -> Float:
-    """A component's slots (T, ..., K) with its group axes as one, and all else as another: (T, m, rest * K)."""
-    axes = [i + 1 for i, contrast in enumerate(component.contrasts) if not contrast]
-    front = np.moveaxis(part, axes, range(1, len(axes) + 1))
-    return front.reshape(len(part), component.size, -1).copy()
+def _sees(plan: TreePlan, table: Table, component: Component) -> bool:
+    """Whether a table keeps every variable whole that a component is contrasts along."""
+    return all(sums is None or not own for sums, own in zip(plan.table_maps(table), component.contrasts, strict=True))
 
 
-def _slots(plan: TreePlan, weights: Weights) -> Float:
-    """Weights on a table's cells as weights on slots, (g, *levels, K)."""
-    count = weights.geounits.size
-    cells = weights.cells.toarray().reshape(count, -1, weights.cells.shape[1])
-    slots = np.zeros((count, *(grouping.levels for grouping in plan.groupings), cells.shape[-1]))
-    TableAccess(plan, weights.table).add_information(cells, np.ones(count), slots)
+def _slots(plan: TreePlan, weights: Sequence[Weights], count: int, component: Component, branches: _Branches) -> Float:
+    """Weights on a component's slots, (T, m, rest * K): its groups as one axis, all else as another."""
+    shape = [len(range(g.levels)[own]) for g, own in zip(plan.groupings, component.slots, strict=True)]
+    geounits, cells = branches.geounits.size, max(own.table.size for own in weights)
+    needed = 8.0 * geounits * (COPIES * max(prod(shape), cells) * count + component.size**2)
+    require_memory(needed, f"{count:,} functionals in {geounits:,} geounits", "ask for fewer at a time")
+    slots = np.zeros((geounits, *shape, count))
+    for own in weights:
+        if _sees(plan, own.table, component):
+            slots[branches.number[own.geounits]] += _slots_of_table(plan, own, component)
+    axes = [i for i, contrast in enumerate(component.contrasts, start=1) if not contrast]
+    return np.moveaxis(slots, axes, range(1, len(axes) + 1)).reshape(geounits, component.size, -1)
+
+
+def _slots_of_table(plan: TreePlan, weights: Weights, component: Component) -> Float:
+    """Weights on a table's cells as weights on a component's slots, (g, ..., K)."""
+    maps = plan.table_maps(weights.table)
+    lengths = [g.levels if sums is None else len(sums) for g, sums in zip(plan.groupings, maps, strict=True)]
+    slots = weights.cells.toarray().reshape(weights.geounits.size, *lengths, -1)
+    for axis, (grouping, sums) in enumerate(zip(plan.groupings, maps, strict=True)):
+        matrix = _levels_of_slots(grouping)[component.slots[axis]] if sums is None else sums.T
+        slots = along(matrix, slots, axis + 1)
     return slots
+
+
+def _levels_of_slots(grouping: Grouping) -> Float:
+    """The orthonormal basis along one variable, (slots, levels)."""
+    basis = np.eye(grouping.levels)[:, :, None]
+    Basis([grouping]).to_cells(basis)
+    return basis[:, :, 0]
