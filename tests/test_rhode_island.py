@@ -1,16 +1,22 @@
-"""Rhode Island's 25,181 blocks of 2010 as a spine of five levels: real counts, noise of the 2020 release."""
+"""Rhode Island's 25,181 blocks of 2010 as a spine of five levels: real counts, noise of the 2020 release.
+
+At 16 cells a geounit, the cells that were published, and under the full redistricting schema of 2,016 cells.
+"""
 
 from __future__ import annotations
 
 import csv
 import gzip
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from blue_solvers import blue
-from constraint_builders import Problem, Schema, Spine
+from constraint_builders import Problem, Schema, Spine, gallery
+from constraint_builders.files.settings import production_settings
+from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
 
 BLOCKS = Path(__file__).resolve().parents[2] / "shared" / "data" / "ri_2010_blocks.csv.gz"
@@ -26,6 +32,7 @@ VARIANCES = {
     "Block": (7963.0, 7963.0, 4424.0, 10.09),
 }
 TABLES = ("total", "votingage", "race", "detailed")
+SETTINGS = production_settings("pl94_us_persons").variances()
 OBSERVED = {level: dict(zip(TABLES, variances, strict=True)) for level, variances in VARIANCES.items()}
 
 
@@ -83,3 +90,83 @@ def test_a_county_equals_cholesky(blocks: tuple[list[str], np.ndarray]) -> None:
     P, reference = blue(problem, "two_pass"), blue(problem, "cholesky")
     deviations = np.sqrt(P.variances())
     assert (abs(P @ y - reference @ y) < 1e-9 * deviations + 1e-12 * abs(y).max()).all()
+
+
+HISPANIC_WHITE, RACES = (1, 0), (0, 1, None, 2, 3, 4, 5, 6)  # of cenrace's 63 for the published columns
+REDISTRICTING = ("total", "votingage", "hispanic * cenrace", "detailed")
+
+
+class Errors(NamedTuple):
+    """Of the estimates of one table at one geolevel; the last three of errors in units of their standard errors."""
+
+    sample: int
+    mean_square: float
+    variance: float
+    mean: float
+    slope: float
+    covered: float
+
+
+@pytest.fixture(scope="module")
+def errors(blocks: tuple[list[str], np.ndarray]) -> dict[tuple[str, str], Errors]:
+    """One release of the whole state under the full schema, estimated in one go: 68 million cells, about 3 GB."""
+    geoids, published = blocks
+    spine, schema = Spine.from_geoids(geoids), gallery.pl94().schema
+    assert schema is not None
+    desired = dict.fromkeys(spine.levels, REDISTRICTING)
+    problem = Problem(schema, {level: SETTINGS[level] for level in spine.levels}, spine=spine, desired=desired)
+    y = true_vector(problem, in_full_schema(schema, published))
+    truth = {name: cells.copy() for name, cells in problem.observed.tables(y).items() if name[1] in REDISTRICTING}
+    rng = np.random.default_rng(2010)
+    for (level, table), cells in problem.observed.tables(y).items():
+        cells += np.sqrt(SETTINGS[level][table]) * rng.standard_normal(cells.shape)
+    P = blue(problem)
+    estimates = problem.desired.tables(P @ y)
+    del y
+    variances = problem.desired.tables(P.variances())
+    return {name: compare(estimates[name], truth[name], variances[name]) for name in problem.desired.names}
+
+
+def in_full_schema(schema: Schema, published: np.ndarray) -> np.ndarray:
+    """The published counts as those of households, two or more races in one cell, Hispanics under white."""
+    counts = np.zeros((len(published), *schema.shape))
+    by_age = published.reshape(-1, 2, len(RACES))
+    for column, race in enumerate(RACES):
+        counts[:, 0, :, *(HISPANIC_WHITE if race is None else (0, race))] = by_age[:, :, column]
+    return counts
+
+
+def compare(estimate: np.ndarray, truth: np.ndarray, variance: np.ndarray) -> Errors:
+    """Cells of large tables are nearly independent, so each counts; a geounit's few cells count as one."""
+    sample = estimate.size if estimate[0].size > 100 else len(estimate)
+    error = np.subtract(estimate, truth, out=estimate)
+    mean_square, mean_variance = float(np.vdot(error, error)) / error.size, float(variance.mean())
+    error /= np.sqrt(variance, out=variance)
+    slope = float(np.vdot(error, truth) / np.linalg.norm(truth))
+    covered = float((abs(error) < 1.959964).mean())
+    return Errors(sample, mean_square, mean_variance, float(error.mean()), slope, covered)
+
+
+def test_full_schema_estimates_are_unbiased(errors: dict[tuple[str, str], Errors]) -> None:
+    """To four standard errors: at every level the mean error is zero, and large counts are not drawn to small ones."""
+    for name, own in errors.items():
+        assert abs(own.mean) < 4 / np.sqrt(own.sample), name
+        assert abs(own.slope) < 4, name
+
+
+def test_full_schema_intervals_cover_at_every_level(errors: dict[tuple[str, str], Errors]) -> None:
+    """95 % of cells lie within 1.96 standard errors, to four standard errors of independent cells."""
+    checked = {name: own for name, own in errors.items() if own.sample > 100}
+    assert {level for level, _ in checked} == set(SETTINGS) - {"US"}
+    for name, own in checked.items():
+        assert abs(own.covered - 0.95) < 4 * np.sqrt(0.95 * 0.05 / own.sample), name
+
+
+@pytest.mark.parametrize("level", ["Tract", "Block_Group"])
+@pytest.mark.parametrize("table", REDISTRICTING)
+def test_full_schema_errors_are_below_those_of_a_level_alone(
+    errors: dict[tuple[str, str], Errors], level: str, table: str
+) -> None:
+    alone = blue(Problem(gallery.pl94().schema, SETTINGS[level], desired=[table])).variances().mean()
+    assert errors[level, table].variance < alone
+    assert errors[level, table].mean_square < alone
