@@ -122,9 +122,8 @@ def as_operator(P: BlueOperator | Problem) -> BlueOperator:
 
 def read_weights(P: BlueOperator, W: Any) -> sparse.csc_array:
     """Weights over the desired layout as a finite sparse array, (m, K)."""
-    if not sparse.issparse(W):
-        W = np.asarray(W, dtype=np.float64)
-        W = W[:, None] if W.ndim == 1 else W
+    W = W if sparse.issparse(W) else np.asarray(W, dtype=np.float64)
+    W = W.reshape((-1, 1)) if W.ndim == 1 else W
     if W.ndim != 2 or W.shape[0] != P.shape[0]:
         raise ValueError(
             f"W holds a functional over the desired layout in every column, ({P.shape[0]}, K): got {np.shape(W)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from scipy import sparse
 
 from blue_solvers import SeaBlue, blue
 from blue_solvers.uncertainty import (
@@ -137,6 +138,15 @@ def test_stochastic_estimate_does_not_depend_on_batches(monkeypatch):
 def test_one_probe_is_refused():
     with pytest.raises(ValueError, match="probes must be 2 or more"):
         estimate_variances(blue(gallery.toy()), 1)
+
+
+def test_one_functional_may_be_a_vector_and_any_may_be_sparse():
+    problem, w = gallery.toy(), np.array([1.0, 0, -2, 0])
+    expected = functionals(problem, problem.truth, w[:, None])
+    for same in (w, sparse.csc_array(w[:, None]), sparse.csr_array(w[:, None])[:, 0]):
+        found = functionals(problem, problem.truth, same)
+        np.testing.assert_array_equal(found.estimate, expected.estimate)
+        np.testing.assert_array_equal(found.covariance, expected.covariance)
 
 
 def test_bad_functionals_are_refused():
