@@ -285,6 +285,8 @@ class _Check:
         columns = self.P.covariance @ units
         self.close(variances[cells], columns[cells, np.arange(cells.size)], "variances are the covariance's diagonal")
         self.close(columns[cells], columns[cells].T, "covariance is symmetric")
+        found = self.P.functional_covariance(sparse.csc_array(units))
+        self.close(found, columns[cells], "covariance of functionals is the covariance's")
 
     def keeps_exact_cells(self) -> None:
         problem, exact = self.problem, self.problem.exact

@@ -103,21 +103,8 @@ class Entities:
         ValueError
             If a position lies outside the spine, or a geounit is given twice or within another one.
         """
-        blocks = leaves(spine)
-        contains = np.zeros((len(geounits), blocks.size), dtype=np.intp)
-        for row, (name, positions) in zip(contains, geounits.items(), strict=True):
-            chosen = np.asarray(positions, dtype=np.intp).ravel()
-            if chosen.size and not (chosen.min() >= 0 and chosen.max() < spine.size):
-                raise ValueError(f"entity {name!r} has a geounit outside the spine: positions run to {spine.size - 1}")
-            times = np.bincount(chosen, minlength=spine.size)
-            above = blocks.copy()
-            while (below := above >= 0).any():
-                row[below] += times[above[below]]
-                above[below] = spine.parent[above[below]]
-            if row.max(initial=0) > 1:
-                block = spine.geocodes[blocks[row.argmax()]]
-                raise ValueError(f"entity {name!r} has block {block!r} {row.max()} times: give disjoint geounits")
-        return cls(tuple(geounits), contains)
+        rows = [_times_contained(spine, name, positions) for name, positions in geounits.items()]
+        return cls(tuple(geounits), sparse.vstack(rows) if rows else np.zeros((0, leaves(spine).size)))
 
     @property
     def size(self) -> int:
@@ -140,6 +127,23 @@ class Entities:
 
     def __repr__(self) -> str:
         return f"Entities({self.size:,} entities of {self.blocks:,} blocks)"
+
+
+def _times_contained(spine: Spine, name: str, positions: ArrayLike) -> sparse.csr_array:
+    """Which blocks lie in some geounits, (1, L), each in one at most."""
+    chosen = np.asarray(positions, dtype=np.intp).ravel()
+    if chosen.size and not (chosen.min() >= 0 and chosen.max() < spine.size):
+        raise ValueError(f"entity {name!r} has a geounit outside the spine: positions run to {spine.size - 1}")
+    given = np.bincount(chosen, minlength=spine.size)
+    blocks = leaves(spine)
+    above, times = blocks.copy(), np.zeros(blocks.size, dtype=np.intp)
+    while (below := above >= 0).any():
+        times[below] += given[above[below]]
+        above[below] = spine.parent[above[below]]
+    if times.max(initial=0) > 1:
+        block = spine.geocodes[blocks[times.argmax()]]
+        raise ValueError(f"entity {name!r} has block {block!r} {times.max()} times: give disjoint geounits")
+    return sparse.csr_array(times[None])
 
 
 def check_blocks(blocks: int, entities: Entities) -> None:
