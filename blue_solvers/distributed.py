@@ -22,6 +22,7 @@ except ImportError as error:
     raise ImportError("a cluster needs Dask: pip install 'blue-solvers[cluster]'") from error
 
 from blue_solvers.components.subtrees import Design, Downward, Index, Part, SubtreeForm, Upward, part_bytes
+from blue_solvers.solver import UnsupportedProblemError
 from blue_solvers.streaming.part_files import TOP, DamagedError, PartEntry
 from blue_solvers.streaming.partition import BUFFERS
 from blue_solvers.streaming.run import Job, Progress
@@ -73,6 +74,8 @@ class _Run:
     """The tasks of one estimate."""
 
     def __init__(self, client: Client, job: Job, memory: float | None, progress: Progress | None) -> None:
+        if job.input.design.equal_to:
+            raise UnsupportedProblemError("equalities are for `streaming.stream`, not for a cluster")
         self.job = job
         self._place = (str(job.input.folder.absolute()), str(job.out.absolute()), job.variances)
         self._client = client

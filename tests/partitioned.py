@@ -54,7 +54,7 @@ def digests(out: Path) -> dict[str, str]:
 
 def assert_same(problem: Problem, y: np.ndarray, P, out: Path) -> None:
     """Estimates and variances in files equal those of an operator, to rounding."""
-    expected, variances = P @ y, P.variances()
+    expected, variances = P @ y + P.offset, P.variances()
     # Rounding: messages pass through cells once more, and information spans four decades.
     deviations = np.sqrt(np.maximum(variances, 0)) + 1e-4
     assert (abs(read_estimates(out, problem) - expected) <= 1e-9 * deviations + 1e-12 * abs(y).max()).all()

@@ -45,7 +45,7 @@ class WithEqualities:
         weighted = problem.noise_covariance @ adjoint
         self._G = self._desired.apply(weighted)
         covariance = self._E @ self._observed.apply(weighted)
-        self._gain = self._G @ _inverse(covariance, abs(self._E) @ np.sqrt(self._observed.variances()))
+        self._gain = self._G @ covariance_inverse(covariance, abs(self._E) @ np.sqrt(self._observed.variances()))
         self.offset = self._gain[:, : b.size] @ b
         self._data = slice(b.size, None)
 
@@ -93,7 +93,7 @@ def _combinations(problem: Problem, known: NDArray[np.intp]) -> tuple[sparse.csr
     return sparse.csr_array(sparse.vstack([E, units], format="csr")), b
 
 
-def _inverse(covariance: Float, deviations: Float) -> Float:
+def covariance_inverse(covariance: Float, deviations: Float) -> Float:
     """Pseudo-inverse of the combinations' covariance, scaled by the most that each could deviate."""
     scale = np.where(deviations > 0, deviations, 1.0)
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))

@@ -17,6 +17,7 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, groupings_of
@@ -51,6 +52,10 @@ class Design:
         Of all noisy measurements; 0 if there is none.
     zero_axes : tuple of int or None
         The variables by which structural zeros are told apart; None without any.
+    equal_to : tuple of float
+        The values of linear combinations of measured cells that are known exactly. Everything that is linear in the
+        measurements has as many columns more: what it would be if the measurements were their covariances with one
+        combination.
     """
 
     schema: Schema
@@ -59,6 +64,7 @@ class Design:
     desired: tuple[LevelTable, ...]
     smallest_variance: float
     zero_axes: tuple[int, ...] | None = None
+    equal_to: tuple[float, ...] = ()
 
     @cached_property
     def finest(self) -> Table:
@@ -88,6 +94,8 @@ class Part:
     values : list of ndarray, (geounits of its level, cells)
     empty : ndarray of bool, (G, cells), or None
         Structural zeros, in C order of the design's `zero_axes`.
+    combinations : csr_array, (k, cells of all `values`), or None
+        The part's share of linear combinations that are known exactly.
     """
 
     parent: Index
@@ -96,6 +104,7 @@ class Part:
     variances: list[Float]
     values: list[Float]
     empty: NDArray[np.bool_] | None = None
+    combinations: sparse.csr_array | None = None
 
     def members(self, level: int) -> slice:
         """Positions of the geounits of a geolevel."""
@@ -114,7 +123,7 @@ class Upward:
 
     Attributes
     ----------
-    cells : ndarray, (cells of the finest table,)
+    cells : ndarray, (cells of the finest table, columns)
         The root's estimate from the subtree alone, zero along directions that nothing there determines.
     messages : list of Message, arrays (1, m, m)
         For every component.
@@ -130,7 +139,7 @@ class Downward:
 
     Attributes
     ----------
-    cells : ndarray, (cells of the finest table,)
+    cells : ndarray, (cells of the finest table, columns)
         Its estimate.
     covariances : list of ndarray, (m, m)
         Of group sums, for every component.
@@ -152,11 +161,14 @@ class Estimates:
         Of the same shapes; empty if they were not asked for.
     below : dict of int to Downward
         For every geounit whose branches were cut off, by its position.
+    responses : dict of int to ndarray, (geounits of its level, cells, k)
+        Covariances with the combinations that are known exactly; empty without any.
     """
 
     cells: dict[int, Float]
     variances: dict[int, Float]
     below: dict[int, Downward]
+    responses: dict[int, Float]
 
 
 class Subtree(Spine):
@@ -225,16 +237,25 @@ class Subproblem(Problem):
         self.geounit_variances = own + [np.full(1, np.inf)] * len(others) + anchors
         self.inside = [i for i, _, _ in inside]
 
-    def lay_out(self, part: Part, anchors: Mapping[int, Float]) -> Float:
-        """Measurements and the cells of anchored geounits over the observed layout, (n, 1)."""
-        y = np.zeros((self.observed.size, 1))
+    def lay_out(self, part: Part, anchors: Mapping[int, Float], columns: int) -> Float:
+        """Measurements and the cells of anchored geounits over the observed layout, (n, columns)."""
+        y = np.zeros((self.observed.size, columns))
+        starts = np.cumsum([0, *(values.size for values in part.values)])
         for block, i in enumerate(self.inside):
             y[self.observed.block(block), 0] = part.values[i].ravel()
+            if part.combinations is not None:
+                own = part.combinations[:, starts[i] : starts[i + 1]].T.toarray()
+                y[self.observed.block(block), 1:] = own * _by_cell(part.variances[i], part.values[i])[:, None]
         for position, cells in anchors.items():
             level = int(part.level_of[position])
-            place = y[self.observed.slice((level, ANCHOR))].reshape(part.count(level), -1)
+            place = y[self.observed.slice((level, ANCHOR))].reshape(part.count(level), -1, columns)
             place[position - part.members(level).start] = cells
         return y
+
+
+def _by_cell(variances: Float, values: Float) -> Float:
+    """Variance of the noise of every cell of a table, flat; 0 where it was not measured."""
+    return np.repeat(np.where(np.isfinite(variances), variances, 0.0), values.shape[1])
 
 
 def _layout(names: Sequence[tuple[int, str]], tables: Sequence[LevelTable], part: Part) -> Layout:
@@ -351,6 +372,7 @@ class SubtreeForm(TreeForm):
         wanted: Sequence[int] | None = None,
     ) -> None:
         self._design, self._part = design, part
+        self._columns = 1 + len(design.equal_to)
         self._anchors = {position: message.cells for position, message in (below or {}).items()}
         if above is not None:
             self._anchors[0] = above.cells
@@ -370,34 +392,41 @@ class SubtreeForm(TreeForm):
 
     def message(self) -> Upward:
         """Go up, and tell what the part knows of its root."""
-        Y = self._subproblem.lay_out(self._part, self._anchors)
+        Y = self._subproblem.lay_out(self._part, self._anchors, self._columns)
         _, root = next(self._estimates(Y))
-        return Upward(root.ravel(), self._bounded.root)
+        return Upward(root.reshape(-1, self._columns), self._bounded.root)
 
     def estimates(self, variances: bool = True) -> Estimates:
         """Go up and down."""
-        Y = self._subproblem.lay_out(self._part, self._anchors)
-        X = np.empty((self._subproblem.desired.size, 1))
+        Y = self._subproblem.lay_out(self._part, self._anchors, self._columns)
+        X = np.empty((self._subproblem.desired.size, self._columns))
         below = {}
         levels = np.unique(self._part.level_of).tolist()
         for number, cells in self._estimates(Y, X):
             place = self._part.members(levels[number])
             for position in self._below:
                 if place.start <= position < place.stop:
-                    own = cells[position - place.start].flatten()
+                    own = cells[position - place.start].reshape(-1, self._columns).copy()
                     below[position] = Downward(own, self._covariances(position))
             self._read_desired(number, cells, X)
-        return Estimates(self._cut(X.ravel()), self._cut(self.variances()) if variances else {}, below)
+        return Estimates(
+            self._cut(X[:, 0]),
+            self._cut(self.variances()) if variances else {},
+            below,
+            self._cut(X[:, 1:]) if self._columns > 1 else {},
+        )
 
     def _covariances(self, position: int) -> list[Float]:
         place = self.plan.posterior_of[position]
         return [coefficients.posterior[place] for coefficients in self.plan.coefficients]
 
-    def _cut(self, vector: Float) -> dict[int, Float]:
-        """The wanted tables by their number in the design."""
-        blocks = enumerate(self._subproblem.wanted)
-        tables = self._design.desired
-        return {i: vector[self._subproblem.desired.block(block)].reshape(-1, tables[i][1].size) for block, i in blocks}
+    def _cut(self, vectors: Float) -> dict[int, Float]:
+        """The wanted tables by their number in the design, (geounits, cells, ...) of vectors (m, ...)."""
+        found = {}
+        for block, i in enumerate(self._subproblem.wanted):
+            own = vectors[self._subproblem.desired.block(block)]
+            found[i] = own.reshape(-1, self._design.desired[i][1].size, *vectors.shape[1:])
+        return found
 
 
 def part_bytes(design: Design, levels: Index, has_children: NDArray[np.bool_]) -> Float:
@@ -419,5 +448,7 @@ def part_bytes(design: Design, levels: Index, has_children: NDArray[np.bool_]) -
         observed[level] += table.size
     for level, table in design.desired:
         desired[level] += table.size
-    cells = slots * (1.0 + 2 * has_children) + 4 * observed[levels] + 5 * desired[levels]  # files are copies too
+    columns = 1 + len(design.equal_to)
+    cells = slots * (1.0 + 2 * has_children.astype(np.float64)) * columns
+    cells += (3 + columns) * observed[levels] + (4 + columns) * desired[levels]  # files are copies too
     return 8 * (cells + COEFFICIENT_ARRAYS * coefficients)

@@ -17,12 +17,12 @@ def pack_upward(message: Upward) -> bytes:
     arrays = {"cells": message.cells}
     for i, own in enumerate(message.messages):
         arrays |= {f"V{i}": own.V, f"unknown{i}": own.unknown, f"exact{i}": own.exact}
-    return _pack(arrays)
+    return pack_arrays(arrays)
 
 
 def unpack_upward(data: bytes) -> Upward:
     """The message that `pack_upward` wrote."""
-    arrays = _unpack(data)
+    arrays = unpack_arrays(data)
     count = len(arrays) // 3
     messages = [Message(arrays[f"V{i}"], arrays[f"unknown{i}"], arrays[f"exact{i}"]) for i in range(count)]
     return Upward(arrays["cells"], messages)
@@ -30,21 +30,23 @@ def unpack_upward(data: bytes) -> Upward:
 
 def pack_downward(message: Downward) -> bytes:
     """A message in bytes; the inverse of `unpack_downward`."""
-    return _pack({"cells": message.cells} | {f"C{i}": C for i, C in enumerate(message.covariances)})
+    return pack_arrays({"cells": message.cells} | {f"C{i}": C for i, C in enumerate(message.covariances)})
 
 
 def unpack_downward(data: bytes) -> Downward:
     """The message that `pack_downward` wrote."""
-    arrays = _unpack(data)
+    arrays = unpack_arrays(data)
     return Downward(arrays["cells"], [arrays[f"C{i}"] for i in range(len(arrays) - 1)])
 
 
-def _pack(arrays: Mapping[str, Float]) -> bytes:
+def pack_arrays(arrays: Mapping[str, Float]) -> bytes:
+    """Arrays in bytes; the inverse of `unpack_arrays`."""
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     return buffer.getvalue()
 
 
-def _unpack(data: bytes) -> dict[str, Float]:
+def unpack_arrays(data: bytes) -> dict[str, Float]:
+    """The arrays that `pack_arrays` wrote."""
     with np.load(io.BytesIO(data)) as arrays:
         return {name: arrays[name] for name in arrays.files}

@@ -5,6 +5,7 @@
     <folder>/schema.toml
     <folder>/manifest.json                   tables, parts, and the SHA-256 of every file
     <folder>/<Geolevel>.parquet/<part>.parquet
+    <folder>/equalities/<part>.npz           its share of linear combinations that are known exactly, if there are any
 
 One row is one geounit. Column ``geocode`` names it and ``parent`` gives its parent's position within the part, geounits
 being counted through the part's levels from its root down. Every observed table has a column of fixed-size lists, cells
@@ -25,6 +26,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy import sparse
 
 from blue_solvers.components.subtrees import Design, LevelTable, Part
 from blue_solvers.solver import Float
@@ -35,7 +37,7 @@ from constraint_builders.table import parse_table
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
 EMPTY = "*:empty"
-FORMAT = 1
+FORMAT = 2
 
 
 class DamagedError(ValueError):
@@ -162,8 +164,21 @@ class Partitions:
                 geocodes += frames[number]["geocode"].to_list()
         variances, values = self._tables(frames)
         return Part(
-            np.concatenate(parents), np.concatenate(levels), tuple(geocodes), variances, values, self._empty(frames)
+            np.concatenate(parents),
+            np.concatenate(levels),
+            tuple(geocodes),
+            variances,
+            values,
+            self._empty(frames),
+            self._combinations(entry),
         )
+
+    def _combinations(self, entry: PartEntry) -> sparse.csr_array | None:
+        if not self.design.equal_to:
+            return None
+        name = combinations_file(entry.name)
+        require_intact(self.folder / name, entry.files[name])
+        return sparse.csr_array(sparse.load_npz(self.folder / name))
 
     def _empty(self, frames: Mapping[int, pl.DataFrame]) -> NDArray[np.bool_] | None:
         if self.design.zero_axes is None:
@@ -189,6 +204,21 @@ def _zeros(rows: Float, size: int) -> Float:
 def variance_column(table: str) -> str:
     """Name of the column of a table's variances."""
     return f"{table}:variance"
+
+
+def combinations_file(part: str) -> str:
+    """Path within the folder of a part's share of the combinations that are known exactly."""
+    return f"equalities/{part}.npz"
+
+
+def write_combinations(path: Path, combinations: sparse.csr_array) -> str:
+    """Write a part's share of the combinations that are known exactly, whole or not at all; gives its SHA-256."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        sparse.save_npz(file, combinations, compressed=False)
+        file.flush()
+        digest = sha256(temporary)
+    return digest
 
 
 def write_level(path: Path, geocodes: Iterable[str], columns: Mapping[str, NDArray]) -> str:
@@ -235,6 +265,7 @@ def write_manifest(folder: Path, design: Design, parts: Sequence[PartEntry], top
         "desired": [[level, table.name] for level, table in design.desired],
         "smallest_variance": design.smallest_variance,
         "zero_axes": design.zero_axes,
+        "equal_to": design.equal_to,
         "parts": [asdict(part) for part in parts],
         "top": asdict(top),
     }
@@ -258,6 +289,7 @@ def _design(said: Mapping[str, Any], schema_file: Path) -> Design:
         tables("desired"),
         float(said["smallest_variance"]),
         None if axes is None else tuple(axes),
+        tuple(said["equal_to"]),
     )
 
 

@@ -14,12 +14,15 @@ from blue_solvers.components.subtrees import Design, Index, LevelTable, part_byt
 from blue_solvers.solver import Float, UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.cutting import choose_cut, members_of_parts
+from blue_solvers.streaming.equalities import Shares
 from blue_solvers.streaming.part_files import (
     EMPTY,
     TOP,
     PartEntry,
     Partitions,
+    combinations_file,
     variance_column,
+    write_combinations,
     write_level,
     write_manifest,
 )
@@ -68,9 +71,7 @@ def partition(
     """
     if problem.spine is None or problem.schema is None:
         raise ValueError("only a problem on a spine can be cut into parts: this one has none")
-    reason = TwoPass().supports(problem)
-    if problem.equalities is not None:
-        reason = "its equalities may span several parts: estimate it in memory"
+    reason = TwoPass().supports(problem) or _unmeasured_in_equalities(problem)
     if reason is not None or problem.geounit_variances is None:
         raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
     values = np.array(y, dtype=np.float64)
@@ -84,13 +85,23 @@ def partition(
         tuple(zip(problem.desired_levels, problem.desired_tables, strict=True)),
         _smallest(problem.geounit_variances),
         None if problem.zeros is None else problem.zeros.axes,
+        () if problem.equalities is None else tuple(problem.equalities[1].tolist()),
     )
 
     def read(level: str, table: str, ranks: Index) -> Float:
         return blocks[problem.observed.names[problem.observed.index((level, table))]][ranks]
 
     empty = None if problem.zeros is None else problem.zeros.empty
-    return _write_parts(folder, design, problem.spine, problem.geounit_variances, read, memory, at, empty)
+    shares = None if problem.equalities is None else Shares(design, problem.spine, problem.equalities[0])
+    return _write_parts(folder, design, problem.spine, problem.geounit_variances, read, memory, at, empty, shares)
+
+
+def _unmeasured_in_equalities(problem: Problem) -> str | None:
+    if problem.equalities is None:
+        return None
+    spoken_of = problem.equalities[0].tocoo()
+    touched = problem.unmeasured[spoken_of.coords[1][spoken_of.data != 0]]
+    return "its equalities speak of cells that were not measured: estimate it in memory" if touched.any() else None
 
 
 def _smallest(variances: list[Float]) -> float:
@@ -235,6 +246,7 @@ def _write_parts(
     memory: float | None,
     at: str | None,
     empty: NDArray[np.bool_] | None = None,
+    shares: Shares | None = None,
 ) -> Partitions:
     _require_file_names(design)
     own = part_bytes(design, spine.level_of, spine.child_counts > 0)
@@ -244,12 +256,12 @@ def _write_parts(
     order = np.lexsort((top, spine.level_of[top]))
     leaves = {geounit: position for position, geounit in enumerate(top[order].tolist())}
     with new_folder(folder) as temporary:
-        writer = _PartWriter(temporary, design, spine, variances, read, empty)
+        writer = _PartWriter(temporary, design, spine, variances, read, empty, shares)
         parts = [
-            writer.write(f"{number:05d}", geounits, leaves[int(root)], own[geounits].sum() + BUFFERS)
+            writer.write(f"{number:05d}", geounits, geounits, leaves[int(root)], own[geounits].sum() + BUFFERS)
             for number, (root, geounits) in enumerate(zip(roots, members, strict=True))
         ]
-        entry = writer.write(TOP, top, -1, own[top].sum() + BUFFERS)
+        entry = writer.write(TOP, top, np.setdiff1d(top, roots), -1, own[top].sum() + BUFFERS)
         write_manifest(temporary, design, parts, entry)
     return Partitions.open(folder)
 
@@ -275,12 +287,13 @@ class _PartWriter:
         variances: list[Float],
         read: Read,
         empty: NDArray[np.bool_] | None,
+        shares: Shares | None,
     ) -> None:
         self._folder, self._design, self._spine = folder, design, spine
-        self._variances, self._read, self._empty = variances, read, empty
+        self._variances, self._read, self._empty, self._shares = variances, read, empty, shares
 
-    def write(self, name: str, geounits: Index, leaf: int, needed: float) -> PartEntry:
-        """Write one part; `geounits` are positions in the spine."""
+    def write(self, name: str, geounits: Index, own: Index, leaf: int, needed: float) -> PartEntry:
+        """Write one part; `geounits` are positions in the spine, of which `own` are in no other part."""
         spine = self._spine
         ordered = geounits[np.lexsort((geounits, spine.level_of[geounits]))]
         by_number = np.argsort(ordered)
@@ -296,6 +309,9 @@ class _PartWriter:
                     columns[table.name] = self._measured(i, here)
             path = f"{spine.levels[level]}.parquet/{name}.parquet"
             files[path] = write_level(self._folder / path, [spine.geocodes[i] for i in here.tolist()], columns)
+        if self._shares is not None:
+            path = combinations_file(name)
+            files[path] = write_combinations(self._folder / path, self._shares.of(ordered, own))
         root = int(ordered[0])
         level_name, geocode = spine.levels[spine.level_of[root]], spine.geocodes[root]
         return PartEntry(name, level_name, geocode, leaf, ordered.size, int(needed), files)

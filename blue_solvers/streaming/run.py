@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,7 +14,15 @@ import numpy as np
 from blue_solvers.components.subtrees import Downward, Estimates, Index, Part, SubtreeForm, Upward
 from blue_solvers.result_files import write_estimates
 from blue_solvers.solver import Float
-from blue_solvers.streaming.message_files import pack_downward, pack_upward, unpack_downward, unpack_upward
+from blue_solvers.streaming.equalities import Combined, Correction
+from blue_solvers.streaming.message_files import (
+    pack_arrays,
+    pack_downward,
+    pack_upward,
+    unpack_arrays,
+    unpack_downward,
+    unpack_upward,
+)
 from blue_solvers.streaming.part_files import (
     TOP,
     DamagedError,
@@ -171,23 +180,48 @@ class Job:
     def crown(self) -> None:
         """Solve the top of the tree: its estimates, and what it tells of the root of every part."""
         known = all(read_sealed(self.work / "down" / name) is not None for name in self.input.parts)
-        if known and self.is_written(TOP):
+        if known and self.is_written(TOP) and (self._correction() or not self.input.design.equal_to):
             return
         below = {entry.leaf: self.message(name) for name, entry in self.input.parts.items()}
         part = self.input.read(TOP)
         result = SubtreeForm(self.input.design, part, below).estimates(self.variances)
-        if not self.is_written(TOP):
-            self.write(TOP, part, result, np.setdiff1d(np.arange(part.level_of.size), list(below)))
         for name, entry in self.input.parts.items():
             if read_sealed(self.work / "down" / name) is None:
                 write_sealed(self.work / "down" / name, pack_downward(result.below[entry.leaf]))
+        if self.input.design.equal_to and self._correction() is None:
+            self._work_out_correction(part, below)
+        if not self.is_written(TOP):
+            self.write(TOP, part, result, np.setdiff1d(np.arange(part.level_of.size), list(below)))
+
+    def _work_out_correction(self, top: Part, below: Mapping[int, Upward]) -> None:
+        """Put together what all parts say of the combinations that are known exactly."""
+        design = self.input.design
+        combined, failed = [Combined.of(design, top, below, None)], {}
+        for name in self.input.parts:
+            try:
+                part = self._kept[name] if name in self._kept else self.input.read(name)
+                if part.combinations is not None and part.combinations.nnz:
+                    combined.append(Combined.of(design, part, {}, self._above(name)))
+            except DamagedError as error:
+                failed[name] = str(error)
+        self.refuse(failed)
+        correction = Correction.of(combined, np.array(design.equal_to))
+        write_sealed(self.work / "correction", pack_arrays(asdict(correction)))
+
+    def _correction(self) -> Correction | None:
+        """What equalities change; None without any, or if it is not known yet."""
+        known = read_sealed(self.work / "correction")
+        return None if known is None else Correction(**unpack_arrays(known))
 
     def descend(self, name: str) -> None:
         """Estimates of a part, once the top is solved."""
+        self.finish_part(name, self._above(name))
+
+    def _above(self, name: str) -> Downward:
         known = read_sealed(self.work / "down" / name)
         if known is None:
             raise DamagedError(f"{self.work / 'down' / name} is damaged: run again")
-        self.finish_part(name, unpack_downward(known))
+        return unpack_downward(known)
 
     def finish_part(self, name: str, above: Downward) -> None:
         """Estimates of a part from what all measurements tell of its root."""
@@ -198,6 +232,11 @@ class Job:
 
     def write(self, name: str, part: Part, result: Estimates, kept: Index) -> None:
         """Write estimates of some geounits of a part."""
+        if self.input.design.equal_to:
+            correction = self._correction()
+            if correction is None:
+                raise DamagedError(f"{self.work / 'correction'} is damaged: run again")
+            result = correction.applied(result)
         files = {}
         for level, level_name in enumerate(self.input.design.levels):
             place = part.members(level)

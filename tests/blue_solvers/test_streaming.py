@@ -97,6 +97,76 @@ def test_structural_zeros(at: str, tmp_path: Path) -> None:
     assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
 
 
+def with_equalities(seed: int) -> tuple[Problem, np.ndarray]:
+    """Combinations within a geounit, of several geounits of one level and of several, one implied by the others."""
+    problem = invented_problem(seed)
+    rng = np.random.default_rng(seed)
+    y = consistent_measurements(problem, seed)
+    measured = ~problem.unmeasured
+    rows = np.zeros((5, problem.observed.size))
+    totals = [name for name in problem.observed.names if name[1] == "total"]
+    for name in totals[:2]:
+        rows[0, problem.observed.slice(name)] = 1
+    for row, count in ((1, 3), (2, 40)):
+        chosen = rng.choice(np.flatnonzero(measured), count, replace=False)
+        rows[row, chosen] = rng.choice([-1, 1, 2], count)
+    rows[3, np.flatnonzero(measured)[-4:]] = 1
+    rows[4] = rows[1] - 2 * rows[2]
+    rows *= measured
+    other = y + np.where(problem.variances > 0, rng.normal(0, 3, y.size), 0)
+    x = blue(problem.observing(), "two_pass") @ other  # agrees with all that is exact
+    known = Problem(
+        problem.schema,
+        {
+            level: {
+                table: variance
+                for (where, table), variance in zip(problem.observed.names, problem.geounit_variances, strict=True)
+                if where == level
+            }
+            for level in problem.spine.levels
+        },
+        spine=problem.spine,
+        desired=["detailed", "b", "total"],
+        equalities=(rows, rows @ x),
+    )
+    return known, y
+
+
+@pytest.mark.parametrize(("seed", "level"), [(0, 0), (0, 2), (1, 1), (2, 3), (3, 2)])
+def test_equalities_within_parts_and_over_several(seed: int, level: int, tmp_path: Path) -> None:
+    problem, y = with_equalities(seed)
+    assert problem.equalities is not None
+    partition(tmp_path / "in", problem, y, at=problem.spine.levels[level])
+    stream(tmp_path / "in", tmp_path / "out")
+    P = blue(problem, "two_pass")
+    assert_same(problem, y, P, tmp_path / "out")
+    E, b = problem.equalities
+    without = problem.observing()
+    without.equalities = None
+    assert abs(E @ (blue(without, "two_pass") @ y) - b).max() > 0.1  # or the equalities would change nothing
+
+
+def test_killed_runs_with_equalities_end_with_the_same_bytes(tmp_path: Path) -> None:
+    problem, y = with_equalities(1)
+    partition(tmp_path / "in", problem, y, at=problem.spine.levels[2])
+    stream(tmp_path / "in", tmp_path / "whole")
+    ends = []
+    while not ends or ends[-1] != 0:
+        assert len(ends) < 20
+        command = [sys.executable, "-c", KILL_AFTER, str(tmp_path / "in"), str(tmp_path / "out"), "25", "before"]
+        ends.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
+    assert len(ends) > 2
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+def test_equalities_of_unmeasured_cells_are_refused(tmp_path: Path) -> None:
+    spine = Spine([-1, 0, 0], ["A", "B", "B"])
+    observed = {"A": {"a": 1.0}, "B": {"a": np.array([1.0, np.inf])}}
+    problem = Problem(SCHEMA, observed, spine=spine, desired={"A": ["a"]}, equalities=(np.ones((1, 6)), [5.0]))
+    with pytest.raises(UnsupportedProblemError, match="equalities speak of cells that were not measured"):
+        partition(tmp_path / "in", problem, [1.0, 2, 3, 4, np.nan, np.nan], at="B")
+
+
 def test_a_source_read_part_by_part_gives_the_same_files(job, tmp_path: Path) -> None:
     folder, problem, y = job
     tables = problem.observed.tables(y)
