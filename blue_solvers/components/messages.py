@@ -1,7 +1,7 @@
 """What a subtree tells about group sums of one component, and how messages combine.
 
 A message has three parts, kept apart as projectors: directions that nothing below determines (unknown), directions
-known exactly, and the rest with a finite covariance V. All functions work on batches (N, m, m).
+known exactly, and the rest with a finite covariance V. All functions work on batches (..., m, m).
 
 The limits that define them (a variance M to infinity for unknown directions, to zero for exact ones) were worked out by
 hand; `tests` compare them with dense least squares.
@@ -41,9 +41,9 @@ class Message(Batch):
 
     Attributes
     ----------
-    V : ndarray, (N, m, m)
+    V : ndarray, (..., m, m)
         Covariance along the directions that are neither unknown nor exact.
-    unknown, exact : ndarray, (N, m, m)
+    unknown, exact : ndarray, (..., m, m)
         Orthogonal projectors.
     """
 
@@ -58,7 +58,7 @@ class Total(Batch):
 
     Attributes
     ----------
-    V : ndarray, (N, m, m)
+    V : ndarray, (..., m, m)
         Sum of the children's covariances.
     precision : ndarray
         Its inverse along the finite directions of the sum.
@@ -89,7 +89,7 @@ def add_up(V: Float, unknown: Float, finite_or_unknown: Float) -> Total:
 
     Parameters
     ----------
-    V, unknown : ndarray, (N, m, m)
+    V, unknown : ndarray, (..., m, m)
         Sums over children of their covariances and unknown projectors.
     finite_or_unknown : ndarray
         Sum over children of the projectors on directions that are not exact.
@@ -106,7 +106,7 @@ def update(J: Float, seen: Float, J_exact: Float | None, total: Total | None) ->
 
     Parameters
     ----------
-    J : ndarray, (N, m, m)
+    J : ndarray, (..., m, m)
         Information of its noisy measurements.
     seen : ndarray
         The same with all precisions 1: its range is what they measure.
@@ -161,13 +161,13 @@ def conditional_covariance(child: Message, total: Total) -> Float:
 def range_projector(matrix: Float, scale: Float | None = None) -> Float:
     """Orthogonal projectors on the ranges of positive semidefinite matrices.
 
-    Eigenvalues count from `RANK_TOLERANCE` times `scale`, (N,), by default 1 as fits sums of projectors.
+    Eigenvalues count from `RANK_TOLERANCE` times `scale`, (...), by default 1 as fits sums of projectors.
     """
-    least = RANK_TOLERANCE * (np.ones(len(matrix)) if scale is None else scale)
+    least = RANK_TOLERANCE * (np.ones(matrix.shape[:-2]) if scale is None else scale)
     if matrix.shape[-1] == 1:
-        return (matrix > least[:, None, None]).astype(float)
+        return (matrix > least[..., None, None]).astype(float)
     values, vectors = np.linalg.eigh(matrix)
-    kept = vectors * (values > least[:, None])[:, None, :]
+    kept = vectors * (values > least[..., None])[..., None, :]
     return kept @ kept.swapaxes(-1, -2)
 
 
@@ -178,8 +178,8 @@ def inverse_on(projector: Float, matrix: Float) -> Float:
         return np.divide(projector, matrix, out=np.zeros_like(matrix), where=projector > 0.5)
     rest = np.eye(m) - projector
     restricted = projector @ matrix @ projector
-    size = _trace(restricted)[:, None, None] / m
-    empty = _trace(projector)[:, None, None] < 0.5  # no direction at all, up to rounding
+    size = _trace(restricted)[..., None, None] / m
+    empty = _trace(projector)[..., None, None] < 0.5  # no direction at all, up to rounding
     inverse = np.linalg.inv(np.where(empty, np.eye(m), restricted + size * rest))
     return np.where(empty, 0.0, projector @ inverse @ projector)
 

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.messages import Message, Total, Update
 from blue_solvers.components.tree_form import TreeForm
@@ -289,11 +288,6 @@ class BoundedPlan(TreePlan):
         For each of these geounits one message for every component.
     above : sequence of ndarray (m, m), optional
         The root's final covariance, for every component.
-
-    Attributes
-    ----------
-    root : list of Message, arrays (1, m, m)
-        What the tree tells of its root, for every component.
     """
 
     def __init__(
@@ -308,7 +302,7 @@ class BoundedPlan(TreePlan):
         assert problem.geounit_variances is not None
         self._below = below
         self._above = above
-        self.root: list[Message] = []
+        self._roots: dict[int, Message] = {}
         super().__init__(
             problem.schema,
             spine,
@@ -330,22 +324,28 @@ class BoundedPlan(TreePlan):
             level.class_of = len(self.class_member) + np.arange(level.members.size)
             self.class_member += [(number, rank) for rank in range(level.members.size)]
 
-    def _update(self, component: Component, number: int, classes: Index, total: Total | None) -> Update:
-        result = super()._update(component, number, classes, total)
+    def _update(self, stack: list[int], number: int, classes: Index, total: Total | None) -> Update:
+        result = super()._update(stack, number, classes, total)
         if self._below:
-            place = self.components.index(component)
             for row, own in enumerate(classes.tolist()):
                 geounit = int(self.levels[number].members[self.class_member[own][1]])
                 if geounit in self._below:
-                    result.message[row : row + 1] = self._below[geounit][place]
+                    for i, place in enumerate(stack):
+                        result.message[i, row] = self._below[geounit][place][0]
         return result
 
-    def _posterior(self, message: Message, child: Message, total: Total, gains: Float) -> Float:
+    def _posterior(self, stack: list[int], message: Message, child: Message, total: Total, gains: Float) -> Float:
         root = self.levels[0].class_of[:1]
-        self.root.append(message[root])
-        if self._above is not None:
-            message.V[root] = self._above[len(self.root) - 1]
-        return super()._posterior(message, child, total, gains)
+        for i, place in enumerate(stack):
+            self._roots[place] = message[i, root]
+            if self._above is not None:
+                message.V[i, root] = self._above[place]
+        return super()._posterior(stack, message, child, total, gains)
+
+    @property
+    def root(self) -> list[Message]:
+        """What the tree tells of its root, arrays (1, m, m), for every component."""
+        return [self._roots[place] for place in range(len(self.components))]
 
 
 class SubtreeForm(TreeForm):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.components.batches import chunks
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, sees_contrasts
 from blue_solvers.components.information import kronecker
@@ -34,6 +35,7 @@ from constraint_builders.table import Table, make_table
 from constraint_builders.zeros import StructuralZeros
 
 Index = NDArray[np.intp]
+STACKED = 1 << 14  # numbers in an array that several components share: beyond, each by itself costs no more
 Informations = dict[tuple[str, tuple[bool, ...]], Float | None]
 
 
@@ -138,6 +140,7 @@ class TreePlan:
         self.spine = spine
         self.groupings = groupings
         self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
+        self._maps: dict[str, list[Float | None]] = {}
         self._informations: Informations = {} if informations is None else informations
         self.levels = [self._level(level, tables, levels, variances) for level in range(len(spine.levels))]
         self.parents = np.flatnonzero(spine.child_counts > 0)  # geounits with children, as `children` lists them
@@ -146,7 +149,7 @@ class TreePlan:
         self._classify()
         self._pair()
         self.components = list(self._components())
-        self.coefficients = [self._solve(component) for component in self.components]
+        self.coefficients = self._solve_all()
 
     def _level(self, level: int, tables: list[Table], levels: tuple[int, ...], variances: list[Float]) -> LevelPlan:
         here = [i for i, own in enumerate(levels) if own == level]
@@ -218,8 +221,10 @@ class TreePlan:
 
     def table_maps(self, table: Table) -> list[Float | None]:
         """`factor_map` of a table along every variable in use."""
-        factors = dict(zip(table.axes, table.factors, strict=True))
-        return [self.factor_map(grouping, factors.get(grouping.axis)) for grouping in self.groupings]
+        if table.name not in self._maps:
+            factors = dict(zip(table.axes, table.factors, strict=True))
+            self._maps[table.name] = [self.factor_map(own, factors.get(own.axis)) for own in self.groupings]
+        return self._maps[table.name]
 
     def table_information(self, table: Table, component: Component) -> Float | None:
         """Information (m, m) of a unit-variance measurement of a table about a component; None if it sees nothing."""
@@ -238,58 +243,81 @@ class TreePlan:
                 matrices.append(np.eye(grouping.sizes.size) if sums is None else sums.T @ sums)
         return kronecker(matrices)
 
-    def _solve(self, component: Component) -> Coefficients:
-        """Going up, messages of all classes and totals of all geounits with children; then gains and posteriors."""
-        shape = component.size, component.size
-        classes, parents = len(self.class_member), self.parents.size
-        message, totals = Message.zeros((classes, *shape)), Total.zeros((parents, *shape))
-        own, own_exact = np.zeros((classes, *shape)), np.zeros((classes, *shape))
-        children = np.zeros((parents, *shape))
+    def _solve_all(self) -> list[Coefficients]:
+        """Coefficients of every component; those of one size together, as far as they are small."""
+        found: dict[int, Coefficients] = {}
+        for size in {component.size for component in self.components}:
+            alike = [i for i, component in enumerate(self.components) if component.size == size]
+            entries = max(len(self.class_member), self.pair_parent.size)
+            for some in chunks(len(alike), max(1, STACKED // (entries * size**2))):
+                found |= dict(zip(alike[some], self._solve(alike[some]), strict=True))
+        return [found[i] for i in range(len(self.components))]
+
+    def _solve(self, stack: list[int]) -> list[Coefficients]:
+        """Going up, messages of all classes and totals of all geounits with children; then gains and posteriors.
+
+        Of components of one size, given by their numbers: arrays (components, entries, m, m).
+        """
+        m = self.components[stack[0]].size
+        by_class = len(stack), len(self.class_member), m, m
+        by_parent = len(stack), self.parents.size, m, m
+        message, totals = Message.zeros(by_class), Total.zeros(by_parent)
+        own, own_exact, children = np.zeros(by_class), np.zeros(by_class), np.zeros(by_parent)
         for number in reversed(range(len(self.levels))):
             level = self.levels[number]
             inner = level.class_of[level.inner]
             numbers = self.parent_number[level.members[level.inner]]
             total = self._total(message, numbers)
-            totals[numbers] = total
+            totals[:, numbers] = total
             for entries, known in ((level.leaf_classes, None), (inner, total)):
                 if not entries.size:
                     continue
-                result = self._update(component, number, entries, known)
-                message[entries] = result.message
-                own[entries] = result.own
+                result = self._update(stack, number, entries, known)
+                message[:, entries] = result.message
+                own[:, entries] = result.own
                 if result.own_exact is not None:
-                    own_exact[entries] = result.own_exact
+                    own_exact[:, entries] = result.own_exact
                 if result.children is not None:
-                    children[numbers] = result.children
-        child, total = message[self.pair_class], totals[self.pair_parent]
+                    children[:, numbers] = result.children
+        child, total = message[:, self.pair_class], totals[:, self.pair_parent]
         gains = gain(child, total)
-        posterior = self._posterior(message, child, total, gains)
-        return Coefficients(own, own_exact, children, gains, posterior)
+        posterior = self._posterior(stack, message, child, total, gains)
+        return [Coefficients(*parts) for parts in zip(own, own_exact, children, gains, posterior, strict=True)]
 
     def _total(self, message: Message, numbers: Index) -> Total:
-        m = message.V.shape[-1]
+        count, m = len(message.V), message.V.shape[-1]
         counts = self._children_by_class[numbers]
         sums = [
-            (counts @ part.reshape(len(part), -1)).reshape(-1, m, m)
+            (counts @ part.swapaxes(0, 1).reshape(-1, count * m * m)).reshape(-1, count, m, m).swapaxes(0, 1)
             for part in (message.V, message.unknown, np.eye(m) - message.exact)
         ]
         return add_up(*sums)
 
-    def _update(self, component: Component, number: int, classes: Index, total: Total | None) -> Update:
-        m, level = component.size, self.levels[number]
+    def _update(self, stack: list[int], number: int, classes: Index, total: Total | None) -> Update:
+        m, level = self.components[stack[0]].size, self.levels[number]
         ranks = np.array([self.class_member[c][1] for c in classes.tolist()], dtype=np.intp)
-        J, seen = np.zeros((classes.size, m, m)), np.zeros((classes.size, m, m))
-        J_exact = np.zeros((classes.size, m, m)) if level.has_exact else None
+        shape = len(stack), classes.size, m, m
+        J, seen = np.zeros(shape), np.zeros(shape)
+        J_exact = np.zeros(shape) if level.has_exact else None
         for (_, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
-            K = self.table_information(table, component)
+            K = self._stacked_information(table, stack)
             if K is not None:
                 J += weights[ranks, None, None] * K
                 seen += (weights[ranks, None, None] > 0) * K
                 if J_exact is not None:
                     J_exact += exact[ranks, None, None] * K
         if J_exact is not None and level.zeros is not None:
-            J_exact += self._empty_information(level.zeros[ranks], component)
+            for i, place in enumerate(stack):
+                J_exact[i] += self._empty_information(level.zeros[ranks], self.components[place])
         return update(J, seen, J_exact, total)
+
+    def _stacked_information(self, table: Table, stack: list[int]) -> Float | None:
+        """`table_information` about several components, (components, 1, m, m), 0 where it sees nothing."""
+        found = [self.table_information(table, self.components[place]) for place in stack]
+        if all(K is None for K in found):
+            return None
+        m = self.components[stack[0]].size
+        return np.stack([np.zeros((m, m)) if K is None else K for K in found])[:, None]
 
     def _empty_information(self, empty: NDArray[np.bool_], component: Component) -> Float:
         """Information of empty cells, (N, m, m): each is one group sum, or several where others are told apart too."""
@@ -302,16 +330,15 @@ class TreePlan:
         )
         return flags[:, :, None] * np.eye(flags.shape[1])
 
-    def _posterior(self, message: Message, child: Message, total: Total, gains: Float) -> Float:
+    def _posterior(self, stack: list[int], message: Message, child: Message, total: Total, gains: Float) -> Float:
         """Covariance of the estimate: of the root first, then of every pair."""
-        root_level = self.levels[0]
-        root = message.V[root_level.class_of[:1]]
-        posterior = np.concatenate([root, conditional_covariance(child, total)])
+        root = message.V[:, self.levels[0].class_of[:1]]
+        posterior = np.concatenate([root, conditional_covariance(child, total)], axis=1)
         for level in self.levels[:-1]:
             numbers = self.parent_number[level.members[level.inner]]
             pairs = np.flatnonzero(np.isin(self.pair_parent, numbers))
-            above = posterior[self.posterior_of[self.parents[self.pair_parent[pairs]]]]
-            posterior[pairs + 1] += gains[pairs] @ above @ gains[pairs].swapaxes(-1, -2)
+            above = posterior[:, self.posterior_of[self.parents[self.pair_parent[pairs]]]]
+            posterior[:, pairs + 1] += gains[:, pairs] @ above @ gains[:, pairs].swapaxes(-1, -2)
         return posterior
 
     @cached_property
