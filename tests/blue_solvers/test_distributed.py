@@ -12,7 +12,7 @@ import pytest
 from partitioned import assert_same, invented_problem
 from spines import consistent_measurements
 
-from blue_solvers import blue
+from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.streaming import PartitionError, Partitions, partition
 from constraint_builders import Problem, Schema, Spine
 
@@ -65,6 +65,15 @@ def test_equals_the_passes_in_memory(client, level: int, tmp_path: Path) -> None
     assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
     assert {step for step, _, _ in steps} == {"up", "down"}
     assert steps[-1][1] == steps[-1][2]
+
+
+def test_equalities_are_refused(client, tmp_path: Path) -> None:
+    spine = Spine([-1, 0, 0], ["A", "B", "B"])
+    schema = Schema({"a": 2})
+    problem = Problem(schema, {"A": {"a": 1.0}, "B": {"a": 1.0}}, spine=spine, equalities=(np.ones((1, 6)), [5.0]))
+    partition(tmp_path / "in", problem, np.arange(6.0), at="B")
+    with pytest.raises(UnsupportedProblemError, match=r"equalities are for `streaming\.stream`"):
+        estimate(client, tmp_path / "in", tmp_path / "out")
 
 
 @pytest.mark.parametrize("moment", ["up", "down"])

@@ -189,6 +189,27 @@ def test_a_source_read_part_by_part_gives_the_same_files(job, tmp_path: Path) ->
     assert (tmp_path / "in" / "manifest.json").read_text() == (folder / "in" / "manifest.json").read_text()
 
 
+@pytest.mark.parametrize("desired", [None, "all", ["detailed", "total"]])
+def test_a_source_with_structural_zeros(desired: object, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    spine = Spine([-1, 0, 0, 1, 1, 2, 2, 2], ["L0", "L1", "L1", "L2", "L2", "L2", "L2", "L2"])
+    zeros = {("L1", "a * g"): rng.random((2, 2, 2)) < 0.3, ("L2", "q"): rng.random((5, 2)) < 0.3}
+    observed = {"L0": {"total": 0.0, "a": 2.0}, "L1": {"detailed": 4.0}, "L2": {"detailed": 3.0, "g": 1.0}}
+    problem = Problem(SCHEMA, observed, spine=spine, desired=desired, zeros=zeros)
+    y = rng.normal(10, 3, problem.observed.size)
+    tables = problem.observed.tables(y)
+
+    def read(level: str, table: str, ranks: np.ndarray) -> np.ndarray:
+        return tables[level, table][ranks]
+
+    partition_source(tmp_path / "in", SCHEMA, spine, observed, desired, read, zeros=zeros, at="L1")
+    stream(tmp_path / "in", tmp_path / "out")
+    assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
+    zeros["L1", "a * g"] = np.ones((2, 2), dtype=bool)
+    with pytest.raises(ValueError, match=r"zeros of \('L1', 'a \* g'\) must be truth values of shape \(2, 2, 2\)"):
+        partition_source(tmp_path / "other", SCHEMA, spine, observed, desired, read, zeros=zeros, at="L1")
+
+
 def test_a_source_must_determine_what_is_wanted(tmp_path: Path) -> None:
     spine = Spine([-1, 0, 0], ["A", "B", "B"])
     with pytest.raises(ValueError, match="table 'detailed' is not estimable at B '1'"):
