@@ -188,7 +188,7 @@ class TreeForm:
             places = np.flatnonzero((others.pair_of >= chosen.start) & (others.pair_of < chosen.stop))
             for some in chunks(places.size, count):
                 here = places[some]
-                estimates[others.rows[here]] += parts[others.pair_of[here] - chosen.start]
+                estimates[as_slice(others.rows[here])] += parts[others.pair_of[here] - chosen.start]
 
     def _finish(self, number: int, estimates: Float) -> None:
         """From slots to cells, in place."""
