@@ -262,7 +262,8 @@ def _hand_down(
 ) -> dict[int, Downward]:
     """Write the estimates of a geounit of the top, and of children without a message; tell the others theirs."""
     job = _job(place)
-    result = SubtreeForm(job.input.design, part, dict(zip(places, below, strict=True)), above).estimates(job.variances)
+    form = SubtreeForm(job.input.design, part, dict(zip(places, below, strict=True)), above)
+    result = form.estimates(job.variances).agreed()
     kept = np.setdiff1d(np.arange(part.parent.size), places)
     if not job.is_written(name):
         job.write(name, part, result, kept)

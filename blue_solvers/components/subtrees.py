@@ -10,7 +10,7 @@ they were exact. Their covariance is then put in its place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -21,6 +21,7 @@ from scipy import sparse
 
 from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.messages import Message, Total, Update
+from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree_form import TreeForm
 from blue_solvers.components.tree_plan import TreePlan
 from blue_solvers.solver import Float
@@ -33,6 +34,7 @@ Index = NDArray[np.intp]
 LevelTable = tuple[int, Table]
 
 ANCHOR = "anchor"
+CONTRADICTION_TOLERANCE = 1e-8  # relative to the largest exact value: estimates round more than sums do
 COEFFICIENT_ARRAYS = 12  # held at once while a plan is made
 
 
@@ -162,12 +164,25 @@ class Estimates:
         For every geounit whose branches were cut off, by its position.
     responses : dict of int to ndarray, (geounits of its level, cells, k)
         Covariances with the combinations that are known exactly; empty without any.
+    contradiction : str
+        A table known exactly that the estimate does not reproduce, because others contradict it; empty if there is
+        none.
     """
 
     cells: dict[int, Float]
     variances: dict[int, Float]
     below: dict[int, Downward]
     responses: dict[int, Float]
+    contradiction: str = ""
+
+    def agreed(self) -> Estimates:
+        """These estimates; `ValueError` if values known exactly contradict one another."""
+        if self.contradiction:
+            raise ValueError(
+                f"values known exactly contradict one another: {self.contradiction}: correct them, or give one a "
+                "variance above 0"
+            )
+        return self
 
 
 class Subtree(Spine):
@@ -401,6 +416,7 @@ class SubtreeForm(TreeForm):
         Y = self._subproblem.lay_out(self._part, self._anchors, self._columns)
         X = np.empty((self._subproblem.desired.size, self._columns))
         below = {}
+        contradictions: list[str] = []
         levels = np.unique(self._part.level_of).tolist()
         for number, cells in self._estimates(Y, X):
             place = self._part.members(levels[number])
@@ -408,13 +424,31 @@ class SubtreeForm(TreeForm):
                 if place.start <= position < place.stop:
                     own = cells[position - place.start].reshape(-1, self._columns).copy()
                     below[position] = Downward(own, self._covariances(position))
+            contradictions += self._contradictions(levels[number], cells)
             self._read_desired(number, cells, X)
         return Estimates(
             self._cut(X[:, 0]),
             self._cut(self.variances()) if variances else {},
             below,
             self._cut(X[:, 1:]) if self._columns > 1 else {},
+            next(iter(contradictions), ""),
         )
+
+    def _contradictions(self, level: int, cells: Float) -> Iterator[str]:
+        """Tables of a level that are known exactly and that its final cells differ from."""
+        for i, (own, table) in enumerate(self._design.observed):
+            if own != level:
+                continue
+            exact = np.flatnonzero(self._part.variances[i] == 0)
+            if exact.size:
+                values = self._part.values[i][exact]
+                (found,) = TableSums(self._design.schema, self.plan.finest, [table])(cells[exact, ..., :1])
+                gaps = abs(found.reshape(values.shape) - values).max(axis=1)
+                worst = int(gaps.argmax())
+                if gaps[worst] > CONTRADICTION_TOLERANCE * max(1.0, abs(values).max()):
+                    code = self._part.geocodes[self._part.members(level).start + int(exact[worst])]
+                    where = f"{self._design.levels[level]} {code!r}"
+                    yield f"others put table {table.name!r} of {where} off by {gaps[worst]:.6g}"
 
     def _covariances(self, position: int) -> list[Float]:
         place = self.plan.posterior_of[position]

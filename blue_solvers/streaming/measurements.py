@@ -35,10 +35,12 @@ from constraint_builders.files import Settings, Unused
 from constraint_builders.files.measurement_outline import Outline, read_outline
 from constraint_builders.files.new_folder import require_new
 from constraint_builders.files.replacing import replacing
+from constraint_builders.memory import format_bytes
 from constraint_builders.spine_tables import spine_layout
 from constraint_builders.table import parse_table
 from constraint_builders.zeros import StructuralZeros
 
+READER = 40 << 20  # bytes that the Parquet library keeps once it has read and written, however little at a time
 RUN, PARTS, VALUES, SUMMARY = "run.json", "parts", "values", "summary.json"
 INFO = Info("two_pass", exact=True, reason="two passes over the spine, streamed by subtree, exact")
 
@@ -133,10 +135,13 @@ def estimate_measurements(
     PartitionError, DamagedError
         As `stream`.
     MemoryError
-        If the spine, a geounit without children, or the top of the tree need more than `memory`.
+        If reading at all, the spine, a geounit without children, or the top of the tree need more than `memory`.
     OSError
         If there is something else at `out`, or it cannot be written.
     """
+    if memory <= READER:
+        raise MemoryError(f"reading files alone needs {format_bytes(READER)} and the limit is {format_bytes(memory)}")
+    memory -= READER
     place = Path(out)
     work = place / WORK
     _begin(place, {"files": _fingerprint(files), "settings": settings.text, "desired": desired, "within": within})

@@ -75,7 +75,7 @@ def stream(
     DamagedError
         If the manifest or the top of the tree is missing or damaged.
     ValueError
-        If `out` holds the work of another input.
+        If `out` holds the work of another input, or values known exactly contradict one another.
     MemoryError
         If a part needs more than `memory`.
     OSError
@@ -184,7 +184,7 @@ class Job:
             return
         below = {entry.leaf: self.message(name) for name, entry in self.input.parts.items()}
         part = self.input.read(TOP)
-        result = SubtreeForm(self.input.design, part, below).estimates(self.variances)
+        result = SubtreeForm(self.input.design, part, below).estimates(self.variances).agreed()
         for name, entry in self.input.parts.items():
             if read_sealed(self.work / "down" / name) is None:
                 write_sealed(self.work / "down" / name, pack_downward(result.below[entry.leaf]))
@@ -227,7 +227,7 @@ class Job:
         """Estimates of a part from what all measurements tell of its root."""
         if not self.is_written(name):
             part = self._kept.pop(name) if name in self._kept else self.input.read(name)
-            result = SubtreeForm(self.input.design, part, above=above).estimates(self.variances)
+            result = SubtreeForm(self.input.design, part, above=above).estimates(self.variances).agreed()
             self.write(name, part, result, np.arange(part.level_of.size))
 
     def write(self, name: str, part: Part, result: Estimates, kept: Index) -> None:

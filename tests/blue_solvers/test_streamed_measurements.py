@@ -17,6 +17,7 @@ import pytest
 from blue_solvers.cli import main
 from blue_solvers.results import Result
 from blue_solvers.streaming import PartitionError, Partitions, estimate_measurements
+from blue_solvers.streaming.measurements import READER
 from blue_solvers.streaming.partition import BUFFERS
 from blue_solvers.streaming.value_files import ValueFiles
 from constraint_builders import Problem, Spine
@@ -40,7 +41,7 @@ total = [0, "1/10", "1/40", "1/40"]
 "sex * adult" = ["1/10", 0, "1/40", 0]
 detailed = ["1/20", 0, "1/20", "3/40"]
 """
-TIGHT = BUFFERS + 300_000.0  # for all that is above the counties, and for one or two of these
+TIGHT = READER + BUFFERS + 300_000.0  # for all that is above the counties, and for one or two of these
 KILL_AFTER = """
 import os, signal, sys
 from blue_solvers.streaming import estimate_measurements
@@ -210,9 +211,11 @@ def test_refusals(release: Path, whole: Path, tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="it is there already"):
         estimate_measurements(release, settings_of(), whole, memory=TIGHT)
     with pytest.raises(MemoryError, match=r"the spine, the variances and the zeros need .* or more and the limit is"):
-        estimate_measurements(release, settings_of(), tmp_path / "out", memory=5e4)
+        estimate_measurements(release, settings_of(), tmp_path / "out", memory=READER + 5e4)
     with pytest.raises(MemoryError, match=r"alone needs .* and the limit is"):
-        estimate_measurements(release, settings_of(), tmp_path / "out", memory=1e6)
+        estimate_measurements(release, settings_of(), tmp_path / "out", memory=READER + 1e6)
+    with pytest.raises(MemoryError, match="reading files alone needs 40 MiB and the limit is 20 MiB"):
+        estimate_measurements(release, settings_of(), tmp_path / "out", memory=20 << 20)
     with pytest.raises(ValueError, match="holds the work of another input, or of other wishes"):
         estimate_measurements(release, settings_of(), tmp_path / "out", memory=TIGHT, desired=["total"])
     with pytest.raises(ValueError, match="adults"):
@@ -246,15 +249,15 @@ def test_the_memory_limit_is_kept(release: Path, tmp_path: Path) -> None:
     """Peak memory of a second run in one process, beside that of a small first one, which loads all that is needed."""
     text = SETTINGS.replace("age = 5", "age = 1000").replace("0-1 | 2-4", "0-17 | 18-999")
     settings = settings_of(text)
-    counties = [f"04{county:03}" for county in range(15)]
-    blocks = [f"{county}{block:04}" for county in counties for block in range(400)]
+    counties = [f"04{county:03}" for county in range(55)]
+    blocks = [f"{county}{block:04}" for county in counties for block in range(150)]
     spine = Spine.from_geocodes({"State": ["04"], "County": counties, "Block": blocks})
     observed = {level: settings.variances()[level] for level in spine.levels}
     problem = Problem(settings.schema, observed, {"State": ["total"]}, spine=spine, noise=settings.noise)
     y = np.round(np.random.default_rng(1).normal(0, np.sqrt(problem.variances)))
     write_noisy_measurements(tmp_path / "release", problem, y)
     (tmp_path / "release" / "settings.toml").write_text(text)
-    limit = 8e7
+    limit = 1e8
     assert 8 * y.size > 1.1 * limit
     first = [str(release), str(release / "settings.toml"), str(tmp_path / "small"), str(TIGHT)]
     second = [str(tmp_path / "release"), str(tmp_path / "release" / "settings.toml"), str(tmp_path / "out"), str(limit)]

@@ -210,6 +210,22 @@ def test_a_source_with_structural_zeros(desired: object, tmp_path: Path) -> None
         partition_source(tmp_path / "other", SCHEMA, spine, observed, desired, read, zeros=zeros, at="L1")
 
 
+@pytest.mark.parametrize("at", ["A", "B", "C"])
+@pytest.mark.parametrize("wrong", ["A", "B", "C"])
+def test_exact_values_that_contradict_one_another_are_refused(at: str, wrong: str, tmp_path: Path) -> None:
+    spine = Spine([-1, 0, 0, 1, 1, 2, 2], ["A", "B", "B", "C", "C", "C", "C"])
+    observed = {"A": {"total": 0.0}, "B": {"q": 0.0, "a": 3.0}, "C": {"a": 2.0, "q": 0.0}}
+    values = {"A": {"total": np.array([[40.0]])}, "B": {"q": np.full((2, 2), 10.0)}, "C": {"q": np.full((4, 2), 5.0)}}
+    values["B"]["a"], values["C"]["a"] = np.full((2, 2), 11.0), np.full((4, 2), 4.0)
+    arguments = (SCHEMA, spine, observed, {"B": ["q"]}, lambda level, table, ranks: values[level][table][ranks])
+    partition_source(tmp_path / "agree", *arguments, at=at)
+    stream(tmp_path / "agree", tmp_path / "agreed")
+    values[wrong]["total" if wrong == "A" else "q"][0, 0] += 1
+    partition_source(tmp_path / "in", *arguments, at=at)
+    with pytest.raises(ValueError, match="values known exactly contradict one another: others put table"):
+        stream(tmp_path / "in", tmp_path / "out")
+
+
 def test_a_source_must_determine_what_is_wanted(tmp_path: Path) -> None:
     spine = Spine([-1, 0, 0], ["A", "B", "B"])
     with pytest.raises(ValueError, match="table 'detailed' is not estimable at B '1'"):
