@@ -166,6 +166,27 @@ def test_answers_are_those_in_memory(
     np.testing.assert_array_equal(answers[0].covariance, answers[1].covariance)
 
 
+def test_a_part_of_the_country_and_what_is_told_of_it(release: Path, tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    asked = ["estimate", str(release), "--within", "14", "--out"]
+    assert main([*asked, str(tmp_path / "memory")]) == 0
+    estimate_measurements(
+        release,
+        settings_of(),
+        tmp_path / "streamed",
+        memory=TIGHT,
+        within=["14"],
+        progress=lambda *step: told.append(step),
+    )
+    expected, found = stored(tmp_path / "memory"), stored(tmp_path / "streamed")
+    assert found.keys() == expected.keys()
+    assert all(np.allclose(found[key][0], expected[key][0], rtol=1e-9, atol=1e-8) for key in expected)
+    assert {code[:2] for _, _, code in found} == {"14"}
+    reading = [f"reading {level}" for level in ("US", "State", "County", "Block")]
+    assert told[:4] == [(step, number, 4) for number, step in enumerate(reading)]
+    assert told[-1] == ("done", told[-1][2], told[-1][2])
+
+
 def test_killed_again_and_again_it_ends_with_the_same_bytes(release: Path, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = [str(release), str(release / "settings.toml"), str(out)]
