@@ -138,6 +138,16 @@ class Layout:
             vector[self.offsets[index] : self.offsets[index + 1]] = array.reshape(-1, *trailing)
         return vector
 
+    def chosen(self, blocks: Sequence[int]) -> Layout:
+        """The layout of some blocks alone, by their positions among `names`."""
+        names, shapes = [self.names[i] for i in blocks], [self._shapes[i] for i in blocks]
+        return Layout(names, shapes, self._canonical)
+
+    def cells(self, blocks: Sequence[int]) -> NDArray[np.intp]:
+        """Where the cells of some blocks sit in the flat vector, block after block."""
+        places = [np.arange(self.offsets[i], self.offsets[i + 1], dtype=np.intp) for i in blocks]
+        return np.concatenate([np.zeros(0, dtype=np.intp), *places])
+
     def locate(self, position: int) -> tuple[Name, tuple[int, ...]]:
         """Name of the block, and the cell within it, at a position of the flat vector."""
         index = int(np.searchsorted(self.offsets, position, side="right")) - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -137,10 +138,13 @@ class Measurements:
     @cached_property
     def recodes_cross(self) -> bool:
         """Whether recodes of a variable cross so that no basis of group sums serves all of them."""
-        if self.schema is None:
-            return False
-        try:
-            factor_bases(self.schema, (factor for table in self.observed_tables for factor in table.factors))
-        except NotImplementedError:
-            return True
-        return False
+        return self.schema is not None and factors_cross(self.schema, self.observed_tables)
+
+
+def factors_cross(schema: Schema, tables: Iterable[Table]) -> bool:
+    """Whether recodes of tables cross so that no basis of group sums serves all of them."""
+    try:
+        factor_bases(schema, (factor for table in tables for factor in table.factors))
+    except NotImplementedError:
+        return True
+    return False

@@ -17,7 +17,7 @@ from constraint_builders.equations import ConsistencyEquations
 from constraint_builders.layout import Float, Layout
 from constraint_builders.linear import read_matrix, read_vector
 from constraint_builders.marginals import Margin, refines
-from constraint_builders.measurements import Measurements
+from constraint_builders.measurements import Measurements, factors_cross
 from constraint_builders.schema import Schema
 from constraint_builders.spine import Spine
 from constraint_builders.spine_constraints import SpineConsistency
@@ -236,7 +236,7 @@ class Problem(Measurements):
         names = self._desired_names(desired)
         self.desired_tables = tuple(parse_table(schema, name) for name in names)
         self.desired = _layout(schema, names, self.desired_tables)
-        self.sources  # noqa: B018  refuses, by name, what cannot be estimated
+        self._refuse_unestimable_tables()
 
     def _read_spine_tables(
         self, schema: Schema, spine: Spine, observed: Mapping, desired: Any, covariance: Any, noise: str
@@ -250,12 +250,22 @@ class Problem(Measurements):
         self.desired_tables = tuple(parse_table(schema, table) for _, table in wanted)
         self.desired_levels = tuple(spine.level_index(level) for level, _ in wanted)
         self.desired = spine_layout(schema, spine, wanted)
-        for (level, name), table in zip(wanted, self.desired_tables, strict=True):
-            geounit = None if self.recodes_cross else self._lacks(spine.level_index(level), table)
+        self._refuse_unestimable_tables()
+
+    def _refuse_unestimable_tables(self) -> None:
+        """Refuse, by name, desired tables that nothing observed determines."""
+        if self.spine is None:
+            self.sources  # noqa: B018
+            return
+        assert self.schema is not None
+        for level, table in zip(self.desired_levels, self.desired_tables, strict=True):
+            crossing = factors_cross(self.schema, [*self.observed_tables, table])
+            geounit = None if crossing else self._lacks(level, table)
             if geounit is not None:
+                where = f"{self.spine.levels[level]} {self.spine.geocodes[geounit]!r}"
                 raise ValueError(
-                    f"table {name!r} is not estimable at {level} {spine.geocodes[geounit]!r}: nothing measured there, "
-                    "below or above determines it"
+                    f"table {table.name!r} is not estimable at {where}: nothing measured there, below or above "
+                    "determines it"
                 )
 
     def _lacks(self, level: int, table: Table) -> int | None:
@@ -266,10 +276,8 @@ class Problem(Measurements):
         assert self.schema is not None
         assert self.spine is not None
         members = self.spine.members[level]
-        if not self.recodes_cross:
-            structure = self._equations.structure
-            assert isinstance(structure, SpineConsistency)
-            return undetermined(structure, table, members)
+        if not factors_cross(self.schema, [*self.observed_tables, table]):
+            return undetermined(self._components_with(table.factors), table, members)
         fine = any(
             own == level and np.isfinite(typical).all() and refines(self.schema, observed, table)
             for own, observed, typical in zip(
@@ -277,6 +285,18 @@ class Problem(Measurements):
             )
         )
         return None if fine else int(members[0])
+
+    def _components_with(self, factors: Sequence[str]) -> SpineConsistency:
+        """Components of the measurements that suit other factors too."""
+        own = {factor for table in self.observed_tables for factor in table.factors}
+        structure = self._equations.structure
+        if not own.issuperset(factors):
+            assert self.schema is not None
+            assert self.spine is not None
+            levels, tables, variances = self.observed_levels, self.observed_tables, self.typical_variances()
+            structure = SpineConsistency(self.schema, self.spine, levels, tables, variances, factors)
+        assert isinstance(structure, SpineConsistency)
+        return structure
 
     def _desired_names(self, desired: Sequence[str] | str | None) -> list[str]:
         assert self.schema is not None
@@ -399,9 +419,11 @@ class Problem(Measurements):
 
     def _rests_on_several_levels(self) -> bool:
         """Whether only elimination can tell which desired cells are determined."""
+        assert self.schema is not None
         lacking = zip(self.desired_levels, self.desired_tables, strict=True)
         return self._equations.partly_measured or (
-            self.recodes_cross and any(self._lacks(*entry) is not None for entry in lacking)
+            factors_cross(self.schema, [*self.observed_tables, *self.desired_tables])
+            and any(self._lacks(*entry) is not None for entry in lacking)
         )
 
     @property
@@ -449,7 +471,7 @@ class Problem(Measurements):
             self.observed_tables,
             self.typical_variances(),
             self.unmeasured,
-            self.recodes_cross,
+            factors_cross(self.schema, [*self.observed_tables, *self.desired_tables]),
         )
         return sums.matrix(self.desired, self.desired_levels, self.desired_tables)
 
@@ -481,6 +503,47 @@ class Problem(Measurements):
         copy.desired, copy.desired_tables = self.observed, self.observed_tables
         if self.spine is not None:
             copy.desired_levels = self.observed_levels
+        return copy
+
+    def of_tables(self, kept: Sequence[int], wanted: Sequence[int] | None = None) -> Problem:
+        """The same problem with some of the observed tables only.
+
+        Parameters
+        ----------
+        kept : sequence of int
+            Positions of the tables that count as observed. Equalities may speak of no other.
+        wanted : sequence of int, optional
+            Positions of the observed tables that are desired; None leaves the desired tables as they are.
+
+        Returns
+        -------
+        Problem
+
+        Raises
+        ------
+        ValueError
+            If noise is correlated, an equality speaks of another table, or a desired table is not estimable.
+        """
+        if self.covariance is not None:
+            raise ValueError("the noise is correlated: it belongs to all tables together")
+        cells, copy = self.observed.cells(kept), self._without_derived()
+        if self.equalities is not None:
+            E, b = self.equalities
+            copy.equalities = sparse.csr_array(E[:, cells]), b
+            if copy.equalities[0].nnz < E.nnz:
+                raise ValueError("an equality speaks of a table that is left out")
+        if wanted is not None:
+            copy.desired = self.observed.chosen(wanted)
+            copy.desired_tables = tuple(self.observed_tables[i] for i in wanted)
+            copy.desired_levels = tuple(self.observed_levels[i] for i in wanted) if self.spine is not None else ()
+        copy.observed = self.observed.chosen(kept)
+        copy.observed_tables = tuple(self.observed_tables[i] for i in kept)
+        copy.observed_levels = tuple(self.observed_levels[i] for i in kept) if self.spine is not None else ()
+        copy.variances = self.variances[cells]
+        copy.variances.flags.writeable = False
+        copy.truth = None
+        copy._refuse_unestimable_tables()
+        copy._refuse_undetermined_cells()
         return copy
 
     def with_variances(self, variances: ArrayLike) -> Problem:

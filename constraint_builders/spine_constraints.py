@@ -8,7 +8,7 @@ are independent, and their number is the rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -37,6 +37,8 @@ class SpineConsistency:
     tables : sequence of Table
     cell_variances : sequence of ndarray (geounits of the level,)
         A typical variance of a cell in each geounit; 0 exact, ``inf`` not measured.
+    other_factors : iterable of str
+        Factors of other tables whose components will be asked for.
     """
 
     def __init__(
@@ -46,13 +48,15 @@ class SpineConsistency:
         levels: Sequence[int],
         tables: Sequence[Table],
         cell_variances: Sequence[NDArray[np.float64]],
+        other_factors: Iterable[str] = (),
     ) -> None:
         self._schema = schema
         self._spine = spine
         self._levels = tuple(levels)
         self._tables = tuple(tables)
         self._variances = [np.asarray(v, dtype=float) for v in cell_variances]
-        self._functionals = Functionals(schema, tables, [spine.members[level].size for level in levels])
+        repeats = [spine.members[level].size for level in levels]
+        self._functionals = Functionals(schema, tables, repeats, other_factors)
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -88,9 +88,15 @@ def _dense_cells(problem: Problem, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
     # The rank is that of the unweighted rows: precisions differ by decades.
     _, singular, right = np.linalg.svd(M[noisy] @ free)
     seen = free @ right[: int((singular > 1e-9).sum())].T
-    information = (M[noisy] @ seen).T @ (precision[:, None] * (M[noisy] @ seen))
-    covariance = seen @ np.linalg.solve(information, seen.T)
-    cells = start + covariance @ (M[noisy].T @ (precision * (y[noisy] - M[noisy] @ start)))
+    # Orthogonal factors of the weighted rows, the heaviest first: normal equations would square their condition.
+    heaviest = np.argsort(-precision, kind="stable")
+    roots = np.sqrt(precision[heaviest])
+    Q, R = np.linalg.qr(roots[:, None] * (M[noisy] @ seen)[heaviest])
+    spread = seen @ np.linalg.inv(R)
+    cells = start
+    for _ in range(2):  # the second time mends the rounding of the first
+        cells = cells + spread @ (Q.T @ (roots * (y[noisy] - M[noisy] @ cells)[heaviest]))
+    covariance = spread @ spread.T
     return D @ cells, D, covariance
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.nearest_structured import variance_ratio
@@ -133,6 +134,9 @@ class _Chosen(Prepared):
 
     def variances(self) -> Float:
         return self._prepared.variances()
+
+    def functional_covariance(self, W: sparse.csc_array) -> Float:
+        return self._prepared.functional_covariance(W)
 
     @property
     def info(self) -> Info:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from blue_solvers.components import Components, components_of
+from blue_solvers.components.size import too_many_groups
 from blue_solvers.heuristic import ObliqueDownPass
 from blue_solvers.solver import Float, Info, Prepared, Solver
 from constraint_builders import Problem
@@ -34,7 +35,7 @@ class SeaBlue(Solver):
         if problem.zeros is not None or problem.equalities is not None:
             return "it has structural zeros or equalities: use solver='two_pass', 'cholesky' or 'cg'"
         if problem.table_variances is not None:
-            return None
+            return too_many_groups(problem)
         if problem.unmeasured.any():
             return "some cells of a table were not measured: use solver='cholesky' or 'cg'"
         factors = {f for t in (*problem.observed_tables, *problem.desired_tables) for f in t.factors}

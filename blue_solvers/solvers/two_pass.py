@@ -12,14 +12,13 @@ from scipy import sparse
 
 from blue_solvers.components.equalities import WithEqualities
 from blue_solvers.components.functional_sweep import Weights, functional_covariance
-from blue_solvers.components.grouping import groupings_of
+from blue_solvers.components.size import groupings_in_use, too_many_groups
 from blue_solvers.components.tree_form import TreeForm
 from blue_solvers.solver import Float, Info, Prepared, Solver
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem, Spine
 from constraint_builders.memory import format_bytes
 
-MOST_GROUPS = 2_000  # size of the largest dense matrix, one for every component and class of geounits
 MATRICES = 12  # held for every component and geounit with children while they are worked out
 
 
@@ -123,18 +122,16 @@ class _NodesOfTree(Prepared):
 
 def _too_large(problem: Problem) -> str | None:
     """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
-    assert problem.schema is not None
-    told_apart = () if problem.zeros is None else problem.zeros.axes
-    groupings = groupings_of(problem.schema, [*problem.observed_tables, *problem.desired_tables], told_apart)
-    groups = prod(grouping.sizes.size for grouping in groupings)
-    if groups > MOST_GROUPS:
-        return f"its recodes cut the cells into {groups:,} groups, more than {MOST_GROUPS:,}: use solver='cg'"
+    unwieldy = too_many_groups(problem)
+    if unwieldy is not None:
+        return unwieldy
+    groupings = groupings_in_use(problem)
     geounits = 1 if problem.spine is None else problem.spine.size
     matrices = MATRICES * 8.0 * _parents(problem) * prod(g.sizes.size**2 + g.has_contrasts for g in groupings)
     cells = 8.0 * geounits * prod(grouping.levels for grouping in groupings)
     free = psutil.virtual_memory().available
     if max(cells, matrices) > free:
-        what = "cells" if cells > matrices else f"matrices of {groups:,} groups"
+        what = "cells" if cells > matrices else f"matrices of {prod(g.sizes.size for g in groupings):,} groups"
         return (
             f"its geounits have {format_bytes(max(cells, matrices))} of {what} and {format_bytes(free)} are free: "
             "use fewer geounits"

@@ -96,7 +96,7 @@ def test_each_solver_is_exact_for_what_the_table_says(name: str) -> None:
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda c: c.call)
 def test_the_call_makes_the_solver(capability: object) -> None:
     call = capability.call  # type: ignore[attr-defined]
-    solver = eval(call, vars(blue_solvers)) if "(" in call else blue_solvers.SOLVERS[call]()  # noqa: S307
+    solver = eval(call, vars(blue_solvers)) if "(" in call else blue_solvers.SOLVERS[call]()
     assert solver == capability.solver  # type: ignore[attr-defined]
 
 

@@ -45,3 +45,20 @@ def test_what_stays_open_is_refused() -> None:
     with pytest.raises(ValueError, match=r"table \('County', 'a'\).* is not estimable"):
         Problem(SCHEMA, {"State": {"p": 1.0, "q": 2.0, "r": 1.0}, "County": {"r": 1.5}}, spine=SPINE,
                 desired={"County": ["a"]})  # fmt: skip
+
+
+@pytest.mark.parametrize("desired", [["p"], ["q"], ["q", "r", "p * s"]])
+@pytest.mark.parametrize(
+    "observed",
+    [{"County": {"detailed": 1.0}}, {"State": {"p": 1.0, "r": 2.0}, "County": {"detailed": 1.0, "s": 3.0}}],
+)
+def test_recodes_may_be_desired_that_were_not_observed(observed: dict, desired: list[str]) -> None:
+    problem = Problem(SCHEMA, observed, spine=SPINE, desired=desired)
+    y = np.random.default_rng(0).standard_normal((problem.observed.size, 3))
+    reference = blue(problem, "dense")
+    for solver in ("auto", "two_pass", "cholesky", "cg"):
+        P = blue(problem, solver)
+        np.testing.assert_allclose(P @ y, reference @ y, atol=1e-8)
+        np.testing.assert_allclose(P.variances(), reference.variances(), atol=1e-9)
+    with pytest.raises(ValueError, match="not estimable"):
+        Problem(SCHEMA, {"State": {"s": 1.0}}, spine=SPINE, desired={"State": desired})

@@ -192,7 +192,7 @@ def test_exact_values_that_contradict_are_refused() -> None:
     frame = measurements_frame(PROBLEM, Y).with_columns(
         variance=pl.when(pl.col("table") == "age").then(0.0).otherwise("variance")
     )
-    with pytest.raises(ValueError, match=r"contradict one another by 0\.5 between 'age' and 'total'"):
+    with pytest.raises(ValueError, match=r"contradict one another by 0\.5 between 'total' and 'age'"):
         read_long_table(frame, SCHEMA)
 
 
