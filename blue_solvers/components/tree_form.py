@@ -305,11 +305,12 @@ class TreeForm:
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
         result = np.empty(self._problem.desired.size)
-        for i, (table, level) in enumerate(zip(self._problem.desired_tables, self._desired_levels, strict=True)):
-            places = self.plan.posterior_of[self.plan.levels[level].members]
-            distinct, inverse = np.unique(places, return_inverse=True)
-            by_place = self._table_variances(table, distinct)
-            result[self._problem.desired.block(i)].reshape(places.size, -1)[...] = by_place[inverse]
+        for level, chosen in zip(self.plan.levels, self._desired_at, strict=True):
+            distinct, inverse = np.unique(self.plan.posterior_of[level.members], return_inverse=True)
+            for i in chosen:
+                by_place = self._table_variances(self._problem.desired_tables[i], distinct)
+                place = result[self._problem.desired.block(i)].reshape(level.members.size, -1)
+                np.take(by_place, inverse, axis=0, out=place, mode="clip")  # numpy copies unless it may clip
         return result
 
     def _table_variances(self, table: Table, places: NDArray[np.intp]) -> Float:
@@ -344,8 +345,8 @@ class TreeForm:
                 shape.append(len(rows))
                 scale = np.multiply.outer(scale, np.ones(len(rows)))
                 W = np.kron(W, rows)
-        variances = np.einsum("ij,njk,ik->ni", W, C, W, optimize=True)
-        rounding = ROUNDING * np.einsum("ij,njk,ik->ni", abs(W), abs(C), abs(W), optimize=True)
+        variances = _diagonals(W, C)
+        rounding = ROUNDING * _diagonals(abs(W), abs(C))
         variances = np.where(variances > np.maximum(rounding, self._negligible), variances, 0.0)
         return variances.reshape(len(C), *shape) * scale
 
@@ -390,6 +391,11 @@ class _ByParent:
         shape = (targets, self._count)
         matrix = sparse.csr_array((np.ones(self.rows.size), (target_of, self.rows)), shape=shape)
         return (matrix @ values.reshape(len(values), -1)).reshape(targets, *values.shape[1:])
+
+
+def _diagonals(W: Float, C: Float) -> Float:
+    """Diagonals of W C W' for a batch of C (N, m, m), (N, rows)."""
+    return ((W @ C) * W).sum(axis=-1)
 
 
 def _put_back(block: Float, rows: slice | Index, array: Float) -> None:
