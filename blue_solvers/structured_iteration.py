@@ -12,6 +12,9 @@ iterate agrees with itself exactly. Q D Q has its eigenvalues between the least 
 do not grow with the problem, and a residual r bounds what is missing: |r|^2 over the least eigenvalue is at least the
 squared error in units of the noise, and by the Cauchy-Schwarz inequality no linear combination of cells misses its
 estimate by more than |r| / sqrt(least eigenvalue) of its own standard errors.
+
+Rounding takes z and r out of the range of Q, where D may be large. Both are projected before r is worked out afresh,
+and the iterations begin again from there until it is small enough.
 """
 
 from __future__ import annotations
@@ -23,12 +26,16 @@ from threadpoolctl import threadpool_limits
 
 from blue_solvers.components import Components
 from blue_solvers.components.equalities import WithEqualities
-from blue_solvers.constrained import EPSILON, ROUNDING, SWEEPS
+from blue_solvers.constrained import EPSILON, ROUNDING
 from blue_solvers.krylov import conjugate_gradients
 from blue_solvers.nearest_structured import structured_forms
 from blue_solvers.scaled_precision import scaled_precision
 from blue_solvers.solver import ConvergenceError, Float, Info, Prepared
 from constraint_builders import Problem
+
+SWEEPS = 6  # two or three are taken
+RESTART = 1e-11  # of a residual: below it, rounding that leaves the range of Q would be all that is iterated on
+TINY = float(np.finfo(float).tiny)
 
 
 @dataclass(frozen=True)
@@ -42,9 +49,9 @@ class BoundedInfo(Info):
     ----------
     error_bound : float or None
         Upper bound on the error of every cell, and of every linear combination of cells, in units of its own standard
-        error; of many columns the worst, rounding aside. None where tables were measured in part: what is missing is
-        then not bounded by the ratio of variances. None also where the covariance is an operator, of whose eigenvalues
-        only an estimate is known.
+        error, the rounding of the data included; of many columns the worst. None where tables were measured in part:
+        what is missing is then not bounded by the ratio of variances. None also where the covariance is an operator, of
+        whose eigenvalues only an estimate is known.
     """
 
     error_bound: float | None = None
@@ -77,6 +84,7 @@ class NearestStructuredEstimate(Prepared):
         self._inverse_deviations = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=noisy)[:, None]
         self._precision = scaled_precision(problem, deviations)
         self._signs = np.random.default_rng(0).choice([-1.0, 1.0], (deviations.size, 1))
+        self._magnification = float(_sizes(self._precision.product(self._signs))[0])
         self._latest: Float | None = None
         self._iterations, self._residual, self._error = 0, 0.0, 0.0
         start = _offset(self._observed, problem.observed.size)
@@ -89,29 +97,33 @@ class NearestStructuredEstimate(Prepared):
     def _estimate(self, Y: Float, start: Float) -> Float:
         """The desired cells of the BLUE from Y, from a consistent start that agrees with all that is exact."""
         away = self._inverse_deviations * (Y - start)
-        pull = self._precision.product(away)
-        adjustment = np.sqrt(np.maximum(_products(away, pull), 0.0))
+        weighted = self._precision.product(away)
+        adjustment = np.sqrt(np.maximum(_products(away, weighted), 0.0))
+        pull = self._project(weighted)
         rounding = _sizes(self._precision.product(self._signs * self._inverse_deviations * (abs(Y) + abs(start))))
-        Z = self._solve(pull, self._target(adjustment, rounding))
+        Z, sizes, self._iterations = self._solve(pull, self._target(adjustment, rounding))
+        self._residual = float((sizes / np.maximum(_sizes(pull), TINY)).max(initial=0.0))
+        missing = sizes + ROUNDING * EPSILON * rounding
+        self._error = float(missing.max(initial=0.0)) / float(np.sqrt(self._precision.least))
         self._latest = start + self._deviations * Z
         return self._desired.apply(self._latest)
 
     def adjoint(self, V: Float) -> Float:
         pulls = self._desired.adjoint(V)
         scaled = self._deviations * pulls
-        Z = self._solve(scaled, self._target(self._least_errors(scaled), _sizes(scaled)))
+        pull = self._project(scaled)
+        Z, _, _ = self._solve(pull, self._target(self._least_errors(pull), _sizes(scaled)))
         weights = self._inverse_deviations * self._precision.product(Z)
         result = weights + self._observed.adjoint(pulls - weights)
         result[self.problem.unmeasured] = 0
         return result
 
     def _target(self, size: Float, rounding: Float) -> Float:
-        """Residuals that leave errors of rtol beside `size`, or as small as rounding permits."""
+        """Residuals that leave errors of rtol beside `size`, or are as small as rounding permits."""
         return np.maximum(self._rtol * np.sqrt(self._precision.least) * size, ROUNDING * EPSILON * rounding)
 
-    def _least_errors(self, F: Float) -> Float:
-        """What the standard error of every functional s^-1 F is at least: that of its best estimate along Q F."""
-        along = self._project(F)
+    def _least_errors(self, along: Float) -> Float:
+        """What the standard error of every functional s^-1 F is at least: that of its estimate along Q F alone."""
         squares = _products(along, along)
         precisions = _products(along, self._precision.product(along))
         return np.divide(squares, np.sqrt(precisions), out=np.zeros_like(squares), where=precisions > 0)
@@ -126,35 +138,38 @@ class NearestStructuredEstimate(Prepared):
         """Q D Z."""
         return self._project(self._precision.product(Z))
 
-    def _solve(self, F: Float, target: Float) -> Float:
-        """Z in the range of Q with Q D Z = Q F, to residuals of at most twice `target`, checked afresh."""
-        Z = np.zeros_like(F)
-        R = pull = self._project(F)
-        self._iterations = 0
+    def _solve(self, pull: Float, target: Float) -> tuple[Float, Float, int]:
+        """Z in the range of Q with Q D Z = `pull`; what is left, checked afresh; iterations.
+
+        What is left is at most twice `target`, or what D makes of the rounding of Z.
+        """
+        Z = np.zeros_like(pull)
+        R = self._project(pull)
+        target = np.maximum(target, ROUNDING * _sizes(R - pull))  # how well Q is known: badly beside many exact cells
+        steps = 0
         with threadpool_limits(1, user_api="blas"):
             for _ in range(SWEEPS):
                 if (_sizes(R) <= target).all():
                     break
+                goal = np.maximum(target, RESTART * _sizes(R))
                 correction, iterations, converged = conjugate_gradients(
-                    self._product, R, lambda R: R, _sizes, target, self._max_iterations
+                    self._product, R, lambda R: R, _sizes, goal, self._max_iterations
                 )
-                self._iterations += iterations
+                steps += iterations
                 if not converged:
-                    raise ConvergenceError(self._advice())
-                Z += correction
-                R = pull - self._product(Z)
+                    raise ConvergenceError(self._advice(steps))
+                Z = self._project(Z + correction)  # rounding takes it out of the range of Q, where D may be large
+                R = self._project(pull - self._product(Z))
+                target = np.maximum(target, ROUNDING * EPSILON * self._magnification * abs(Z).max(axis=0))
         sizes = _sizes(R)
         if not (sizes <= 2 * target).all():
-            raise ConvergenceError(self._advice())
-        self._residual = float((sizes / np.maximum(_sizes(pull), np.finfo(float).tiny)).max(initial=0.0))
-        self._error = float(sizes.max(initial=0.0)) / float(np.sqrt(self._precision.least))
-        return Z
+            raise ConvergenceError(self._advice(steps))
+        return Z, sizes, steps
 
-    def _advice(self) -> str:
+    def _advice(self, steps: int) -> str:
         return (
-            f"cg did not reach rtol={self._rtol:g} in {self._iterations or self._max_iterations} iterations with "
-            f"preconditioner='two_pass', {self._precision.spread}: try preconditioner='jacobi', more iterations, or "
-            "solver='cholesky'"
+            f"cg did not reach rtol={self._rtol:g} in {steps} iterations with preconditioner='two_pass', "
+            f"{self._precision.spread}: try preconditioner='jacobi', more iterations, or solver='cholesky'"
         )
 
     @property

@@ -188,6 +188,20 @@ def test_large_counts_leave_the_answer_as_exact(population: float) -> None:
     assert P.info.iterations == 0
 
 
+@pytest.mark.parametrize("ratio", [1e6, 1e8])
+def test_the_bound_includes_rounding(ratio: float) -> None:
+    """A precise cell here and there among cells of many times its variance, far from the estimate that starts."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        plain = gallery.cube(4, 4)
+        problem = plain.with_variances(np.where(rng.random(plain.observed.size) < 0.02, 1.0, ratio))
+        y = noise(problem)
+        reference = blue(problem, "cholesky")
+        P = blue(problem, SOLVER)
+        errors = abs(P @ y - reference @ y)[:, 0] / np.sqrt(reference.variances())
+        assert errors.max() <= P.info.error_bound < 1e-4
+
+
 def test_the_one_variance_is_the_geometric_mid_range_of_each_geounit() -> None:
     variances = np.array([[1.0, 4.0], [9.0, 9.0], [np.inf, np.inf]])
     problem = Problem(Schema({"a": 2}), {"T": {"a": variances}, "S": {"a": 0.0}}, spine=SPINE)
