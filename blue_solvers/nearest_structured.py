@@ -15,17 +15,22 @@ and a product with it in every estimate.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.components import Components
 from blue_solvers.components.equalities import WithEqualities, form_of
+from blue_solvers.components.size import group_count
+from blue_solvers.kept_tables import KeptTables, kept_tables
 from blue_solvers.solver import Float
 from blue_solvers.solvers.sea_blue import SeaBlue
 from blue_solvers.solvers.two_pass import TwoPass
 from constraint_builders import Problem
 
+FEW_GROUPS = 300  # of recodes, whose matrices then cost less than the iterations
 MOST_EXACT_CELLS = 500  # in tables that are not wholly exact: their products make an estimate take five times as long
 MOST_EXACT_ENTRIES = 30_000_000  # of their covariance columns, held half a dozen times while they are worked out
 OTHERWISE = "use preconditioner='jacobi' or solver='cholesky'"
@@ -105,7 +110,25 @@ def why_no_structure(problem: Problem) -> str | None:
             f"table {name!r} is known exactly in some cells and not in others; there are {cells.size:,} such cells, "
             f"more than {most:,}: {OTHERWISE}"
         )
-    return _structured_solver(problem).supports(nearest_structured(problem))
+    kept = _kept(problem)
+    return kept if isinstance(kept, str) else None
+
+
+def tables_left_out(problem: Problem) -> tuple:
+    """Names of observed tables that the nearest structured problem does without, their recodes coupling too much."""
+    kept = _kept(problem)
+    return kept.names if isinstance(kept, KeptTables) else ()
+
+
+def _kept(problem: Problem) -> KeptTables | str | None:
+    """Nothing is left out where the recodes permit it; otherwise enough to make their matrices small."""
+    structured, known = nearest_structured(problem), exact_in_part(problem)
+    supports = _structured_solver(problem).supports
+    reason = supports(structured)
+    if reason is None:
+        return None
+    few = kept_tables(structured, known, lambda p: group_count(p) <= FEW_GROUPS and supports(p) is None)
+    return few or kept_tables(structured, known, lambda p: supports(p) is None) or reason
 
 
 def _structured_solver(problem: Problem) -> SeaBlue | TwoPass:
@@ -113,24 +136,50 @@ def _structured_solver(problem: Problem) -> SeaBlue | TwoPass:
     return TwoPass() if special or exact_in_part(problem).size else SeaBlue()
 
 
-def structured_forms(problem: Problem) -> tuple[Components, Components, Float]:
-    """The exact estimate of the nearest structured problem that keeps all that is exact.
+@dataclass(frozen=True)
+class Structure:
+    """The exact estimate of the nearest structured problem, which keeps all that is exact.
 
-    Returns
-    -------
-    desired, observed : Components
-        Of the desired cells, and of all observed ones.
+    Attributes
+    ----------
+    observed, desired : Components
+        Of the observed cells of its tables; of the desired cells, from the same.
     variances : ndarray, (n,)
-        Of the structured problem, 0 in exact cells.
+        The one variance of every observed cell of the problem, 0 in exact cells.
+    kept : KeptTables or None
+        Which tables it has; None if all.
     """
-    structured, known = nearest_structured(problem), exact_in_part(problem)
+
+    observed: Components
+    desired: Components
+    variances: Float
+    kept: KeptTables | None
+
+
+def structure_of(problem: Problem) -> Structure:
+    """The structure to iterate around, of a problem for which `why_no_structure` is None."""
+    structured, known, kept = nearest_structured(problem), exact_in_part(problem), _kept(problem)
+    assert not isinstance(kept, str)
+    variances = np.where(problem.exact, 0.0, structured.variances)
+    if kept is not None:
+        observed = _exact_form(kept.kept, np.searchsorted(kept.cells, known))
+        return Structure(observed, _Sums(kept.desired, observed), variances, kept)
     desired = _exact_form(structured, known)
     same = problem.desired.names == problem.observed.names
-    observed = desired if same else _exact_form(structured.observing(), known)
-    return desired, observed, np.where(problem.exact, 0.0, structured.variances)
+    return Structure(desired if same else _exact_form(structured.observing(), known), desired, variances, None)
 
 
 def _exact_form(structured: Problem, known: NDArray[np.intp]) -> Components:
     if structured.equalities is not None or known.size:
         return WithEqualities(structured, known)
     return form_of(structured)
+
+
+class _Sums:
+    """Desired cells as sums of consistent observed ones."""
+
+    def __init__(self, problem: Problem, observed: Components) -> None:
+        self.apply = problem.tabulate
+        self.adjoint = problem.tabulate_transpose
+        self.violation = observed.violation
+        self.variances = observed.variances

@@ -15,6 +15,9 @@ estimate by more than |r| / sqrt(least eigenvalue) of its own standard errors.
 
 Rounding takes z and r out of the range of Q, where D may be large. Both are projected before r is worked out afresh,
 and the iterations begin again from there until it is small enough.
+
+Where the structured problem does without some tables (`kept_tables`), z and Q are over the cells of the others, and D
+becomes B' D B, B the sums that give all cells from these, in the scale of s.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from blue_solvers.components import Components
 from blue_solvers.components.equalities import WithEqualities
 from blue_solvers.constrained import EPSILON, ROUNDING
 from blue_solvers.krylov import conjugate_gradients
-from blue_solvers.nearest_structured import structured_forms
+from blue_solvers.nearest_structured import structure_of
 from blue_solvers.scaled_precision import scaled_precision
 from blue_solvers.solver import ConvergenceError, Float, Info, Prepared
 from constraint_builders import Problem
@@ -77,30 +80,34 @@ class NearestStructuredEstimate(Prepared):
         self._rtol = rtol
         self._max_iterations = max_iterations
         self._info = info
-        self._desired, self._observed, variances = structured_forms(problem)
-        noisy = (variances > 0) & np.isfinite(variances)
-        deviations = np.sqrt(np.where(noisy, variances, 0.0))
-        self._deviations = deviations[:, None]
-        self._inverse_deviations = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=noisy)[:, None]
+        structure = structure_of(problem)
+        self._desired, self._observed, self._kept = structure.desired, structure.observed, structure.kept
+        noisy = (structure.variances > 0) & np.isfinite(structure.variances)
+        deviations = np.sqrt(np.where(noisy, structure.variances, 0.0))
+        self._cells = slice(None) if self._kept is None else self._kept.cells
+        self._scale = deviations[:, None]
+        self._inverse_scale = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=noisy)[:, None]
+        self._deviations, self._inverse_deviations = self._scale[self._cells], self._inverse_scale[self._cells]
         self._precision = scaled_precision(problem, deviations)
         self._signs = np.random.default_rng(0).choice([-1.0, 1.0], (deviations.size, 1))
-        self._magnification = float(_sizes(self._precision.product(self._signs))[0])
+        self._magnification = float(_sizes(self._weighed(self._signs[self._cells]))[0])
         self._latest: Float | None = None
         self._iterations, self._residual, self._error = 0, 0.0, 0.0
-        start = _offset(self._observed, problem.observed.size)
-        offset = self._estimate(np.zeros_like(start), start) + _offset(self._desired, problem.desired.size)
+        start = _offset(self._observed, self._deviations.size)
+        offset = self._estimate(np.zeros_like(self._scale), start) + _offset(self._desired, problem.desired.size)
         self.offset = offset[:, 0]
 
     def apply(self, Y: Float) -> Float:
-        return self._estimate(Y, self._observed.apply(Y))
+        return self._estimate(Y, self._observed.apply(Y[self._cells]))
 
     def _estimate(self, Y: Float, start: Float) -> Float:
         """The desired cells of the BLUE from Y, from a consistent start that agrees with all that is exact."""
-        away = self._inverse_deviations * (Y - start)
+        everywhere = start if self._kept is None else self._kept.spread(start)
+        away = self._inverse_scale * (Y - everywhere)
         weighted = self._precision.product(away)
         adjustment = np.sqrt(np.maximum(_products(away, weighted), 0.0))
-        pull = self._project(weighted)
-        rounding = _sizes(self._precision.product(self._signs * self._inverse_deviations * (abs(Y) + abs(start))))
+        pull = self._project(self._gather(weighted))
+        rounding = _sizes(self._precision.product(self._signs * self._inverse_scale * (abs(Y) + abs(everywhere))))
         Z, sizes, self._iterations = self._solve(pull, self._target(adjustment, rounding))
         self._residual = float((sizes / np.maximum(_sizes(pull), TINY)).max(initial=0.0))
         missing = sizes + ROUNDING * EPSILON * rounding
@@ -113,10 +120,23 @@ class NearestStructuredEstimate(Prepared):
         scaled = self._deviations * pulls
         pull = self._project(scaled)
         Z, _, _ = self._solve(pull, self._target(self._least_errors(pull), _sizes(scaled)))
-        weights = self._inverse_deviations * self._precision.product(Z)
-        result = weights + self._observed.adjoint(pulls - weights)
-        result[self.problem.unmeasured] = 0
-        return result
+        weights = self._inverse_scale * self._precision.product(self._spread(Z))
+        along = weights if self._kept is None else self._kept.gather(weights)
+        weights[self._cells] += self._observed.adjoint(pulls - along)
+        weights[self.problem.unmeasured] = 0
+        return weights
+
+    def _spread(self, Z: Float) -> Float:
+        """B Z: all observed cells from the kept ones."""
+        return Z if self._kept is None else self._inverse_scale * self._kept.spread(self._deviations * Z)
+
+    def _gather(self, W: Float) -> Float:
+        """B' W."""
+        return W if self._kept is None else self._deviations * self._kept.gather(self._inverse_scale * W)
+
+    def _weighed(self, Z: Float) -> Float:
+        """B' D B Z."""
+        return self._gather(self._precision.product(self._spread(Z)))
 
     def _target(self, size: Float, rounding: Float) -> Float:
         """Residuals that leave errors of rtol beside `size`, or are as small as rounding permits."""
@@ -125,7 +145,7 @@ class NearestStructuredEstimate(Prepared):
     def _least_errors(self, along: Float) -> Float:
         """What the standard error of every functional s^-1 F is at least: that of its estimate along Q F alone."""
         squares = _products(along, along)
-        precisions = _products(along, self._precision.product(along))
+        precisions = _products(along, self._weighed(along))
         return np.divide(squares, np.sqrt(precisions), out=np.zeros_like(squares), where=precisions > 0)
 
     def _project(self, Z: Float) -> Float:
@@ -135,8 +155,8 @@ class NearestStructuredEstimate(Prepared):
         return estimate
 
     def _product(self, Z: Float) -> Float:
-        """Q D Z."""
-        return self._project(self._precision.product(Z))
+        """Q B' D B Z."""
+        return self._project(self._weighed(Z))
 
     def _solve(self, pull: Float, target: Float) -> tuple[Float, Float, int]:
         """Z in the range of Q with Q D Z = `pull`; what is left, checked afresh; iterations.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from blue_solvers.nearest_structured import variance_ratio
+from blue_solvers.nearest_structured import tables_left_out, variance_ratio
 from blue_solvers.solver import Float, Info, Prepared, Solver
 from blue_solvers.solvers.capabilities import AROUND_EQUAL_VARIANCES, CHOLESKY, ON_CONSTRAINTS, SEA_BLUE, TWO_PASS
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
@@ -18,8 +19,9 @@ from constraint_builders import Problem
 
 CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what costs more had better be iterated
 CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations
+ELIMINATED_CELLS = 20_000  # detailed cells above which equations between crossing recodes take longer than iterations
 SAFE_RATIO = 10.0  # variances within a table in this ratio take about 30 estimates, whatever their law
-CELL_SECONDS = 2e-6  # of forming equations, for every observed cell: the least that was measured
+CELL_SECONDS = 1e-5  # of forming equations, for every observed cell of a large problem
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Auto(Solver):
         unsupported = CHOLESKY.refusal(problem)
         if unsupported is not None:
             return _iterations(problem, f"{why}, and {_first(unsupported)}: iterations")
+        if _equations_are_dear(problem):
+            return _iterations(problem, f"{why}: crossing recodes have too many cells to find equations, so iterations")
         rank = problem.rank
         operations = _operations(problem, rank)
         if operations <= CHOLESKY_OPERATIONS:
@@ -68,6 +72,11 @@ class Auto(Solver):
 def _is_special(problem: Problem) -> bool:
     """Whether the two passes take what the closed form without a spine does not."""
     return problem.spine is not None or problem.zeros is not None or problem.equalities is not None
+
+
+def _equations_are_dear(problem: Problem) -> bool:
+    """Whether equations between crossing recodes would take the elimination of very many detailed cells."""
+    return problem.schema is not None and problem.recodes_cross and prod(problem.schema.shape) > ELIMINATED_CELLS
 
 
 def _operations(problem: Problem, rank: int) -> float:
@@ -92,8 +101,11 @@ def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
     unsupported = AROUND_EQUAL_VARIANCES.refusal(problem)
     if unsupported is not None:
         return on_constraints, f"{why} on the constraints; not around equal variances, since {_first(unsupported)}"
+    left_out = tables_left_out(problem)
+    if left_out and problem.recodes_cross:
+        return around, f"{why} around equal variances; equations between crossing recodes would have to be found first"
     ratio = variance_ratio(problem)
-    if ratio <= SAFE_RATIO and problem.covariance is None:
+    if ratio <= SAFE_RATIO and problem.covariance is None and not left_out:
         return around, f"{why} around equal variances: the ratio within a table is at most {ratio:.3g}"
     expected = predicted_seconds(problem, around)
     if expected <= CELL_SECONDS * problem.observed.size:
@@ -114,6 +126,8 @@ def _why_not_closed_form(problem: Problem) -> str:
         return "equations without tables"
     if problem.covariance is not None:
         return "noise is correlated (A2 fails)"
+    if problem.geounit_variances is not None:
+        return _first((TWO_PASS if _is_special(problem) else SEA_BLUE).refusal(problem) or "")
     return "variances differ within tables (A3 fails)"
 
 
