@@ -92,6 +92,8 @@ class Spine:
             )
         ancestor = self.parent.copy()
         for _ in range(int(np.ceil(np.log2(self.parent.size + 1))) + 1):
+            if (ancestor < 0).all():
+                return
             ancestor = np.where(ancestor >= 0, ancestor[ancestor], -1)
         if (ancestor >= 0).any():
             raise ValueError(f"geounit {self.geocodes[int(np.flatnonzero(ancestor >= 0)[0])]!r} is in or below a cycle")

@@ -57,6 +57,7 @@ class SpineConsistency:
         self._variances = [np.asarray(v, dtype=float) for v in cell_variances]
         repeats = [spine.members[level].size for level in levels]
         self._functionals = Functionals(schema, tables, repeats, other_factors)
+        self._determined: dict[Component, Flags] = {}
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -100,6 +101,11 @@ class SpineConsistency:
 
     def determined(self, component: Component) -> Flags:
         """At which geounits the measurements of all geounits determine a component, (N,)."""
+        if component not in self._determined:
+            self._determined[component] = self._find_determined(component)
+        return self._determined[component]
+
+    def _find_determined(self, component: Component) -> Flags:
         if component not in self.holders:
             return np.zeros(self._spine.size, dtype=bool)
         spine = self._spine

@@ -54,7 +54,8 @@ class SummingMatrix:
         if not (self.matrix.data == 1).all() or not self.leaf_counts.all():
             return None
         order = np.argsort(-self.leaf_counts, kind="stable")
-        by_leaf = self.matrix[order].tocsc()  # the nodes of every leaf from the largest down
+        in_order = bool((np.diff(order) > 0).all())
+        by_leaf = (self.matrix if in_order else self.matrix[order]).tocsc()  # of every leaf from the largest node down
         child, above = by_leaf.indices, np.empty_like(by_leaf.indices)
         above[1:] = child[:-1]
         starts = by_leaf.indptr[:-1]

@@ -16,3 +16,13 @@ def as_slice(rows: Index) -> slice | Index:
 def chunks(stop: int, size: int, start: int = 0) -> list[slice]:
     """Consecutive slices of equal size from `start` to `stop`."""
     return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
+
+
+def distinct(numbers: Index) -> tuple[Index, Index]:
+    """Distinct numbers in order, and the place of every number among them; nothing is sorted that is in order."""
+    steps = np.diff(numbers)
+    if (steps >= 0).all():
+        new = np.concatenate([np.ones(min(numbers.size, 1), dtype=np.intp), steps > 0])
+        return numbers[new > 0], np.cumsum(new) - 1
+    values, places = np.unique(numbers, return_inverse=True)
+    return values, places

@@ -127,7 +127,7 @@ class _Branches:
         self.class_of = class_of[self.geounits]
         self.pair = plan.posterior_of[self.geounits[1:]] - 1
         others = np.flatnonzero(~inside & (self.number[spine.parent] >= 0))
-        shape = self.geounits.size, len(plan.class_member)
+        shape = self.geounits.size, plan.class_rank.size
         pairs = self.number[spine.parent[others]], class_of[others]
         self.other_children = sparse.csr_array((np.ones(others.size), pairs), shape=shape)
 

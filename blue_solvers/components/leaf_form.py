@@ -67,7 +67,7 @@ class LeafForm:
         if not rows.size:
             return
         classes, self._class_of = np.unique(self._level.class_of[rows], return_inverse=True)
-        ranks = np.array([plan.class_member[i][1] for i in classes.tolist()], dtype=np.intp)
+        ranks = plan.class_rank[classes]
         self._weights = [weights[ranks] for weights in self._level.weights]
         self._others = [i for i, weights in enumerate(self._weights) if i != self._whole and weights.any()]
         self._boxes = self._make_boxes(classes)

@@ -334,16 +334,17 @@ class BoundedPlan(TreePlan):
         if not self._below:
             super()._classify()
             return
-        self.class_member = []
-        for number, level in enumerate(self.levels):
-            level.class_of = len(self.class_member) + np.arange(level.members.size)
-            self.class_member += [(number, rank) for rank in range(level.members.size)]
+        self.class_rank = np.concatenate([np.arange(level.members.size) for level in self.levels])
+        starts = np.cumsum([0, *(level.members.size for level in self.levels)])
+        for level, start in zip(self.levels, starts.tolist(), strict=False):
+            level.class_of = start + np.arange(level.members.size)
+            level.leaf_classes = np.setdiff1d(level.class_of, level.class_of[level.inner])
 
     def _update(self, stack: list[int], number: int, classes: Index, total: Total | None) -> Update:
         result = super()._update(stack, number, classes, total)
         if self._below:
             for row, own in enumerate(classes.tolist()):
-                geounit = int(self.levels[number].members[self.class_member[own][1]])
+                geounit = int(self.levels[number].members[self.class_rank[own]])
                 if geounit in self._below:
                     for i, place in enumerate(stack):
                         result.message[i, row] = self._below[geounit][place][0]

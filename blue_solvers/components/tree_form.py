@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.components.batches import as_slice, chunks
+from blue_solvers.components.batches import as_slice, chunks, distinct
 from blue_solvers.components.component_products import Component, multiply
 from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.leaf_form import LeafForm
@@ -74,7 +74,7 @@ class TreeForm:
         ]
         self._leaves = [LeafForm(self.plan, number, self.plan.finest, BLOCK_BYTES) for number in numbers]
         self._others = [
-            _ByParent(self.plan, level, np.setdiff1d(np.arange(level.members.size), leaves.rows))
+            _ByParent(self.plan, level, np.delete(np.arange(level.members.size), leaves.rows))
             for level, leaves in zip(self.plan.levels, self._leaves, strict=True)
         ]
 
@@ -306,11 +306,11 @@ class TreeForm:
         """Variance of every desired cell, (m,)."""
         result = np.empty(self._problem.desired.size)
         for level, chosen in zip(self.plan.levels, self._desired_at, strict=True):
-            distinct, inverse = np.unique(self.plan.posterior_of[level.members], return_inverse=True)
+            places, place_of = distinct(self.plan.posterior_of[level.members])
             for i in chosen:
-                by_place = self._table_variances(self._problem.desired_tables[i], distinct)
+                by_place = self._table_variances(self._problem.desired_tables[i], places)
                 place = result[self._problem.desired.block(i)].reshape(level.members.size, -1)
-                np.take(by_place, inverse, axis=0, out=place, mode="clip")  # numpy copies unless it may clip
+                np.take(by_place, place_of, axis=0, out=place, mode="clip")  # numpy copies unless it may clip
         return result
 
     def _table_variances(self, table: Table, places: NDArray[np.intp]) -> Float:
@@ -368,9 +368,9 @@ class _ByParent:
         self.rows = rows
         self._count = level.members.size
         pairs = level.parent_pair[rows]
-        self.pairs, self.pair_of = np.unique(pairs[pairs >= 0], return_inverse=True)
+        self.pairs, self.pair_of = distinct(pairs[pairs >= 0])
         parents = plan.parent_number[plan.spine.parent[level.members[rows]]] if self.pairs.size else rows[:0]
-        self._parents, self._parent_of = np.unique(parents, return_inverse=True)
+        self._parents, self._parent_of = distinct(parents)
 
     def add_to_parents(self, values: Float, sums: Float) -> None:
         """Add values of the level, (G, ..., K), to those of all geounits with children."""

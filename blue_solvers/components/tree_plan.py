@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.components.batches import chunks
+from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, sees_contrasts
 from blue_solvers.components.information import kronecker
@@ -54,6 +54,9 @@ class LevelPlan:
         Which members have children.
     zeros : ndarray of bool, (G, ...), or None
         Empty cells over the variables that tell them apart.
+    class_of : ndarray of int, (G,)
+    leaf_classes : ndarray of int
+        Classes of members without children.
     parent_pair : ndarray of int, (G,)
         For every member its pair with its parent; -1 at the root.
     """
@@ -65,12 +68,8 @@ class LevelPlan:
     inner: Index
     zeros: NDArray[np.bool_] | None
     class_of: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+    leaf_classes: Index = field(default_factory=lambda: np.zeros(0, np.intp))
     parent_pair: Index = field(default_factory=lambda: np.zeros(0, np.intp))
-
-    @cached_property
-    def leaf_classes(self) -> Index:
-        """Classes of geounits without children."""
-        return np.setdiff1d(self.class_of, self.class_of[self.inner])
 
     @cached_property
     def has_exact(self) -> bool:
@@ -146,9 +145,9 @@ class TreePlan:
         self.parents = np.flatnonzero(spine.child_counts > 0)  # geounits with children, as `children` lists them
         self.parent_number = np.full(spine.size, -1, dtype=np.intp)
         self.parent_number[self.parents] = np.arange(self.parents.size)
+        self.components = list(self._components())
         self._classify()
         self._pair()
-        self.components = list(self._components())
         self.coefficients = self._solve_all()
 
     def _level(self, level: int, tables: list[Table], levels: tuple[int, ...], variances: list[Float]) -> LevelPlan:
@@ -168,38 +167,55 @@ class TreePlan:
         )
 
     def _classify(self) -> None:
-        """Number the classes; `class_member` is one geounit, as (level, rank), of each."""
-        self.class_member: list[tuple[int, int]] = []
-        for number, level in enumerate(self.levels):
-            alone = np.where(self.spine.child_counts[level.members] > 0, level.members, -1)
-            columns = np.stack([alone, *level.weights, *level.exact], axis=1)
-            if level.zeros is not None:
-                columns = np.concatenate([columns, level.zeros.reshape(len(columns), -1)], axis=1)
-            _, first, inverse = np.unique(columns, axis=0, return_index=True, return_inverse=True)
-            level.class_of = len(self.class_member) + inverse.ravel()
-            self.class_member += [(number, int(rank)) for rank in first]
+        """Number the classes, of every level those of leaves first; `class_rank` is one geounit's rank of each."""
+        ranks: list[Index] = []
+        count = 0
+        for level in self.levels:
+            leaves = np.flatnonzero(self.spine.child_counts[level.members] == 0)
+            first, own = self._leaves_alike(level, leaves)
+            level.class_of = np.empty(level.members.size, dtype=np.intp)
+            level.class_of[leaves] = count + own
+            level.class_of[level.inner] = count + first.size + np.arange(level.inner.size)
+            level.leaf_classes = count + np.arange(first.size)
+            ranks += [leaves[first], level.inner]
+            count += first.size + level.inner.size
+        self.class_rank = np.concatenate(ranks)
+
+    def _leaves_alike(self, level: LevelPlan, leaves: Index) -> tuple[Index, Index]:
+        """Positions among leaves of one of each class, and the class of every leaf.
+
+        Where coefficients are single numbers, a class for every leaf takes less time than telling them apart.
+        """
+        columns = [column[leaves] for column in (*level.weights, *level.exact)]
+        if level.zeros is not None:
+            columns += list(level.zeros[leaves].reshape(leaves.size, level.zeros[0].size).T)
+        columns = [column for column in columns if column.size and (column != column[0]).any()]
+        if not columns:
+            return np.arange(min(leaves.size, 1)), np.zeros(leaves.size, dtype=np.intp)
+        if sum(component.size**2 for component in self.components) == 1:
+            return np.arange(leaves.size), np.arange(leaves.size)
+        _, first, own = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
+        return first, own.ravel()
 
     def _pair(self) -> None:
         """Number the pairs (parent, class of child)."""
-        parent, own = [], []
-        for level in self.levels:
-            parent.append(self.parent_number[self.spine.parent[level.members]])
-            own.append(level.class_of)
-            parent[-1] = np.where(self.spine.parent[level.members] >= 0, parent[-1], -1)
-        keys = np.stack([np.concatenate(parent), np.concatenate(own)], axis=1)
-        distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
-        offset = int((distinct[:, 0] < 0).sum())
-        self.pair_parent, self.pair_class = distinct[offset:].T
+        parents = [self.spine.parent[level.members] for level in self.levels]
+        number = np.concatenate([np.where(above >= 0, self.parent_number[above], -1) for above in parents])
+        own = np.concatenate([level.class_of for level in self.levels])
+        keys = number * self.class_rank.size + own
+        found, pairs = distinct(keys)
+        below = found[found >= 0]  # the root has no parent
+        self.pair_parent, self.pair_class = np.divmod(below, self.class_rank.size)
         stops = np.cumsum([level.members.size for level in self.levels])[:-1]
-        for level, pairs in zip(self.levels, np.split(inverse.ravel() - offset, stops), strict=True):
-            level.parent_pair = np.maximum(pairs, -1)
+        for level, places in zip(self.levels, np.split(pairs - (found.size - below.size), stops), strict=True):
+            level.parent_pair = np.maximum(places, -1)
 
     @cached_property
     def _children_by_class(self) -> sparse.csr_array:
         """Number of children of every class, (geounits with children, classes)."""
         counts = np.concatenate([level.parent_pair for level in self.levels])
         number = np.bincount(counts[counts >= 0], minlength=self.pair_parent.size)
-        shape = (self.parents.size, len(self.class_member))
+        shape = (self.parents.size, self.class_rank.size)
         return sparse.csr_array((number.astype(float), (self.pair_parent, self.pair_class)), shape=shape)
 
     def _components(self) -> Iterator[Component]:
@@ -248,7 +264,7 @@ class TreePlan:
         found: dict[int, Coefficients] = {}
         for size in {component.size for component in self.components}:
             alike = [i for i, component in enumerate(self.components) if component.size == size]
-            entries = max(len(self.class_member), self.pair_parent.size)
+            entries = max(self.class_rank.size, self.pair_parent.size)
             for some in chunks(len(alike), max(1, STACKED // (entries * size**2))):
                 found |= dict(zip(alike[some], self._solve(alike[some]), strict=True))
         return [found[i] for i in range(len(self.components))]
@@ -259,7 +275,7 @@ class TreePlan:
         Of components of one size, given by their numbers: arrays (components, entries, m, m).
         """
         m = self.components[stack[0]].size
-        by_class = len(stack), len(self.class_member), m, m
+        by_class = len(stack), self.class_rank.size, m, m
         by_parent = len(stack), self.parents.size, m, m
         message, totals = Message.zeros(by_class), Total.zeros(by_parent)
         own, own_exact, children = np.zeros(by_class), np.zeros(by_class), np.zeros(by_parent)
@@ -295,7 +311,7 @@ class TreePlan:
 
     def _update(self, stack: list[int], number: int, classes: Index, total: Total | None) -> Update:
         m, level = self.components[stack[0]].size, self.levels[number]
-        ranks = np.array([self.class_member[c][1] for c in classes.tolist()], dtype=np.intp)
+        ranks = self.class_rank[classes]
         shape = len(stack), classes.size, m, m
         J, seen = np.zeros(shape), np.zeros(shape)
         J_exact = np.zeros(shape) if level.has_exact else None
@@ -335,8 +351,9 @@ class TreePlan:
         root = message.V[:, self.levels[0].class_of[:1]]
         posterior = np.concatenate([root, conditional_covariance(child, total)], axis=1)
         for level in self.levels[:-1]:
-            numbers = self.parent_number[level.members[level.inner]]
-            pairs = np.flatnonzero(np.isin(self.pair_parent, numbers))
+            here = np.zeros(self.parents.size, dtype=bool)
+            here[self.parent_number[level.members[level.inner]]] = True
+            pairs = np.flatnonzero(here[self.pair_parent])
             above = posterior[:, self.posterior_of[self.parents[self.pair_parent[pairs]]]]
             posterior[:, pairs + 1] += gains[:, pairs] @ above @ gains[:, pairs].swapaxes(-1, -2)
         return posterior

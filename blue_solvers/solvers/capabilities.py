@@ -58,7 +58,8 @@ CHOLESKY = Capability(
 AROUND_EQUAL_VARIANCES = Capability(
     'ConjugateGradient(preconditioner="two_pass")',
     ConjugateGradient(preconditioner="two_pass"),
-    "a variance for every cell, sparse covariances and operators with a `solve`; spines, zeros, equalities",
+    "a variance for every cell, correlated noise (sparse, or an operator with `solve`), up to 500 cells known exactly "
+    "in part; spines, zeros, equalities",
     "about 17 estimates of `sea_blue` or `two_pass` where variances within a table are in ratio 3, at any size; 115 at "
     "most in ratio 100; no matrix",
 )
