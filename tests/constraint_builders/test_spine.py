@@ -70,3 +70,13 @@ def test_an_order_of_levels_that_names_do_not_give() -> None:
     spine = Spine([-1, 0, 1], ["z", "m", "a"])
     assert spine.levels == ("z", "m", "a")
     assert np.array_equal(spine.level_of, [0, 1, 2])
+
+
+def test_levels_are_depths_where_none_are_given() -> None:
+    spine = Spine([-1, 0, 1, 0, 2])
+    assert spine.levels == ("depth 0", "depth 1", "depth 2", "depth 3")
+    assert spine.level_of.tolist() == [0, 1, 2, 1, 3]
+    assert spine.geocodes == ("0", "1", "2", "3", "4")
+    assert spine.position("depth 2", "2") == 2
+    with pytest.raises(ValueError, match="geounit '1' is in or below a cycle"):
+        Spine([-1, 2, 1])
