@@ -20,7 +20,7 @@ from blue_solvers.krylov import conjugate_gradients
 from blue_solvers.solver import ConvergenceError, Float
 from constraint_builders import Problem
 from constraint_builders.elimination import eliminate
-from constraint_builders.marginals import Margin, margin_matrix
+from constraint_builders.marginals import Margin, margin_matrix, refines
 from constraint_builders.schema import Schema
 from constraint_builders.table import Table, make_table
 
@@ -90,7 +90,7 @@ class _Collection:
         self._parts: list[tuple[slice, Margin, Float]] = []
         precisions, exact = [], []
         for i, fine in enumerate(problem.observed_tables):
-            if set(table.axes) <= set(fine.axes):
+            if refines(problem.schema, fine, table):
                 place = problem.observed.block(i)
                 margin = Margin(problem.schema, fine, table)
                 variances = margin.apply(problem.variances[place][:, None])

@@ -146,6 +146,18 @@ def test_exact_cells_in_the_second_branch() -> None:
     dot_test(P)
 
 
+def test_variables_of_one_level_change_nothing_in_the_second_branch() -> None:
+    rng = np.random.default_rng(0)
+    both, one = rng.uniform(1, 3, (2, 3)), rng.uniform(1, 3, 2)
+    plain = Problem(Schema({"a": 2, "b": 3}), {"a * b": both, "a": one, "total": 1.0}, ["a * b", "b"])
+    schema = Schema({"a": 2, "x": 1, "b": 3, "y": 1})
+    padded = Problem(schema, {"a * b": both, "a * y": one[:, None], "total": 1.0}, ["detailed", "x * b"])
+    cells = np.eye(plain.observed.size)
+    P = blue(padded, "sea_blue")
+    assert np.allclose(P @ cells, blue(plain, "sea_blue") @ cells, atol=1e-13)  # rounding of sums of a few cells
+    dot_test(P)
+
+
 def test_iterations_that_do_not_converge_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heuristic, "DIRECT_ROWS", -1)
     monkeypatch.setattr(heuristic, "MAX_ITERATIONS", 2)
