@@ -17,6 +17,7 @@ from blue_solvers.solver import Float
 from constraint_builders import Problem
 
 RANK_TOLERANCE = 1e-10  # relative to what the combinations' cells could vary: implied and repeated ones drop out
+CONTRADICTION_TOLERANCE = 1e-6  # relative; rounding in the squares of what rows make of values stays below its square
 
 
 class WithEqualities:
@@ -33,6 +34,11 @@ class WithEqualities:
     ----------
     offset : ndarray, (m,)
         Constant part of the estimate.
+
+    Raises
+    ------
+    ValueError
+        If the equalities contradict one another, or structural zeros.
     """
 
     def __init__(self, problem: Problem, known: NDArray[np.intp] | None = None) -> None:
@@ -42,6 +48,7 @@ class WithEqualities:
         self._desired = form_of(problem)
         self._observed = self._desired if same else form_of(problem.observing())
         adjoint = self._observed.adjoint(self._E.T.toarray())
+        _require_attainable(self._E[: b.size], adjoint[:, : b.size], b)
         weighted = problem.noise_covariance @ adjoint
         self._G = self._desired.apply(weighted)
         covariance = self._E @ self._observed.apply(weighted)
@@ -91,6 +98,24 @@ def _combinations(problem: Problem, known: NDArray[np.intp]) -> tuple[sparse.csr
         return units, np.zeros(0)
     E, b = problem.equalities
     return sparse.csr_array(sparse.vstack([E, units], format="csr")), b
+
+
+def _require_attainable(E: sparse.csr_array, adjoint: Float, b: Float) -> None:
+    """Refuse E x = b that no consistent x satisfies: combinations of rows that are 0 for all must be 0 on the right.
+
+    `adjoint` is P' E', (n, k): what the rows make of consistent values is what they make of P y.
+    """
+    lengths = np.sqrt(np.asarray(E.multiply(E).sum(axis=1))).ravel()
+    scale = np.where(lengths > 0, lengths, 1.0)
+    scaled = adjoint / scale
+    values, vectors = np.linalg.eigh(scaled.T @ scaled)
+    right = b / scale
+    always = vectors[:, values <= CONTRADICTION_TOLERANCE**2]
+    if (abs(always.T @ right) > CONTRADICTION_TOLERANCE * (abs(always.T) @ abs(right))).any():
+        raise ValueError(
+            "the equalities contradict one another, the structural zeros or the tables' own sums: no values satisfy "
+            "all of them; correct their right-hand side"
+        )
 
 
 def covariance_inverse(covariance: Float, deviations: Float) -> Float:

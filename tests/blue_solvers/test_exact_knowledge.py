@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spines import SCHEMA, spine_problems
 
-from blue_solvers import UnsupportedProblemError, blue
+from blue_solvers import ConjugateGradient, Solver, UnsupportedProblemError, blue
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, Spine
 
@@ -116,6 +116,24 @@ def test_an_equality_that_others_imply_changes_nothing() -> None:
     for solver in ("two_pass", "cholesky", "dense", "cg"):
         P = blue(problem, solver)
         np.testing.assert_allclose(P @ y + P.offset, blue(plain, "dense") @ y, atol=1e-8)
+
+
+@pytest.mark.parametrize("solver", ["two_pass", ConjugateGradient(preconditioner="two_pass"), "cholesky", "dense"])
+@pytest.mark.parametrize("spine", [None, SPINE])
+def test_equalities_that_contradict_one_another_or_zeros_are_refused(spine: Spine | None, solver: str | Solver) -> None:
+    observed, zeros = {"detailed": 2.0, "a": 1.0}, {"a": np.array([False, True])}
+    if spine is not None:
+        observed, zeros = {"S": {"a": 1.0}, "T": observed}, {("S", "a"): zeros["a"][None]}
+    size = Problem(SCHEMA, observed, spine=spine).observed.size
+    row = np.zeros((1, size))
+    row[0, -1] = 1  # the table "a" of the last geounit, of empty cells where there are zeros
+    twice = np.concatenate([row, 2 * row])
+    for known in ({"equalities": (twice, [1.0, 3.0])}, {"equalities": (row, [1.0]), "zeros": zeros}):
+        with pytest.raises(ValueError, match="contradict one another"):
+            blue(Problem(SCHEMA, observed, spine=spine, **known), solver)
+    implied = Problem(SCHEMA, observed, spine=spine, equalities=(twice, [1.0, 2.0]))
+    P = blue(implied, solver)
+    assert np.allclose(row @ (P @ np.arange(float(size)) + P.offset), 1.0)
 
 
 def test_bad_knowledge_is_refused() -> None:
