@@ -119,6 +119,8 @@ class NearestStructuredEstimate(Prepared):
         pulls = self._desired.adjoint(V)
         scaled = self._deviations * pulls
         pull = self._project(scaled)
+        nothing = ROUNDING * EPSILON * self._deviations.max() * _sizes(V)
+        pull[:, _sizes(scaled) <= nothing] = 0  # a functional that is known exactly pulls with its rounding alone
         Z, _, _ = self._solve(pull, self._target(self._least_errors(pull), _sizes(scaled)))
         weights = self._inverse_scale * self._precision.product(self._spread(Z))
         along = weights if self._kept is None else self._kept.gather(weights)

@@ -167,6 +167,24 @@ def test_tables_measured_in_part_have_no_bound() -> None:
     check_solver(SOLVER, problem)
 
 
+def test_functionals_known_exactly_beside_cells_that_nothing_determines() -> None:
+    varying = np.array([[[np.inf, 2.1, 4.1, np.inf], [np.inf, 3.6, np.inf, np.inf]]]).repeat(2, axis=0)
+    varying[1, :, 2:] = [[2.6, np.inf], [1.1, 2.4]]
+    empty = np.zeros((2, 2, 4), dtype=bool)
+    empty[:, 0, 1] = empty[0, 1, 1] = empty[1, 0, 2] = True
+    problem = Problem(
+        Schema({"a": 2, "b": 4}),
+        {"depth 0": {"detailed": 4.9}, "depth 1": {"b": 0.0, "a * b": varying}},
+        {"depth 0": ["b"]},
+        spine=Spine([-1, 0, 0]),
+        zeros={("depth 1", "a * b"): empty},
+    )
+    P = blue(problem, ConjugateGradient(preconditioner="two_pass"))
+    assert abs(P.variances()).max() < 1e-14  # sums of exact cells, to rounding
+    noisy = problem.variances > 0
+    assert abs((P.T @ np.eye(4))[noisy]).max() < 1e-14
+
+
 def test_no_matrix_is_formed(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = cellwise(gallery.cube(4, 3), 3.0)
     for name in ("equations", "constraint_matrix", "marginal_matrix"):
