@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.equalities import covariance_inverse
+from blue_solvers.components.equalities import CONTRADICTION_TOLERANCE, RANK_TOLERANCE, covariance_inverse
 from blue_solvers.components.subtrees import Design, Downward, Estimates, Index, Part, SubtreeForm, Upward
 from blue_solvers.solver import Float
 from constraint_builders import Spine
+
+MOST_DEVIATIONS = 10.0  # that noise moves what is known almost exactly
 
 
 class Shares:
@@ -110,11 +112,21 @@ class Correction:
 
     @classmethod
     def of(cls, combined: Iterable[Combined], b: Float) -> Correction:
-        """From the combinations of all parts."""
+        """From the combinations of all parts; `ValueError` if their right-hand sides contradict what is exact."""
         shares = list(combined)
         values = sum((own.values for own in shares), start=np.zeros((b.size, 1 + b.size)))
         deviations = sum((own.deviations for own in shares), start=np.zeros(b.size))
-        return cls(covariance_inverse(values[:, 1:], deviations), values[:, 0] - b)
+        covariance, excess = values[:, 1:], values[:, 0] - b
+        inverse = covariance_inverse(covariance, deviations)
+        fixed = excess - covariance @ (inverse @ excess)  # of combinations that count as exact
+        allowed = CONTRADICTION_TOLERANCE * np.maximum(1.0, np.maximum(abs(values[:, 0]), abs(b)))
+        if (abs(fixed) > allowed + MOST_DEVIATIONS * np.sqrt(RANK_TOLERANCE) * deviations).any():
+            row = int(abs(fixed).argmax())
+            raise ValueError(
+                f"the equalities contradict one another, or other values known exactly, by {abs(fixed[row]):.6g} in "
+                f"row {row}: correct their right-hand side"
+            )
+        return cls(inverse, excess)
 
     def applied(self, result: Estimates) -> Estimates:
         """Corrected estimates and variances of a part."""

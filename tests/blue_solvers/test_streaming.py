@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from partitioned import assert_same, digests, invented_problem
+from scipy import sparse
 from spines import SCHEMA, consistent_measurements, spine_problems
 
 from blue_solvers import UnsupportedProblemError, blue
@@ -165,6 +166,16 @@ def test_equalities_of_unmeasured_cells_are_refused(tmp_path: Path) -> None:
     problem = Problem(SCHEMA, observed, spine=spine, desired={"A": ["a"]}, equalities=(np.ones((1, 6)), [5.0]))
     with pytest.raises(UnsupportedProblemError, match="equalities speak of cells that were not measured"):
         partition(tmp_path / "in", problem, [1.0, 2, 3, 4, np.nan, np.nan], at="B")
+
+
+def test_equalities_that_contradict_one_another_are_refused(tmp_path: Path) -> None:
+    problem, y = with_equalities(1)
+    assert problem.equalities is not None
+    E, b = problem.equalities
+    problem.equalities = sparse.csr_array(sparse.vstack([E, 2 * E[[0]]])), np.append(b, 2 * b[0] + 1)
+    partition(tmp_path / "in", problem, y, at=problem.spine.levels[1])
+    with pytest.raises(ValueError, match="the equalities contradict one another"):
+        stream(tmp_path / "in", tmp_path / "out")
 
 
 def test_a_source_read_part_by_part_gives_the_same_files(job, tmp_path: Path) -> None:
