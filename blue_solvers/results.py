@@ -151,7 +151,8 @@ class Result:
         number |= {code: i for i, code in enumerate(own)}
         unknown = [code for code in codes if code not in number]
         if unknown:
-            raise ValueError(f"no geounit {unknown[0]!r} at geolevel {geolevel!r}, nor {len(unknown) - 1:,} others")
+            others = f", nor {len(unknown) - 1:,} more of those asked for" if len(unknown) > 1 else ""
+            raise ValueError(f"no geounit {unknown[0]!r} at geolevel {geolevel!r}{others}")
         found = np.array([number[code] for code in codes], dtype=np.int64)
         if np.unique(found).size < found.size:
             repeated = next(code for code in codes if list(found).count(number[code]) > 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -49,7 +50,7 @@ class Spine:
     def __init__(
         self, parent: ArrayLike, geolevel: Sequence[str] | None = None, geocode: Sequence[str] | None = None
     ) -> None:
-        self.parent = np.array(parent, dtype=np.intp)
+        self.parent = _positions(parent)
         if self.parent.ndim != 1 or not self.parent.size:
             raise ValueError(f"parent must list at least one geounit: got shape {self.parent.shape}")
         for what, given in (("geolevel", geolevel), ("geocode", geocode)):
@@ -161,8 +162,8 @@ class Spine:
         levels = ({root: 0} if root else {}) | widths
         by_level = {level: list(dict.fromkeys(code[:width] for code in codes)) for level, width in levels.items()}
         if len(by_level[next(reversed(levels))]) < len(codes):
-            repeated = next(code for code in codes if codes.count(code) > 1)
-            raise ValueError(f"geoid {repeated!r} is given twice: every leaf once")
+            repeated, _ = Counter(code[:longest] for code in codes).most_common(1)[0]
+            raise ValueError(f"geoid {repeated!r} is given twice, as far as the level widths read: every leaf once")
         return cls.from_geocodes(by_level)
 
     @classmethod
@@ -254,6 +255,13 @@ class Spine:
             f"{members.size:,} {level}" for level, members in zip(self.levels, self.members, strict=True)
         )
         return f"Spine({self.size:,} geounits: {counts})"
+
+
+def _positions(parent: ArrayLike) -> NDArray[np.intp]:
+    given = np.asarray(parent)
+    if given.size and (given.dtype.kind not in "iuf" or (given != np.rint(given)).any()):
+        raise ValueError(f"parent must hold positions, whole numbers: got {given.dtype} {given.ravel()[:5].tolist()}")
+    return given.astype(np.intp)
 
 
 def _longest_prefix(code: str, position: Mapping[str, int], widths: Iterable[int]) -> int:

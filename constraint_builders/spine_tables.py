@@ -37,10 +37,12 @@ class SpineNames:
 
 def spine_layout(schema: Schema, spine: Spine, names: Sequence[LevelTable]) -> Layout:
     """Layout of tables at geolevels: each an array (geounits of the level, *table's shape)."""
+    canonical = SpineNames(schema, spine)
     shapes = [
-        (spine.members[spine.level_index(level)].size, *parse_table(schema, table).shape) for level, table in names
+        (spine.members[spine.level_index(level)].size, *parse_table(schema, table).shape)
+        for level, table in map(canonical, names)
     ]
-    return Layout(names, shapes, SpineNames(schema, spine))
+    return Layout(names, shapes, canonical)
 
 
 def read_observed(

@@ -142,6 +142,8 @@ def test_bad_knowledge_is_refused() -> None:
         Problem(schema, {"a": 1.0}, zeros={"a": [0.0, 1.0]})
     with pytest.raises(ValueError, match="not a variable"):
         Problem(schema, {"a": 1.0}, zeros={"b": [True, False]})
+    with pytest.raises(ValueError, match="with a spine, tables are named"):
+        Problem(SCHEMA, {"S": {"a": 1.0}}, spine=SPINE, zeros={"a": np.array([[True, False]])})
     with pytest.raises(ValueError, match="equalities must have 2 columns"):
         Problem(schema, {"a": 1.0}, equalities=(np.ones((1, 3)), [1.0]))
     with pytest.raises(ValueError, match="right-hand side of the equalities must have shape"):

@@ -46,6 +46,9 @@ def test_levels_may_be_skipped_and_chains_single() -> None:
         ([-1, 0, 0], ["A", "B", "B"], ["x", "y", "y"], "'y' is given twice"),
         ([-1, 0], ["A"], None, "geolevel lists 1 geounits, parent 2"),
         ([], [], None, "at least one geounit"),
+        ([-1, 0.5], ["A", "B"], None, "whole numbers: got float64"),
+        ([-1, np.nan], ["A", "B"], None, "whole numbers"),
+        (["", "x"], ["A", "B"], None, "whole numbers"),
     ],
 )
 def test_what_is_no_tree_is_refused(parent: list, levels: list, codes: list | None, message: str) -> None:
@@ -58,6 +61,8 @@ def test_orphans_repeats_and_short_geoids_are_named() -> None:
         Spine.from_geocodes({"State": ["1"], "County": ["2x"]})
     with pytest.raises(ValueError, match="'01001' is given twice"):
         Spine.from_geoids(["01001", "01001"], {"State": 2, "County": 5})
+    with pytest.raises(ValueError, match="'01001' is given twice, as far as the level widths read"):
+        Spine.from_geoids(["010012", "010011"], {"State": 2, "County": 5})
     with pytest.raises(ValueError, match="'01' has 2 characters"):
         Spine.from_geoids(["01"], {"State": 2, "County": 5})
     with pytest.raises(ValueError, match="no geolevel 'Town'"):
