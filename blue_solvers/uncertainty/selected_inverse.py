@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -43,6 +44,7 @@ CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearl
 REFINED_BLOCK = 64  # columns of the adjoint held at once
 BATCH_ENTRIES = 2**18  # of the fronts of one batch
 PAIR_BYTES = 64  # of a pair of rows: itself, its value, and their sorted copies
+MOST_PAIR_BYTES = 2.0**31  # of pairs at once
 INSTEAD = "use P.variances() with solver='cg', Monte Carlo intervals, or estimate_variances"
 
 
@@ -147,22 +149,42 @@ def _variances(equations: Equations, T: sparse.csr_array, gather: Gather) -> Flo
     scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
     U = sparse.csc_array(scaled @ Sigma @ T.T)
     U.eliminate_zeros()
-    first, second = _pairs(U)
-    rows, columns = U.indices[first].astype(np.int64), U.indices[second].astype(np.int64)
     factor = SparseFactor.of(_with_pairs_of(U, equations.normal_matrix()))
-    terms = factor.inverse_entries(rows, columns, gather) * U.data[first] * U.data[second]
-    terms[first != second] *= 2
-    of_pair = np.repeat(np.arange(U.shape[1]), np.diff(U.indptr))[first]
-    variances: Float = noise - np.bincount(of_pair, terms, minlength=U.shape[1]).astype(np.float64)
+    taken = [_taken(factor, sparse.csc_array(U[:, columns]), gather) for columns in _columns_at_once(U)]
+    variances = noise - np.concatenate(taken)
     cancelled = np.flatnonzero(variances < CANCELLED * noise)
     variances[cancelled] = _variances_from_weights(equations, factor, T[cancelled])
     return variances
 
 
+def _taken(factor: SparseFactor, U: sparse.csc_array, gather: Gather) -> Float:
+    """What every column u takes from its noise, u' N^-1 u."""
+    first, second = _pairs(U)
+    rows, columns = U.indices[first].astype(np.int64), U.indices[second].astype(np.int64)
+    terms = factor.inverse_entries(rows, columns, gather) * U.data[first] * U.data[second]
+    terms[first != second] *= 2
+    of_pair = np.repeat(np.arange(U.shape[1]), np.diff(U.indptr))[first]
+    return np.bincount(of_pair, terms, minlength=U.shape[1]).astype(np.float64)
+
+
+def _pair_counts(U: sparse.csc_array) -> Index:
+    counts = np.diff(U.indptr).astype(np.int64)
+    return counts * (counts + 1) // 2
+
+
+def _columns_at_once(U: sparse.csc_array) -> list[slice]:
+    """Runs of columns whose pairs fit in memory together; every run takes a sweep over the factor."""
+    pairs = np.cumsum(_pair_counts(U))
+    runs = max(1, int(np.ceil(PAIR_BYTES * float(pairs[-1]) / MOST_PAIR_BYTES))) if pairs.size else 1
+    stops = np.searchsorted(pairs, pairs[-1] * np.arange(1, runs + 1) / runs) + 1 if pairs.size else np.zeros(1, int)
+    stops[-1] = U.shape[1]
+    return [slice(*pair) for pair in pairwise([0, *stops.tolist()]) if pair[0] < pair[1]]
+
+
 def _pairs(U: sparse.csc_array) -> tuple[Index, Index]:
     """Positions in `U.data` of all unordered pairs of entries in one column, an entry with itself included."""
     counts = np.diff(U.indptr).astype(np.int64)
-    needed = PAIR_BYTES * float((counts * (counts + 1) // 2).sum())
+    needed = PAIR_BYTES * float(_pair_counts(U).sum())
     require_memory(needed, f"selected inversion for {U.shape[1]:,} cells in {U.shape[0]:,} equations", INSTEAD)
     ends = np.repeat(U.indptr[1:], counts)
     partners = ends - np.arange(U.nnz)

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import blue
 from blue_solvers.factorisation import cholmod
-from blue_solvers.uncertainty import inverse_on_pattern, variances_by_selected_inversion
+from blue_solvers.uncertainty import inverse_on_pattern, selected_inverse, variances_by_selected_inversion
 from blue_solvers.uncertainty.covariance import variances
 from blue_solvers.uncertainty.kernels import compiled_gather, gather_in_numpy, has_numba
 from blue_solvers.uncertainty.selected_inverse import SparseFactor, _by_cholmod, _by_superlu, desired_sums
@@ -141,3 +141,11 @@ def test_agrees_with_the_closed_form_on_a_larger_cube():
     problem = gallery.cube(3, 6)
     expected = blue(problem, "sea_blue").variances()
     np.testing.assert_allclose(variances_by_selected_inversion(problem), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("most", [1.0, 64 * 50.0, 64 * 5000.0])
+def test_pairs_that_do_not_fit_at_once_take_several_sweeps(monkeypatch: pytest.MonkeyPatch, most: float) -> None:
+    problem = gallery.cube(3, 3)
+    expected = variances_by_selected_inversion(problem)
+    monkeypatch.setattr(selected_inverse, "MOST_PAIR_BYTES", most)
+    np.testing.assert_allclose(variances_by_selected_inversion(problem), expected, rtol=1e-12)
