@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.components.axis_sums import sum_axes
-from blue_solvers.components.batches import as_slice, chunks
+from blue_solvers.components.batches import as_slice, chunks, distinct
 from blue_solvers.components.component_products import Component, multiply, product
 from blue_solvers.components.grouping import Grouping, group_indicator
 from blue_solvers.components.information import kronecker
@@ -66,7 +66,7 @@ class LeafForm:
         rows = _eligible(plan, self._level, self._whole)
         if not rows.size:
             return
-        classes, self._class_of = np.unique(self._level.class_of[rows], return_inverse=True)
+        classes, self._class_of = distinct(self._level.class_of[rows])
         ranks = plan.class_rank[classes]
         self._weights = [weights[ranks] for weights in self._level.weights]
         self._others = [i for i, weights in enumerate(self._weights) if i != self._whole and weights.any()]
@@ -104,7 +104,7 @@ class LeafForm:
 
     def _sort_by_pair(self) -> None:
         """Geounits in order of their pair with their parent; the root has none, and counts as one."""
-        pairs, pair_of = np.unique(self._level.parent_pair[self.rows], return_inverse=True)
+        pairs, pair_of = distinct(self._level.parent_pair[self.rows])
         order = np.argsort(pair_of, kind="stable")
         self._sorted_rows, self._sorted_classes = self.rows[order], self._class_of[order]
         self._sorted_pairs, self._pairs = pair_of[order], pairs
@@ -264,12 +264,12 @@ class _Box:
 
     def _factors(self, matrices: list[Float], classes: Index) -> Float:
         """Components of one group sum spread over their slots, (1 or G, ..., 1); all others are 0."""
-        distinct, of = np.unique(classes, return_inverse=True)
-        factors = np.zeros((distinct.size, *self._shape, 1))
+        different, of = distinct(classes)
+        factors = np.zeros((different.size, *self._shape, 1))
         for component, own in zip(self._components, matrices, strict=True):
             if component.size == 1:
-                factors[(slice(None), *component.slots)] = own[distinct].reshape(-1, *[1] * (factors.ndim - 1))
-        return factors if distinct.size == 1 else factors[of]
+                factors[(slice(None), *component.slots)] = own[different].reshape(-1, *[1] * (factors.ndim - 1))
+        return factors if different.size == 1 else factors[of]
 
     def _sum(self, cells: Float) -> Float:
         sums = sum_axes(cells, self._summed) if self._summed else cells
