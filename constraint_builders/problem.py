@@ -472,6 +472,7 @@ class Problem(Measurements):
             self.typical_variances(),
             self.unmeasured,
             factors_cross(self.schema, [*self.observed_tables, *self.desired_tables]),
+            None if self.zeros is None else ~self.zeros.detailed(np.flatnonzero(self.spine.child_counts == 0)),
         )
         return sums.matrix(self.desired, self.desired_levels, self.desired_tables)
 

@@ -38,6 +38,8 @@ class SpineSums:
     unmeasured : ndarray of bool, (n,)
     recodes_cross : bool
         Whether recodes cross so that relations must come from the detailed cells.
+    possible : ndarray of bool (leaves * detailed cells,) or None
+        Detailed cells that may be other than empty, if some may not.
     """
 
     schema: Schema
@@ -48,6 +50,7 @@ class SpineSums:
     variances: list[Float]
     unmeasured: NDArray[np.bool_]
     recodes_cross: bool
+    possible: NDArray[np.bool_] | None
 
     def matrix(self, desired: Layout, levels: Sequence[int], tables: Sequence[Table]) -> sparse.csr_array:
         """Desired cells as combinations of measured ones, (m, n).
@@ -60,7 +63,10 @@ class SpineSums:
         found = [self._at_level(level, table) for level, table in zip(levels, tables, strict=True)]
         missing = [i for i, block in enumerate(found) if block is None]
         if missing:
-            across = self._across_levels([levels[i] for i in missing], [tables[i] for i in missing])
+            wanted = [levels[i] for i in missing], [tables[i] for i in missing]
+            across = self._across_levels(self._relations_with(*wanted), *wanted)
+            if self.possible is not None and any(lost is not None for _, lost in across):
+                across = self._across_levels(self._relations_of_possible_cells(*wanted), *wanted)
             for i, (block, lost) in zip(missing, across, strict=True):
                 if lost is not None:
                     cell = desired.describe(int(desired.offsets[i]) + lost)
@@ -81,7 +87,7 @@ class SpineSums:
         return None
 
     def _across_levels(
-        self, levels: Sequence[int], tables: Sequence[Table]
+        self, relations: sparse.csr_array, levels: Sequence[int], tables: Sequence[Table]
     ) -> list[tuple[sparse.csr_array, int | None]]:
         """Tables from measurements of several levels, each with the first of its cells that nothing determines.
 
@@ -90,7 +96,7 @@ class SpineSums:
         n = self.layout.size
         sizes = [self.spine.members[level].size * table.size for level, table in zip(levels, tables, strict=True)]
         unknown = np.concatenate([np.flatnonzero(self.unmeasured), np.arange(n, n + sum(sizes))])
-        elimination = eliminate(self._relations_with(levels, tables), unknown)
+        elimination = eliminate(relations, unknown)
         free = np.zeros(n + sum(sizes))
         free[elimination.free_columns] = 1
         open_ = np.append(abs(elimination.solved) @ free > 0, True)  # the last stands for cells without a row
@@ -109,7 +115,12 @@ class SpineSums:
         """What holds between all observed cells and those of further tables."""
         all_levels, all_tables = (*self.levels, *levels), (*self.tables, *tables)
         if self.recodes_cross:
-            return relations_between_rows(spine_marginal_matrix(self.schema, self.spine, all_levels, all_tables))
+            return self._relations_of_possible_cells(levels, tables)
         known = [np.minimum(variances, UNOBSERVED_VARIANCE) for variances in self.variances]
         wanted = [np.full(self.spine.members[level].size, UNOBSERVED_VARIANCE) for level in levels]
         return SpineConsistency(self.schema, self.spine, all_levels, all_tables, [*known, *wanted]).matrix()
+
+    def _relations_of_possible_cells(self, levels: Sequence[int], tables: Sequence[Table]) -> sparse.csr_array:
+        """The same by eliminating the detailed cells, but for structural zeros."""
+        M = spine_marginal_matrix(self.schema, self.spine, (*self.levels, *levels), (*self.tables, *tables))
+        return relations_between_rows(M if self.possible is None else M[:, np.flatnonzero(self.possible)])

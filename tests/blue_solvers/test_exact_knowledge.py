@@ -72,6 +72,23 @@ def test_zeros_hold_in_every_finer_cell_and_every_geounit_below() -> None:
     dot_test(P, rng=0)
 
 
+@pytest.mark.parametrize("solver", ["cholesky", ConjugateGradient(preconditioner="two_pass")])
+def test_empty_cells_need_no_measurement(solver: str | Solver) -> None:
+    unmeasured = np.array([[[np.inf, 2.0], [1.0, 1.0]]])
+    observed = {"depth 0": {"a * b": unmeasured}, "depth 1": {"b": 1.0}}
+    zeros = {("depth 0", "a * b"): np.array([[[True, False], [False, False]]])}
+    spine = Spine([-1, 0, 0])
+    with pytest.raises(ValueError, match="is not estimable: nothing measured determines it"):
+        Problem(Schema({"a": 2, "b": 2}), {"depth 0": observed["depth 0"]}, {"depth 0": ["a"]}, spine=spine)
+    problem = Problem(Schema({"a": 2, "b": 2}), observed, {"depth 0": ["a", "total"]}, spine=spine, zeros=zeros)
+    y = np.array([np.nan, 9.0, 4.0, 5.0, 3.0, 6.0, 2.0, 7.0])
+    # the sums over both children, of variance 2, join the columns of b at the root: 4 alone, 9 + 5
+    apart = np.array([(5.0 - 4.0) / 3, (13.0 - 14.0) / 5])
+    first, second = 9.0 + 2 * apart[1], 4.0 + apart[0] + 5.0 + apart[1]
+    P = blue(problem, solver)
+    assert np.allclose(P @ y, [first, second, first + second])
+
+
 def test_equalities_over_several_geounits() -> None:
     columns = np.zeros((2, Problem(SCHEMA, OBSERVED, spine=SPINE).observed.size))
     layout = Problem(SCHEMA, OBSERVED, spine=SPINE).observed
