@@ -11,7 +11,7 @@ So the estimate stays as exact and as cheap as that under D: one product with k 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -105,4 +105,4 @@ class SharedNoiseEstimate(Prepared):
         own = self._desired.info
         sources = self._U.shape[1]
         reason = f"{own.reason}; corrected exactly for the noise of {sources} shared source{'s'[: sources != 1]}"
-        return Info(own.solver, own.exact, reason, own.iterations, own.residual, own.violation)
+        return replace(own, reason=reason, error_bound=None)  # the sources have errors of their own

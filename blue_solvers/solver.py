@@ -47,6 +47,9 @@ class Info:
         Largest absolute entry of A x - b for the estimate over the observed layout.
     seconds : float
         Time of the latest apply.
+    error_bound : float or None
+        Of an iterative solver that has one: what the error of every cell, and of every linear combination of cells, is
+        at most, in units of its own standard error.
     """
 
     solver: str
@@ -56,6 +59,7 @@ class Info:
     residual: float = 0.0
     violation: float = 0.0
     seconds: float = 0.0
+    error_bound: float | None = None
 
 
 class Prepared(ABC):

@@ -22,7 +22,7 @@ becomes B' D B, B the sums that give all cells from these, in the scale of s.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -41,27 +41,13 @@ RESTART = 1e-11  # of a residual: below it, rounding that leaves the range of Q 
 TINY = float(np.finfo(float).tiny)
 
 
-@dataclass(frozen=True)
-class BoundedInfo(Info):
-    """`Info` of an iterative estimate that knows how far it may be from the BLUE.
-
-    `residual` is the size of what the data still pull at the estimate, relative to the start. `violation` is rounding
-    only, since every iterate is consistent.
-
-    Attributes
-    ----------
-    error_bound : float or None
-        Upper bound on the error of every cell, and of every linear combination of cells, in units of its own standard
-        error, the rounding of the data included; of many columns the worst. None where tables were measured in part:
-        what is missing is then not bounded by the ratio of variances. None also where the covariance is an operator, of
-        whose eigenvalues only an estimate is known.
-    """
-
-    error_bound: float | None = None
-
-
 class NearestStructuredEstimate(Prepared):
     """The BLUE through that of the nearest structured problem; see the module.
+
+    Its `info.residual` is the size of what the data still pull at the estimate, relative to the start. Every iterate is
+    consistent, so that `info.violation` is rounding only. `info.error_bound` includes the rounding of the data; it is
+    None where tables were measured in part, what is missing then not being bounded by the ratio of variances, and where
+    the covariance is an operator, of whose eigenvalues only an estimate is known.
 
     Parameters
     ----------
@@ -195,8 +181,8 @@ class NearestStructuredEstimate(Prepared):
         )
 
     @property
-    def info(self) -> BoundedInfo:
-        info = BoundedInfo(
+    def info(self) -> Info:
+        info = Info(
             self._info.solver,
             self._info.exact,
             self._info.reason,

@@ -264,7 +264,7 @@ class Problem(Measurements):
             if geounit is not None:
                 where = f"{self.spine.levels[level]} {self.spine.geocodes[geounit]!r}"
                 raise ValueError(
-                    f"table {table.name!r} is not estimable at {where}: nothing measured there, below or above "
+                    f"table {table.name!r} is not estimable at {where}: no measurement there, below or above "
                     "determines it"
                 )
 
@@ -719,8 +719,14 @@ def _tree_of_nodes(summing: SummingMatrix, variances: Float) -> TreeOfNodes:
     spine = Spine(parent)
     spread = np.full(spine.size, np.inf)
     spread[:n] = variances
-    observed = {level: {"total": spread[members]} for level, members in zip(spine.levels, spine.members, strict=True)}
-    problem = Problem(Schema({"node": 1}), observed, spine=spine)
+    schema, cells = Schema({"node": 1}), [spread[members] for members in spine.members]
+    total = parse_table(schema, "total")
+    structure = SpineConsistency(schema, spine, range(len(cells)), [total] * len(cells), cells)
+    lost = undetermined(structure, total, np.arange(n))
+    if lost is not None:
+        raise ValueError(f"row {lost} of S is not estimable: it was not measured, and no other rows determine it")
+    observed = {level: {"total": variances} for level, variances in zip(spine.levels, cells, strict=True)}
+    problem = Problem(schema, observed, spine=spine)
     starts = np.asarray(problem.observed.offsets[:-1])
     places = starts[spine.level_of[:n]] + spine.rank_in_level[:n]
     return TreeOfNodes(problem, places.astype(np.intp))

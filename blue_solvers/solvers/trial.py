@@ -13,7 +13,7 @@ from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from constraint_builders import Problem
 
 TRIAL_RTOL = 1e-2
-TRIAL_ITERATIONS = 300  # one that has not come to TRIAL_RTOL by then has thousands of iterations before it
+TRIAL_ITERATIONS = 150  # one that has not come to TRIAL_RTOL by then has near a thousand before it
 
 
 def predicted_seconds(problem: Problem, solver: ConjugateGradient) -> float:

@@ -65,7 +65,7 @@ def test_the_estimate_is_that_of_all_tables(problem: Problem, seed: int) -> None
     error = abs(P @ y - dense @ y)
     assert (error <= 1e-8 * deviations + 1e-9).all()
     np.testing.assert_allclose(P.offset, dense.offset, atol=1e-9)
-    bound = P.info.error_bound  # type: ignore[attr-defined]
+    bound = P.info.error_bound
     assert bound is not None
     assert (error <= (bound + 1e-10) * deviations + 1e-9).all()
     dot_test(P)

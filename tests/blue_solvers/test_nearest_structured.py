@@ -17,7 +17,7 @@ from strategies import Case, cases
 
 from blue_solvers import ConjugateGradient, ConvergenceError, UnsupportedProblemError, blue
 from blue_solvers.nearest_structured import nearest_structured
-from blue_solvers.structured_iteration import BoundedInfo
+from blue_solvers.solver import Info
 from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.layout import Float
@@ -190,7 +190,7 @@ def test_no_matrix_is_formed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("equations", "constraint_matrix", "marginal_matrix"):
         monkeypatch.setattr(Problem, name, lambda *_: pytest.fail("a matrix was formed"))
     P = blue(problem, SOLVER)
-    assert P.info == BoundedInfo("cg (two_pass preconditioner)", True, P.info.reason, error_bound=0.0)
+    assert P.info == Info("cg (two_pass preconditioner)", True, P.info.reason, error_bound=0.0)
     P.T @ (P @ noise(problem, 3))
 
 

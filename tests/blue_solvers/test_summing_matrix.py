@@ -195,7 +195,7 @@ def test_exact_values_that_contradict_one_another_are_refused() -> None:
         ([[1, 1], [1, 0]], [1.0, -2.0], "variances is negative"),
         ([[1, np.nan], [1, 0]], 1.0, "S holds NaN"),
         ([1.0, 1.0], 1.0, "S must be a matrix"),
-        ([[1, 1], [1, 0], [0, 1]], [1.0, np.inf, np.inf], "not estimable"),
+        ([[1, 1], [1, 0], [0, 1]], [1.0, np.inf, np.inf], "row 1 of S is not estimable"),
         ([[1, 1, 0], [0, 1, 1], [1, 0, 0]], [1.0, np.inf, 1.0], "not estimable"),
     ],
 )
