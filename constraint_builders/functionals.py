@@ -99,7 +99,7 @@ class Functionals:
             if kind not in products:
                 matrices = [self._bases[factor].matrix for factor in table.factors]
                 products[kind] = reduce(lambda a, b: sparse.kron(a, b, format="csr"), matrices, one)
-            blocks += [products[kind]] * count
+            blocks.append(sparse.kron(sparse.eye_array(count, dtype=np.int8), products[kind], format="csr"))
         return sparse.csr_array(sparse.block_diag(blocks, format="csr"))
 
     def summed(self, index: int, component: Component) -> int:

@@ -21,7 +21,7 @@ CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what
 CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations
 ELIMINATED_CELLS = 20_000  # detailed cells above which equations between crossing recodes take longer than iterations
 SAFE_RATIO = 10.0  # variances within a table in this ratio take about 30 estimates, whatever their law
-CELL_SECONDS = 1e-5  # of forming equations, for every observed cell of a large problem
+CELL_SECONDS = 2e-6  # of forming equations, for every observed cell of a large problem
 
 
 @dataclass(frozen=True)
