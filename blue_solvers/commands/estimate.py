@@ -90,6 +90,8 @@ def _bytes(text: str) -> float:
 
 def run(args: argparse.Namespace) -> None:
     """Estimate what was asked for and write it."""
+    if not Path(args.input).exists():
+        raise FileNotFoundError(f"{args.input}: No such file or directory")
     if Path(args.input).is_dir():
         for option, given in (("--plot", args.plot), ("--nonnegative", args.nonnegative)):
             if given:

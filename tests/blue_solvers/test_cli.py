@@ -180,6 +180,7 @@ def test_bad_tables_are_refused(
     ("arguments", "message"),
     [
         (["estimate", "none.csv", "--out", "{out}"], "none.csv: No such file or directory"),
+        (["estimate", "nowhere", "--out", "{out}"], "nowhere: No such file or directory"),
         (["estimate", BERKELEY, "--schema", "none.toml", "--out", "{out}"], "none.toml: No such file or directory"),
         (["estimate", BERKELEY, "--schema", BERKELEY, "--out", "{out}"], "berkeley.csv: "),
         (["estimate", SCHEMA, "--out", "{out}"], "berkeley.toml: the name must end in .csv or .parquet"),
