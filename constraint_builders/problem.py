@@ -245,7 +245,7 @@ class Problem(Measurements):
         self.observed_tables = tuple(parse_table(schema, table) for _, table in names)
         self.observed_levels = tuple(spine.level_index(level) for level, _ in names)
         self.observed = spine_layout(schema, spine, names)
-        self._set_noise(np.concatenate(variances), covariance, noise)
+        self._set_noise(np.concatenate(variances, axis=None), covariance, noise)
         wanted = names if desired is None else read_desired(schema, spine, desired, self.observed_tables, self._lacks)
         self.desired_tables = tuple(parse_table(schema, table) for _, table in wanted)
         self.desired_levels = tuple(spine.level_index(level) for level, _ in wanted)

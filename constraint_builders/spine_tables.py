@@ -48,7 +48,7 @@ def spine_layout(schema: Schema, spine: Spine, names: Sequence[LevelTable]) -> L
 def read_observed(
     schema: Schema, spine: Spine, observed: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[LevelTable], list[Float]]:
-    """Names and cell variances, flat, of the tables observed at every geolevel.
+    """Names and cell variances, (geounits, *shape), of the tables observed at every geolevel.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def _cell_variances(name: LevelTable, table: Table, count: int, value: Any) -> F
         variances = variances.reshape(count, *[1] * len(table.shape))
     if value is not None:  # before they are spread over all cells
         variances = checked_variances(variances, f"variance of table {name!r}")
-    return np.broadcast_to(variances, shape).ravel()
+    return np.broadcast_to(variances, shape)
 
 
 def read_desired(
