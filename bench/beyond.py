@@ -106,8 +106,8 @@ def main(argv: list[str]) -> None:
     cases = options.case or (QUICK if options.quick else tuple(CASES))
     header = ["case", "law", "ratio", "solver", "prepare s", "apply s", "x equal", "peak MiB", "iterations",
               "difference"]  # fmt: skip
-    rows = []
     for case in cases:
+        rows = []
         for law in options.law or LAWS:
             for ratio in options.ratio or (RATIOS[:1] if options.quick else RATIOS):
                 for solver in options.solver or SOLVERS:
@@ -115,9 +115,9 @@ def main(argv: list[str]) -> None:
                     rows.append([case, law, f"{ratio:g}", *_row(solver, output)])
                     if sys.stderr.isatty():
                         print(f"\r{case}: {law} {ratio:g} {solver}".ljust(60), end="\r", file=sys.stderr, flush=True)
-    print_table(header, rows)
-    if not options.case:
+        print_table(header, rows)
         print()
+    if not options.case:
         print_table(["Table 3", "solver", "differs from dense"], table_3(2 if options.quick else 20))
         print()
         hierarchies.main(["--quick"] if options.quick else [])
