@@ -22,6 +22,7 @@ from constraint_builders.table import Table
 Float = NDArray[np.float64]
 
 ROUNDING = 16 * float(np.finfo(float).eps)
+WELL_CONDITIONED = 1e6  # up to here doubles leave ten digits, and extended precision is not needed
 RANK_TOLERANCE = 1e-9  # of unweighted information, whose entries are of order one
 
 
@@ -212,7 +213,9 @@ def _inverse_on(basis: Float, J: NDArray) -> Float:
     """
     if J.shape == (1, 1):
         return (basis @ basis.T / J).astype(float) if basis.size else np.zeros((1, 1))
-    restricted = basis.T @ J @ basis
-    inverse = np.linalg.inv(restricted.astype(float))
-    inverse = inverse + inverse @ (np.eye(len(restricted)) - restricted @ inverse)
+    plain = basis.T @ J.astype(float) @ basis
+    inverse = np.linalg.inv(plain)
+    if np.linalg.norm(plain, 1) * np.linalg.norm(inverse, 1) > WELL_CONDITIONED:
+        restricted = basis.T @ J @ basis
+        inverse = inverse + inverse @ (np.eye(len(restricted)) - restricted @ inverse)
     return (basis @ inverse @ basis.T).astype(float)
