@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, splu
 
+from constraint_builders.linear import read_matrix
 from constraint_builders.low_rank import LowRankPlusDiagonal
 
 SYMMETRY_TOLERANCE = 1e-10
@@ -35,16 +36,14 @@ def read_covariance(covariance: Any, size: int) -> tuple[sparse.csr_array | Line
         If the shape is wrong, a value is not finite, or it is not symmetric positive definite. Of an operator only its
         action on random vectors is checked, and that of its method ``solve`` where it has one.
     """
-    if covariance.shape != (size, size):
-        raise ValueError(f"covariance must have shape ({size}, {size}): got {covariance.shape}")
+    if np.shape(covariance) != (size, size):
+        raise ValueError(f"covariance must have shape ({size}, {size}): got {np.shape(covariance)}")
     if isinstance(covariance, LowRankPlusDiagonal):
         return covariance, covariance.variances
     if isinstance(covariance, LinearOperator):
         _check_operator(covariance)
         return covariance, _diagonal(covariance)
-    matrix = sparse.csr_array(covariance, dtype=np.float64)
-    if not np.isfinite(matrix.data).all():
-        raise ValueError("covariance holds NaN or infinite entries: leave unmeasured cells out of a correlated problem")
+    matrix = read_matrix(covariance, "covariance")
     scale = abs(matrix.data).max(initial=0.0)
     if abs(matrix - matrix.T).max() > SYMMETRY_TOLERANCE * scale:
         raise ValueError("covariance is not symmetric: a covariance equals its transpose")

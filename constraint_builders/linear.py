@@ -19,6 +19,8 @@ def read_matrix(A: Any, what: str = "A") -> sparse.csr_array:
     ValueError
         If it is none.
     """
+    if np.iscomplexobj(A):
+        raise ValueError(f"{what} holds complex numbers: give real ones")
     try:
         matrix = sparse.csr_array(A, dtype=np.float64, copy=True)
     except (TypeError, ValueError) as error:

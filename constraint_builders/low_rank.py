@@ -90,7 +90,7 @@ class LowRankPlusDiagonal(LinearOperator):
 
 
 def _checked_diagonal(diagonal: ArrayLike) -> NDArray[np.float64]:
-    values = checked_variances(np.asarray(diagonal, dtype=np.float64), "diagonal of the covariance")
+    values = checked_variances(diagonal, "diagonal of the covariance")
     if values.ndim != 1:
         raise ValueError(f"diagonal of the covariance must have shape (n,): got {values.shape}")
     values.flags.writeable = False
@@ -98,7 +98,10 @@ def _checked_diagonal(diagonal: ArrayLike) -> NDArray[np.float64]:
 
 
 def _checked_factor(factor: ArrayLike, diagonal: NDArray[np.float64]) -> NDArray[np.float64]:
-    U = np.array(factor, dtype=np.float64)
+    try:
+        U = np.array(factor, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"factor of the covariance does not hold numbers: {error}") from None
     if U.ndim != 2 or U.shape[0] != diagonal.size:
         raise ValueError(f"factor of the covariance must have shape ({diagonal.size}, k): got {U.shape}")
     U[np.isinf(diagonal)] = 0

@@ -207,9 +207,12 @@ class Problem(Measurements):
         """
         problem = cls.__new__(cls)
         problem.summing = SummingMatrix(S)
-        if np.ndim(variances) > 1:
-            raise ValueError(f"variances must be a number or one for every row of S: got shape {np.shape(variances)}")
-        problem._read_nodes(problem.summing.size, variances, "variances")
+        size = problem.summing.size
+        if np.shape(variances) not in ((), (size,)):
+            raise ValueError(
+                f"variances must be a number or have shape ({size},), one for every row of S: got {np.shape(variances)}"
+            )
+        problem._read_nodes(size, variances, "variances")
         return problem
 
     def _read_nodes(self, size: int, covariance: Any, what: str) -> None:

@@ -27,11 +27,13 @@ class SummingMatrix:
     Raises
     ------
     ValueError
-        If it is not a matrix of finite numbers.
+        If it is not a matrix of finite numbers, or has no row.
     """
 
     def __init__(self, S: Any) -> None:
         self.matrix = read_matrix(S, "S")
+        if not self.matrix.shape[0]:
+            raise ValueError(f"S must have a row for every node: got shape {self.matrix.shape}")
         self.matrix.sum_duplicates()
         self.matrix.eliminate_zeros()
 

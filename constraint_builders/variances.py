@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
-def checked_variances(variances: NDArray, what: str) -> NDArray[np.float64]:
+def checked_variances(variances: ArrayLike, what: str) -> NDArray[np.float64]:
     """A writable copy of variances.
 
     Raises
     ------
     ValueError
-        If one is negative or NaN; 0 is exact and ``inf`` not measured.
+        If one is no number, negative or NaN; 0 is exact and ``inf`` not measured.
     """
-    variances = np.array(variances, dtype=np.float64)
+    try:
+        variances = np.array(variances, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what} does not hold numbers: {error}") from None
     usable = variances >= 0
     if not usable.all():
         value = variances[~usable][0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import ConjugateGradient, blue
@@ -54,7 +54,6 @@ def problems(draw: st.DrawFn) -> Problem:
     return Problem(SCHEMA, tables, **special)
 
 
-@settings(max_examples=12)
 @given(problems(), st.integers(0, 1000))
 def test_the_estimate_is_that_of_all_tables(problem: Problem, seed: int) -> None:
     if why_no_structure(problem) is not None:

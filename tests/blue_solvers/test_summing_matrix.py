@@ -190,11 +190,18 @@ def test_exact_values_that_contradict_one_another_are_refused() -> None:
 @pytest.mark.parametrize(
     ("S", "variances", "message"),
     [
-        ([[1, 1], [1, 0]], [1.0, 2.0, 3.0], "one for every row|must be a number or have shape"),
+        (
+            [[1, 1], [1, 0]],
+            [1.0, 2.0, 3.0],
+            r"must be a number or have shape \(2,\), one for every row of S: got \(3,\)",
+        ),
         ([[1, 1], [1, 0]], [[1.0, 0.0], [0.0, 1.0]], "one for every row of S"),
         ([[1, 1], [1, 0]], [1.0, -2.0], "variances is negative"),
         ([[1, np.nan], [1, 0]], 1.0, "S holds NaN"),
         ([1.0, 1.0], 1.0, "S must be a matrix"),
+        ([[1j, 1.0]], 1.0, "S holds complex numbers"),
+        (np.zeros((0, 2)), 1.0, "S must have a row for every node"),
+        ([[1, 1], [1, 0]], "some", "variances does not hold numbers"),
         ([[1, 1], [1, 0], [0, 1]], [1.0, np.inf, np.inf], "row 1 of S is not estimable"),
         ([[1, 1, 0], [0, 1, 1], [1, 0, 0]], [1.0, np.inf, 1.0], "not estimable"),
     ],
