@@ -62,10 +62,10 @@ class _TwoPassEstimate(SeaBlueEstimate):
 
     def __init__(self, problem: Problem, form: TreeForm, info: Info) -> None:
         super().__init__(problem, form, info)
-        self._plan = form.plan
+        self._form = form
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
-        return functional_covariance(self._plan, _weights(self.problem, W), W.shape[1])
+        return functional_covariance(self._form.plan, self._form.coefficients, _weights(self.problem, W), W.shape[1])
 
 
 def _weights(problem: Problem, W: sparse.csc_array) -> list[Weights]:
