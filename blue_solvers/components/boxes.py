@@ -11,8 +11,8 @@ from blue_solvers.components.batches import Index, distinct, one_or_all
 from blue_solvers.components.coefficients import Coefficients
 from blue_solvers.components.component_products import Component, product
 from blue_solvers.components.grouping import Grouping
-from blue_solvers.components.information import kronecker
 from blue_solvers.components.reflections import Basis
+from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree_plan import LevelPlan, TreePlan
 from blue_solvers.solver import Float
@@ -142,8 +142,8 @@ class Box:
                     box[slots] += own[taken] * (scale * precisions[classes]).reshape(-1, *[1] * (box.ndim - 1))
             box *= self._factors(classes)
         places = one_or_all(classes)
-        for component, gains, taken in self._matrices:
-            parts = [differences[j][part] for j, part in taken]
+        for component, gains, seen in self._matrices:
+            parts = [differences[j][part] for j, part in seen]
             box[component.place] = product(component, gains[places], parts, component.groups)
         self._basis.to_cells(box)
         return box

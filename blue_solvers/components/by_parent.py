@@ -9,6 +9,7 @@ from blue_solvers.components.batches import Index, chunks, distinct
 from blue_solvers.components.tree_plan import LevelPlan, TreePlan
 from blue_solvers.solver import Float
 
+
 class ByParent:
     """Some geounits of a level by their parents.
 

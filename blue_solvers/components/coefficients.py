@@ -1,7 +1,7 @@
 """Gains and covariances of a component: messages going up the tree, posteriors going down.
 
-Components of one group sum are numbers, and all sums of variances are of positive terms: nothing cancels. Others take the
-square roots of `messages`, and children are added up two at a time.
+Components of one group sum are numbers, and all sums of variances are of positive terms: nothing cancels. Others take
+the square roots of `messages`, and children are added up two at a time.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.components.component_products import Component
-from blue_solvers.components.merges import Merges, merges_of
+from blue_solvers.components.merges import merges_of
 from blue_solvers.components.messages import Message, Parting, Source, add, combine, part
 from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.tree_plan import TreePlan
@@ -168,11 +167,11 @@ class _Numbers:
         unknown, unknowns = self._unknown[:, plan.pair_class], self._unknown_children[:, plan.pair_parent]
         gain = np.divide(V, total, out=np.zeros_like(V), where=(total > 0) & (unknowns == 0))
         gain = np.where(unknown, 1 / np.maximum(unknowns, 1), gain)
-        large = (V > total / 2) & (plan.pair_count == 1)  # at most one child, the others' sum is not what is left
+        large = (total / 2 < V) & (plan.pair_count == 1)  # at most one child, the others' sum is not what is left
         others = total - V
         if large.any():
             small = np.where(large, 0.0, V) * plan.pair_count
-            others = np.where(large, plan.sums_of_pairs(small)[:, plan.pair_parent], others)
+            others = np.where(large, plan.sums_of_pairs(small.astype(np.float64))[:, plan.pair_parent], others)
         conditional = np.where(unknowns > 0, np.where(unknown, total, V), gain * others)
         return gain, conditional
 
@@ -328,9 +327,7 @@ class _SumOfChildren:
         gain = np.zeros((components, self._merges.size, m, m))
         root = np.zeros_like(gain)
         gain[:, self._merges.totals], root[:, self._merges.totals] = np.eye(m), above
-        for (left, right, total), parting in zip(
-            reversed(self._merges.rounds), reversed(self._partings), strict=True
-        ):
+        for (left, right, total), parting in zip(reversed(self._merges.rounds), reversed(self._partings), strict=True):
             shape = components, total.size, m, m
             for place, own in ((left, parting.left), (right, parting.right)):
                 own = own.reshape(shape)

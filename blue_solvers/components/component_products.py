@@ -40,7 +40,6 @@ class Component:
         """Its part of slots of many geounits."""
         return (slice(None), *self.slots)
 
-
     @cached_property
     def _order(self) -> tuple[int, ...]:
         """Axes of (G, ..., K) with those that are no contrasts first, and the inverse."""

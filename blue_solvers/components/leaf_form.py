@@ -1,9 +1,9 @@
 """Estimates of geounits without children that measured their finest table, in cells.
 
-With y the finest table, z_t the other tables and G_t their gains, the estimate is y + sum_t G_t (z_t - sums of y): all that
-is added to y lies in margins, a few boxes much smaller than the table. The table itself never changes basis, and what is
-multiplied is the tables' disagreement, not their counts. Children of one parent that were measured alike are estimated
-together going up, since that is linear.
+With y the finest table, z_t the other tables and G_t their gains, the estimate is y + sum_t G_t (z_t - sums of y): all
+that is added to y lies in margins, a few boxes much smaller than the table. The table itself never changes basis, and
+what is multiplied is the tables' disagreement, not their counts. Children of one parent that were measured alike are
+estimated together going up, since that is linear.
 
 Bytes that must move: the tables once going up and once going down, and the estimate once.
 """

@@ -34,7 +34,8 @@ class Merges:
 
 def merges_of(owners: Index) -> Merges:
     """Merges of terms by their owner, (terms,), given in order of owners; every owner has a term."""
-    nodes, size, rounds = np.arange(owners.size), owners.size, []
+    nodes, size = np.arange(owners.size), owners.size
+    rounds: list[tuple[Index, Index, Index]] = []
     while True:
         starts = np.flatnonzero(np.diff(owners, prepend=-1))
         if starts.size == owners.size:

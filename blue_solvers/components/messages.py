@@ -1,9 +1,9 @@
 """What is known of group sums u of one component, and how statements about them combine and add up.
 
 A message has three parts, kept apart as projectors: directions that nothing determines (unknown), directions known
-exactly, and the rest with a finite covariance. The covariance is kept as square roots of itself and of its inverse, which
-orthogonal transformations combine without losing what is known well beside what is known badly. All arrays are batches
-(N, ..., m).
+exactly, and the rest with a finite covariance. The covariance is kept as square roots of itself and of its inverse,
+which orthogonal transformations combine without losing what is known well beside what is known badly. All arrays are
+batches (N, ..., m).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Source:
 
     @classmethod
     def measured(cls, W: Float, precisions: Float, exact: Float) -> Source:
-        """A table with rows W, (k, m) or (N, k, m), of precisions (N,), 0 for none; exactly known where `exact` is 1."""
+        """A table with rows W, (k, m) or (N, k, m), of precisions (N,), 0 for none; exact where flagged."""
         design = W if W.ndim == 3 else W[None]
         identity = np.eye(design.shape[1])
         return cls(
@@ -104,9 +104,7 @@ class Source:
     def told(cls, message: Message) -> Source:
         """What a message says of u, v being its estimate."""
         identity = np.eye(message.root.shape[-1])[None]
-        return cls(
-            identity, message.information_root, message.finite, message.exact if message.exact.any() else None
-        )
+        return cls(identity, message.information_root, message.finite, message.exact if message.exact.any() else None)
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,9 @@ def combine(sources: Sequence[Source]) -> Combined:
         np.concatenate([F @ determined, padding], axis=1),
         np.concatenate([B, np.zeros((N, m, B.shape[2]))], axis=1),
     )
-    gains = _made_consistent(np.split(determined @ fitted.solution, np.cumsum(widths)[:-1], axis=2), sources, determined)
+    gains = _made_consistent(
+        np.split(determined @ fitted.solution, np.cumsum(widths)[:-1], axis=2), sources, determined
+    )
     if along_exact is not None:
         rest = identity - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
         gains = [gain + rest @ own for gain, own in zip(gains, along_exact, strict=True)]

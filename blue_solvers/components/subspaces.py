@@ -7,6 +7,7 @@ one. Variances never take part.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blue_solvers.solver import Float
 
@@ -27,7 +28,7 @@ def range_projector(matrix: Float, scale: Float | None = None) -> Float:
 
 
 def complement(*projectors: Float) -> Float:
-    """Projectors on what is orthogonal to all of some subspaces, orthogonal to one another; exactly 0 where it is nothing."""
+    """Projectors on what is orthogonal to some subspaces, these to one another; exactly 0 where nothing is."""
     rest = np.eye(projectors[0].shape[-1]) - sum(projectors)
     return np.where(trace(rest)[..., None, None] < 0.5, 0.0, rest)
 
@@ -48,3 +49,11 @@ def inverse_on(projector: Float, matrix: Float) -> Float:
 def trace(matrix: Float) -> Float:
     """Traces of a batch of matrices."""
     return np.trace(matrix, axis1=-2, axis2=-1)
+
+
+def kronecker(matrices: list[Float]) -> Float:
+    """Kronecker product of any number of matrices."""
+    result: NDArray = np.ones((1, 1))
+    for matrix in matrices:
+        result = np.kron(result, matrix)
+    return result

@@ -71,7 +71,7 @@ class TableAccess:
     def place_in(self, levels: list[bool]) -> tuple[tuple[slice, ...], tuple[slice, ...], float]:
         """Where coordinates go in slots that hold, of variables not in `levels`, the sum over all levels alone.
 
-        Of what components of one group sum see: the slots, the coordinates that go there, and what they are multiplied by.
+        Of what components of one group sum see: the slots, the coordinates that go there, what multiplies them.
         """
         slots, taken = [], []
         for kept, own, sums, length in zip(levels, self._slots, self._maps, self._lengths, strict=True):

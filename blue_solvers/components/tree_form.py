@@ -23,7 +23,7 @@ import numpy as np
 
 from blue_solvers.components.batches import Index, as_slice, chunks, distinct, one_or_all
 from blue_solvers.components.by_parent import ByParent
-from blue_solvers.components.coefficients import Boundary, Coefficients, solve_components
+from blue_solvers.components.coefficients import Boundary, solve_components
 from blue_solvers.components.component_products import Component, multiply, product
 from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.leaf_form import LeafForm
@@ -75,7 +75,9 @@ class TreeForm:
         self._sums = [
             TableSums(problem.schema, self.plan.finest, [desired[i] for i in chosen]) for chosen in self._desired_at
         ]
-        self._leaves = [LeafForm(self.plan, self.coefficients, number, self._readers, BLOCK_BYTES) for number in numbers]
+        self._leaves = [
+            LeafForm(self.plan, self.coefficients, number, self._readers, BLOCK_BYTES) for number in numbers
+        ]
         self._others = [
             ByParent(self.plan, level, np.delete(np.arange(level.members.size), leaves.rows))
             for level, leaves in zip(self.plan.levels, self._leaves, strict=True)

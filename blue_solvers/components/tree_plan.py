@@ -19,7 +19,7 @@ from scipy import sparse
 from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, sees_contrasts
-from blue_solvers.components.information import kronecker
+from blue_solvers.components.subspaces import kronecker
 from blue_solvers.solver import Float
 from constraint_builders import Schema, Spine
 from constraint_builders.table import Table, make_table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blue_solvers.components.batches import Index
 from blue_solvers.components.coefficients import Coefficients
@@ -48,7 +49,7 @@ class TreeVariances:
     def _of_component(self, component: Component, maps: list[Float | None], root: Float) -> Float:
         """Variances that one component gives, an axis for every variable: its groups, or a coarser factor's cells."""
         scale: Float = np.ones(())
-        W: Float = np.ones((1, 1))
+        W: NDArray = np.ones((1, 1))
         shape = []
         for grouping, sums, contrast in zip(self._plan.groupings, maps, component.contrasts, strict=True):
             if contrast:

@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 from scipy import sparse
 
-from blue_solvers.components.equalities import WithEqualities
+from blue_solvers.components.corrections import Corrected
 from blue_solvers.components.functional_sweep import Weights, functional_covariance
 from blue_solvers.components.size import groupings_in_use, too_many_groups
 from blue_solvers.components.tree_form import TreeForm
@@ -53,7 +53,7 @@ class TwoPass(Solver):
             return _NodesOfTree(problem, self.prepare(problem.tree.problem))
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
         if problem.equalities is not None:
-            return SeaBlueEstimate(problem, WithEqualities(problem), info)
+            return SeaBlueEstimate(problem, Corrected(problem), info)
         return _TwoPassEstimate(problem, TreeForm(problem), info)
 
 
