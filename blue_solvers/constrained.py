@@ -101,6 +101,7 @@ class NormalSolver(ABC):
 NormalSolverFactory = Callable[[Equations], NormalSolver]
 
 SWEEPS = 3
+DIRECT_SWEEPS = 6
 WORST_ACCEPTED = 1e-6  # of the data's standardised residual: a direct solver that leaves more met a singular system
 
 
@@ -111,6 +112,7 @@ class Stage:
         self.equations = equations
         self.solver = make_solver(equations)
         self._absolute = abs(equations.A)
+        self._deviations = equations.deviations[:, None]
         self.iterations = 0
         self.residual = 0.0
         self.violation = 0.0
@@ -148,7 +150,7 @@ class Stage:
         correct: Callable[[Float, Float, Float], Float],
         floor: Float,
     ) -> tuple[Float, Float, Float]:
-        """Correct until the residual is small enough; a direct solver twice, which also heals its rounding.
+        """Correct until the residual is small enough; a direct solver twice, and more often if rounding is not reached.
 
         The second correction matters most for cells that their own measurement determines far less well than the others
         do: the first leaves in them the rounding error of the measurement, large beside the estimate's own.
@@ -156,9 +158,9 @@ class Stage:
         R = residual(X)
         first = self._sizes(R)
         target = np.maximum(self.solver.rtol * first, ROUNDING * EPSILON * floor)
-        for sweep in range(SWEEPS):
-            done = (self._sizes(R) <= target).all() if self.solver.rtol else sweep == 2
-            if done:
+        for sweep in range(SWEEPS if self.solver.rtol else DIRECT_SWEEPS):
+            small = (self._sizes(R) <= target).all()
+            if small and (self.solver.rtol or sweep >= 2):
                 break
             X = correct(X, R, target)
             R = residual(X)
@@ -174,7 +176,7 @@ class Stage:
 
     def _sizes(self, R: Float) -> Float:
         """Norm of every column, each equation in units of its standard deviation."""
-        return np.linalg.norm(R / self.equations.deviations[:, None], axis=0)
+        return np.linalg.norm(R / self._deviations, axis=0)
 
 
 class ConstrainedEstimate(Prepared):
@@ -240,19 +242,17 @@ class ConstrainedEstimate(Prepared):
 def equations_of(problem: Problem, rows: str) -> list[Equations]:
     """The projections to make, in order: among exactly known cells, then of everything else onto all equations."""
     A, b = problem.equations(rows)
-    Sigma_matrix = noise_matrix(problem)
+    noisy_cells = ~problem.exact & ~problem.unmeasured
+    noisy = np.flatnonzero((A != 0) @ noisy_cells.astype(float) > 0)
+    known_by_table = problem.is_structural and problem.table_variances is not None
+    if rows == "independent" and problem.exact.any() and not known_by_table:
+        noisy = np.sort(eliminate(A, np.flatnonzero(noisy_cells)).pivot_rows)
+    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], problem.noise_covariance, noise_matrix(problem))
     if not problem.exact.any():
-        return [Equations(A, b, problem.noise_covariance, Sigma_matrix)]
+        return [adjusted]
     exact_A, exact_b = problem.exact_equations
     exact_Sigma = sparse.csr_array(sparse.diags_array(problem.exact.astype(float)))
-    noisy = np.flatnonzero(abs(A) @ (~problem.exact).astype(float) > 0)
-    if rows == "independent" and not (problem.is_structural and problem.table_variances is not None):
-        columns = np.flatnonzero(~problem.exact & ~problem.unmeasured)
-        noisy = np.sort(eliminate(A, columns).pivot_rows)
-    return [
-        Equations(exact_A, exact_b, aslinearoperator(exact_Sigma), exact_Sigma),
-        Equations(sparse.csr_array(A[noisy]), b[noisy], problem.noise_covariance, Sigma_matrix),
-    ]
+    return [Equations(exact_A, exact_b, aslinearoperator(exact_Sigma), exact_Sigma), adjusted]
 
 
 def noise_matrix(problem: Problem) -> sparse.csr_array | None:

@@ -92,7 +92,8 @@ class SharedNoiseEstimate(Prepared):
         return weights - self._R @ cho_solve(self._factor, self._U.T @ weights)
 
     def variances(self) -> Float:
-        return self._desired.variances() + self._shared_variances
+        own = self._desired.variances()
+        return np.where(own > 0, own + self._shared_variances, 0.0)  # what is exact depends on exact cells alone
 
     @cached_property
     def _shared_variances(self) -> Float:

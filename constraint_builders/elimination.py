@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 RELATIVE_ZERO = 1e-11  # an entry this much smaller than its row's largest was cancelled, up to rounding
+UNEVEN = 64.0  # ratio of entries from which rows and columns are scaled first
+SCALING_ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,9 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     -------
     Elimination
     """
-    work = sparse.csr_array(A, dtype=np.float64)
+    scaled = sparse.csr_array(A, dtype=np.float64)
+    row_scale, column_scale = _scaling(scaled)
+    work = sparse.csr_array(sparse.diags_array(row_scale) @ scaled @ sparse.diags_array(column_scale))
     row_ids = np.arange(work.shape[0])
     waiting = np.asarray(columns, dtype=np.intp)
     solved = sparse.csr_array((0, work.shape[1]))
@@ -74,13 +78,40 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
         waiting = np.setdiff1d(waiting, chosen)
     nonzero = np.diff(work.indptr) > 0
     none = np.zeros(0, dtype=np.intp)
+    solved_columns = np.concatenate([none, *pivot_columns])
+    units = sparse.diags_array(1 / column_scale)
     return Elimination(
-        remaining=work[np.flatnonzero(nonzero)],
+        remaining=sparse.csr_array(work[np.flatnonzero(nonzero)] @ units),
         pivot_rows=np.concatenate([none, *pivot_rows]),
-        solved=solved,
-        solved_columns=np.concatenate([none, *pivot_columns]),
+        solved=sparse.csr_array(sparse.diags_array(column_scale[solved_columns]) @ solved @ units),
+        solved_columns=solved_columns,
         free_columns=waiting,
     )
+
+
+def _scaling(A: sparse.csr_array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Powers of two for rows and columns that bring all entries near 1, so that no unit decides what is zero."""
+    rows, columns = np.ones(A.shape[0]), np.ones(A.shape[1])
+    sizes = abs(A.data[A.data != 0])
+    if not sizes.size or sizes.max() <= UNEVEN * sizes.min():
+        return rows, columns
+    entries = abs(A).tocoo()
+    entries.eliminate_zeros()
+    logs, row, column = np.log2(entries.data), entries.row, entries.col
+    r, c = np.zeros(A.shape[0]), np.zeros(A.shape[1])
+    for _ in range(SCALING_ROUNDS):
+        r = -_middle(logs + c[column], row, A.shape[0])
+        c = -_middle(logs + r[row], column, A.shape[1])
+    return 2.0 ** np.rint(r), 2.0 ** np.rint(c)
+
+
+def _middle(logs: NDArray[np.float64], place: NDArray[np.intp], size: int) -> NDArray[np.float64]:
+    """Half way between the least and the greatest logarithm of every place; 0 where there is none."""
+    least, greatest = np.full(size, np.inf), np.full(size, -np.inf)
+    np.minimum.at(least, place, logs)
+    np.maximum.at(greatest, place, logs)
+    found = np.isfinite(least)
+    return np.add(least, greatest, out=np.zeros(size), where=found) / 2
 
 
 def relations_between_rows(M: sparse.csr_array) -> sparse.csr_array:

@@ -580,6 +580,12 @@ class Problem(Measurements):
         copy.variances.flags.writeable = False
         return copy
 
+    def with_covariance(self, covariance: Any) -> Problem:
+        """The same problem with another covariance of its noise, (n, n)."""
+        copy = self._without_derived()
+        copy._set_noise(np.full(self.observed.size, np.nan), covariance, self.noise)
+        return copy
+
     def _without_derived(self) -> Problem:
         """A shallow copy that has worked nothing out yet."""
         copy = Problem.__new__(Problem)

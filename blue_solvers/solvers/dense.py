@@ -5,18 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from scipy import linalg
+import numpy as np
+from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator
 
+from blue_solvers.components.orthogonal import fit
 from blue_solvers.constrained import ConstrainedEstimate, Equations, NormalSolver
 from blue_solvers.solver import Float, Info, Prepared, Solver
 from constraint_builders import Problem
+from constraint_builders.elimination import eliminate
 from constraint_builders.memory import require_memory
+
+WIDE_SPREAD = 1e8  # ratio of variances from which the squares in A Sigma A' would lose digits
+MOST_OPERATOR_CELLS = 3_000  # of a covariance operator whose entries are found by applying it to every unit vector
+RANK_TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True)
 class Dense(Solver):
-    """Dense Cholesky factorisation of A Sigma A'.
+    """Dense Cholesky factorisation of A Sigma A'; orthogonal transformations where variances differ by decades.
 
     Memory and time grow as the square and the cube of the rank.
     """
@@ -24,18 +31,32 @@ class Dense(Solver):
     name: ClassVar[str] = "dense"
 
     def supports(self, problem: Problem) -> str | None:
-        """Every problem whose covariance is known entry by entry."""
-        if isinstance(problem.covariance, LinearOperator):
+        """Every problem whose covariance is known entry by entry, or small enough to find its entries."""
+        operator_only = isinstance(problem.covariance, LinearOperator)
+        if operator_only and problem.observed.size > MOST_OPERATOR_CELLS:
             return "its covariance is an operator without entries: use solver='cg'"
         return None
 
     def prepare(self, problem: Problem) -> Prepared:
         """Factorise once."""
+        if isinstance(problem.covariance, LinearOperator):
+            entries = problem.covariance @ np.eye(problem.observed.size)
+            problem = problem.with_covariance(sparse.csr_array((entries + entries.T) / 2))
+        if _spread(problem) > WIDE_SPREAD:
+            return OrthogonalEstimate(problem, Info(f"{self.name} (LAPACK)", exact=True, reason=REASON))
         needed = 3.0 * 8 * problem.rank**2
         what = f"the dense projection with {problem.rank:,} constraints"
         require_memory(needed, what, "use solver='sea_blue', 'cholesky' or 'cg'")
-        info = Info(self.name, exact=True, reason="the projection of Theorem 5, by dense linear algebra")
+        info = Info(self.name, exact=True, reason=REASON)
         return ConstrainedEstimate(problem, "independent", _DenseNormalSolver, info)
+
+
+REASON = "the projection of Theorem 5, by dense linear algebra"
+
+
+def _spread(problem: Problem) -> float:
+    noisy = problem.variances[(problem.variances > 0) & ~problem.unmeasured]
+    return float(noisy.max() / noisy.min()) if noisy.size else 1.0
 
 
 class _DenseNormalSolver(NormalSolver):
@@ -47,3 +68,118 @@ class _DenseNormalSolver(NormalSolver):
 
     def solve(self, R: Float, target: Float) -> Float:
         return linalg.cho_solve(self._factor, R / self._deviations) / self._deviations
+
+
+class OrthogonalEstimate(Prepared):
+    """The projection through a basis of all solutions, x = start + Z z, and orthogonal transformations of its rows.
+
+    Rows keep their own relative precision however much variances differ, and variances are sums of squares.
+
+    Parameters
+    ----------
+    problem : Problem
+        Whose covariance, if any, has entries.
+    info : Info
+
+    Raises
+    ------
+    MemoryError
+        If two dense matrices over the observed layout would not fit.
+    """
+
+    def __init__(self, problem: Problem, info: Info) -> None:
+        n = problem.observed.size
+        require_memory(4.0 * 8 * n**2, f"the dense projection of {n:,} cells", "use solver='two_pass' or 'cholesky'")
+        self.problem = problem
+        self._info = info
+        start, Z = _solutions(problem)
+        exact, noisy = problem.exact, ~problem.exact & ~problem.unmeasured
+        keeping, free = _split(Z, exact)
+        solution, root = _least_squares(_whitening(problem, noisy), free[noisy])
+        self._P = np.zeros((n, n))
+        self._P[:, noisy] = free @ solution
+        self._P[:, exact] = keeping - self._P[:, noisy] @ keeping[noisy]
+        self._root = free @ root
+        self._determined = _lengths(problem.tabulate(free)) <= RANK_TOLERANCE * _lengths(problem.tabulate(Z))
+        self._constant = (start - self._P @ np.where(noisy | exact, start, 0.0))[:, None]
+        self.offset = self._observed(np.zeros((n, 1)), affine=True)
+        self.offset = problem.tabulate(self.offset)[:, 0]
+
+    def _observed(self, Y: Float, affine: bool) -> Float:
+        """The observed cells, corrected once by the estimate of what is left, which is small beside counts."""
+        constant = self._constant if affine else 0.0
+        X = self._P @ Y + constant
+        left = np.where(self.problem.unmeasured[:, None], 0.0, Y - X)
+        return X + self._P @ left
+
+    def apply(self, Y: Float) -> Float:
+        return self.problem.tabulate(self._observed(Y, affine=False))
+
+    def adjoint(self, V: Float) -> Float:
+        return self._P.T @ self.problem.tabulate_transpose(V)
+
+    def variances(self) -> Float:
+        return np.where(self._determined, 0.0, _lengths(self.problem.tabulate(self._root)) ** 2)
+
+    @property
+    def info(self) -> Info:
+        return self._info
+
+
+def _split(Z: Float, exact: np.ndarray) -> tuple[Float, Float]:
+    """What follows from exact cells, (n, e), and a basis of what they leave open, (n, q)."""
+    if not exact.any() or not Z.shape[1]:
+        return np.zeros((len(Z), int(exact.sum()))), Z
+    open_ = linalg.null_space(Z[exact], rcond=RANK_TOLERANCE)
+    return Z @ np.linalg.pinv(Z[exact], rcond=RANK_TOLERANCE), Z @ open_
+
+
+def _least_squares(whitening: Float, design: Float) -> tuple[Float, Float]:
+    """The least squares solution from noisy cells, and a square root of its covariance."""
+    if not design.shape[1]:
+        return np.zeros((0, len(design))), np.zeros((0, 0))
+    fitted = fit((whitening @ design)[None], whitening[None])
+    solution = fitted.solution[0]
+    solution = solution + (np.eye(design.shape[1]) - solution @ design) @ solution  # keeps what agrees, to rounding
+    return solution, fitted.covariance_root[0]
+
+
+def _lengths(rows: Float) -> Float:
+    return np.linalg.norm(rows, axis=1)
+
+
+def _solutions(problem: Problem) -> tuple[Float, Float]:
+    """One solution of the equations and a basis of all differences of solutions, (n,) and (n, r).
+
+    Cells that were not measured follow from the others; those that nothing determines stay 0.
+    """
+    n = problem.observed.size
+    A, b = problem.equations("independent")
+    extended = sparse.csr_array(sparse.hstack([A, -b[:, None]], format="csr"))
+    measured = np.flatnonzero(~problem.unmeasured)
+    elimination = eliminate(extended, measured)
+    solved, columns = elimination.solved.toarray(), elimination.solved_columns
+    free = np.setdiff1d(measured, columns)
+    start, Z = np.zeros(n), np.zeros((n, free.size))
+    Z[free, np.arange(free.size)] = 1
+    Z[columns] = -solved[:, free]
+    start[columns] = -solved[:, n]
+    if problem.completion is not None:
+        C, c = problem.completion
+        start, Z = C @ start + c, C @ Z
+    return start, Z
+
+
+def _whitening(problem: Problem, cells: np.ndarray) -> Float:
+    """W with W Sigma W' = I for some cells, (k, k)."""
+    deviations = np.sqrt(problem.variances[cells])
+    if problem.covariance is None:
+        return np.diag(1 / deviations)
+    # The noisiest first: then no row mixes what is known well into what is not.
+    order = np.argsort(-deviations, kind="stable")
+    covariance = problem.covariance[cells][:, cells].toarray()
+    correlation = (covariance / np.outer(deviations, deviations))[np.ix_(order, order)]
+    W = np.empty_like(covariance)
+    factor = linalg.cholesky(correlation, lower=True)
+    W[:, order] = linalg.solve_triangular(factor, np.diag(1 / deviations[order]), lower=True)
+    return W

@@ -32,7 +32,7 @@ from scipy.linalg import blas, lapack
 from scipy.sparse.linalg import LinearOperator, splu
 from threadpoolctl import threadpool_limits
 
-from blue_solvers.constrained import Equations, NormalSolver, Stage, equations_of
+from blue_solvers.constrained import EPSILON, Equations, NormalSolver, Stage, equations_of
 from blue_solvers.factorisation import cholmod
 from blue_solvers.solver import Float
 from blue_solvers.uncertainty.kernels import Gather, best_gather
@@ -41,6 +41,9 @@ from constraint_builders import Problem
 from constraint_builders.memory import require_memory
 
 CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
+DIGITS = 1e-8  # relative error of a variance that rounding may leave
+POWER_STEPS = 6
+DETERMINED = 1e-22  # of a cell's noise: variances below it are 0 but for rounding
 REFINED_BLOCK = 64  # columns of the adjoint held at once
 BATCH_ENTRIES = 2**18  # of the fronts of one batch
 PAIR_BYTES = 64  # of a pair of rows: itself, its value, and their sorted copies
@@ -81,8 +84,8 @@ def inverse_on_pattern(matrix: sparse.csr_array, gather: Gather | None = None) -
 def variances_by_selected_inversion(problem: Problem, gather: Gather | None = None) -> Float:
     """Exact variance of every desired cell of the BLUE by one selected inversion of A Sigma A'.
 
-    Where the variance is less than a thousandth of the noise, it is worked out from the estimate's own weights instead,
-    since the difference above would have lost its digits.
+    Where the variance is less than a thousandth of the noise, or the equations are so nearly dependent that the
+    difference above would lose its digits, it is worked out from the estimate's own weights instead.
 
     Parameters
     ----------
@@ -152,9 +155,18 @@ def _variances(equations: Equations, T: sparse.csr_array, gather: Gather) -> Flo
     factor = SparseFactor.of(_with_pairs_of(U, equations.normal_matrix()))
     taken = [_taken(factor, sparse.csc_array(U[:, columns]), gather) for columns in _columns_at_once(U)]
     variances = noise - np.concatenate(taken)
-    cancelled = np.flatnonzero(variances < CANCELLED * noise)
+    lost = max(CANCELLED, EPSILON * _condition(factor, equations.normal_matrix()) / DIGITS)
+    cancelled = np.flatnonzero(variances < lost * noise)
     variances[cancelled] = _variances_from_weights(equations, factor, T[cancelled])
-    return variances
+    return np.where(variances > DETERMINED * noise, variances, 0.0)
+
+
+def _condition(factor: SparseFactor, N: sparse.csr_array) -> float:
+    """About the condition number of N: the largest eigenvalue of its inverse by a few steps of the power method."""
+    z = np.random.default_rng(0).standard_normal((N.shape[0], 1))
+    for _ in range(POWER_STEPS):
+        z = factor.solve(z / np.linalg.norm(z))
+    return float(np.linalg.norm(z)) * float(abs(N).sum(axis=0).max())
 
 
 def _taken(factor: SparseFactor, U: sparse.csc_array, gather: Gather) -> Float:
