@@ -83,6 +83,8 @@ class NormalSolver(ABC):
     rtol : float
         Standardised residual at which an answer is good enough, relative to that of the data; 0 for direct solvers,
         whose answer is refined once in any case.
+    goal : float
+        The same that is aimed at, as long as another solution comes nearer to it.
     iterations : int
         Iterations of the latest solve.
     label : str
@@ -90,6 +92,7 @@ class NormalSolver(ABC):
     """
 
     rtol: float = 0.0
+    goal: float = 0.0
     iterations: int = 0
     label: str
 
@@ -100,8 +103,8 @@ class NormalSolver(ABC):
 
 NormalSolverFactory = Callable[[Equations], NormalSolver]
 
-SWEEPS = 3
-DIRECT_SWEEPS = 6
+SWEEPS = 6
+DIRECT_SWEEPS = 2
 WORST_ACCEPTED = 1e-6  # of the data's standardised residual: a direct solver that leaves more met a singular system
 
 
@@ -116,6 +119,7 @@ class Stage:
         self.iterations = 0
         self.residual = 0.0
         self.violation = 0.0
+        self.as_asked = True  # whether the latest use came as near as the solver aims at, or to rounding
 
     def project(self, Y: Float, b: Float) -> Float:
         """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold."""
@@ -129,6 +133,9 @@ class Stage:
 
         floor = self._sizes(self._absolute @ abs(Y) + abs(b))
         X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, floor)
+        self.as_asked = bool(
+            (self._sizes(R) <= 2 * np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)).all()
+        )
         self.residual = float((self._sizes(R) / np.maximum(first, np.finfo(float).tiny)).max(initial=0.0))
         self.violation = float(abs(R).max(initial=0.0))
         return X
@@ -150,21 +157,36 @@ class Stage:
         correct: Callable[[Float, Float, Float], Float],
         floor: Float,
     ) -> tuple[Float, Float, Float]:
-        """Correct until the residual is small enough; a direct solver twice, and more often if rounding is not reached.
+        """Correct until the residual is small enough; a direct solver twice, which also heals its rounding.
 
         The second correction matters most for cells that their own measurement determines far less well than the others
-        do: the first leaves in them the rounding error of the measurement, large beside the estimate's own.
+        do: the first leaves in them the rounding error of the measurement, large beside the estimate's own. Where
+        rounding is not reached yet, corrections go on as long as they help.
         """
         R = residual(X)
-        first = self._sizes(R)
-        target = np.maximum(self.solver.rtol * first, ROUNDING * EPSILON * floor)
-        for sweep in range(SWEEPS if self.solver.rtol else DIRECT_SWEEPS):
-            small = (self._sizes(R) <= target).all()
-            if small and (self.solver.rtol or sweep >= 2):
+        first = sizes = self._sizes(R)
+        goal = np.maximum(self.solver.goal * first, EPSILON * floor)
+        least = (first > goal).any() if self.solver.rtol else DIRECT_SWEEPS
+        for sweep in range(SWEEPS):
+            if sweep >= least and (sizes <= goal).all():
                 break
-            X = correct(X, R, target)
-            R = residual(X)
-        sizes = self._sizes(R)
+            try:
+                corrected = correct(X, R, np.maximum(goal, self.solver.rtol * sizes))
+            except ConvergenceError:
+                if not sweep:
+                    raise
+                break
+            left = residual(corrected)
+            left_sizes = self._sizes(left)
+            better = (left_sizes < sizes) | (sweep < least)
+            if not better.any():
+                break
+            if not better.all():  # columns at rounding already
+                corrected, left, left_sizes = (
+                    np.where(better, *both) for both in ((corrected, X), (left, R), (left_sizes, sizes))
+                )
+            X, R, sizes = corrected, left, left_sizes
+        target = np.maximum(self.solver.rtol * first, ROUNDING * EPSILON * floor)
         allowed = np.maximum(2 * target, WORST_ACCEPTED * first * (self.solver.rtol == 0))
         if not (sizes <= allowed).all():
             raise ConvergenceError(
@@ -228,11 +250,20 @@ class ConstrainedEstimate(Prepared):
         U[self.problem.unmeasured] = 0
         return U
 
+    def variances(self) -> Float:
+        """By entries of the inverse that the pattern of a factor holds; where there are none, one adjoint a cell."""
+        if self._stages and self._stages[-1][0].equations.Sigma_matrix is None:
+            return super().variances()
+        from blue_solvers.uncertainty.selected_inverse import variances_by_selected_inversion  # it needs the solvers
+
+        return variances_by_selected_inversion(self.problem)
+
     @property
     def info(self) -> Info:
         stages = [stage for stage, _ in self._stages]
         return replace(
             self._info,
+            exact=self._info.exact and all(stage.as_asked or not stage.solver.rtol for stage in stages),
             iterations=sum(stage.iterations for stage in stages),
             residual=max((stage.residual for stage in stages), default=0.0),
             violation=max((stage.violation for stage in stages), default=0.0),

@@ -38,6 +38,7 @@ from constraint_builders import Problem
 
 SWEEPS = 6  # two or three are taken
 RESTART = 1e-11  # of a residual: below it, rounding that leaves the range of Q would be all that is iterated on
+EXACT_WITHIN = 1e-8  # standard errors, beside rounding: an estimate that may be further off is not called exact
 TINY = float(np.finfo(float).tiny)
 
 
@@ -56,14 +57,16 @@ class NearestStructuredEstimate(Prepared):
     rtol : float
         Stop when the bound on the error of the estimate, in standard deviations of the noise, is this small beside the
         adjustment that the estimate makes to the data; of the adjoint likewise.
+    most_error : float
+        What the bound on the error of every linear combination must be at most, in its standard errors.
     max_iterations : int
     info : Info
         What to report, but for the figures of the latest apply.
     """
 
-    def __init__(self, problem: Problem, rtol: float, max_iterations: int, info: Info) -> None:
+    def __init__(self, problem: Problem, rtol: float, most_error: float, max_iterations: int, info: Info) -> None:
         self.problem = problem
-        self._rtol = rtol
+        self._rtol, self._most_error = rtol, most_error
         self._max_iterations = max_iterations
         self._info = info
         structure = structure_of(problem)
@@ -78,7 +81,7 @@ class NearestStructuredEstimate(Prepared):
         self._signs = np.random.default_rng(0).choice([-1.0, 1.0], (deviations.size, 1))
         self._magnification = float(_sizes(self._weighed(self._signs[self._cells]))[0])
         self._latest: Float | None = None
-        self._iterations, self._residual, self._error = 0, 0.0, 0.0
+        self._iterations, self._residual, self._error, self._still_missing = 0, 0.0, 0.0, 0.0
         start = _offset(self._observed, self._deviations.size)
         offset = self._estimate(np.zeros_like(self._scale), start) + _offset(self._desired, problem.desired.size)
         self.offset = offset[:, 0]
@@ -94,10 +97,13 @@ class NearestStructuredEstimate(Prepared):
         adjustment = np.sqrt(np.maximum(_products(away, weighted), 0.0))
         pull = self._project(self._gather(weighted))
         rounding = _sizes(self._precision.product(self._signs * self._inverse_scale * (abs(Y) + abs(everywhere))))
-        Z, sizes, self._iterations = self._solve(pull, self._target(adjustment, rounding))
+        aim = np.minimum(self._rtol * adjustment, self._most_error)
+        Z, sizes, self._iterations = self._solve(pull, self._target(aim, rounding))
         self._residual = float((sizes / np.maximum(_sizes(pull), TINY)).max(initial=0.0))
         missing = sizes + ROUNDING * EPSILON * rounding
-        self._error = float(missing.max(initial=0.0)) / float(np.sqrt(self._precision.least))
+        self._error, self._still_missing = (
+            float(own.max(initial=0.0)) / float(np.sqrt(self._precision.least)) for own in (missing, sizes)
+        )
         self._latest = start + self._deviations * Z
         return self._desired.apply(self._latest)
 
@@ -107,7 +113,7 @@ class NearestStructuredEstimate(Prepared):
         pull = self._project(scaled)
         nothing = ROUNDING * EPSILON * self._deviations.max() * _sizes(V)
         pull[:, _sizes(scaled) <= nothing] = 0  # a functional that is known exactly pulls with its rounding alone
-        Z, _, _ = self._solve(pull, self._target(self._least_errors(pull), _sizes(scaled)))
+        Z, _, _ = self._solve(pull, self._target(self._rtol * self._least_errors(pull), _sizes(scaled)))
         weights = self._inverse_scale * self._precision.product(self._spread(Z))
         along = weights if self._kept is None else self._kept.gather(weights)
         weights[self._cells] += self._observed.adjoint(pulls - along)
@@ -127,8 +133,8 @@ class NearestStructuredEstimate(Prepared):
         return self._gather(self._precision.product(self._spread(Z)))
 
     def _target(self, size: Float, rounding: Float) -> Float:
-        """Residuals that leave errors of rtol beside `size`, or are as small as rounding permits."""
-        return np.maximum(self._rtol * np.sqrt(self._precision.least) * size, ROUNDING * EPSILON * rounding)
+        """Residuals that leave errors of `size`, or are as small as rounding permits."""
+        return np.maximum(np.sqrt(self._precision.least) * size, ROUNDING * EPSILON * rounding)
 
     def _least_errors(self, along: Float) -> Float:
         """What the standard error of every functional s^-1 F is at least: that of its estimate along Q F alone."""
@@ -182,17 +188,17 @@ class NearestStructuredEstimate(Prepared):
 
     @property
     def info(self) -> Info:
-        info = Info(
-            self._info.solver,
-            self._info.exact,
-            self._info.reason,
+        if self._latest is None:
+            return self._info
+        bound = self._error if self._precision.certain else None
+        return replace(
+            self._info,
+            exact=self._still_missing <= EXACT_WITHIN,
             iterations=self._iterations,
             residual=self._residual,
-            error_bound=self._error if self._precision.certain else None,
+            violation=self._desired.violation(self._latest),
+            error_bound=bound,
         )
-        if self._latest is None:
-            return info
-        return replace(info, violation=self._desired.violation(self._latest))
 
 
 def _offset(form: Components, size: int) -> Float:

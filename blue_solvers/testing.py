@@ -106,7 +106,7 @@ def check_solver(
     >>> check_solver(SeaBlue(), gallery.cube(2, 3))
     """
     if tolerance is None:
-        tolerance = max(TOLERANCE, ITERATIVE_SLACK * getattr(solver, "rtol", 0.0))
+        tolerance = max(TOLERANCE, ITERATIVE_SLACK * (getattr(solver, "rtol", None) or 0.0))
     generator = np.random.default_rng(0 if rng is None else rng)
     if problem is not None:
         cases = {repr(problem): problem}

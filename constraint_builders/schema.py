@@ -100,7 +100,7 @@ class Schema:
         """Names of the variables, in order."""
         return tuple(variable.name for variable in self.variables)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Number of levels of every variable: the shape of the detailed table."""
         return tuple(variable.size for variable in self.variables)

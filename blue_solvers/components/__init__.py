@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from blue_solvers.components.array_form import ArrayForm, array_size, axes_in_use
+from blue_solvers.components.size import as_float
 from blue_solvers.components.table_form import TableForm
 from blue_solvers.components.tree_form import TreeForm
 from blue_solvers.solver import Float
@@ -44,7 +45,7 @@ def _array_seconds(problem: Problem, tables: list[Table]) -> float:
     """Every axis takes three visits to every slot of the array: a sum, and a subtraction there and back."""
     assert problem.schema is not None
     axes = len(axes_in_use(problem.schema, tables))
-    return VISIT * (3 * axes + 4) * array_size(problem.schema, tables)
+    return VISIT * (3 * axes + 4) * as_float(array_size(problem.schema, tables))
 
 
 def _table_seconds(problem: Problem) -> float:

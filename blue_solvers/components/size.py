@@ -7,7 +7,13 @@ from math import prod
 from blue_solvers.components.grouping import Grouping, groupings_of
 from constraint_builders import Problem
 
+ASTRONOMICAL = 10**300
 MOST_GROUPS = 1_200  # size of the largest dense matrices, one for every component: a quarter of a minute's work
+
+
+def as_float(count: int) -> float:
+    """A number of cells, which may be astronomical, as a float."""
+    return float(min(count, ASTRONOMICAL))
 
 
 def groupings_in_use(problem: Problem) -> list[Grouping]:

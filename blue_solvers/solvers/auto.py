@@ -12,7 +12,14 @@ from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.nearest_structured import tables_left_out, variance_ratio
 from blue_solvers.solver import Float, Info, Prepared, Solver
-from blue_solvers.solvers.capabilities import AROUND_EQUAL_VARIANCES, CHOLESKY, ON_CONSTRAINTS, SEA_BLUE, TWO_PASS
+from blue_solvers.solvers.capabilities import (
+    AROUND_EQUAL_VARIANCES,
+    CHOLESKY,
+    DENSE,
+    ON_CONSTRAINTS,
+    SEA_BLUE,
+    TWO_PASS,
+)
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.trial import predicted_seconds
 from constraint_builders import Problem
@@ -58,6 +65,8 @@ class Auto(Solver):
             )
         why = _why_not_closed_form(problem)
         unsupported = CHOLESKY.refusal(problem)
+        if unsupported is not None and DENSE.refusal(problem) is None and AROUND_EQUAL_VARIANCES.refusal(problem):
+            return DENSE.solver, f"{why}, and {_first(unsupported)}: small enough to find them"
         if unsupported is not None:
             return _iterations(problem, f"{why}, and {_first(unsupported)}: iterations")
         if _equations_are_dear(problem):

@@ -35,16 +35,7 @@ class Cholesky(Solver):
     def prepare(self, problem: Problem) -> Prepared:
         """Factorise once."""
         info = Info(self.name, exact=True, reason="sparse factorisation of A Sigma A'")
-        return CholeskyEstimate(problem, "independent", _SparseNormalSolver, info)
-
-
-class CholeskyEstimate(ConstrainedEstimate):
-    """The constrained estimate, with variances from entries of the inverse that the factor's pattern holds."""
-
-    def variances(self) -> Float:
-        from blue_solvers.uncertainty.selected_inverse import variances_by_selected_inversion  # it needs the solvers
-
-        return variances_by_selected_inversion(self.problem)
+        return ConstrainedEstimate(problem, "independent", _SparseNormalSolver, info)
 
 
 class _SparseNormalSolver(NormalSolver):

@@ -15,6 +15,8 @@ from blue_solvers.solver import ConvergenceError, Float, Info, Prepared, Solver
 from blue_solvers.structured_iteration import NearestStructuredEstimate
 from constraint_builders import Problem
 
+USUAL = 1e-10
+PROMISE = 1e-9  # standard errors
 PRECONDITIONERS = (None, "jacobi", "multigrid", "two_pass")
 
 
@@ -24,11 +26,12 @@ class ConjugateGradient(Solver):
 
     Parameters
     ----------
-    rtol : float
+    rtol : float, optional
         Stop when A x - b, each equation in units of its own standard deviation, is this small beside A y - b. It is
-        relative to the adjustment, never to the counts: a large population does not make the answer less exact.
+        relative to the adjustment, never to the counts: a large population does not make the answer less exact. By
+        default as small as rounding permits.
         With "two_pass" what must be so small is the bound on the error of the estimate, in standard deviations of the
-        noise, beside the distance from the data to the estimate.
+        noise, beside the distance from the data to the estimate; by default 1e-10, and the bound itself 1e-9.
     preconditioner : {"jacobi", "multigrid", "two_pass", None}
         "two_pass" is the exact estimate of the nearest problem with one variance for every table of every geounit: for
         noise whose variance differs from cell to cell, or that is correlated. It forms no constraint matrix, and its
@@ -43,13 +46,13 @@ class ConjugateGradient(Solver):
     """
 
     name: ClassVar[str] = "cg"
-    rtol: float = 1e-10
+    rtol: float | None = None
     preconditioner: str | None = "jacobi"
     rows: str | None = None
     max_iterations: int = 10_000
 
     def __post_init__(self) -> None:
-        if not 0 < self.rtol < 1:
+        if self.rtol is not None and not 0 < self.rtol < 1:
             raise ValueError(f"rtol must lie between 0 and 1: got {self.rtol}")
         if self.preconditioner not in PRECONDITIONERS:
             raise ValueError(f"preconditioner must be one of {PRECONDITIONERS}: got {self.preconditioner!r}")
@@ -78,17 +81,16 @@ class ConjugateGradient(Solver):
     def prepare(self, problem: Problem) -> Prepared:
         """Build A, and the preconditioner; or plan the nearest structured problem."""
         if self.preconditioner == "two_pass":
-            reason = (
-                f"conjugate gradients around the exact estimate for equal variances, to {self.rtol:g} of the adjustment"
-            )
+            rtol, most_error = (USUAL, PROMISE) if self.rtol is None else (self.rtol, np.inf)
+            reason = f"conjugate gradients around the exact estimate for equal variances, to {rtol:g} of the adjustment"
             info = Info(f"{self.name} (two_pass preconditioner)", exact=True, reason=reason)
-            return NearestStructuredEstimate(problem, self.rtol, self.max_iterations, info)
+            return NearestStructuredEstimate(problem, rtol, most_error, self.max_iterations, info)
         return self.prepare_as(problem, self.name)
 
     def prepare_as(self, problem: Problem, name: str) -> Prepared:
         """`prepare`, reporting as another solver of which this is the engine."""
         assert self.rows is not None
-        reason = f"conjugate gradients on {self.rows} rows to a relative residual of {self.rtol:g}"
+        reason = f"conjugate gradients on {self.rows} rows to {_in_words(self.rtol)}"
         info = Info(name, exact=True, reason=reason)
         return ConstrainedEstimate(problem, self.rows, self._normal_solver, info)
 
@@ -101,7 +103,8 @@ class _KrylovNormalSolver(NormalSolver):
         self._equations = equations
         self._options = options
         self._precondition = _preconditioner(equations, options.preconditioner)
-        self.rtol = options.rtol
+        self.rtol = USUAL if options.rtol is None else options.rtol
+        self.goal = 0.0 if options.rtol is None else options.rtol
         self.label = f"{options.preconditioner or 'no'} preconditioner"
 
     def solve(self, R: Float, target: Float) -> Float:
@@ -116,11 +119,15 @@ class _KrylovNormalSolver(NormalSolver):
         )
         if not converged:
             raise ConvergenceError(
-                f"cg did not reach rtol={self._options.rtol:g} in {self._options.max_iterations} iterations with "
+                f"cg did not come to {_in_words(self._options.rtol)} in {self._options.max_iterations} iterations with "
                 f"preconditioner={self._options.preconditioner!r} on {self._options.rows} rows: try rows='all', "
                 "another preconditioner, more iterations, or solver='cholesky'"
             )
         return Z
+
+
+def _in_words(rtol: float | None) -> str:
+    return "rounding" if rtol is None else f"a relative residual of {rtol:g}"
 
 
 def _preconditioner(equations: Equations, name: str | None) -> Product:

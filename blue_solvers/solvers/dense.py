@@ -10,7 +10,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.components.orthogonal import fit
-from blue_solvers.constrained import ConstrainedEstimate, Equations, NormalSolver
+from blue_solvers.constrained import ConstrainedEstimate, Equations, NormalSolver, noise_matrix
 from blue_solvers.solver import Float, Info, Prepared, Solver
 from constraint_builders import Problem
 from constraint_builders.elimination import eliminate
@@ -48,7 +48,7 @@ class Dense(Solver):
         what = f"the dense projection with {problem.rank:,} constraints"
         require_memory(needed, what, "use solver='sea_blue', 'cholesky' or 'cg'")
         info = Info(self.name, exact=True, reason=REASON)
-        return ConstrainedEstimate(problem, "independent", _DenseNormalSolver, info)
+        return _DenseEstimate(problem, "independent", _DenseNormalSolver, info)
 
 
 REASON = "the projection of Theorem 5, by dense linear algebra"
@@ -68,6 +68,16 @@ class _DenseNormalSolver(NormalSolver):
 
     def solve(self, R: Float, target: Float) -> Float:
         return linalg.cho_solve(self._factor, R / self._deviations) / self._deviations
+
+
+class _DenseEstimate(ConstrainedEstimate):
+    def variances(self) -> Float:
+        """From the estimate's own weights, of every cell; 0 where they leave rounding only."""
+        from blue_solvers.uncertainty.selected_inverse import DETERMINED, desired_sums  # it needs the solvers
+
+        noise = np.asarray((sums := desired_sums(self.problem)).multiply(sums @ noise_matrix(self.problem)).sum(axis=1))
+        variances = Prepared.variances(self)
+        return np.where(variances > DETERMINED * noise.ravel(), variances, 0.0)
 
 
 class OrthogonalEstimate(Prepared):
@@ -97,6 +107,7 @@ class OrthogonalEstimate(Prepared):
         keeping, free = _split(Z, exact)
         solution, root = _least_squares(_whitening(problem, noisy), free[noisy])
         self._P = np.zeros((n, n))
+        free[_lengths(free) <= RANK_TOLERANCE * _lengths(Z)] = 0  # what exact cells determine
         self._P[:, noisy] = free @ solution
         self._P[:, exact] = keeping - self._P[:, noisy] @ keeping[noisy]
         self._root = free @ root

@@ -19,13 +19,13 @@ class Multigrid(Solver):
 
     Parameters
     ----------
-    rtol : float
+    rtol : float, optional
         As in `ConjugateGradient`.
     max_cycles : int
     """
 
     name: ClassVar[str] = "multigrid"
-    rtol: float = 1e-10
+    rtol: float | None = None
     max_cycles: int = 2_000
 
     @property

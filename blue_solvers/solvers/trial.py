@@ -13,6 +13,7 @@ from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from constraint_builders import Problem
 
 TRIAL_RTOL = 1e-2
+USUAL_RTOL = 1e-12  # about what it takes where none is asked for
 TRIAL_ITERATIONS = 150  # one that has not come to TRIAL_RTOL by then has near a thousand before it
 
 
@@ -42,5 +43,5 @@ def predicted_seconds(problem: Problem, solver: ConjugateGradient) -> float:
         prepared.apply(y)
     except (ConvergenceError, MemoryError):
         return np.inf
-    steps = math.log(solver.rtol) / math.log(TRIAL_RTOL)
+    steps = math.log(solver.rtol or USUAL_RTOL) / math.log(TRIAL_RTOL)
     return ready - start + steps * (time.perf_counter() - ready)

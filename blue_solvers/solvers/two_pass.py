@@ -12,7 +12,7 @@ from scipy import sparse
 
 from blue_solvers.components.corrections import Corrected
 from blue_solvers.components.functional_sweep import Weights, functional_covariance
-from blue_solvers.components.size import groupings_in_use, too_many_groups
+from blue_solvers.components.size import as_float, groupings_in_use, too_many_groups
 from blue_solvers.components.tree_form import TreeForm
 from blue_solvers.solver import Float, Info, Prepared, Solver
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
@@ -127,8 +127,9 @@ def _too_large(problem: Problem) -> str | None:
         return unwieldy
     groupings = groupings_in_use(problem)
     geounits = 1 if problem.spine is None else problem.spine.size
-    matrices = MATRICES * 8.0 * _parents(problem) * prod(g.sizes.size**2 + g.has_contrasts for g in groupings)
-    cells = 8.0 * geounits * prod(grouping.levels for grouping in groupings)
+    by_component = as_float(prod(g.sizes.size**2 + g.has_contrasts for g in groupings))
+    matrices = MATRICES * 8.0 * _parents(problem) * by_component
+    cells = 8.0 * geounits * as_float(prod(grouping.levels for grouping in groupings))
     free = psutil.virtual_memory().available
     if max(cells, matrices) > free:
         what = "cells" if cells > matrices else f"matrices of {prod(g.sizes.size for g in groupings):,} groups"

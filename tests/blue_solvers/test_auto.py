@@ -9,7 +9,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import Auto, Cholesky, ConjugateGradient, blue, nearest_structured
 from blue_solvers.nearest_structured import variance_ratio
-from blue_solvers.solvers import auto, trial
+from blue_solvers.solvers import auto, dense, trial
 from constraint_builders import Problem, Schema, gallery
 
 AROUND = ConjugateGradient(preconditioner="two_pass")
@@ -98,6 +98,7 @@ def test_a_trial_foretells_what_can_be_done(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.usefixtures("factorisations_are_dear")
 def test_what_has_no_equal_variances_nearby_iterates_on_the_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nearest_structured, "MOST_EXACT_CELLS", 0)
+    monkeypatch.setattr(dense, "MOST_OPERATOR_CELLS", 0)
     schema = Schema({"a": 5, "b": 5})
     exact_in_part = Problem(schema, {"detailed": np.arange(25.0).reshape(5, 5), "a": 2.0, "b": 1.0}, ["a"])
     band = sparse.diags_array([np.full(29, 0.4), np.ones(30), np.full(29, 0.4)], offsets=[-1, 0, 1])

@@ -56,7 +56,7 @@ EXACT = {
     "cellwise variances": BY_EQUATIONS | {AROUND},
     "cells not measured": BY_EQUATIONS | {AROUND},
     "correlated in blocks": BY_EQUATIONS | {AROUND},
-    "covariance an operator": {"cg"},
+    "covariance an operator": {"cg", "dense"},
     "spine": EVERY - {"sea_blue"},
     "zeros": EVERY - {"sea_blue"},
     "equalities": EVERY - {"sea_blue"},

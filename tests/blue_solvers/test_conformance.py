@@ -119,7 +119,7 @@ def iteration_bound(solver: Solver, problem: Problem, Y: Float) -> Float | float
     smallest = eigenvalues[len(eigenvalues) - rank]
     first = np.linalg.norm((equations.A @ Y) / equations.deviations[:, None], axis=0)
     floor = np.linalg.norm((abs(equations.A) @ abs(Y)) / equations.deviations[:, None], axis=0)
-    residual = 2 * np.maximum(solver.rtol * first, ROUNDING * EPSILON * floor)
+    residual = 2 * np.maximum((solver.rtol or 1e-15) * first, ROUNDING * EPSILON * floor)
     tabulated = np.eye(problem.observed.size)
     if problem.completion is not None:
         tabulated = problem.completion[0] @ tabulated

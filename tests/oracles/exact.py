@@ -6,6 +6,7 @@ squares in ball arithmetic, whose radius says how many digits are right.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,7 +18,7 @@ from oracles.description import Description
 BITS = 600
 
 
-class Contradiction(ValueError):
+class ContradictionError(ValueError):
     """No counts satisfy what is known exactly."""
 
 
@@ -49,7 +50,7 @@ def solve(description: Description, y: np.ndarray) -> Reference:
 
     Raises
     ------
-    Contradiction
+    ContradictionError
         If exact values, equalities and zeros contradict one another.
     """
     ctx.prec = BITS
@@ -62,12 +63,12 @@ def solve(description: Description, y: np.ndarray) -> Reference:
     start, N = _solutions(C, right)
     NM, ND = _times(M, N), _times(D, N)
     B = _rows(NM, noisy)
-    J, fixed = _independent_columns(B)
+    J = _independent_columns(B)
     moved = _moved_by_the_undetermined(B, ND, J)
     base_y = [_q(y[i]) - _dot(M[i], start) for i in noisy]
     base_D = [_dot(row, start) for row in D]
     A = _columns(B, J)
-    W, half = _precision(description, noisy)
+    W = _precision(description, noisy)
     WA = W(A)
     if J:
         normal = _ball(A).transpose() * WA
@@ -85,9 +86,7 @@ def solve(description: Description, y: np.ndarray) -> Reference:
     else:
         estimate, variances = [float(Fraction(int(q.p), int(q.q))) for q in base_D], [0.0] * D.shape[0]
     determined = ~np.array(moved, dtype=bool)
-    return Reference(
-        np.where(determined, estimate, np.nan), np.where(determined, variances, np.nan), determined
-    )
+    return Reference(np.where(determined, estimate, np.nan), np.where(determined, variances, np.nan), determined)
 
 
 def _q(value: float) -> fmpq:
@@ -106,9 +105,7 @@ def _rational(matrix: np.ndarray) -> fmpq_mat:
     return fmpq_mat(*matrix.shape, [_q(value) for value in np.asarray(matrix, dtype=float).ravel()])
 
 
-def _known(
-    description: Description, M: np.ndarray, exact: np.ndarray, y: np.ndarray
-) -> tuple[fmpq_mat, list[fmpq]]:
+def _known(description: Description, M: np.ndarray, exact: np.ndarray, y: np.ndarray) -> tuple[fmpq_mat, list[fmpq]]:
     """Equations C d = right of everything known exactly."""
     C = _rational(M[exact])
     right = [_q(value) for value in y[exact]]
@@ -133,7 +130,7 @@ def _solutions(C: fmpq_mat, right: list[fmpq]) -> tuple[list[fmpq], fmpq_mat]:
     reduced, rank = augmented.rref()
     pivots = [next(j for j in range(columns + 1) if reduced[i, j]) for i in range(rank)]
     if columns in pivots:
-        raise Contradiction("no counts satisfy what is known exactly")
+        raise ContradictionError("no counts satisfy what is known exactly")
     start = [fmpq(0)] * columns
     for i, j in enumerate(pivots):
         start[j] = reduced[i, columns]
@@ -173,9 +170,9 @@ def _dot(row: np.ndarray, values: list[fmpq]) -> fmpq:
     return sum((_q(a) * value for a, value in zip(row, values, strict=True) if a), fmpq(0))
 
 
-def _independent_columns(B: fmpq_mat) -> tuple[list[int], fmpq_mat]:
+def _independent_columns(B: fmpq_mat) -> list[int]:
     reduced, rank = B.rref()
-    return [next(j for j in range(B.ncols()) if reduced[i, j]) for i in range(rank)], reduced
+    return [next(j for j in range(B.ncols()) if reduced[i, j]) for i in range(rank)]
 
 
 def _moved_by_the_undetermined(B: fmpq_mat, ND: fmpq_mat, J: list[int]) -> list[bool]:
@@ -195,7 +192,7 @@ def _ball(matrix: fmpq_mat) -> arb_mat:
     return arb_mat(matrix.nrows(), matrix.ncols(), [arb(value) for value in matrix.entries()])
 
 
-def _precision(description: Description, noisy: np.ndarray):
+def _precision(description: Description, noisy: np.ndarray) -> Callable[[fmpq_mat], arb_mat]:
     """Sigma^-1 times a matrix over the noisy cells."""
     if description.covariance is None:
         v = description.variances
@@ -205,7 +202,7 @@ def _precision(description: Description, noisy: np.ndarray):
             rows, columns = A.nrows(), A.ncols()
             return arb_mat(rows, columns, [weights[i] * arb(A[i, j]) for i in range(rows) for j in range(columns)])
 
-        return scaled, None
+        return scaled
     Sigma = description.covariance[np.ix_(noisy, noisy)]
     inverse = arb_mat(*Sigma.shape, [arb(float(value)) for value in Sigma.ravel()]).inv()
-    return (lambda A: inverse * _ball(A)), None
+    return lambda A: inverse * _ball(A)
