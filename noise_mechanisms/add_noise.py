@@ -8,6 +8,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders import LowRankPlusDiagonal, Problem
+from constraint_builders.reals import real_array, whole_number
 from noise_mechanisms.discrete import draw
 
 Rng = np.random.Generator | int | None
@@ -35,7 +36,7 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
     ValueError
         If truth has another length or is not finite, or correlated noise is not Gaussian or known only as an operator.
     """
-    values = np.asarray(truth, dtype=np.float64)
+    values = real_array(truth, "truth")
     if values.shape != (problem.observed.size,):
         raise ValueError(f"truth must have shape ({problem.observed.size},): got {values.shape}")
     if not np.isfinite(values[~problem.unmeasured]).all():
@@ -53,7 +54,7 @@ def draw_noise(problem: Problem, columns: int, rng: Rng = None) -> NDArray[np.fl
     ValueError
         If correlated noise is not Gaussian or known only as an operator.
     """
-    generator = np.random.default_rng(rng)
+    columns, generator = whole_number(columns, "columns", 0), np.random.default_rng(rng)
     if problem.covariance is None:
         return draw(problem.noise, np.where(problem.unmeasured, 0.0, problem.variances), generator, columns)
     if problem.noise != "gaussian":

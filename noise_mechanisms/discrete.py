@@ -22,10 +22,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from constraint_builders.memory import require_memory
+from constraint_builders.reals import positive_number, real_array, shown, whole_number
 
 __all__ = [
     "LAWS",
@@ -47,11 +51,15 @@ Seed: TypeAlias = np.random.Generator | np.random.SeedSequence | int | None
 _BLOCK = 1 << 15
 
 # Beyond this, draws of a discrete law could leave the whole numbers that float64 holds exactly.
-_LARGEST_DISCRETE_VARIANCE = 2.0**94
+LARGEST_SCALE = 2.0**47
+_LARGEST_VARIANCE = LARGEST_SCALE**2
+TOO_LARGE = "whole numbers so large are not exact in float64"
 
 
 class Law(ABC):
     """A symmetric law of noise around zero, with one positive and finite parameter.
+
+    The parameter may be of any kind of real number, `Fraction` and numpy's scalars included, and is kept as a float.
 
     Attributes
     ----------
@@ -65,7 +73,7 @@ class Law(ABC):
     discrete: ClassVar[bool]
 
     @abstractmethod
-    def __init__(self, parameter: float, /) -> None: ...
+    def __init__(self, parameter: float | Fraction, /) -> None: ...
 
     @classmethod
     def from_variance(cls, variance: float) -> Self:
@@ -84,10 +92,9 @@ class Law(ABC):
         Raises
         ------
         ValueError
-            If the variance is NaN, infinite, not positive, or too large for whole numbers in float64.
+            If the variance is no number, NaN, infinite, not positive, or too large for whole numbers in float64.
         """
-        _check_positive(cls.name, "variance", variance)
-        variances = np.array([variance], dtype=np.float64)
+        variances = np.array([positive_number(variance, f"{cls.name}: variance")])
         _check_variances(cls, variances)
         return cls(float(cls._parameter_of(variances)[0]))
 
@@ -126,7 +133,7 @@ class Law(ABC):
         ndarray, shape (size,)
             int64 for a discrete law, float64 for a continuous one.
         """
-        values: NDArray[Any] = np.empty(size, dtype=np.int64 if self.discrete else np.float64)
+        values = self._room_for(size)
         _fill(type(self), np.array([self._parameter]), values[None, :], np.random.default_rng(rng))
         return values
 
@@ -154,11 +161,17 @@ class Law(ABC):
         ImportError
             If OpenDP is not installed (extra ``release``).
         """
-        values = np.zeros(size, dtype=np.int64 if self.discrete else np.float64)
+        values = self._room_for(size)
         measurement = self._measurement()
-        for block in _blocks(size, _BLOCK):
+        for block in _blocks(values.size, _BLOCK):
             values[block] = measurement(values[block])
         return values
+
+    def _room_for(self, size: int) -> NDArray[Any]:
+        """Zeros for so many draws, refused where they would not fit in memory."""
+        count = whole_number(size, f"{self.name}: size", 0)
+        require_memory(8.0 * count, f"an array of {count:,} draws", "draw fewer at a time")
+        return np.zeros(count, dtype=np.int64 if self.discrete else np.float64)
 
     @abstractmethod
     def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:
@@ -186,8 +199,9 @@ class DiscreteLaw(Law):
 
     def logpmf(self, k: ArrayLike) -> Floats:
         """Return the log probability of k, in the shape of k; -inf where k is not a whole number."""
-        k = np.asarray(k, dtype=np.float64)
-        return np.where(k == np.floor(k), self._log_probability(k), -np.inf)
+        k = _points(k)
+        with np.errstate(over="ignore"):
+            return np.where(k == np.floor(k), self._log_probability(k), -np.inf)
 
     def pmf(self, k: ArrayLike) -> Floats:
         """Return the probability of k, in the shape of k; 0 where k is not a whole number."""
@@ -212,7 +226,7 @@ class Gaussian(ContinuousLaw):
     name: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
-        _check_positive(self.name, "sigma2", self.sigma2)
+        object.__setattr__(self, "sigma2", positive_number(self.sigma2, f"{self.name}: sigma2"))
 
     @property
     def variance(self) -> float:
@@ -221,8 +235,9 @@ class Gaussian(ContinuousLaw):
 
     def logpdf(self, x: ArrayLike) -> Floats:
         """Return the log density at x, in the shape of x."""
-        squares = np.square(np.asarray(x, dtype=np.float64))
-        return -squares / (2 * self.sigma2) - math.log(2 * math.pi * self.sigma2) / 2
+        with np.errstate(over="ignore"):
+            squares = np.square(_points(x) / math.sqrt(self.sigma2))
+        return -squares / 2 - (math.log(2 * math.pi) + math.log(self.sigma2)) / 2
 
     @property
     def _parameter(self) -> float:
@@ -259,8 +274,8 @@ class DiscreteGaussian(DiscreteLaw):
     name: ClassVar[str] = "discrete_gaussian"
 
     def __post_init__(self) -> None:
-        _check_positive(self.name, "sigma2", self.sigma2)
-        _check_variances(type(self), np.array([self.sigma2]))
+        object.__setattr__(self, "sigma2", positive_number(self.sigma2, f"{self.name}: sigma2"))
+        _check_scale(self, "sigma2", math.sqrt(self.sigma2))
 
     @property
     def variance(self) -> float:
@@ -309,16 +324,18 @@ class Laplace(ContinuousLaw):
     name: ClassVar[str] = "laplace"
 
     def __post_init__(self) -> None:
-        _check_positive(self.name, "scale", self.scale)
+        object.__setattr__(self, "scale", positive_number(self.scale, f"{self.name}: scale"))
+        _check_scale(self, "scale", self.scale)
 
     @property
     def variance(self) -> float:
         """The variance, 2 scale^2."""
-        return 2 * self.scale**2
+        return 2 * self.scale * self.scale
 
     def logpdf(self, x: ArrayLike) -> Floats:
         """Return the log density at x, in the shape of x."""
-        return -np.abs(np.asarray(x, dtype=np.float64)) / self.scale - math.log(2 * self.scale)
+        with np.errstate(over="ignore"):
+            return -np.abs(_points(x)) / self.scale - math.log(2 * self.scale)
 
     @property
     def _parameter(self) -> float:
@@ -354,8 +371,8 @@ class DiscreteLaplace(DiscreteLaw):
     name: ClassVar[str] = "discrete_laplace"
 
     def __post_init__(self) -> None:
-        _check_positive(self.name, "scale", self.scale)
-        _check_variances(type(self), np.array([2 * self.scale**2]))
+        object.__setattr__(self, "scale", positive_number(self.scale, f"{self.name}: scale"))
+        _check_scale(self, "scale", self.scale)
 
     @property
     def variance(self) -> float:
@@ -440,10 +457,11 @@ def draw(name: str, variance: ArrayLike, rng: Seed = None, columns: int | None =
         discrete law.
     """
     kind = _kind(name)
-    variance = np.asarray(variance, dtype=np.float64)
+    variance = real_array(variance, f"{name}: variance")
     _check_variances(kind, variance)
     cells = np.ravel(variance)
-    replicates = 1 if columns is None else columns
+    replicates = 1 if columns is None else whole_number(columns, f"{name}: columns", 0)
+    require_memory(8.0 * cells.size * replicates, f"noise of {cells.size:,} x {replicates:,} cells", "draw fewer")
     rng = np.random.default_rng(rng)
     noise = np.empty((cells.size, replicates))
     for rows in _blocks(cells.size, _BLOCK // max(replicates, 1)):
@@ -452,14 +470,25 @@ def draw(name: str, variance: ArrayLike, rng: Seed = None, columns: int | None =
 
 
 def _kind(name: str) -> type[Law]:
-    if name not in LAWS:
-        raise ValueError(f"law {name!r} is unknown: use one of {', '.join(map(repr, LAWS))}")
+    if not isinstance(name, str) or name not in LAWS:
+        raise ValueError(f"law {shown(name)} is unknown: use one of {', '.join(map(repr, LAWS))}")
     return LAWS[name]
 
 
-def _check_positive(name: str, what: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name}: {what} is {value}: give a positive, finite number")
+def _points(x: ArrayLike) -> Floats:
+    """Where a law is evaluated."""
+    points = real_array(x, "the points of evaluation")
+    if np.isnan(points).any():
+        raise ValueError("the points of evaluation hold NaN: give numbers")
+    return points
+
+
+def _check_scale(law: Law, what: str, scale: float) -> None:
+    """Refuse a law that spreads too far for float64."""
+    if law.discrete and scale > LARGEST_SCALE:
+        raise ValueError(f"{law.name}: {what} is {law._parameter}: {TOO_LARGE}, use a continuous law")
+    if math.isinf(law.variance):
+        raise ValueError(f"{law.name}: {what} is {law._parameter}: its variance is too large for a float, give less")
 
 
 def _check_variances(kind: type[Law], variance: Floats) -> None:
@@ -467,8 +496,8 @@ def _check_variances(kind: type[Law], variance: Floats) -> None:
     _refuse(kind, variance, variance < 0, "a variance cannot be negative")
     _refuse(kind, variance, np.isposinf(variance), "leave out the cells that were not measured")
     if kind.discrete:
-        too_large = variance > _LARGEST_DISCRETE_VARIANCE
-        _refuse(kind, variance, too_large, "whole numbers so large are not exact in float64, use a continuous law")
+        too_large = variance > _LARGEST_VARIANCE
+        _refuse(kind, variance, too_large, f"{TOO_LARGE}, use a continuous law")
 
 
 def _refuse(kind: type[Law], variance: Floats, wrong: NDArray[np.bool_], advice: str) -> None:

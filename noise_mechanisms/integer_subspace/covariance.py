@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.memory import require_memory
 from constraint_builders.problem import Problem
+from constraint_builders.reals import whole_number
 from noise_mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from noise_mechanisms.integer_subspace.blocks import ZeroSumLaplace
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
@@ -32,6 +33,9 @@ from noise_mechanisms.integer_subspace.sampler import Seed
 Floats = NDArray[np.float64]
 
 _ACCEPTABLE_BOUND = 1e-6  # relative error up to which sigma^2 stands for the variance of lattice Gaussian noise
+_WIDE = (
+    4.0  # sigma above which the variance of a block falls short of the continuous law's by less than 1e-60 of itself
+)
 _SHRINKINGS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 
 
@@ -107,7 +111,7 @@ def noise_covariance(mechanism: LatticeMechanism, draws: int = 20_000, rng: Seed
     MemoryError
         If the (d, d) matrix would not fit.
     """
-    invariants = mechanism.invariants
+    invariants, draws = mechanism.invariants, whole_number(draws, "draws", 2)
     size = invariants.records
     require_memory(24.0 * size**2, f"the covariance of {size:,} records", "use the noise of fewer records")
     if invariants.blocks is not None and not _is_l2_laplace(mechanism):
@@ -186,6 +190,8 @@ def _gaussian_block_variance(length: int, sigma: float) -> float:
     phi^n, over one period. By Poisson summation phi is a sum of Gaussians of width 1 / sigma; the trapezoidal rule on
     an analytic periodic function is exact to rounding once the grid is finer than what phi^n contains.
     """
+    if sigma > _WIDE:
+        return sigma**2 * (1 - 1 / length)
     reach = int(12 * sigma) + 3
     k = np.arange(-reach, reach + 1)
     weight = np.exp(-np.square(k) / (2 * sigma**2))

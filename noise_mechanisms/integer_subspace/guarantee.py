@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from constraint_builders.reals import positive_number, share, unit_number
 from noise_mechanisms.accounting import Loss, pure_to_zcdp
 from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.lattice import Lattice
@@ -102,7 +103,7 @@ class Guarantee:
         """
         if self.measure == "pure":
             raise ValueError("the promise is pure already: it holds with delta = 0")
-        _check_delta(delta)
+        delta = share(delta, "delta")
         rho = float(self.loss)
         epsilon = rho + 2 * math.sqrt(rho * -math.log(delta))
         return Guarantee(self.invariants, "pure", epsilon, self.norm, self.delta + delta)
@@ -155,10 +156,7 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     quotient grows with t, at a rate above epsilon - (epsilon - rho t) / 2. What holds at t = 1 holds beyond, and
     there it is epsilon = rho + 2 sqrt(rho L).
     """
-    if not 0 < epsilon < math.inf:
-        raise ValueError(f"epsilon is {epsilon}: give a positive, finite number")
-    _check_delta(delta)
-    log_inverse = -math.log(delta)
+    epsilon, log_inverse = positive_number(epsilon, "epsilon"), -math.log(share(delta, "delta"))
     return (math.sqrt(log_inverse + epsilon) + math.sqrt(log_inverse)) / (math.sqrt(2) * epsilon)
 
 
@@ -167,9 +165,5 @@ def stopping_delta(epsilon: float, eta: float) -> float:
 
     From P'(S) <= P(S) + eta <= e^epsilon Q(S) + eta <= e^epsilon (Q'(S) + eta) + eta.
     """
+    epsilon, eta = positive_number(epsilon, "epsilon"), unit_number(eta, "eta")
     return min(1.0, (1 + math.exp(min(epsilon, 700.0))) * eta)
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise ValueError(f"delta is {delta}: give a number between 0 and 1, both excluded")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -10,6 +9,8 @@ from functools import cached_property
 
 from numpy.typing import ArrayLike
 
+from constraint_builders.reals import positive_number, unit_number, whole_number
+from noise_mechanisms.discrete import LARGEST_SCALE, TOO_LARGE
 from noise_mechanisms.integer_subspace.blocks import BlockSampler
 from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel
 from noise_mechanisms.integer_subspace.compiled import has_numba
@@ -89,7 +90,7 @@ class LatticeMechanism(ABC):
 
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """Draw noise alone, (size, d), for simulation, with the automatic sampler; see `Sampler.sample`."""
-        return self.automatic.sampler.sample(size, rng)
+        return self.automatic.sampler.sample(whole_number(size, "size", 0), rng)
 
     def add_noise(self, table: ArrayLike, rng: Seed = None, sampler: str = "auto", eta: float | None = None) -> Release:
         """Add noise to a table, for simulation.
@@ -113,7 +114,8 @@ class LatticeMechanism(ABC):
         """
         confidential = self._read(table)
         choice = self.automatic if sampler == "auto" else self.choose(sampler)
-        distance = 0.0 if choice.sampler.exact else eta
+        distance = None if eta is None else unit_number(eta, "eta")
+        distance = 0.0 if choice.sampler.exact else distance
         guarantee = None if distance is None else self._guarantee_within(distance)
         noise = choice.sampler.sample(1, rng)[0]
         return Release(confidential + noise, guarantee, choice.sampler.name, choice.reason, "simulation")
@@ -176,11 +178,10 @@ class GeneralizedLaplace(LatticeMechanism):
     """
 
     def __init__(self, invariants: Invariants, epsilon: float, norm: Norm = 1) -> None:
-        if not 0 < epsilon < math.inf:
-            raise ValueError(f"epsilon is {epsilon}: give a positive, finite number")
-        if norm not in (1, 2):
-            raise ValueError(f"norm is {norm!r}: use 1 or 2")
-        self.invariants, self.epsilon, self.norm = invariants, epsilon, norm
+        self.invariants, self.norm = invariants, _read_norm(norm)
+        self.epsilon = positive_number(epsilon, "epsilon")
+        if self.epsilon < 1 / LARGEST_SCALE:
+            raise ValueError(f"epsilon is {self.epsilon}: {TOO_LARGE}, give {1 / LARGEST_SCALE:.2g} or more")
         self.lattice = Lattice(invariants)
 
     @property
@@ -277,6 +278,12 @@ class GeneralizedLaplace(LatticeMechanism):
             return None
 
 
+def _read_norm(norm: Norm) -> Norm:
+    if whole_number(norm, "norm", 1) > 2:
+        raise ValueError(f"norm is {norm!r}: use 1 or 2")
+    return 1 if norm == 1 else 2
+
+
 class GeneralizedGaussian(LatticeMechanism):
     """Noise z on the lattice with probabilities proportional to exp(-|z|^2 / (2 sigma^2)) (Definition 13).
 
@@ -298,9 +305,9 @@ class GeneralizedGaussian(LatticeMechanism):
     """
 
     def __init__(self, invariants: Invariants, sigma: float) -> None:
-        if not 0 < sigma < math.inf:
-            raise ValueError(f"sigma is {sigma}: give a positive, finite number")
-        self.invariants, self.sigma = invariants, sigma
+        self.invariants, self.sigma = invariants, positive_number(sigma, "sigma")
+        if self.sigma > LARGEST_SCALE:
+            raise ValueError(f"sigma is {self.sigma}: {TOO_LARGE}, give {LARGEST_SCALE:.2g} or less")
         self.lattice = Lattice(invariants)
 
     @classmethod

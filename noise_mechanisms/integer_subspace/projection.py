@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from constraint_builders.reals import positive_number, whole_number
 from noise_mechanisms.discrete import DiscreteLaplace
 from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.sampler import Seed
@@ -42,7 +43,8 @@ def projected_noise(
     RuntimeError
         If the solver fails, with its message.
     """
-    records = invariants.records
+    records, epsilon = invariants.records, positive_number(epsilon, "epsilon")
+    size = whole_number(size, "size", 0)
     noise = DiscreteLaplace(1 / epsilon).sample(size * records, rng).reshape(size, records)
     return np.array([draw - _excess(invariants, draw, whole) for draw in noise], dtype=np.float64).reshape(
         size, records
