@@ -14,6 +14,7 @@ from blue_solvers.low_rank import SharedNoise
 from blue_solvers.solver import Float, Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.solvers import SOLVERS
 from constraint_builders import LowRankPlusDiagonal, Problem
+from constraint_builders.reals import real_array, refuse_masked
 
 
 def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
@@ -110,6 +111,7 @@ class BlueOperator(LinearOperator):
         """Matrix-matrix or matrix-vector product; also composes with another operator."""
         if isinstance(x, LinearOperator) or np.isscalar(x):
             return super().dot(x)
+        refuse_masked(x, "the vector over the observed layout")
         x = np.asarray(x)
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
             raise ValueError(
@@ -164,7 +166,7 @@ class BlueOperator(LinearOperator):
 def _real(X: Any) -> Float:
     if np.iscomplexobj(X):
         raise TypeError("tables are real: got complex values")
-    return np.ascontiguousarray(X, dtype=np.float64)
+    return np.ascontiguousarray(real_array(X, "the vector", truth_values=True))
 
 
 def _all_finite(X: Float) -> bool:

@@ -108,6 +108,8 @@ def real_array(values: Any, what: str, truth_values: bool = False) -> NDArray[np
         array = np.asarray(values)
     except (TypeError, ValueError):
         raise ValueError(f"{what} does not hold numbers in rows of one length: give an array") from None
+    if not array.shape and array.dtype.kind not in "fiub":
+        return np.array(real_number(array[()] if isinstance(values, np.ndarray) else values, what))
     if array.dtype.kind == "O":
         numbers = [real_number(value, f"an entry of {what}") for value in array.ravel()]
         return np.array(numbers, dtype=np.float64).reshape(array.shape)

@@ -14,6 +14,7 @@ from blue_solvers.solver import VARIANCE_BLOCK, Float
 from blue_solvers.uncertainty.functionals import cell_weights, observed_weights
 from blue_solvers.uncertainty.monte_carlo import Progress, Seed, Streams
 from blue_solvers.uncertainty.selected_inverse import variances_by_selected_inversion
+from constraint_builders.reals import whole_number
 
 Cells = Sequence[int] | ArrayLike
 
@@ -152,8 +153,7 @@ def estimate_variances(
     ----------
     Bekas, Kokiopoulou and Saad, An estimator for the diagonal of a matrix, 2007.
     """
-    if probes < 2:
-        raise ValueError(f"probes must be 2 or more, to know their spread: got {probes}")
+    probes = whole_number(probes, "probes", 2)
     mean, squares = np.zeros(P.shape[0]), np.zeros(P.shape[0])
     for start, generator, width in Streams(rng, max(P.shape)).batches(0, probes):
         signs = generator.choice([-1.0, 1.0], (P.shape[0], width))[:, : probes - start]

@@ -160,8 +160,8 @@ def test_too_few_draws_are_refused(level, draws, least):
         ({"level": 95}, "level must lie between 0 and 1"),
         ({"method": "bootstrap"}, "method must be one of 'z', 't', 'distribution_free': got 'bootstrap'"),
         ({"method": "t"}, "say how many, draws=199"),
-        ({"method": "t", "draws": 0}, "draws must be a whole number of 1 or more: got 0"),
-        ({"method": "t", "draws": 1.5}, "draws must be a whole number of 1 or more: got 1.5"),
+        ({"method": "t", "draws": 0}, "draws is 0: give a whole number of 1 or more"),
+        ({"method": "t", "draws": 1.5}, "draws is 1.5: give a whole number of 1 or more"),
         ({"method": "z", "draws": 9}, "method 'z' simulates nothing"),
     ],
 )

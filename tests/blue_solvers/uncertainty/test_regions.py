@@ -135,5 +135,5 @@ def test_bad_requests_are_refused():
         distribution_free_band(given_problem, TRUTH, W, 0.9, draws=8)
     with pytest.raises(ValueError, match="level must lie between 0 and 1"):
         simultaneous_band(given_problem, TRUTH, W, 1.5)
-    with pytest.raises(ValueError, match="draws must be a whole number"):
+    with pytest.raises(ValueError, match="draws is -1: give a whole number"):
         distribution_free_ellipsoid(given_problem, TRUTH, W, draws=-1)
