@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,7 @@ from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.programme import Float
 from constraint_builders import Problem
 from constraint_builders.layout import Name
+from constraint_builders.reals import real_array
 
 
 @dataclass(frozen=True)
@@ -85,24 +87,38 @@ def fit_columns(problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[
     ValueError
         If `y` has another shape or holds what no table can hold.
     """
-    values = np.asarray(y, dtype=np.float64)
-    size = problem.observed.size
-    if values.ndim not in (1, 2) or values.shape[0] != size or 0 in values.shape:
-        raise ValueError(f"y must have shape ({size},) or ({size}, K), as problem.vector makes it: got {values.shape}")
-    problem.check_vector(values)
+    values = read_measurements(problem, y)
     model = FittingModel.of(problem)
-    columns = np.ascontiguousarray(values.reshape(size, -1).T)
+    columns = np.ascontiguousarray(values.reshape(values.shape[0], -1).T)
     fits = [fit_one(model, column) for column in columns]
     cells = np.stack([fit.cells for fit in fits], axis=1).reshape(-1, *values.shape[1:])
+    shape = detail_shape(problem)
+    detail = np.zeros((prod(shape), *values.shape[1:]))
+    detail[model.possible] = cells
     return Fit(
         problem,
         method,
-        cells.reshape(*detail_shape(problem), *values.shape[1:]),
+        detail.reshape(*shape, *values.shape[1:]),
         model.M @ cells,
         max(fit.kkt_residual for fit in fits),
         max(fit.margin_residual for fit in fits),
         max(fit.iterations for fit in fits),
     )
+
+
+def read_measurements(problem: Problem, y: ArrayLike) -> Float:
+    """A vector over the observed layout, (n,), or several in columns, (n, K).
+
+    Raises
+    ------
+    ValueError
+        If it has another shape or holds what no table can hold.
+    """
+    values, size = real_array(y, "y"), problem.observed.size
+    if values.ndim not in (1, 2) or values.shape[0] != size or 0 in values.shape:
+        raise ValueError(f"y must have shape ({size},) or ({size}, K), as problem.vector makes it: got {values.shape}")
+    problem.check_vector(values)
+    return values
 
 
 def detail_shape(problem: Problem) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.programme import Float, NotConvergedError
 from blue_solvers.nonnegative.proximal import solve
 from constraint_builders import Problem
+from constraint_builders.reals import real_number
 
 SIMPLEX_CELLS = 2000  # up to which the simplex method is faster than the interior point method
 
@@ -50,6 +51,7 @@ def max_fit(problem: Problem, y: ArrayLike, slack: float = 0.01) -> Fit:
     ----------
     "An Uncertainty Principle is a Price of Privacy-Preserving Microdata", NeurIPS 2021, section 4.
     """
+    slack = real_number(slack, "slack")
     if not 0 <= slack < np.inf:
         raise ValueError(f"slack must be 0 or more standard deviations: got {slack!r}")
     return fit_columns(problem, y, "max", partial(_max_fit, slack=slack))

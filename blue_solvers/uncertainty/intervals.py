@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.operator import BlueOperator
+from blue_solvers.quantiles import normal_multiple, read_level, t_multiple
 from blue_solvers.solver import Float
 from blue_solvers.uncertainty.functionals import as_operator, estimate
 from blue_solvers.uncertainty.monte_carlo import (
@@ -15,9 +16,7 @@ from blue_solvers.uncertainty.monte_carlo import (
     Seed,
     order_statistics,
     read_draws,
-    read_level,
 )
-from blue_solvers.uncertainty.quantiles import normal_multiple, t_multiple
 from constraint_builders import Problem
 from constraint_builders.reals import real_array
 

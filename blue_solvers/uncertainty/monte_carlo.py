@@ -18,7 +18,7 @@ from blue_solvers.operator import BlueOperator
 from blue_solvers.solver import Float
 from blue_solvers.uncertainty.kernels import best_keep_largest
 from constraint_builders import Problem
-from constraint_builders.reals import real_number, shown, whole_number
+from constraint_builders.reals import whole_number
 from noise_mechanisms import draw_noise
 
 Seed = np.random.Generator | int | None
@@ -214,14 +214,6 @@ def order_statistics(
 
         found.append(replicates.accumulate(LargestErrors(keep), draws, report, cells).smallest)
     return np.concatenate(found)
-
-
-def read_level(level: float) -> float:
-    """A confidence level of any kind of number as a float; `ValueError` for what is none."""
-    number = real_number(level, "level")
-    if not 0 < number < 1:
-        raise ValueError(f"level must lie between 0 and 1, as 0.95 does: got {shown(level)}")
-    return number
 
 
 def read_draws(draws: int) -> int:

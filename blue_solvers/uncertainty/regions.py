@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blue_solvers.operator import BlueOperator
+from blue_solvers.quantiles import chi_square_quantile, f_quantile, read_level
 from blue_solvers.solver import Float
 from blue_solvers.uncertainty.functionals import (
     Functionals,
@@ -42,9 +43,7 @@ from blue_solvers.uncertainty.monte_carlo import (
     Seed,
     order_statistic,
     read_draws,
-    read_level,
 )
-from blue_solvers.uncertainty.quantiles import chi_square_quantile, f_quantile
 from constraint_builders import Problem
 from constraint_builders.reals import real_array, whole_number
 
@@ -224,8 +223,8 @@ def confidence_ellipsoid(
     simulated = whitening.with_moments(moments)
     if simulated is None:
         raise ValueError(
-            f"{draws} simulated errors of {P.problem.noise!r} noise do not span the {rank} dimensions of the counts: give "
-            "more draws, or leave them out for the exact covariance"
+            f"{draws} simulated errors of {P.problem.noise!r} noise do not span the {rank} dimensions of the counts: "
+            "give more draws, or leave them out for the exact covariance"
         )
     scale = draws * rank / (draws - rank + 1)
     radius = scale * f_quantile(rank, draws - rank + 1, level) if rank else 0.0

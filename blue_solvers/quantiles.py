@@ -1,9 +1,19 @@
-"""Two-sided quantiles that keep their digits at any level, however near 0 or 1: worked out from the smaller tail."""
+"""Confidence levels, and quantiles that keep their digits at any level: worked out from the smaller tail."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.special import betaincinv, erfinv, gammainccinv, gammaincinv, ndtri
+
+from constraint_builders.reals import real_number, shown
+
+
+def read_level(level: float) -> float:
+    """A confidence level of any kind of number as a float; `ValueError` for what is none."""
+    number = real_number(level, "level")
+    if not 0 < number < 1:
+        raise ValueError(f"level must lie between 0 and 1, as 0.95 does: got {shown(level)}")
+    return number
 
 
 def normal_multiple(level: float) -> float:
