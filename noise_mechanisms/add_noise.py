@@ -11,6 +11,8 @@ from constraint_builders import LowRankPlusDiagonal, Problem
 from constraint_builders.reals import real_array, whole_number
 from noise_mechanisms.discrete import draw
 
+LARGEST_WHOLE = 2.0**53
+
 Rng = np.random.Generator | int | None
 
 
@@ -34,13 +36,21 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
     Raises
     ------
     ValueError
-        If truth has another length or is not finite, or correlated noise is not Gaussian or known only as an operator.
+        If truth has another length, is not finite, or is too large for noise of whole numbers; or correlated noise is
+        not Gaussian or known only as an operator.
     """
     values = real_array(truth, "truth")
     if values.shape != (problem.observed.size,):
         raise ValueError(f"truth must have shape ({problem.observed.size},): got {values.shape}")
     if not np.isfinite(values[~problem.unmeasured]).all():
         raise ValueError("truth holds NaN or infinite counts: give finite numbers")
+    if problem.noise.startswith("discrete"):
+        large = np.flatnonzero(~problem.unmeasured & (abs(values) > LARGEST_WHOLE))
+        if large.size:
+            raise ValueError(
+                f"truth: {problem.observed.describe(int(large[0]))} is {values[large[0]]:g}: whole numbers above 2^53 "
+                "are not exact in float64, and noise of 1 would be lost"
+            )
     noisy = values + draw_noise(problem, 1, rng)[:, 0]
     noisy[problem.unmeasured] = np.nan
     return noisy
