@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blue_solvers.nonnegative.certificate import Certified
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.programme import Float
 from constraint_builders import Problem
@@ -24,6 +25,14 @@ class CellFit:
     kkt_residual: float
     margin_residual: float
     iterations: int
+    objective: float
+    gap: float
+
+    @classmethod
+    def of(cls, found: Certified) -> CellFit:
+        """The solution of one programme."""
+        residuals = found.kkt_residual, found.margin_residual
+        return cls(found.cells, *residuals, found.iterations, found.objective, found.gap)
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,14 @@ class Fit:
         How far the cells are from what is known exactly and, for sequential fitting, from the answers held from
         earlier stages, in counts; the worst column.
     iterations : int
-        Newton steps; the worst column.
+        Newton steps, and steps of the active-set method; the worst column.
+    objective : ndarray, () or (K,)
+        What the method minimises: half the sum of squared deviations in standard deviations; of sequential fitting the
+        stages' together.
+    gap : float
+        What the objective exceeds the optimum by, at most: proved by duality from the cells and multipliers, rounding
+        included. Every sum of the cells is then within ``sqrt(2 gap)`` of its own standard errors of the optimal one;
+        see `error_bound`. The worst column; for sequential fitting the worst stage.
     """
 
     problem: Problem
@@ -56,6 +72,16 @@ class Fit:
     kkt_residual: float
     margin_residual: float
     iterations: int
+    objective: Float
+    gap: float
+
+    @property
+    def error_bound(self) -> float:
+        """How far any sum of the cells is from that of the optimal ones, at most, in its own standard errors.
+
+        The standard error is that of the weighted least squares that the method solves, without bounds on the cells.
+        """
+        return float(np.sqrt(2 * self.gap))
 
     @property
     def desired(self) -> Float:
@@ -103,6 +129,8 @@ def fit_columns(problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[
         max(fit.kkt_residual for fit in fits),
         max(fit.margin_residual for fit in fits),
         max(fit.iterations for fit in fits),
+        np.array([fit.objective for fit in fits]).reshape(values.shape[1:]),
+        max(fit.gap for fit in fits),
     )
 
 

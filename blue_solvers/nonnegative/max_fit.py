@@ -11,10 +11,9 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
-from blue_solvers.nonnegative.least_squares import certified
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.programme import Float, NotConvergedError
-from blue_solvers.nonnegative.proximal import solve
+from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.reals import real_number
 
@@ -71,7 +70,7 @@ def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
         upper=np.minimum(programme.upper, programme.target + radius),
         radius=np.where(programme.variance > 0, reach * np.sqrt(programme.variance), np.inf),
     )
-    return certified(bounded, solve(bounded))
+    return CellFit.of(solve(bounded))
 
 
 def _least_largest_deviation(model: FittingModel, y: Float) -> Float:

@@ -54,6 +54,11 @@ class Programme:
         return float(finite.max())
 
     @property
+    def kind(self) -> str:
+        """What its cells are called in a message."""
+        return "non-negative cells" if (self.lower >= 0).all() else "cells"
+
+    @property
     def curvature(self) -> Float:
         """Second derivative of the objective along every cell, (d,); rows held exactly do not count."""
         precision = np.divide(1.0, self.variance, out=np.zeros_like(self.variance), where=self.variance > 0)

@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse, special
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
-from blue_solvers.nonnegative.least_squares import certified
 from blue_solvers.nonnegative.model import FittingModel, csc
 from blue_solvers.nonnegative.programme import Float, Programme
-from blue_solvers.nonnegative.proximal import solve
+from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.reals import share
 
@@ -65,7 +64,7 @@ def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:
 
 def _reweighted_fit(model: FittingModel, y: Float, gamma: float) -> CellFit:
     programme = _reweighted(model, y, gamma)
-    return certified(programme, solve(programme))
+    return CellFit.of(solve(programme))
 
 
 def _reweighted(model: FittingModel, y: Float, gamma: float) -> Programme:

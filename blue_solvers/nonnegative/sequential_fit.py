@@ -19,11 +19,10 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
-from blue_solvers.nonnegative.least_squares import certified
 from blue_solvers.nonnegative.model import FittingModel, csc
 from blue_solvers.nonnegative.partitions import Labels, crossed, join, meet, refines, sums_matrix
 from blue_solvers.nonnegative.programme import Float, Programme
-from blue_solvers.nonnegative.proximal import solve
+from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.layout import Name
 
@@ -212,7 +211,7 @@ def _stacked(rows: Sequence[sparse.csr_array], cells: int) -> sparse.csc_array:
 def _sequential_fit(model: FittingModel, y: Float, plan: Plan) -> CellFit:
     model.refuse_impossible_exact(y)
     answers: dict[Name, Float] = {}
-    worst, steps = 0.0, 0
+    stages: list[CellFit] = []
     cells = np.zeros(0)
     for step in plan:
         if isinstance(step, Implied):
@@ -220,10 +219,17 @@ def _sequential_fit(model: FittingModel, y: Float, plan: Plan) -> CellFit:
             continue
         own = np.zeros(0) if step.table is None else y[model.present_rows(step.table)]
         programme = step.programme(own, answers)
-        fit = certified(programme, solve(programme))
-        cells, worst, steps = fit.cells, max(worst, fit.kkt_residual), steps + fit.iterations
+        stages.append(CellFit.of(solve(programme)))
+        cells = stages[-1].cells
         if step.table is not None:
             answers[step.table] = cells if step.own_cells else (step.rows @ cells)[-own.size :]
     sums = model.M @ cells
     missed = [abs(sums[model.present_rows(name)] - values).max() for name, values in answers.items()]
-    return CellFit(cells, worst, float(max(missed)), steps)
+    return CellFit(
+        cells,
+        max(stage.kkt_residual for stage in stages),
+        float(max(missed)),
+        sum(stage.iterations for stage in stages),
+        sum(stage.objective for stage in stages),
+        max(stage.gap for stage in stages),
+    )
