@@ -14,7 +14,7 @@ squares problems", 1996, section 4.4, for the order of the rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -26,9 +26,25 @@ MOST_CELLS = 400
 RANK = 1e-11  # of the largest singular value
 UNSEEN = 1e-12  # of a row's largest weight
 SIGN = 1e-11  # of the terms of a gradient: what is less is rounding
+STILL = 1e-15  # of the largest cell: a step that is none
+APART = 1e-7  # of the largest count: how far bounds are moved
 STEPS_PER_CELL = 6
 
 Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a descent ended: the cells, which are free, the multipliers of C, the steps.
+
+    Stuck: some cells on bounds would be freed, but none of them alone can move.
+    """
+
+    u: Float
+    free: Mask
+    prices: Float
+    steps: int
+    stuck: bool
 
 
 @dataclass(frozen=True)
@@ -51,7 +67,7 @@ def fits_in(p: Programme) -> bool:
     return p.target.size + int(_bounded(p).sum()) <= MOST_CELLS
 
 
-def polish(p: Programme, start: Float) -> Solution:
+def polish(p: Programme, start: Float) -> list[Solution]:
     """Solve a programme from cells that meet its bounds, and what is known exactly nearly.
 
     Parameters
@@ -61,17 +77,35 @@ def polish(p: Programme, start: Float) -> Solution:
 
     Returns
     -------
-    Solution
-        Whether it is one, its certificate says.
+    list of Solution
+        Where more cells sit on bounds than decide the point, which of them could be freed is found with bounds moved
+        apart a little: a second solution. Whether they are solutions, their certificates say.
     """
     dense, bounded = _dense(p), _bounded(p)
     u = np.clip(np.concatenate([start, (p.M @ start)[bounded]]), dense.low, dense.high)
-    u, prices, steps = _descend(dense, u)
-    cells = u[: p.target.size]
+    movable = dense.low < dense.high
+    found = [_descend(dense, u, movable & (u > dense.low) & (u < dense.high))]
+    if found[0].stuck:
+        apart = _descend(_moved_apart(dense), found[0].u, movable)
+        u = np.where(apart.free, apart.u, np.where(apart.u <= dense.low, dense.low, dense.high))
+        found.append(_descend(dense, np.clip(u, dense.low, dense.high), apart.free))
+    return [_solution(p, bounded, one) for one in found]
+
+
+def _solution(p: Programme, bounded: Mask, found: Point) -> Solution:
+    cells = found.u[: p.target.size]
     deviation = p.M @ cells - p.answer
     multipliers = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
-    multipliers[(p.variance == 0) | bounded] = prices
-    return Solution(cells, multipliers, steps)
+    multipliers[(p.variance == 0) | bounded] = found.prices
+    return Solution(cells, multipliers, found.steps)
+
+
+def _moved_apart(q: Dense) -> Dense:
+    """The same with every bound that can move a little farther out, each by another amount."""
+    rng, finite = np.random.default_rng(0), np.concatenate([q.low[np.isfinite(q.low)], q.high[np.isfinite(q.high)]])
+    size = APART * max(1.0, float(abs(q.e).max(initial=0.0)), float(abs(finite).max(initial=0.0)))
+    moves = np.where(q.low < q.high, size * rng.uniform(0.5, 1.0, q.low.size), 0.0)
+    return replace(q, low=q.low - moves, high=q.high + moves)
 
 
 def _bounded(p: Programme) -> Mask:
@@ -100,13 +134,12 @@ def _dense(p: Programme) -> Dense:
     return Dense((roots[:, None] * A)[order], (roots * b)[order], C, e, low, high)
 
 
-def _descend(q: Dense, u: Float) -> tuple[Float, Float, int]:
-    """The optimum, the multipliers of C, and the steps."""
+def _descend(q: Dense, u: Float, free: Mask) -> Point:
+    """From a point and its free cells to the optimum."""
     fixed = q.low == q.high
-    free = ~fixed & (u > q.low) & (u < q.high)
-    prices = np.zeros(q.e.size)
+    free, prices = free.copy(), np.zeros(q.e.size)
     banned = np.zeros(u.size, dtype=bool)  # freed in vain since the last step of any length
-    steps = 0
+    stuck, steps = False, 0
     while steps < STEPS_PER_CELL * u.size + 20:
         steps += 1
         step = _step(q, u, free)
@@ -121,11 +154,13 @@ def _descend(q: Dense, u: Float) -> tuple[Float, Float, int]:
             continue
         prices, reduced, doubt = _prices(q, u, free)
         inward = np.where(u <= q.low, -reduced, np.where(u >= q.high, reduced, 0.0))
-        inward[free | fixed | banned | (inward <= SIGN * doubt)] = 0
+        inward[free | fixed | (inward <= SIGN * doubt)] = 0
+        stuck = bool((inward[banned] > 0).any())
+        inward[banned] = 0
         if not inward.any():
             break
         free[int(np.argmax(inward / np.maximum(doubt, np.finfo(float).tiny)))] = True
-    return u, prices, steps
+    return Point(u, free, prices, steps, stuck)
 
 
 def _step(q: Dense, u: Float, free: Mask) -> Float:
@@ -174,7 +209,8 @@ def _least_squares(B: Float, right: Float) -> Float:
 def _first_bound(q: Dense, u: Float, step: Float, free: Mask) -> tuple[float, Mask]:
     """How much of a step stays within the bounds, at most all of it, and which cells stop it."""
     room = np.full(u.size, np.inf)
-    falling, rising = free & (step < 0), free & (step > 0)
+    still = STILL * max(1.0, float(abs(u).max(initial=0.0)))
+    falling, rising = free & (step < -still), free & (step > still)
     room[falling] = (u - q.low)[falling] / -step[falling]
     room[rising] = (q.high - u)[rising] / step[rising]
     length = min(1.0, float(room.min(initial=np.inf)))

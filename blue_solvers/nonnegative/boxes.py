@@ -11,6 +11,7 @@ from blue_solvers.nonnegative.programme import Float, NotConvergedError, Program
 
 SWEEPS = 20
 ROUNDING = 1e-13  # of the terms of a row
+CONTRADICTION = 1e-9  # of the largest count
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,10 @@ def tightened(p: Programme) -> Programme:
     rows = sparse.csc_array(p.M.tocsr()[exact])
     terms = abs(rows) @ np.maximum(abs(p.target), np.where(np.isfinite(p.lower), abs(p.lower), 0.0))
     slack = ROUNDING * (abs(p.answer[exact]) + terms)
-    box = propagated(rows, Box(p.lower, p.upper), p.answer[exact] - slack, p.answer[exact] + slack)
+    contradiction = CONTRADICTION * p.scale
+    box = propagated(rows, Box(p.lower, p.upper), p.answer[exact] - slack, p.answer[exact] + slack, contradiction)
     room = ROUNDING * p.scale * max(1.0, float(np.diff(rows.tocsr().indptr).max(initial=1)))
-    if (box.high < box.low - room).any():
+    if (box.high < box.low - contradiction).any():
         cell = int(np.argmin(box.high - box.low))
         raise NotConvergedError(
             f"what is known exactly leaves a cell between {box.low[cell]:.6g} and {box.high[cell]:.6g}: no "
@@ -46,9 +48,11 @@ def tightened(p: Programme) -> Programme:
     held = (p.lower < p.upper) & (box.high - box.low <= 2 * room)
     if not held.any():
         return _weighted(p)
-    values = np.clip((box.low + box.high) / 2, p.lower, p.upper)
-    values = np.where(abs(values - p.lower) <= 2 * room, p.lower, values)
-    low, high = np.where(held, values, p.lower), np.where(held, values, p.upper)
+    box = propagated(rows, Box(p.lower, p.upper), p.answer[exact], p.answer[exact], contradiction)
+    values = np.clip((box.low[held] + box.high[held]) / 2, p.lower[held], p.upper[held])
+    values = np.where(abs(values - p.lower[held]) <= 2 * room, p.lower[held], values)
+    low, high = p.lower.copy(), p.upper.copy()
+    low[held] = high[held] = values
     return _weighted(replace(p, lower=low, upper=high, margins=None))
 
 
@@ -60,7 +64,7 @@ def _weighted(p: Programme) -> Programme:
     return replace(p, target=np.where(loose, p.lower, p.target), weight=np.where(loose, 1.0, p.weight))
 
 
-def propagated(M: sparse.csc_array, box: Box, row_low: Float, row_high: Float) -> Box:
+def propagated(M: sparse.csc_array, box: Box, row_low: Float, row_high: Float, room: float) -> Box:
     """Tighten bounds on cells x by ``row_low <= M x <= row_high``; never beyond what holds for all such x.
 
     Parameters
@@ -68,10 +72,14 @@ def propagated(M: sparse.csc_array, box: Box, row_low: Float, row_high: Float) -
     M : csc_array, (m, d)
     box : Box
     row_low, row_high : ndarray, (m,)
+    room : float
+        What counts as rounding: bounds are not tightened by less, and may contradict one another by as much; they then
+        meet in the middle.
 
     Returns
     -------
     Box
+        With a low bound above a high one by more, where there are no such x.
     """
     entry = M.data != 0
     rows, a = M.indices[entry], M.data[entry]
@@ -81,13 +89,17 @@ def propagated(M: sparse.csc_array, box: Box, row_low: Float, row_high: Float) -
     for _ in range(SWEEPS):
         least = a * np.where(rising, low[cells], high[cells])
         most = a * np.where(rising, high[cells], low[cells])
-        room = row_high[rows] - _others(least, rows, M.shape[0])
-        need = row_low[rows] - _others(most, rows, M.shape[0])
-        before = low.copy(), high.copy()
-        np.minimum.at(high, cells, np.where(rising, room, need) / a)
-        np.maximum.at(low, cells, np.where(rising, need, room) / a)
-        if np.array_equal(before[0], low) and np.array_equal(before[1], high):
+        above = row_high[rows] - _others(least, rows, M.shape[0])
+        below = row_low[rows] - _others(most, rows, M.shape[0])
+        lower, higher = low.copy(), high.copy()
+        np.minimum.at(higher, cells, np.where(rising, above, below) / a)
+        np.maximum.at(lower, cells, np.where(rising, below, above) / a)
+        up, down = lower > low + room, higher < high - room  # less is rounding, which sweeps would add up
+        low[up], high[down] = lower[up], higher[down]
+        crossed = low > high
+        if (low - high > room)[crossed].any() or not (up.any() or down.any()):
             break
+        low[crossed] = high[crossed] = (low[crossed] + high[crossed]) / 2
     return Box(low, high)
 
 

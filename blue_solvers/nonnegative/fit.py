@@ -116,6 +116,8 @@ def fit_columns(problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[
     values = read_measurements(problem, y)
     model = FittingModel.of(problem)
     columns = np.ascontiguousarray(values.reshape(values.shape[0], -1).T)
+    if not model.possible.size:
+        fit_one = _nothing
     fits = [fit_one(model, column) for column in columns]
     cells = np.stack([fit.cells for fit in fits], axis=1).reshape(-1, *values.shape[1:])
     shape = detail_shape(problem)
@@ -132,6 +134,12 @@ def fit_columns(problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[
         np.array([fit.objective for fit in fits]).reshape(values.shape[1:]),
         max(fit.gap for fit in fits),
     )
+
+
+def _nothing(model: FittingModel, y: Float) -> CellFit:
+    """Of a problem all of whose cells are structural zeros."""
+    model.refuse_impossible_exact(y)
+    return CellFit(np.zeros(0), 0.0, 0.0, 0, 0.0, 0.0)
 
 
 def read_measurements(problem: Problem, y: ArrayLike) -> Float:

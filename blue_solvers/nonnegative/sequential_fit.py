@@ -64,7 +64,8 @@ def sequential_fit(problem: Problem, y: ArrayLike, order: Sequence[str] | None =
             "sequential fitting holds tables, not equations between their cells: this problem has equalities. Use "
             "nnls, max_fit, reweighted_fit or anchored_fit"
         )
-    plan = _plan(model, _checked_order(model, order))
+    tables = _checked_order(model, order)
+    plan = _plan(model, tables) if model.possible.size else []
     return fit_columns(problem, y, "sequential", partial(_sequential_fit, plan=plan))
 
 
@@ -168,7 +169,7 @@ def _plan(model: FittingModel, order: Sequence[Name]) -> Plan:
         steps.append(_stage(model, table, finest, together))
         finest = [held for held in finest if not refines(labels, model.labels(held))] + [table]
         together = join(together, labels)
-    if len(finest) > 1 or not np.array_equal(model.labels(finest[0]), np.arange(model.M.shape[1])):
+    if len(finest) != 1 or not np.array_equal(model.labels(finest[0]), np.arange(model.M.shape[1])):
         cells = np.arange(model.M.shape[1])
         steps.append(_joint_stage(model, None, finest, cells))
     return steps

@@ -7,23 +7,27 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
+from scipy.sparse.linalg import lsqr
 
 from blue_solvers.nonnegative import active_set
 from blue_solvers.nonnegative.boxes import tightened
 from blue_solvers.nonnegative.certificate import Certified, certify
-from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme
+from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution
 from blue_solvers.nonnegative.proximal import SHARP, approach
 
 ACCEPTED = 1e-8  # of 1 and the objective: sums are within 1.4e-4 of their standard errors
+ROUNDING = 1e-12  # of the largest count
 MEETS = 1e-9  # of the largest count: how well rows known exactly are met, and the conditions of the optimum
 
 
-def solve(p: Programme) -> Certified:
+def solve(p: Programme, feasible: Float | None = None) -> Certified:
     """Solve any programme.
 
     Parameters
     ----------
     p : Programme
+    feasible : ndarray, (d,), optional
+        Cells within their bounds that meet the rows, where some are at hand.
 
     Returns
     -------
@@ -38,15 +42,24 @@ def solve(p: Programme) -> Certified:
     """
     p = tightened(p)
     found, failure = _fast(p)
-    if found is not None and is_within(found, SHARP, p) and found.kkt_residual <= MEETS * p.scale:
+    if (
+        found is not None
+        and found.margin_residual <= ROUNDING * p.scale
+        and is_within(found, SHARP, p)
+        and found.kkt_residual <= MEETS * p.scale
+    ):
         return found
     if active_set.fits_in(p):
         near = found is not None and found.margin_residual <= MEETS * p.scale
-        start = np.clip(found.cells, p.lower, p.upper) if found is not None and near else feasible_cells(p)
-        polished = certify(p, active_set.polish(p, start))
-        found = polished if found is None or polished.gap < found.gap else found
+        if found is not None and near:
+            feasible = found.cells
+        feasible = feasible_cells(p) if feasible is None else feasible
+        polished = [certify(p, one) for one in active_set.polish(p, np.clip(feasible, p.lower, p.upper))]
+        found = min([*polished, *([] if found is None else [found])], key=lambda one: one.gap)
+    found = None if found is None else _nearer(p, found)
     if found is None or not is_within(found, ACCEPTED, p):
-        feasible_cells(p)  # refuses what has no solution, by name
+        if feasible is None:
+            feasible_cells(p)  # refuses what has no solution, by name
         raise NotConvergedError(_why(found, failure))
     return found
 
@@ -63,7 +76,8 @@ def _why(found: Certified | None, failure: Exception | None) -> str:
 
 def is_within(found: Certified, share: float, p: Programme) -> bool:
     """Whether a certificate is as good as this, and what is known exactly is met."""
-    return found.gap <= share * (1 + found.objective) and found.margin_residual <= MEETS * p.scale
+    allowed = share * (1 + found.objective) + 2 * found.rounding
+    return found.gap <= allowed and found.margin_residual <= MEETS * p.scale
 
 
 def _fast(p: Programme) -> tuple[Certified | None, Exception | None]:
@@ -74,6 +88,20 @@ def _fast(p: Programme) -> tuple[Certified | None, Exception | None]:
         return None, failure
 
 
+def _nearer(p: Programme, found: Certified) -> Certified:
+    """The same cells moved onto what is known exactly, by as little as the free ones need; if they miss it."""
+    if found.margin_residual <= ROUNDING * p.scale:
+        return found
+    exact = np.flatnonzero(p.variance == 0)
+    free = np.flatnonzero((p.lower < found.cells) & (found.cells < p.upper))
+    rows = p.M.tocsr()[exact]
+    change = lsqr(rows[:, free], p.answer[exact] - rows @ found.cells, atol=1e-15, btol=1e-15)[0]
+    cells = found.cells.copy()
+    cells[free] += change
+    moved = certify(p, Solution(np.clip(cells, p.lower, p.upper), found.multipliers, found.iterations))
+    return moved if moved.margin_residual < found.margin_residual and moved.gap <= 2 * found.gap else found
+
+
 def feasible_cells(p: Programme) -> Float:
     """Some cells within their bounds that meet what is known exactly and the radii.
 
@@ -82,26 +110,29 @@ def feasible_cells(p: Programme) -> Float:
     NotConvergedError
         If there are none.
     """
-    result = _linear(p, 0.0)
-    if result.x is None:
+    for unit in (p.scale, 1.0):  # tolerances are absolute: either unit may lose what the other finds
+        result = _linear(p, 0.0, unit)
+        if result.x is not None:
+            break
+    else:
         raise NotConvergedError(
             f"no {p.kind} meet what is known exactly: correct the exact values, or give one a variance above 0 (HiGHS "
             f"says {result.message!r})"
         )
-    return np.clip(result.x * p.scale, p.lower, p.upper)
+    return np.clip(result.x * unit, p.lower, p.upper)
 
 
 def possible_sums(p: Programme) -> tuple[float, float]:
     """The least and the largest sum of such cells; infinite where nothing bounds it."""
-    least, most = (_linear(p, cost) for cost in (1.0, -1.0))
+    least, most = (_linear(p, cost, p.scale) for cost in (1.0, -1.0))
     return (
         -np.inf if least.x is None else float(least.fun) * p.scale,
         np.inf if most.x is None else -float(most.fun) * p.scale,
     )
 
 
-def _linear(p: Programme, cost: float) -> Any:
-    """The linear programme that minimises ``cost * sum``, in units of the largest count: tolerances are absolute."""
+def _linear(p: Programme, cost: float, unit: float) -> Any:
+    """The linear programme that minimises ``cost * sum``, in units of so many counts."""
     exact = np.flatnonzero(p.variance == 0)
     bounded = np.flatnonzero(np.isfinite(p.radius) & (p.variance > 0))
     M = p.M.tocsr()
@@ -109,9 +140,9 @@ def _linear(p: Programme, cost: float) -> Any:
     return linprog(
         np.full(p.target.size, cost),
         A_ub=sparse.vstack([M[bounded], -M[bounded]], format="csr") if bounded.size else None,
-        b_ub=limits / p.scale if bounded.size else None,
+        b_ub=limits / unit if bounded.size else None,
         A_eq=M[exact] if exact.size else None,
-        b_eq=p.answer[exact] / p.scale if exact.size else None,
-        bounds=np.column_stack([p.lower, p.upper]) / p.scale,
+        b_eq=p.answer[exact] / unit if exact.size else None,
+        bounds=np.column_stack([p.lower, p.upper]) / unit,
         method="highs",
     )
