@@ -16,12 +16,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from blue_solvers.nonnegative.certificate import Certified, certify
+from blue_solvers.nonnegative.certificate import SHARP, Certified, certify
 from blue_solvers.nonnegative.newton import minimise
 from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution
 
-SHARP = 1e-12  # of 1 and the objective: gap at which the rounds end; sums are within 1.4e-6 of their standard errors
-ACCURACY = 1e-11  # KKT residual at which they end, relative to the largest count
+ACCURACY = 1e-11  # KKT residual at which the rounds end, relative to the largest count
 MAX_ROUNDS = 60
 STALLED = 2  # rounds that halve neither before the rounds end
 FIRST_TIE, LAST_TIE = 1e-1, 1e-5  # relative to the largest curvature that the rows bring

@@ -11,9 +11,9 @@ from scipy.sparse.linalg import lsqr
 
 from blue_solvers.nonnegative import active_set
 from blue_solvers.nonnegative.boxes import tightened
-from blue_solvers.nonnegative.certificate import Certified, certify
+from blue_solvers.nonnegative.certificate import SHARP, Certified, certify
 from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution
-from blue_solvers.nonnegative.proximal import SHARP, approach
+from blue_solvers.nonnegative.proximal import approach
 
 ACCEPTED = 1e-8  # of 1 and the objective: sums are within 1.4e-4 of their standard errors
 ROUNDING = 1e-12  # of the largest count
