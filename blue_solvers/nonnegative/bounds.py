@@ -237,9 +237,11 @@ def conflicts(problem: Problem, errors: Mapping[str, float], privacy: Privacy) -
     Raises
     ------
     ValueError
-        If a table is not observed, or an error is not positive.
+        If a table is not observed, an error is not positive, or the problem has no schema.
     """
-    model = FittingModel.of(problem)
+    if problem.schema is None:
+        raise ValueError("promises conflict between tables of one schema: a problem made from a matrix has none")
+    model = FittingModel(problem)
     given = {name: positive_number(error, f"error of {name!r}") for name, error in errors.items()}
     found = []
     for coarse, promised in given.items():

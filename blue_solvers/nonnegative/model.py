@@ -28,7 +28,6 @@ class FittingModel:
     Parameters
     ----------
     problem : Problem
-        With uncorrelated noise.
 
     Attributes
     ----------
@@ -40,19 +39,9 @@ class FittingModel:
         For every cell the measured row that is this cell alone, or -1.
     sum_rows : ndarray of int
         All other rows that were measured.
-
-    Raises
-    ------
-    ValueError
-        If the noise is correlated.
     """
 
     def __init__(self, problem: Problem) -> None:
-        if problem.covariance is not None:
-            raise ValueError(
-                "a non-negative fit needs uncorrelated noise: this problem has a covariance. Give variances, or use "
-                "blue()"
-            )
         self.problem = problem
         self.possible = possible_cells(problem)
         self.M = cells_to_observed(problem)[:, self.possible]
@@ -67,7 +56,18 @@ class FittingModel:
 
     @classmethod
     def of(cls, problem: Problem) -> FittingModel:
-        """The model of a problem, made once for as long as the problem lives."""
+        """The model of a problem to be fitted, made once for as long as the problem lives.
+
+        Raises
+        ------
+        ValueError
+            If the noise is correlated.
+        """
+        if problem.covariance is not None:
+            raise ValueError(
+                "a non-negative fit needs uncorrelated noise: this problem has a covariance. Give variances, or use "
+                "blue()"
+            )
         if problem not in _models:
             _models[problem] = cls(problem)
         return _models[problem]
@@ -201,7 +201,7 @@ class FittingModel:
         if table not in self._labels:
             sums = sparse.csc_array(self.M[self.present_rows(table)])
             if sums.nnz < sums.shape[1]:
-                raise ValueError(f"table {table!r} does not cover all detailed cells: use nnls or max_fit")
+                raise ValueError(f"table {table!r} does not cover all detailed cells: some geounits lie above")
             self._labels[table] = sums.indices.astype(np.intp)
         return self._labels[table]
 

@@ -79,10 +79,16 @@ def variances(P: BlueOperator, method: str = "solver") -> Float:
 
 def _by_closed_form(P: BlueOperator) -> Float:
     _require_blue(P, "closed_form")
-    if P.problem.schema is None or P.problem.spine is not None or P.problem.table_variances is None:
+    problem = P.problem
+    if problem.schema is None or problem.spine is not None or problem.table_variances is None:
         raise ValueError(
             "method 'closed_form' needs tables of one schema, without a spine, whose noise is uncorrelated and of "
             "equal variance within each table (A1-A3): use 'selected_inversion' or 'applies'"
+        )
+    if problem.zeros is not None or problem.equalities is not None:
+        what = "structural zeros" if problem.zeros is not None else "equalities"
+        raise ValueError(
+            f"method 'closed_form' knows nothing of {what}: use 'solver', 'selected_inversion' or 'applies'"
         )
     return components_of(P.problem).variances()
 

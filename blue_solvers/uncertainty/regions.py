@@ -47,7 +47,7 @@ from blue_solvers.uncertainty.monte_carlo import (
 from constraint_builders import Problem
 from constraint_builders.reals import real_array, whole_number
 
-EXACT = 1e-9  # of the largest standard deviation: what is less is the rounding error of 0
+EXACT = 1e-7  # of the largest standard deviation: a variance of less is the rounding error of 0
 RANK_TOLERANCE = 1e-10  # eigenvalue of a correlation matrix; rounding leaves about 1e-15 where it is 0
 CONSISTENT = 1e-6  # standard deviations by which consistent values may miss the affine space, for rounding
 ROUNDING = 1e-13  # of the largest count: what an estimate and values worked out from the same counts may be off
