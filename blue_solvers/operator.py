@@ -68,7 +68,7 @@ class BlueOperator(LinearOperator):
     ----------
     problem : Problem
     solver : Solver
-        As configured; pickling keeps it and the problem, and prepares again when loaded.
+        As configured; pickling keeps it and the problem without its truth, and prepares again when loaded.
     offset : ndarray, (m,)
         Constant part of the estimate: zero unless the equations have a right-hand side.
     """
@@ -157,7 +157,9 @@ class BlueOperator(LinearOperator):
         return self._prepared.functional_covariance(W)
 
     def __reduce__(self) -> tuple:
-        return blue, (self.problem, self.solver)
+        problem = self.problem._without_derived()  # what was worked out refers to the problem it was worked out from
+        problem.truth = None  # secret, and no part of the estimate
+        return blue, (problem, self.solver)
 
     def __repr__(self) -> str:
         return f"<{self.shape[0]}x{self.shape[1]} BlueOperator by {self.solver.name}>"

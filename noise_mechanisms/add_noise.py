@@ -1,4 +1,4 @@
-"""Noisy measurements of known counts."""
+"""Noisy measurements of known counts, simulation only: seeded noise in floating point protects nobody."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Rng = np.random.Generator | int | None
 
 
 def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np.float64]:
-    """Measure true counts once: each cell of the observed tables with independent noise of the problem's law.
+    """Measure true counts once, simulation only: each observed cell with independent noise of the problem's law.
+
+    The noise is drawn by a seeded generator in floating point. It promises no privacy, whatever its variance; what is
+    published takes ``noise_mechanisms.discrete`` laws' `release_sample`.
 
     Parameters
     ----------
@@ -57,7 +60,9 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
 
 
 def draw_noise(problem: Problem, columns: int, rng: Rng = None) -> NDArray[np.float64]:
-    """Independent draws of a problem's noise, (n, columns); 0 in cells that are exact or were not measured.
+    """Independent draws of a problem's noise, (n, columns), simulation only; 0 where a cell is exact or not measured.
+
+    It promises no privacy, as `add_noise`.
 
     Raises
     ------

@@ -18,11 +18,14 @@ Ghosh, Roughgarden and Sundararajan, "Universally utility-maximizing privacy mec
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from importlib.metadata import version
+from types import ModuleType
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -49,6 +52,8 @@ Seed: TypeAlias = np.random.Generator | np.random.SeedSequence | int | None
 
 # Temporary arrays of this many values stay in a processor's cache.
 _BLOCK = 1 << 15
+
+UNBIASED = (0, 14, 2)  # of OpenDP: the first version whose samplers are
 
 # Beyond this, draws of a discrete law could leave the whole numbers that float64 holds exactly.
 LARGEST_SCALE = 2.0**47
@@ -119,7 +124,7 @@ class Law(ABC):
         """Independent draws of the given shape; the (rows, 1) parameters may include 0."""
 
     def sample(self, size: int, rng: Seed = None) -> NDArray[Any]:
-        """Draw independent values for simulation (not for release).
+        """Draw independent values, simulation only: seeded and in floating point, they protect nobody.
 
         Parameters
         ----------
@@ -159,7 +164,7 @@ class Law(ABC):
         Raises
         ------
         ImportError
-            If OpenDP is not installed (extra ``release``).
+            If OpenDP is not installed (extra ``release``), or older than 0.14.2: its samplers were biased.
         """
         values = self._room_for(size)
         measurement = self._measurement()
@@ -432,7 +437,7 @@ def law(name: str, variance: float) -> Law:
 
 
 def draw(name: str, variance: ArrayLike, rng: Seed = None, columns: int | None = None) -> Floats:
-    """Draw independent noise for cells of differing variances, for simulation (not for release).
+    """Draw independent noise for cells of differing variances, simulation only: it protects nobody.
 
     Parameters
     ----------
@@ -649,16 +654,45 @@ def _propose_geometric(sigma2: Floats, rng: np.random.Generator) -> tuple[Floats
 
 def _opendp_measurement(shape: str, atom: str, scale: float) -> Callable[[NDArray[Any]], list[float]]:
     """OpenDP's mechanism: shape "gaussian" or "laplace", atom "i64" (discrete) or "f64" (continuous)."""
-    try:
-        import opendp.prelude as dp
-    except ImportError as error:
-        raise ImportError("release_sample needs OpenDP, which is missing: install the extra 'release'") from error
+    dp = _opendp()
     options = {} if atom == "i64" else {"nan": False}
     domain = dp.vector_domain(dp.atom_domain(T=atom, **options))
     with _contrib_enabled():
         if shape == "gaussian":
             return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale)
         return dp.m.make_laplace(domain, dp.l1_distance(T="f64"), scale=scale)
+
+
+def _opendp() -> ModuleType:
+    """OpenDP, of a version whose samplers are unbiased.
+
+    Raises
+    ------
+    ImportError
+        If it is missing or older.
+    """
+    try:
+        found = version("opendp")
+        import opendp.prelude as dp
+    except ImportError as error:
+        raise ImportError("release_sample needs OpenDP, which is missing: install the extra 'release'") from error
+    if not _is_unbiased(found):
+        raise ImportError(
+            f"release_sample needs OpenDP {'.'.join(map(str, UNBIASED))} or later, since the samplers of earlier ones "
+            f"are biased: {found} is installed. Upgrade it, or install the extra 'release'"
+        )
+    return dp
+
+
+def _is_unbiased(found: str) -> bool:
+    """Whether a version is `UNBIASED` or later; its own pre-releases are not."""
+    match = re.match(r"(\d+)\.(\d+)\.(\d+)(.*)", found)
+    if match is None:
+        return False
+    numbers = tuple(int(part) for part in match.groups()[:3])
+    return numbers > UNBIASED or (
+        numbers == UNBIASED and not re.match(r"[-_.]?(a|b|rc|c|dev|alpha|beta|pre)", match[4])
+    )
 
 
 @contextmanager

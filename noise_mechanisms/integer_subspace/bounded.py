@@ -135,7 +135,7 @@ class BoundedMechanism:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure: epsilon t at L1 distance t, with delta = 0."""
+        """Of one `release`, pure: epsilon t at L1 distance t, with delta = 0. `sample` promises nothing."""
         return Guarantee(self.invariants, "pure", Fraction(self.epsilon), 1)
 
     def law(self, table: ArrayLike) -> tuple[Integers, Floats]:
@@ -151,7 +151,7 @@ class BoundedMechanism:
         return np.asarray(probability @ allowed - self.invariants.read_table(table))
 
     def sample(self, table: ArrayLike, size: int, rng: Seed = None) -> Integers:
-        """Draw tables (size, d) in floating point, for simulation."""
+        """Draw tables (size, d) in floating point, simulation only: they promise nothing."""
         allowed, probability = self.law(table)
         count = whole_number(size, "size", 0)
         return allowed[np.random.default_rng(rng).choice(probability.size, size=count, p=probability)]

@@ -37,9 +37,8 @@ class Guarantee:
     norm : {1, 2}
         How the distance between two histograms is measured.
     delta : float
-        Allowed besides at distance 1; 0 from an exact sampler. Two things bring it in: the approximate form of a
-        promise, growing with distance as equation (2) says, and a Markov chain stopped at total variation eta from
-        its law, (1 + e^epsilon) eta.
+        Allowed besides at distance 1; 0 from an exact sampler. The approximate form of a promise brings it in, growing
+        with distance as equation (2) says.
     """
 
     invariants: Invariants
@@ -163,7 +162,8 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
 def stopping_delta(epsilon: float, eta: float) -> float:
     """The delta that a sampler costs whose law is within total variation eta of an epsilon-DP one: (1 + e^epsilon) eta.
 
-    From P'(S) <= P(S) + eta <= e^epsilon Q(S) + eta <= e^epsilon (Q'(S) + eta) + eta.
+    It tells what stopping a Markov chain would cost, not what floating point does. From
+    P'(S) <= P(S) + eta <= e^epsilon Q(S) + eta <= e^epsilon (Q'(S) + eta) + eta.
     """
     epsilon, eta = positive_number(epsilon, "epsilon"), unit_number(eta, "eta")
     return min(1.0, (1 + math.exp(min(epsilon, 700.0))) * eta)

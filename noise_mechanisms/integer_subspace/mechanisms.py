@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 from numpy.typing import ArrayLike
 
-from constraint_builders.reals import positive_number, unit_number, whole_number
+from constraint_builders.reals import positive_number, whole_number
 from noise_mechanisms.discrete import LARGEST_SCALE, TOO_LARGE
 from noise_mechanisms.integer_subspace.blocks import BlockSampler
 from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel
 from noise_mechanisms.integer_subspace.compiled import has_numba
-from noise_mechanisms.integer_subspace.guarantee import Guarantee, Norm, gaussian_sigma, stopping_delta
+from noise_mechanisms.integer_subspace.guarantee import Guarantee, Norm, gaussian_sigma
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
 from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LaplaceSampler
 from noise_mechanisms.integer_subspace.l2_rejection import L2RejectionSampler, proposal_epsilon
@@ -43,13 +43,11 @@ class Release:
     table : ndarray of int64, (d,)
         Has exactly the invariants of the confidential one; may be negative.
     guarantee : Guarantee or None
-        What its publication costs. None when it may not be published: drawn for simulation by a Markov chain whose
-        distance from the law was not given.
+        What its publication costs. None of simulations, whose noise from a seeded generator in floating point promises
+        nothing: they are not to be published.
     sampler, reason : str
         Which sampler drew the noise, and why this one.
     grade : {"simulation", "release"}
-        Simulation draws are in floating point from a seeded generator; the guarantee then describes the law that is
-        simulated, and the table is not to be published.
     """
 
     table: Integers
@@ -57,6 +55,11 @@ class Release:
     sampler: str
     reason: str
     grade: str
+
+    def __str__(self) -> str:
+        if self.guarantee is None:
+            return f"simulation only, not to be published: noise by {self.sampler!r} ({self.reason}), no privacy"
+        return f"release: noise by {self.sampler!r} ({self.reason}), {self.guarantee}"
 
 
 class LatticeMechanism(ABC):
@@ -68,15 +71,11 @@ class LatticeMechanism(ABC):
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """What one release from an exact sampler costs."""
+        """What one `release` costs. `add_noise` and `sample` promise nothing."""
 
     @abstractmethod
     def choose(self, sampler: str = "auto") -> Choice:
         """Return the named sampler, or with "auto" the best one and why it was chosen."""
-
-    @abstractmethod
-    def _guarantee_within(self, eta: float) -> Guarantee:
-        """What one release costs from a sampler within total variation eta of the law."""
 
     @cached_property
     def automatic(self) -> Choice:
@@ -89,11 +88,11 @@ class LatticeMechanism(ABC):
         return self.automatic
 
     def sample(self, size: int, rng: Seed = None) -> Integers:
-        """Draw noise alone, (size, d), for simulation, with the automatic sampler; see `Sampler.sample`."""
+        """Draw noise alone, (size, d), simulation only, with the automatic sampler; see `Sampler.sample`."""
         return self.automatic.sampler.sample(whole_number(size, "size", 0), rng)
 
-    def add_noise(self, table: ArrayLike, rng: Seed = None, sampler: str = "auto", eta: float | None = None) -> Release:
-        """Add noise to a table, for simulation.
+    def add_noise(self, table: ArrayLike, rng: Seed = None, sampler: str = "auto") -> Release:
+        """Add noise to a table, simulation only: the result has no guarantee, whatever the sampler.
 
         Parameters
         ----------
@@ -103,9 +102,6 @@ class LatticeMechanism(ABC):
             Source of randomness.
         sampler : str
             See `choose`.
-        eta : float, optional
-            Total variation distance of a Markov chain from its law, say `MeetingTimes.bound` at its burn-in. It costs
-            delta = (1 + e^epsilon) eta. An exact sampler's is 0.
 
         Raises
         ------
@@ -114,11 +110,8 @@ class LatticeMechanism(ABC):
         """
         confidential = self._read(table)
         choice = self.automatic if sampler == "auto" else self.choose(sampler)
-        distance = None if eta is None else unit_number(eta, "eta")
-        distance = 0.0 if choice.sampler.exact else distance
-        guarantee = None if distance is None else self._guarantee_within(distance)
         noise = choice.sampler.sample(1, rng)[0]
-        return Release(confidential + noise, guarantee, choice.sampler.name, choice.reason, "simulation")
+        return Release(confidential + noise, None, choice.sampler.name, choice.reason, "simulation")
 
     def release(self, table: ArrayLike, sampler: str = "auto") -> Release:
         """Add noise to a table, for publication: exact, in integer arithmetic, from secure randomness, without a seed.
@@ -188,9 +181,6 @@ class GeneralizedLaplace(LatticeMechanism):
     def guarantee(self) -> Guarantee:
         """Pure: epsilon t at distance t, with delta = 0."""
         return Guarantee(self.invariants, "pure", Fraction(self.epsilon), self.norm)
-
-    def _guarantee_within(self, eta: float) -> Guarantee:
-        return replace(self.guarantee, delta=stopping_delta(self.epsilon, eta) if eta else 0.0)
 
     def choose(self, sampler: str = "auto") -> Choice:
         """Return a sampler of the mechanism's noise.
@@ -319,11 +309,6 @@ class GeneralizedGaussian(LatticeMechanism):
     def guarantee(self) -> Guarantee:
         """t^2 / (2 sigma^2)-zCDP at distance t; its `approximate` gives the (epsilon, delta) form."""
         return Guarantee(self.invariants, "zcdp", 1 / (2 * Fraction(self.sigma) ** 2), 2)
-
-    def _guarantee_within(self, eta: float) -> Guarantee:
-        if eta:
-            raise ValueError("Gaussian samplers are exact: leave eta out")
-        return self.guarantee
 
     def choose(self, sampler: str = "auto") -> Choice:
         """Return the sampler, which is "klein" for any lattice.

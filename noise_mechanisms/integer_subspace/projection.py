@@ -19,7 +19,8 @@ def projected_noise(
     """Draw independent double geometric noise and move it, by as little as possible in L1, to where invariants hold.
 
     The result's law has no formula, and among equally near points the solver's choice decides: that is what the
-    generalized Laplace mechanism is compared with (the paper's appendix E.4). It is epsilon-private at L1 distance 1.
+    generalized Laplace mechanism is compared with (the paper's appendix E.4). Simulation only: seeded draws in floating
+    point promise nothing.
 
     Parameters
     ----------

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import builtins
 import math
+import tomllib
 from decimal import Decimal, localcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from noise_mechanisms import discrete as SAMPLERS
 from noise_mechanisms.discrete import (
     LAWS,
     DiscreteGaussian,
@@ -239,6 +242,27 @@ def test_release_grade_without_opendp_names_the_extra(monkeypatch: pytest.Monkey
     monkeypatch.setattr(builtins, "__import__", without_opendp)
     with pytest.raises(ImportError, match="extra 'release'"):
         DiscreteGaussian(4.0).release_sample(3)
+
+
+@pytest.mark.parametrize("found", ["0.14.1", "0.14.2a1", "0.14.2.dev3", "0.14.2rc1", "0.9.3", "0.14", "unknown"])
+def test_release_grade_with_a_biased_opendp_is_refused(monkeypatch: pytest.MonkeyPatch, found: str) -> None:
+    pytest.importorskip("opendp")
+    monkeypatch.setattr(SAMPLERS, "version", lambda name: found)
+    for kind, parameter in ((DiscreteGaussian, 4.0), (DiscreteLaplace, 2.0), (Gaussian, 1.0), (Laplace, 1.0)):
+        with pytest.raises(ImportError, match=rf"needs OpenDP 0\.14\.2 or later.*biased: {found} is installed"):
+            kind(parameter).release_sample(3)
+
+
+@pytest.mark.parametrize("found", ["0.14.2", "0.14.2.post1", "0.14.3", "0.15.0a1", "0.16.0", "1.0.0", "0.14.10"])
+def test_release_grade_with_an_unbiased_opendp_is_drawn(monkeypatch: pytest.MonkeyPatch, found: str) -> None:
+    pytest.importorskip("opendp")
+    monkeypatch.setattr(SAMPLERS, "version", lambda name: found)
+    assert DiscreteGaussian(4.0).release_sample(3).shape == (3,)
+
+
+def test_the_extra_asks_for_an_unbiased_opendp() -> None:
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert "opendp>=0.14.2" in extras["optional-dependencies"]["release"]
 
 
 @pytest.mark.parametrize("name", list(LAWS))
