@@ -1,7 +1,7 @@
 """The noise of privacy mechanisms: its laws, drawing it, accounting for it.
 
 `add_noise` and `draw_noise` are for simulation only: they draw from seeded generators in floating point, and protect
-nobody. Release grade are `release_sample` of the laws in `discrete` and `release` of the mechanisms in
+nobody. Release grade are `release_sample` of the laws in `laws` and `release` of the mechanisms in
 `integer_subspace`.
 """
 

@@ -9,7 +9,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders import LowRankPlusDiagonal, Problem
 from constraint_builders.reals import real_array, whole_number
-from noise_mechanisms.discrete import draw
+from noise_mechanisms.laws import draw
 
 LARGEST_WHOLE = 2.0**53
 
@@ -20,7 +20,7 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
     """Measure true counts once, simulation only: each observed cell with independent noise of the problem's law.
 
     The noise is drawn by a seeded generator in floating point. It promises no privacy, whatever its variance; what is
-    published takes ``noise_mechanisms.discrete`` laws' `release_sample`.
+    published takes ``X
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from constraint_builders.budget import Budget
-from noise_mechanisms.discrete import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Law
+from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Law
 
 _GAUSSIAN: dict[str, type[Law]] = {"gaussian": Gaussian, "discrete_gaussian": DiscreteGaussian}
 _LAPLACE: dict[str, type[Law]] = {"laplace": Laplace, "discrete_laplace": DiscreteLaplace}

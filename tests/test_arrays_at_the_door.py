@@ -28,8 +28,8 @@ from blue_solvers.uncertainty import (
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
-from noise_mechanisms.discrete import draw
 from noise_mechanisms.integer_subspace import Invariants
+from noise_mechanisms.laws import draw
 
 SCHEMA = Schema({"a": 3})
 PROBLEM = Problem(SCHEMA, {"total": 1.0, "a": 2.0})

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from constraint_builders.reals import positive_number
-from noise_mechanisms.discrete import DiscreteLaplace
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli_exp, exact_scale
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
 from noise_mechanisms.integer_subspace.lattice import block_members
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
+from noise_mechanisms.laws import DiscreteLaplace
 
 _LARGEST_TOTAL = 2.0**58
 

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders.reals import positive_number, share, whole_number
-from noise_mechanisms.discrete import DiscreteLaplace
 from noise_mechanisms.integer_subspace.compiled import heat_bath_loop, jump_loop
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks
@@ -23,6 +22,7 @@ from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.moves import basic_moves
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
+from noise_mechanisms.laws import DiscreteLaplace
 
 # Measured on tables of 16 to 2,000 cells: autocorrelation takes 1.8 to 3.7 moves a cell, and the mean L1 norm of chains
 # from zero is within 0.05 standard deviations after 16 moves a cell. Twice that.

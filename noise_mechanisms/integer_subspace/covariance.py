@@ -22,13 +22,13 @@ from numpy.typing import ArrayLike, NDArray
 from constraint_builders.memory import require_memory
 from constraint_builders.problem import Problem
 from constraint_builders.reals import whole_number
-from noise_mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from noise_mechanisms.integer_subspace.blocks import ZeroSumLaplace
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants, Margins
 from noise_mechanisms.integer_subspace.lattice import block_members, free_axes
 from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, LatticeMechanism
 from noise_mechanisms.integer_subspace.sampler import Seed
+from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
 
 Floats = NDArray[np.float64]
 

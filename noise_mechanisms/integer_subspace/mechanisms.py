@@ -10,7 +10,7 @@ from functools import cached_property
 from numpy.typing import ArrayLike
 
 from constraint_builders.reals import positive_number, whole_number
-from noise_mechanisms.discrete import LARGEST_SCALE, TOO_LARGE
+from noise_mechanisms.base_law import LARGEST_SCALE, TOO_LARGE
 from noise_mechanisms.integer_subspace.blocks import BlockSampler
 from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel
 from noise_mechanisms.integer_subspace.compiled import has_numba

@@ -8,9 +8,9 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from constraint_builders.reals import positive_number, whole_number
-from noise_mechanisms.discrete import DiscreteLaplace
 from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.sampler import Seed
+from noise_mechanisms.laws import DiscreteLaplace
 
 
 def projected_noise(

@@ -27,7 +27,6 @@ from noise_mechanisms.accounting import (
     zcdp_epsilon,
 )
 from noise_mechanisms.budgeted import noise_variances
-from noise_mechanisms.discrete import LAWS, DiscreteGaussian, DiscreteLaplace, DiscreteLaw, Law, draw, law
 from noise_mechanisms.integer_subspace import (
     BoundedMechanism,
     ChainSampler,
@@ -42,6 +41,7 @@ from noise_mechanisms.integer_subspace import (
     projected_noise,
     stopping_delta,
 )
+from noise_mechanisms.laws import LAWS, DiscreteGaussian, DiscreteLaplace, DiscreteLaw, Law, draw, law
 
 KINDS = list(LAWS.values())
 # whole numbers, halves and quarters, and everything that float64 holds in between
