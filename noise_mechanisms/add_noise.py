@@ -20,7 +20,7 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
     """Measure true counts once, simulation only: each observed cell with independent noise of the problem's law.
 
     The noise is drawn by a seeded generator in floating point. It promises no privacy, whatever its variance; what is
-    published takes ``X
+    published takes `release_sample` of a law in `noise_mechanisms.laws`.
 
     Parameters
     ----------
