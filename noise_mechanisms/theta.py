@@ -83,7 +83,7 @@ def theta_parameter(variance: Floats) -> Floats:
 def _solve_dual(variance: Floats) -> Floats:
     """Fixed point of sigma2 = variance + deficit(sigma2): every step gains five digits."""
     sigma2 = variance
-    for _ in range(3):
+    for _ in range(2):
         sigma2 = variance + _dual_deficit(sigma2)
     return sigma2
 
@@ -91,8 +91,8 @@ def _solve_dual(variance: Floats) -> Floats:
 def _solve_direct(variance: Floats) -> Floats:
     """Newton's method on log(variance) as a function of t = 1 / sigma2, which is convex and nearly linear."""
     log_variance = np.log(variance)
-    t = np.where(variance < 0.3, 2 * (np.log(2 * (1 - np.minimum(variance, 0.3))) - log_variance), 1 / variance)
-    for _ in range(6):
+    t = 2 * (math.log(2) - log_variance)  # exact in the limit of variance 0
+    for _ in range(5):
         x = np.exp(-t / 2)
         m0, m2, m4 = _direct_sums(x)
         theta = 1 + 2 * x * m0
