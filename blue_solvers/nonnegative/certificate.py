@@ -101,24 +101,25 @@ def duality_gap(p: Programme, solution: Solution, objective: float) -> tuple[flo
     """
     deviation = p.M @ solution.cells - p.answer
     implied = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
-    rounding = 8 * EPSILON * (abs(p.M) @ abs(solution.cells) + abs(p.answer)) + INFLATION * abs(deviation)
+    rounding = 8 * EPSILON * (p.sizes @ abs(solution.cells) + abs(p.answer)) + INFLATION * abs(deviation)
     priced = (p.variance == 0) | (abs(deviation) >= p.radius - rounding)  # any multiplier: exact, or at a radius
     implied = np.where(priced, solution.multipliers, implied)
     box = _reachable(p, solution.cells, objective)
-    found = [_proved(p, solution.cells, deviation, box, one) for one in (implied, solution.multipliers)]
-    if min(found)[0] > SHARP * (1 + objective):
-        found.append(_proved(p, solution.cells, deviation, box, _balanced(p, solution.cells, implied, priced)))
+    found = [_proved(p, solution.cells, deviation, box, implied)]
+    if found[0][0] > SHARP * (1 + objective):
+        others = (solution.multipliers, _balanced(p, solution.cells, implied, priced))
+        found += [_proved(p, solution.cells, deviation, box, one) for one in others]
     gap = min(gap for gap, _ in found)
     return gap, max(0.0, gap - min(gap - rounding for gap, rounding in found))
 
 
 def _proved(p: Programme, x: Float, deviation: Float, box: Box, multipliers: Float) -> tuple[float, float]:
     """What these multipliers prove, and how much of it allows for rounding: of gradients, and of sums known exactly."""
-    pull, doubt = p.M.T @ multipliers, 4 * EPSILON * (abs(p.M).T @ abs(multipliers))
+    pull, doubt = p.M.T @ multipliers, 4 * EPSILON * (p.sizes.T @ abs(multipliers))
     rows, cells = _of_rows(p, deviation, multipliers), _of_cells(p, x, pull, doubt, box)
     exact = p.variance == 0
     missed = abs(deviation[exact])
-    unavoidable = np.minimum(missed, 4 * EPSILON * (abs(p.M) @ abs(x) + abs(p.answer))[exact])
+    unavoidable = np.minimum(missed, 4 * EPSILON * (p.sizes @ abs(x) + abs(p.answer))[exact])
     prices = abs(multipliers[exact])
     rounding = cells - _of_cells(p, x, pull, np.zeros_like(doubt), box) + float(prices @ unavoidable)
     return rows + cells + float(prices @ missed), rounding

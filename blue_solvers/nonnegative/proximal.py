@@ -18,7 +18,7 @@ import numpy as np
 
 from blue_solvers.nonnegative.certificate import SHARP, Certified, certify
 from blue_solvers.nonnegative.newton import minimise
-from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution
+from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution, kkt_residual
 
 ACCURACY = 1e-11  # KKT residual at which the rounds end, relative to the largest count
 MAX_ROUNDS = 60
@@ -51,24 +51,28 @@ def approach(p: Programme) -> Certified:
     last = np.minimum(LAST_TIE * curvature, VAGUEST * _vaguest(p))
     center, multipliers, steps, stalled = np.clip(p.target, p.lower, p.upper), None, 0, 0
     best: Certified | None = None
+    solution: Solution | None = None
     for round_number in range(MAX_ROUNDS):
         tie = np.maximum(curvature * FIRST_TIE * 0.1**round_number, last)
         tied = replace(p, weight=np.where(p.weight == 0, tie, p.weight), target=np.where(untied, center, p.target))
         try:
             found = minimise(tied, multipliers)
         except NotConvergedError:
-            if best is None:
+            if solution is None:
                 raise
-            return best
+            break
         center, multipliers, steps = found.cells, found.multipliers, steps + found.iterations
-        certified = certify(p, Solution(center, multipliers, steps))
+        solution = Solution(center, multipliers, steps)
+        if (tie > last).any() and kkt_residual(p, solution) > ACCURACY * p.scale:
+            continue  # far from the end: not worth a proof
+        certified = certify(p, solution)
         better = best is None or certified.gap < best.gap / 2 or certified.kkt_residual < best.kkt_residual / 2
         stalled = 0 if better else stalled + 1
         best = certified if best is None or _excess(p, certified) < _excess(p, best) else best
         if _excess(p, best) <= 1 or (stalled >= STALLED and (tie == last).all()):
             break
-    assert best is not None
-    return best
+    assert solution is not None
+    return certify(p, solution) if best is None else best
 
 
 def _excess(p: Programme, found: Certified) -> float:
