@@ -25,7 +25,7 @@ from constraint_builders.reals import whole_number
 from noise_mechanisms.integer_subspace.blocks import ZeroSumLaplace
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants, Margins
-from noise_mechanisms.integer_subspace.lattice import block_members, free_axes
+from noise_mechanisms.integer_subspace.lattice import Lattice, block_members, free_axes
 from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, LatticeMechanism
 from noise_mechanisms.integer_subspace.sampler import Seed
 from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
@@ -52,7 +52,8 @@ class NoiseCovariance:
         c, when the covariance is c times the orthogonal projector onto noise that leaves all invariants alone.
     method : {"exact", "estimated"}
     relative_error : float
-        Bound on the relative error of the coefficients ("exact"), or their largest relative standard error.
+        Bound on the relative error of the coefficients ("exact"), or their largest relative standard error: infinite
+        where noise that may move did not in any draw.
     """
 
     invariants: Invariants
@@ -211,10 +212,11 @@ def _of_margins(invariants: Invariants, margins: Margins, noise: Integers) -> No
         squares = np.square(_component(tables, set(axes))).reshape(noise.shape[0], -1).sum(axis=1)
         dimension = math.prod(margins.shape[axis] - 1 for axis in axes)
         scales.append(squares.mean() / dimension)
-        errors.append(squares.std(ddof=1) / math.sqrt(noise.shape[0]) / squares.mean())
+        spread = squares.std(ddof=1) / math.sqrt(noise.shape[0])
+        errors.append(spread / squares.mean() if squares.any() else math.inf)
         matrix += scales[-1] * _projector(margins.shape, set(axes))
     common = scales[0] if len(scales) == 1 else None
-    return NoiseCovariance(invariants, matrix, common, "estimated", float(max(errors)))
+    return NoiseCovariance(invariants, matrix, common, "estimated", float(max(errors, default=0.0)))
 
 
 def _component(tables: Floats, axes: set[int]) -> Floats:
@@ -238,4 +240,5 @@ def _of_anything(invariants: Invariants, noise: Integers) -> NoiseCovariance:
     variance = np.diagonal(matrix)
     moving = variance > 0
     errors = np.sqrt(np.maximum(np.diagonal(fourth) / np.where(moving, variance, 1.0) ** 2 - 1, 0) / noise.shape[0])
-    return NoiseCovariance(invariants, matrix, None, "estimated", float(errors[moving].max(initial=0.0)))
+    errors[~moving & (np.diff(Lattice(invariants).basis.tocsr().indptr) > 0)] = math.inf  # may move, and never did
+    return NoiseCovariance(invariants, matrix, None, "estimated", float(errors.max(initial=0.0)))

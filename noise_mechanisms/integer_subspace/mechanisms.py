@@ -23,6 +23,7 @@ from noise_mechanisms.integer_subspace.rejection import FreeCellSampler, RowSamp
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
 
 _MOST_TRIES = 2_000  # of a rejection sampler, before `auto` prefers the heat bath
+_SMALLEST_SCALE = 1e-4  # below it a step of 1 has probability exp(-10,000)
 _LARGEST_FREE = 40  # dimensions, beyond which free cells are never accepted
 
 
@@ -173,8 +174,7 @@ class GeneralizedLaplace(LatticeMechanism):
     def __init__(self, invariants: Invariants, epsilon: float, norm: Norm = 1) -> None:
         self.invariants, self.norm = invariants, _read_norm(norm)
         self.epsilon = positive_number(epsilon, "epsilon")
-        if self.epsilon < 1 / LARGEST_SCALE:
-            raise ValueError(f"epsilon is {self.epsilon}: {TOO_LARGE}, give {1 / LARGEST_SCALE:.2g} or more")
+        _check_scale("epsilon", self.epsilon, 1 / self.epsilon)
         self.lattice = Lattice(invariants)
 
     @property
@@ -268,6 +268,14 @@ class GeneralizedLaplace(LatticeMechanism):
             return None
 
 
+def _check_scale(what: str, value: float, scale: float) -> None:
+    """Refuse noise that leaves the whole numbers of float64, and noise that is nothing."""
+    if scale > LARGEST_SCALE:
+        raise ValueError(f"{what} is {value}: noise of a scale of {scale:.3g} is too large, {TOO_LARGE}")
+    if scale < _SMALLEST_SCALE:
+        raise ValueError(f"{what} is {value}: noise of a scale of {scale:.3g} is 0 for all that can be drawn")
+
+
 def _read_norm(norm: Norm) -> Norm:
     if whole_number(norm, "norm", 1) > 2:
         raise ValueError(f"norm is {norm!r}: use 1 or 2")
@@ -296,8 +304,7 @@ class GeneralizedGaussian(LatticeMechanism):
 
     def __init__(self, invariants: Invariants, sigma: float) -> None:
         self.invariants, self.sigma = invariants, positive_number(sigma, "sigma")
-        if self.sigma > LARGEST_SCALE:
-            raise ValueError(f"sigma is {self.sigma}: {TOO_LARGE}, give {LARGEST_SCALE:.2g} or less")
+        _check_scale("sigma", self.sigma, self.sigma)
         self.lattice = Lattice(invariants)
 
     @classmethod

@@ -200,8 +200,13 @@ def test_blocks_of_very_small_epsilon_take_no_memory(length: int) -> None:
 
 
 def test_epsilon_that_leaves_64_bits_is_refused() -> None:
-    with pytest.raises(ValueError, match="epsilon is 1e-18: whole numbers so large"):
+    with pytest.raises(ValueError, match=r"epsilon is 1e-18: noise of a scale of 1e\+18 is too large"):
         GeneralizedLaplace(margins((4,), "total"), 1e-18)
+    with pytest.raises(ValueError, match=r"sigma is 1e\+18: noise of a scale of 1e\+18 is too large"):
+        GeneralizedGaussian(margins((4,), "total"), 1e18)
+    for make, value in ((GeneralizedLaplace, 1e300), (GeneralizedGaussian, 1e-300)):
+        with pytest.raises(ValueError, match="is 0 for all that can be drawn"):
+            make(margins((4,), "total"), value)
     with pytest.raises(ValueError, match="leaves 64 bits"):
         ZeroSumLaplace(10**6, 1e-13).sample(1, np.random.default_rng(0))
 
