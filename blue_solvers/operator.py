@@ -14,6 +14,7 @@ from blue_solvers.low_rank import SharedNoise
 from blue_solvers.solver import Float, Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.solvers import SOLVERS
 from constraint_builders import LowRankPlusDiagonal, Problem
+from constraint_builders.reals import real_array, refuse_masked
 
 
 def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
@@ -67,7 +68,7 @@ class BlueOperator(LinearOperator):
     ----------
     problem : Problem
     solver : Solver
-        As configured; pickling keeps it and the problem, and prepares again when loaded.
+        As configured; pickling keeps it and the problem without its truth, and prepares again when loaded.
     offset : ndarray, (m,)
         Constant part of the estimate: zero unless the equations have a right-hand side.
     """
@@ -110,6 +111,7 @@ class BlueOperator(LinearOperator):
         """Matrix-matrix or matrix-vector product; also composes with another operator."""
         if isinstance(x, LinearOperator) or np.isscalar(x):
             return super().dot(x)
+        refuse_masked(x, "the vector over the observed layout")
         x = np.asarray(x)
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
             raise ValueError(
@@ -155,7 +157,9 @@ class BlueOperator(LinearOperator):
         return self._prepared.functional_covariance(W)
 
     def __reduce__(self) -> tuple:
-        return blue, (self.problem, self.solver)
+        problem = self.problem._without_derived()  # what was worked out refers to the problem it was worked out from
+        problem.truth = None  # secret, and no part of the estimate
+        return blue, (problem, self.solver)
 
     def __repr__(self) -> str:
         return f"<{self.shape[0]}x{self.shape[1]} BlueOperator by {self.solver.name}>"
@@ -164,7 +168,7 @@ class BlueOperator(LinearOperator):
 def _real(X: Any) -> Float:
     if np.iscomplexobj(X):
         raise TypeError("tables are real: got complex values")
-    return np.ascontiguousarray(X, dtype=np.float64)
+    return np.ascontiguousarray(real_array(X, "the vector", truth_values=True))
 
 
 def _all_finite(X: Float) -> bool:

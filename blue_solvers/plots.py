@@ -15,6 +15,7 @@ from blue_solvers.solver import Float
 from blue_solvers.uncertainty.functionals import estimate
 from blue_solvers.uncertainty.intervals import intervals
 from constraint_builders import Problem
+from constraint_builders.reals import real_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +46,7 @@ def noisy_against_estimated(
         If no table is both observed and desired, or y is unreadable.
     """
     lower, upper = intervals(P, y, level) if bounds is None else bounds
-    noisy, centre = np.asarray(y, dtype=np.float64), estimate(P, y)
+    noisy, centre = real_array(y, "y"), estimate(P, y)
     shared = _shared_tables(P.problem)
     with_bars = sum(place.stop - place.start for _, _, place in shared) <= MOST_ERROR_BARS
     for name, observed, desired in shared:

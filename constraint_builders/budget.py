@@ -33,9 +33,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
+from numbers import Rational as AnyRational
 from types import MappingProxyType
 from typing import Literal, TypeAlias
+
+import numpy as np
+
+from constraint_builders.reals import shown
 
 __all__ = [
     "Budget",
@@ -342,12 +348,16 @@ def _epsilon_of_variance(variance: Fraction, neighbours: Neighbours) -> Fraction
 
 
 def _exact(value: Rational, what: str) -> Fraction:
-    if isinstance(value, float):
+    if isinstance(value, (float, np.floating)):
         raise TypeError(f"{what} is the float {value}, which is not exact: give a Fraction or a string such as '1/10'")
+    if isinstance(value, AnyRational) and not isinstance(value, (bool, np.timedelta64)):
+        return Fraction(int(value.numerator), int(value.denominator))  # numpy's integers would overflow
     try:
-        return Fraction(value)
-    except (ValueError, ZeroDivisionError) as error:
-        raise ValueError(f"{what} is {value!r}: give a Fraction or a string such as '104/4099'") from error
+        if isinstance(value, (str, Decimal)):
+            return Fraction(value)
+    except (ValueError, ArithmeticError):
+        pass
+    raise ValueError(f"{what} is {shown(value)}: give a Fraction or a string such as '104/4099'")
 
 
 def _positive(value: Rational, what: str) -> Fraction:
@@ -358,8 +368,8 @@ def _positive(value: Rational, what: str) -> Fraction:
 
 
 def _measured(value: Rational | float, what: str) -> Fraction:
-    if isinstance(value, float):
+    if isinstance(value, (float, np.floating)):
         if not math.isfinite(value):
             raise ValueError(f"{what} is {value}: it must be positive and finite")
-        value = Fraction(value)
+        value = Fraction(*value.as_integer_ratio())
     return _positive(value, what)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.reals import real_array, refuse_masked
+
 Float = NDArray[np.float64]
 Name = Hashable
 Place = slice
@@ -94,6 +96,7 @@ class Layout:
         ValueError
             If the vector has another length.
         """
+        refuse_masked(vector, "the vector")
         vector = np.asarray(vector)
         if vector.ndim not in (1, 2) or vector.shape[0] != self.size:
             raise ValueError(
@@ -125,7 +128,7 @@ class Layout:
             index = self.index(name)
             if index in arrays:
                 raise ValueError(f"table {self.names[index]!r} is given twice: give it once")
-            arrays[index] = _numbers(values, f"table {name!r}")
+            arrays[index] = real_array(values, f"table {name!r}")
         missing = [name for index, name in enumerate(self.names) if index not in arrays]
         if missing:
             raise ValueError(f"no values for {_some(missing)}: give every table of the layout")
@@ -161,13 +164,6 @@ class Layout:
 
     def __repr__(self) -> str:
         return f"Layout({len(self.names)} tables, {self.size:,} cells: {_some(self.names)})"
-
-
-def _numbers(values: ArrayLike, what: str) -> Float:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{what} does not hold numbers: {error}") from None
 
 
 def _some(names: Sequence[Name], most: int = 8) -> str:

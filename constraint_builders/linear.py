@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from constraint_builders.layout import Float
+from constraint_builders.reals import real_array
 
 
 def read_matrix(A: Any, what: str = "A") -> sparse.csr_array:
@@ -19,12 +20,14 @@ def read_matrix(A: Any, what: str = "A") -> sparse.csr_array:
     ValueError
         If it is none.
     """
-    if np.iscomplexobj(A):
-        raise ValueError(f"{what} holds complex numbers: give real ones")
-    try:
-        matrix = sparse.csr_array(A, dtype=np.float64, copy=True)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{what} is not a matrix: {error}") from None
+    if sparse.issparse(A):
+        A = sparse.csr_array(A, copy=True)
+        A.data = real_array(A.data, what, truth_values=True)
+    else:
+        A = real_array(A, what, truth_values=True)
+    if A.ndim not in (1, 2):
+        raise ValueError(f"{what} must be a matrix with at least one column: got shape {A.shape}")
+    matrix = sparse.csr_array(A)
     if matrix.ndim != 2 or 0 in matrix.shape[1:]:
         raise ValueError(f"{what} must be a matrix with at least one column: got shape {matrix.shape}")
     if not np.isfinite(matrix.data).all():
@@ -40,7 +43,7 @@ def read_vector(values: ArrayLike, size: int, what: str) -> Float:
     ValueError
         If it is none.
     """
-    vector = np.array(values, dtype=np.float64)
+    vector = np.array(real_array(values, what))
     if vector.shape != (size,):
         raise ValueError(f"{what} must have shape ({size},): got {vector.shape}")
     if not np.isfinite(vector).all():

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import LinearOperator
 
+from constraint_builders.reals import real_array
 from constraint_builders.variances import checked_variances
 
 
@@ -84,7 +85,7 @@ class LowRankPlusDiagonal(LinearOperator):
             raise ValueError(f"cell {cell} is known exactly, so the covariance has no inverse: leave exact cells out")
         weighted = self.factor / self.diagonal[:, None]
         capacitance = np.eye(self.factor.shape[1]) + self.factor.T @ weighted
-        V = np.asarray(V, dtype=np.float64)
+        V = real_array(V, "the vector", truth_values=True)
         own = (V.T / self.diagonal).T
         return own - weighted @ cho_solve(cho_factor(capacitance), weighted.T @ V)
 
@@ -98,10 +99,7 @@ def _checked_diagonal(diagonal: ArrayLike) -> NDArray[np.float64]:
 
 
 def _checked_factor(factor: ArrayLike, diagonal: NDArray[np.float64]) -> NDArray[np.float64]:
-    try:
-        U = np.array(factor, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"factor of the covariance does not hold numbers: {error}") from None
+    U = np.array(real_array(factor, "factor of the covariance", truth_values=True))
     if U.ndim != 2 or U.shape[0] != diagonal.size:
         raise ValueError(f"factor of the covariance must have shape ({diagonal.size}, k): got {U.shape}")
     U[np.isinf(diagonal)] = 0

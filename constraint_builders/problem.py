@@ -18,6 +18,7 @@ from constraint_builders.layout import Float, Layout
 from constraint_builders.linear import read_matrix, read_vector
 from constraint_builders.marginals import Margin, refines
 from constraint_builders.measurements import Measurements, factors_cross
+from constraint_builders.reals import real_array
 from constraint_builders.schema import Schema
 from constraint_builders.spine import Spine
 from constraint_builders.spine_constraints import SpineConsistency
@@ -221,7 +222,8 @@ class Problem(Measurements):
         if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) or np.ndim(covariance) == 2:
             self._set_noise(np.full(size, np.nan), covariance, "gaussian")
         elif np.shape(covariance) in ((), (size,)):
-            self._set_noise(checked_variances(np.broadcast_to(covariance, (size,)), what), None, "gaussian")
+            given = checked_variances(covariance, what)
+            self._set_noise(np.array(np.broadcast_to(given, (size,))), None, "gaussian")
         else:
             raise ValueError(
                 f"{what} must be a number or have shape ({size},) or ({size}, {size}): got {np.shape(covariance)}"
@@ -567,7 +569,7 @@ class Problem(Measurements):
         ValueError
             If the shape does not fit, a variance is negative or NaN, or a measured cell's is infinite.
         """
-        values = np.array(variances, dtype=np.float64)
+        values = real_array(variances, "variances")
         if values.shape != (self.observed.size,):
             raise ValueError(f"variances must have shape ({self.observed.size},): got {values.shape}")
         values = checked_variances(values, "variances")
@@ -617,6 +619,7 @@ class Problem(Measurements):
 
     def check_vector(self, y: Float) -> None:
         """Raise `ValueError` for a vector over the observed layout that no table can hold; see `vector`."""
+        y = real_array(y, "y")
         bad = ~np.isfinite(y)
         bad[self.unmeasured & np.isnan(y).reshape(y.shape[0], -1).all(axis=1)] = False
         if bad.any():
@@ -704,10 +707,7 @@ def _canonical_name(schema: Schema, name: str) -> str:
 def _table_variances(name: str, table: Table, value: Any) -> Float:
     if value is None:
         return np.full(table.size, np.nan)
-    try:
-        variances = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"variance of table {name!r} is not a number or an array: got {value!r}") from None
+    variances = real_array(value, f"variance of table {name!r}")
     if variances.shape not in ((), table.shape):
         raise ValueError(
             f"variance of table {name!r} must be a number or have shape {table.shape}: got {variances.shape}"

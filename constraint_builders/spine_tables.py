@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders.layout import Float, Layout
+from constraint_builders.reals import real_array
 from constraint_builders.schema import Schema
 from constraint_builders.spine import Spine
 from constraint_builders.spine_constraints import SpineConsistency
@@ -73,10 +74,7 @@ def read_observed(
 
 def _cell_variances(name: LevelTable, table: Table, count: int, value: Any) -> Float:
     shape = (count, *table.shape)
-    try:
-        variances = np.asarray(np.nan if value is None else value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"variance of table {name!r} is not a number or an array: got {value!r}") from None
+    variances = real_array(np.nan if value is None else value, f"variance of table {name!r}")
     if variances.shape not in ((), (count,), shape):
         raise ValueError(f"variance of table {name!r} must have shape (), ({count},) or {shape}: got {variances.shape}")
     if variances.shape == (count,):

@@ -8,6 +8,7 @@ from scipy import sparse
 
 from constraint_builders.layout import Float
 from constraint_builders.problem import Problem
+from constraint_builders.reals import real_array
 from constraint_builders.schema import Schema
 from constraint_builders.spine import Spine
 from constraint_builders.table import Table
@@ -35,7 +36,7 @@ def true_vector(problem: Problem, counts: ArrayLike) -> Float:
     schema, spine = problem.schema, problem.spine
     if schema is None or spine is None:
         raise ValueError("true tables are summed up a spine: this problem has none")
-    given = np.asarray(counts, dtype=np.float64)
+    given = real_array(counts, "counts")
     leaves = np.flatnonzero(spine.child_counts == 0)
     if given.shape != (leaves.size, *schema.shape):
         raise ValueError(f"counts must have shape {(leaves.size, *schema.shape)}, one row a leaf: got {given.shape}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.reals import real_array
+
 
 def checked_variances(variances: ArrayLike, what: str) -> NDArray[np.float64]:
     """A writable copy of variances.
@@ -14,10 +16,7 @@ def checked_variances(variances: ArrayLike, what: str) -> NDArray[np.float64]:
     ValueError
         If one is no number, negative or NaN; 0 is exact and ``inf`` not measured.
     """
-    try:
-        variances = np.array(variances, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{what} does not hold numbers: {error}") from None
+    variances = np.array(real_array(variances, what))
     usable = variances >= 0
     if not usable.all():
         value = variances[~usable][0]

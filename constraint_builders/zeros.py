@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders.layout import Layout
+from constraint_builders.reals import refuse_masked
 from constraint_builders.schema import Schema
 from constraint_builders.spine import Spine
 from constraint_builders.table import parse_table
@@ -48,6 +49,7 @@ class StructuralZeros:
         self._schema = schema
         self.empty: Flags = np.zeros((spine.size, *(schema.shape[axis] for axis in self.axes)), dtype=bool)
         for name, table in zip(layout.names, tables, strict=True):
+            refuse_masked(zeros[name], f"zeros of {name!r}")
             flags = np.asarray(zeros[name])
             if flags.dtype != bool or flags.shape != layout.shape(name):
                 raise ValueError(

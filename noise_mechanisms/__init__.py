@@ -1,4 +1,9 @@
-"""The noise of privacy mechanisms: its laws, drawing it, accounting for it."""
+"""The noise of privacy mechanisms: its laws, drawing it, accounting for it.
+
+`add_noise` and `draw_noise` are for simulation only: they draw from seeded generators in floating point, and protect
+nobody. Release grade are `release_sample` of the laws in `laws` and `release` of the mechanisms in
+`integer_subspace`.
+"""
 
 from noise_mechanisms.add_noise import add_noise, draw_noise
 

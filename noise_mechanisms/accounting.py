@@ -26,12 +26,15 @@ Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", N
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
+from numbers import Rational
 from typing import Any, Literal, TypeAlias
 
-from scipy.optimize import brentq
+from scipy.optimize import bisect
 from scipy.special import log_ndtr
+
+from constraint_builders.reals import real_number, share, shown
 
 __all__ = [
     "compose",
@@ -44,6 +47,10 @@ __all__ = [
 
 Loss: TypeAlias = Fraction | float
 Bound: TypeAlias = Literal["tight", "simple"]
+
+# Losses that are converted: beyond them the formulas leave the range of float64, and no promise means anything.
+_SMALLEST, _LARGEST = 1e-300, 1e12
+_ITERATIONS = 2000  # of bisection: an interval of floats has fewer halvings
 
 
 def compose(losses: Iterable[Loss] | Mapping[str, Any]) -> Loss:
@@ -83,8 +90,10 @@ def pure_to_zcdp(epsilon: Loss) -> Loss:
     ValueError
         If epsilon is negative or NaN.
     """
-    _check_loss(epsilon, "epsilon")
-    return epsilon**2 / 2
+    loss = _loss(epsilon, "epsilon")
+    if isinstance(loss, float) and loss and not _SMALLEST <= loss * loss < math.inf:
+        loss = Fraction(loss)
+    return loss * loss / 2
 
 
 def zcdp_epsilon(rho: Loss, delta: float, bound: Bound = "tight") -> float:
@@ -115,14 +124,13 @@ def zcdp_epsilon(rho: Loss, delta: float, bound: Bound = "tight") -> float:
     >>> round(zcdp_epsilon(Fraction(293764, 114921), 1e-10), 2)
     17.14
     """
-    _check_loss(rho, "rho")
-    _check_delta(delta)
+    rho, delta = _finite_loss(rho, "rho"), share(delta, "delta")
     _check_bound(bound)
     if rho == 0:
         return 0.0
     if bound == "simple":
-        return float(rho) + 2 * math.sqrt(float(rho) * -math.log(delta))
-    return _tight_epsilon(float(rho), -math.log(delta))
+        return rho + 2 * math.sqrt(rho * -math.log(delta))
+    return _tight_epsilon(rho, -math.log(delta))
 
 
 def zcdp_delta(rho: Loss, epsilon: float, bound: Bound = "tight") -> float:
@@ -147,14 +155,13 @@ def zcdp_delta(rho: Loss, epsilon: float, bound: Bound = "tight") -> float:
     ValueError
         If an argument is out of its range.
     """
-    _check_loss(rho, "rho")
-    _check_loss(epsilon, "epsilon")
+    rho, epsilon = _finite_loss(rho, "rho"), _finite_loss(epsilon, "epsilon")
     _check_bound(bound)
     if rho == 0:
         return 0.0
-    if bound == "simple":
-        return math.exp(-(max(epsilon - float(rho), 0.0) ** 2) / (4 * float(rho)))
-    return _tight_delta(float(rho), float(epsilon))
+    excess = max(epsilon - rho, 0.0)
+    simple = math.exp(-excess / (4 * rho) * excess)
+    return _tight_delta(rho, epsilon) if bound == "tight" and simple else simple
 
 
 def gaussian_delta(rho: Loss, epsilon: float) -> float:
@@ -180,15 +187,7 @@ def gaussian_delta(rho: Loss, epsilon: float) -> float:
     ValueError
         If an argument is negative or NaN.
     """
-    _check_loss(rho, "rho")
-    _check_loss(epsilon, "epsilon")
-    if rho == 0:
-        return 0.0
-    mu = math.sqrt(2 * float(rho))
-    log_first = float(log_ndtr(mu / 2 - epsilon / mu))
-    log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-    first = math.exp(log_first)
-    return -first * math.expm1(log_second - log_first) if first else 0.0
+    return _gaussian_delta(_finite_loss(rho, "rho"), _finite_loss(epsilon, "epsilon"))
 
 
 def gaussian_epsilon(rho: Loss, delta: float) -> float:
@@ -213,12 +212,21 @@ def gaussian_epsilon(rho: Loss, delta: float) -> float:
     ValueError
         If an argument is out of its range.
     """
-    _check_loss(rho, "rho")
-    _check_delta(delta)
-    if gaussian_delta(rho, 0.0) <= delta:
+    rho, delta = _finite_loss(rho, "rho"), share(delta, "delta")
+    if _gaussian_delta(rho, 0.0) <= delta:
         return 0.0
     above = zcdp_epsilon(rho, delta, "simple")
-    return float(brentq(lambda epsilon: gaussian_delta(rho, epsilon) - delta, 0.0, above, xtol=1e-300, rtol=1e-13))
+    return _root(lambda epsilon: _gaussian_delta(rho, epsilon) - delta, 0.0, above)
+
+
+def _gaussian_delta(rho: float, epsilon: float) -> float:
+    if rho == 0:
+        return 0.0
+    mu = math.sqrt(2 * rho)
+    log_first = float(log_ndtr(mu / 2 - epsilon / mu))
+    log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    first = math.exp(log_first)
+    return -first * math.expm1(log_second - log_first) if first else 0.0
 
 
 def _tight_epsilon(rho: float, log_inverse_delta: float) -> float:
@@ -230,7 +238,7 @@ def _tight_epsilon(rho: float, log_inverse_delta: float) -> float:
     def slope(excess: float) -> float:
         return rho * excess**2 + math.log1p(excess) - log_inverse_delta
 
-    excess = brentq(slope, 0.0, 2 * math.sqrt(log_inverse_delta / rho), xtol=1e-300, rtol=1e-13)
+    excess = _root(slope, 0.0, 2 * math.sqrt(log_inverse_delta / rho))
     log_alpha = math.log1p(excess)
     return max(0.0, (1 + excess) * rho + math.log(excess) - log_alpha + (log_inverse_delta - log_alpha) / excess)
 
@@ -245,7 +253,7 @@ def _tight_delta(rho: float, epsilon: float) -> float:
     def slope(u: float) -> float:
         return (2 * math.exp(u) + 1) * rho - epsilon - _softplus(-u)
 
-    u = brentq(slope, -3 * rho - 1, math.log(epsilon / rho + 2 / math.sqrt(2 * rho)), xtol=1e-13)
+    u = bisect(slope, -3 * rho - 1, math.log(epsilon / rho + 2 / math.sqrt(2 * rho)), xtol=1e-13, maxiter=_ITERATIONS)
     excess = math.exp(u)
     log_delta = excess * ((1 + excess) * rho - epsilon) - u - (1 + excess) * _softplus(-u)
     return math.exp(min(log_delta, 0.0))
@@ -262,18 +270,27 @@ def _leaves(losses: Iterable[Any] | Mapping[str, Any]) -> Iterator[Loss]:
         if isinstance(loss, Mapping):
             yield from _leaves(loss)
         else:
-            _check_loss(loss, "a loss")
-            yield loss
+            yield _loss(loss, "a loss")
 
 
-def _check_loss(loss: Loss, what: str) -> None:
-    if not 0 <= loss < math.inf:
-        raise ValueError(f"{what} is {loss}: give a finite number that is not negative")
+def _loss(loss: Any, what: str) -> Loss:
+    """A loss of any kind of number, exact where it is exact."""
+    number = real_number(loss, what)
+    if not 0 <= number < math.inf:
+        raise ValueError(f"{what} is {shown(loss)}: give a finite number that is not negative")
+    return Fraction(int(loss.numerator), int(loss.denominator)) if isinstance(loss, Rational) else number
 
 
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise ValueError(f"delta is {delta}: give a number between 0 and 1, both excluded")
+def _finite_loss(loss: Any, what: str) -> float:
+    """A loss that can be converted."""
+    number = float(_loss(loss, what))
+    if number and not _SMALLEST <= number <= _LARGEST:
+        raise ValueError(f"{what} is {shown(loss)}: a loss is converted if 0, or from {_SMALLEST:g} to {_LARGEST:g}")
+    return number
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    return float(bisect(function, low, high, xtol=1e-300, rtol=1e-13, maxiter=_ITERATIONS))
 
 
 def _check_bound(bound: str) -> None:

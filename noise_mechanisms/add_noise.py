@@ -1,4 +1,4 @@
-"""Noisy measurements of known counts."""
+"""Noisy measurements of known counts, simulation only: seeded noise in floating point protects nobody."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders import LowRankPlusDiagonal, Problem
-from noise_mechanisms.discrete import draw
+from constraint_builders.reals import real_array, whole_number
+from noise_mechanisms.laws import draw
+
+LARGEST_WHOLE = 2.0**53
 
 Rng = np.random.Generator | int | None
 
 
 def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np.float64]:
-    """Measure true counts once: each cell of the observed tables with independent noise of the problem's law.
+    """Measure true counts once, simulation only: each observed cell with independent noise of the problem's law.
+
+    The noise is drawn by a seeded generator in floating point. It promises no privacy, whatever its variance; what is
+    published takes `release_sample` of a law in `noise_mechanisms.laws`.
 
     Parameters
     ----------
@@ -33,27 +39,37 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
     Raises
     ------
     ValueError
-        If truth has another length or is not finite, or correlated noise is not Gaussian or known only as an operator.
+        If truth has another length, is not finite, or is too large for noise of whole numbers; or correlated noise is
+        not Gaussian or known only as an operator.
     """
-    values = np.asarray(truth, dtype=np.float64)
+    values = real_array(truth, "truth")
     if values.shape != (problem.observed.size,):
         raise ValueError(f"truth must have shape ({problem.observed.size},): got {values.shape}")
     if not np.isfinite(values[~problem.unmeasured]).all():
         raise ValueError("truth holds NaN or infinite counts: give finite numbers")
+    if problem.noise.startswith("discrete"):
+        large = np.flatnonzero(~problem.unmeasured & (abs(values) > LARGEST_WHOLE))
+        if large.size:
+            raise ValueError(
+                f"truth: {problem.observed.describe(int(large[0]))} is {values[large[0]]:g}: whole numbers above 2^53 "
+                "are not exact in float64, and noise of 1 would be lost"
+            )
     noisy = values + draw_noise(problem, 1, rng)[:, 0]
     noisy[problem.unmeasured] = np.nan
     return noisy
 
 
 def draw_noise(problem: Problem, columns: int, rng: Rng = None) -> NDArray[np.float64]:
-    """Independent draws of a problem's noise, (n, columns); 0 in cells that are exact or were not measured.
+    """Independent draws of a problem's noise, (n, columns), simulation only; 0 where a cell is exact or not measured.
+
+    It promises no privacy, as `add_noise`.
 
     Raises
     ------
     ValueError
         If correlated noise is not Gaussian or known only as an operator.
     """
-    generator = np.random.default_rng(rng)
+    columns, generator = whole_number(columns, "columns", 0), np.random.default_rng(rng)
     if problem.covariance is None:
         return draw(problem.noise, np.where(problem.unmeasured, 0.0, problem.variances), generator, columns)
     if problem.noise != "gaussian":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from constraint_builders.budget import Budget
-from noise_mechanisms.discrete import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Law
+from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Law
 
-_GAUSSIAN = {"gaussian": Gaussian, "discrete_gaussian": DiscreteGaussian}
-_LAPLACE = {"laplace": Laplace, "discrete_laplace": DiscreteLaplace}
+_GAUSSIAN: dict[str, type[Law]] = {"gaussian": Gaussian, "discrete_gaussian": DiscreteGaussian}
+_LAPLACE: dict[str, type[Law]] = {"laplace": Laplace, "discrete_laplace": DiscreteLaplace}
 
 
 def noise_variances(budget: Budget, noise: str) -> dict[str, dict[str, float]]:
@@ -42,6 +42,5 @@ def _laws(budget: Budget, noise: str) -> dict[str, dict[str, Law]]:
         raise ValueError(f"a {budget.measure!r} budget is spent by {' or '.join(known)} noise: got {noise!r}")
     parameters = budget.exact_variances() if budget.measure == "zcdp" else budget.scales()
     return {
-        level: {table: known[noise](float(parameter)) for table, parameter in row.items()}
-        for level, row in parameters.items()
+        level: {table: known[noise](parameter) for table, parameter in row.items()} for level, row in parameters.items()
     }

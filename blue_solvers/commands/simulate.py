@@ -68,17 +68,16 @@ def run(args: argparse.Namespace) -> None:
     progress(f"drawing noise for {plural(problem.observed.size, 'cell')}")
     y = add_noise(problem, true_vector(problem, counts), seed)
     stated = {
+        "grade": "simulation only: seeded noise in floating point protects nobody, whatever the budget",
         "settings": settings.name,
-        "seed": seed,
         "noise": settings.noise,
-        "privacy loss": {level: str(sum(settings.budget.losses[level].values())) for level in observed},
+        "simulated budget": {level: str(sum(settings.budget.losses[level].values())) for level in observed},
         "left out": left_out,
-        "true counts": args.input,
     }
     notes = {"settings.toml": settings.text, "simulation.json": json.dumps(stated, indent=2) + "\n"}
     with LevelBar("writing") as bar:
         write_noisy_measurements(args.out, problem, y, notes=notes, progress=bar)
-    _report(problem, stated, args.out)
+    _report(problem, stated, seed, args.out)
 
 
 def block_spine(geoids: list[str], widths: Mapping[str, int]) -> tuple[Spine, str]:
@@ -120,7 +119,7 @@ def _widths(text: str) -> dict[str, int]:
         raise argparse.ArgumentTypeError(f"must be as in State=2,County=5,Block=15: got {text}") from None
 
 
-def _report(problem: Problem, stated: Mapping, out: str) -> None:
+def _report(problem: Problem, stated: Mapping, seed: int, out: str) -> None:
     assert problem.spine is not None
     spine = problem.spine
     counts = ", ".join(f"{members.size:,} {level}" for level, members in zip(spine.levels, spine.members, strict=True))
@@ -128,6 +127,7 @@ def _report(problem: Problem, stated: Mapping, out: str) -> None:
     if stated["left out"]:
         print(f"left out   {stated['left out']}: all blocks lie in one geounit below it")
     print(f"settings   {stated['settings']}, noise {stated['noise']}")
-    print(f"loss       {', '.join(f'{level} {loss}' for level, loss in stated['privacy loss'].items())}")
-    print(f"seed       {stated['seed']}; noise for simulations, not for protecting anybody")
+    print(f"budget     {', '.join(f'{level} {loss}' for level, loss in stated['simulated budget'].items())}, simulated")
+    print(f"seed       {seed}; it is not in the folder, since it takes the noise out again")
+    print("grade      simulation only: the noise protects nobody")
     print(f"written    {out}")

@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
-from blue_solvers.nonnegative.least_squares import certified
 from blue_solvers.nonnegative.model import FittingModel, csc
-from blue_solvers.nonnegative.programme import Float, Programme
-from blue_solvers.nonnegative.proximal import solve
+from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme
+from blue_solvers.nonnegative.solving import possible_sums, solve
 from constraint_builders import Problem
 
 SMALL = 2.0  # standard deviations of its own noise at which a cell gives half of what an empty one gives
@@ -26,11 +25,12 @@ MOST = 9.0  # to which the excess, in standard deviations of a cell's noise, is 
 
 
 def anchored_fit(problem: Problem, y: ArrayLike) -> Fit:
-    """Fit non-negative cells whose sum is its unbiased estimate, or 0 where that is negative.
+    """Fit non-negative cells whose sum is its unbiased estimate, or the nearest that there can be.
 
-    Least squares over ``x >= 0`` with the sum held at the BLUE's. The weight of a cell that was measured by itself with
-    standard deviation ``s`` is divided by ``1 + min(9, e / s) / (1 + (v / 2s)^2)``: ``v`` is its value and ``e`` the
-    excess of the sum in the non-negative least-squares fit, 0 at least.
+    Least squares over ``x >= 0`` with the sum held at the BLUE's; at 0 where that is negative, and at the nearest sum
+    that what is known exactly allows. The weight of a cell that was measured by itself with standard deviation ``s`` is
+    divided by ``1 + min(9, e / s) / (1 + (v / 2s)^2)``: ``v`` is its value and ``e`` the excess of the sum in the
+    non-negative least-squares fit, 0 at least.
 
     Parameters
     ----------
@@ -65,8 +65,11 @@ def _anchored_fit(model: FittingModel, y: Float) -> CellFit:
     first = solve(programme).cells
     total = max(0.0, float(unbiased.sum()))
     excess = max(0.0, float(first.sum()) - total)
-    anchored = _with_total(replace(programme, weight=programme.weight / _leniency(model, first, excess)), total)
-    return certified(anchored, solve(anchored))
+    lenient = replace(programme, weight=programme.weight / _leniency(model, first, excess))
+    try:
+        return CellFit.of(solve(_with_total(lenient, total)))
+    except NotConvergedError:  # what is known exactly may leave no cells of this sum
+        return CellFit.of(solve(_with_total(lenient, float(np.clip(total, *possible_sums(programme))))))
 
 
 def _leniency(model: FittingModel, cells: Float, excess: float) -> Float:

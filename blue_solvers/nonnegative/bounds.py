@@ -23,6 +23,7 @@ from scipy.optimize import brentq, minimize_scalar
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.partitions import first_cells, refines
 from constraint_builders import Problem
+from constraint_builders.reals import positive_number, share, whole_number
 
 Float = NDArray[np.float64]
 
@@ -46,7 +47,7 @@ class PureDP:
     noise: ClassVar[str] = "laplace"
 
     def __post_init__(self) -> None:
-        _require_positive("epsilon", self.epsilon)
+        object.__setattr__(self, "epsilon", positive_number(self.epsilon, "epsilon"))
 
     def even_split_variance(self, tables: int) -> float:
         """Variance of the Laplace noise on each of `tables` tables that share the budget evenly."""
@@ -73,9 +74,8 @@ class ApproximateDP:
     delta: float
 
     def __post_init__(self) -> None:
-        _require_positive("epsilon", self.epsilon)
-        if not 0 < self.delta < 1:
-            raise ValueError(f"delta must lie between 0 and 1: got {self.delta!r}")
+        object.__setattr__(self, "epsilon", positive_number(self.epsilon, "epsilon"))
+        object.__setattr__(self, "delta", share(self.delta, "delta"))
 
     def reach(self, records: Float, probability: Float) -> Float:
         """The least probability that an event of this `probability` still has `records` records away."""
@@ -97,7 +97,7 @@ class ZeroConcentratedDP:
     noise: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
-        _require_positive("rho", self.rho)
+        object.__setattr__(self, "rho", positive_number(self.rho, "rho"))
 
     def even_split_variance(self, tables: int) -> float:
         """Variance of the Gaussian noise on each of `tables` tables that share the budget evenly."""
@@ -136,8 +136,7 @@ def least_sum_error(point_error: float, d: int, privacy: Privacy, form: str = "s
     ValueError
         If an argument is out of range, or the paper's form is asked for zCDP, where the paper omits it.
     """
-    _check_points(d)
-    _require_positive("point_error", point_error)
+    d, point_error = whole_number(d, "d", 2), positive_number(point_error, "point_error")
     if form == "sharp":
         return _sharp_sum_error(point_error, d, privacy)
     if form != "paper":
@@ -167,7 +166,7 @@ def least_point_error(sum_error: float, d: int, privacy: Privacy, form: str = "s
     ValueError
         As `least_sum_error`.
     """
-    _require_positive("sum_error", sum_error)
+    sum_error = positive_number(sum_error, "sum_error")
 
     def excess(logarithm: float) -> float:
         return least_sum_error(float(np.exp(logarithm)), d, privacy, form) - sum_error
@@ -195,7 +194,7 @@ def is_possible(point_error: float, sum_error: float, d: int, privacy: Privacy, 
     bool
         False: no mechanism with non-negative output can promise both. True: not ruled out.
     """
-    _require_positive("sum_error", sum_error)
+    sum_error = positive_number(sum_error, "sum_error")
     return sum_error >= least_sum_error(point_error, d, privacy, form)
 
 
@@ -238,12 +237,15 @@ def conflicts(problem: Problem, errors: Mapping[str, float], privacy: Privacy) -
     Raises
     ------
     ValueError
-        If a table is not observed, or an error is not positive.
+        If a table is not observed, an error is not positive, or the problem has no schema.
     """
-    model = FittingModel.of(problem)
+    if problem.schema is None:
+        raise ValueError("promises conflict between tables of one schema: a problem made from a matrix has none")
+    model = FittingModel(problem)
+    given = {name: positive_number(error, f"error of {name!r}") for name, error in errors.items()}
     found = []
-    for coarse, promised in errors.items():
-        for fine, point_error in errors.items():
+    for coarse, promised in given.items():
+        for fine, point_error in given.items():
             points = _points_per_sum(model.labels(fine), model.labels(coarse))
             if points < 2:
                 continue
@@ -267,7 +269,7 @@ def upper_bounds_accurate_points(d: int, privacy: Privacy) -> tuple[float, float
     point, total : float
         Mean squared errors, in squared counts, of every point and of the sum on every data set.
     """
-    _check_points(d)
+    d = whole_number(d, "d", 2)
     variance = 1 / (2 * privacy.rho) if isinstance(privacy, ZeroConcentratedDP) else 2 / privacy.epsilon**2
     return variance, d**2 * variance
 
@@ -286,7 +288,7 @@ def upper_bounds_accurate_sum(d: int, privacy: Privacy) -> tuple[float, float]:
     point, total : float
         Mean squared errors, in squared counts, of every point and of the sum on every data set.
     """
-    _check_points(d)
+    d = whole_number(d, "d", 2)
     if isinstance(privacy, ZeroConcentratedDP):
         return 8 / privacy.rho * (1 + np.log(d + 1)), 1 / privacy.rho
     total = 8 / privacy.epsilon**2
@@ -337,13 +339,3 @@ def _maximise(function: Callable[[float], float], low: float, high: float) -> fl
 def _points_per_sum(fine: NDArray[np.intp], coarse: NDArray[np.intp]) -> int:
     """The most groups of `fine` in one group of `coarse`; 0 if `fine` does not refine it."""
     return int(np.bincount(coarse[first_cells(fine)]).max()) if refines(fine, coarse) else 0
-
-
-def _check_points(d: int) -> None:
-    if isinstance(d, bool) or not isinstance(d, (int, np.integer)) or d < 2:
-        raise ValueError(f"d must be a whole number of at least 2 points: got {d!r}")
-
-
-def _require_positive(name: str, value: float) -> None:
-    if not 0 < value < np.inf:
-        raise ValueError(f"{name} must be positive and finite: got {value!r}")

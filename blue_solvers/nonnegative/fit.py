@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blue_solvers.nonnegative.certificate import Certified
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.programme import Float
 from constraint_builders import Problem
 from constraint_builders.layout import Name
+from constraint_builders.reals import real_array
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,14 @@ class CellFit:
     kkt_residual: float
     margin_residual: float
     iterations: int
+    objective: float
+    gap: float
+
+    @classmethod
+    def of(cls, found: Certified) -> CellFit:
+        """The solution of one programme."""
+        residuals = found.kkt_residual, found.margin_residual
+        return cls(found.cells, *residuals, found.iterations, found.objective, found.gap)
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,14 @@ class Fit:
         How far the cells are from what is known exactly and, for sequential fitting, from the answers held from
         earlier stages, in counts; the worst column.
     iterations : int
-        Newton steps; the worst column.
+        Newton steps, and steps of the active-set method; the worst column.
+    objective : ndarray, () or (K,)
+        What the method minimises: half the sum of squared deviations in standard deviations; of sequential fitting the
+        stages' together.
+    gap : float
+        What the objective exceeds the optimum by, at most: proved by duality from the cells and multipliers, rounding
+        included. Every sum of the cells is then within ``sqrt(2 gap)`` of its own standard errors of the optimal one;
+        see `error_bound`. The worst column; for sequential fitting the worst stage.
     """
 
     problem: Problem
@@ -54,6 +72,16 @@ class Fit:
     kkt_residual: float
     margin_residual: float
     iterations: int
+    objective: Float
+    gap: float
+
+    @property
+    def error_bound(self) -> float:
+        """How far any sum of the cells is from that of the optimal ones, at most, in its own standard errors.
+
+        The standard error is that of the weighted least squares that the method solves, without bounds on the cells.
+        """
+        return float(np.sqrt(2 * self.gap))
 
     @property
     def desired(self) -> Float:
@@ -85,24 +113,48 @@ def fit_columns(problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[
     ValueError
         If `y` has another shape or holds what no table can hold.
     """
-    values = np.asarray(y, dtype=np.float64)
-    size = problem.observed.size
-    if values.ndim not in (1, 2) or values.shape[0] != size or 0 in values.shape:
-        raise ValueError(f"y must have shape ({size},) or ({size}, K), as problem.vector makes it: got {values.shape}")
-    problem.check_vector(values)
+    values = read_measurements(problem, y)
     model = FittingModel.of(problem)
-    columns = np.ascontiguousarray(values.reshape(size, -1).T)
+    columns = np.ascontiguousarray(values.reshape(values.shape[0], -1).T)
+    if not model.possible.size:
+        fit_one = _nothing
     fits = [fit_one(model, column) for column in columns]
     cells = np.stack([fit.cells for fit in fits], axis=1).reshape(-1, *values.shape[1:])
+    shape = detail_shape(problem)
+    detail = np.zeros((prod(shape), *values.shape[1:]))
+    detail[model.possible] = cells
     return Fit(
         problem,
         method,
-        cells.reshape(*detail_shape(problem), *values.shape[1:]),
+        detail.reshape(*shape, *values.shape[1:]),
         model.M @ cells,
         max(fit.kkt_residual for fit in fits),
         max(fit.margin_residual for fit in fits),
         max(fit.iterations for fit in fits),
+        np.array([fit.objective for fit in fits]).reshape(values.shape[1:]),
+        max(fit.gap for fit in fits),
     )
+
+
+def _nothing(model: FittingModel, y: Float) -> CellFit:
+    """Of a problem all of whose cells are structural zeros."""
+    model.refuse_impossible_exact(y)
+    return CellFit(np.zeros(0), 0.0, 0.0, 0, 0.0, 0.0)
+
+
+def read_measurements(problem: Problem, y: ArrayLike) -> Float:
+    """A vector over the observed layout, (n,), or several in columns, (n, K).
+
+    Raises
+    ------
+    ValueError
+        If it has another shape or holds what no table can hold.
+    """
+    values, size = real_array(y, "y"), problem.observed.size
+    if values.ndim not in (1, 2) or values.shape[0] != size or 0 in values.shape:
+        raise ValueError(f"y must have shape ({size},) or ({size}, K), as problem.vector makes it: got {values.shape}")
+    problem.check_vector(values)
+    return values
 
 
 def detail_shape(problem: Problem) -> tuple[int, ...]:

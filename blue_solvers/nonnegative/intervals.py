@@ -13,16 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
+from blue_solvers.nonnegative.ceilings import ceilings
 from blue_solvers.nonnegative.fit import Fit
-from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.partitions import first_cells, refines
 from blue_solvers.nonnegative.programme import Float
 from blue_solvers.operator import blue
+from blue_solvers.quantiles import normal_multiple, read_level
 from constraint_builders import Problem
-from constraint_builders.marginals import cell_map
-from constraint_builders.table import make_table
+from constraint_builders.reals import real_array, whole_number
 from noise_mechanisms import draw_noise
 
 ROUNDING = 1e-9  # counts: intervals of exact values have no width
@@ -49,36 +47,32 @@ def refine_intervals(problem: Problem, y: ArrayLike, lower: ArrayLike, upper: Ar
     Raises
     ------
     ValueError
-        If a shape does not fit.
+        If a shape does not fit, a value is not finite, or an exact sum is negative.
     """
-    values = np.asarray(y, dtype=np.float64)
-    bounds = [np.asarray(bound, dtype=np.float64) for bound in (lower, upper)]
-    size = problem.desired.size
-    if values.shape != (problem.observed.size,) or any(bound.shape != (size,) for bound in bounds):
+    values, size = _read_vector(problem, y, "y"), problem.desired.size
+    bounds = [real_array(lower, "lower"), real_array(upper, "upper")]
+    if any(bound.shape != (size,) for bound in bounds):
         raise ValueError(
-            f"y must have shape ({problem.observed.size},), lower and upper ({size},): got {values.shape}, "
-            f"{bounds[0].shape} and {bounds[1].shape}"
+            f"lower and upper must have shape ({size},), the desired layout's: got {bounds[0].shape} and "
+            f"{bounds[1].shape}"
         )
-    ceiling = _ceilings(problem, values)
+    if any(np.isnan(bound).any() for bound in bounds):
+        raise ValueError("lower or upper holds NaN: give numbers, or infinite bounds where there are none")
+    ceiling = ceilings(problem, values)
     return np.clip(bounds[0], 0.0, ceiling), np.clip(bounds[1], 0.0, ceiling)
 
 
-def _ceilings(problem: Problem, y: Float) -> Float:
-    """For every desired cell the least exact sum that holds it, (m,); infinite where there is none."""
-    if problem.schema is None:
-        return np.full(problem.desired.size, np.inf)
-    model = FittingModel.of(problem)
-    detailed = make_table(problem.schema, problem.schema.names)
-    ceilings = []
-    for table in problem.desired_tables:
-        cells = cell_map(problem.schema, detailed, table)
-        ceiling = np.full(table.size, np.inf)
-        for name in model.exact_tables:
-            sums = model.labels(name)
-            if refines(cells, sums):
-                ceiling = np.minimum(ceiling, y[model.place_of(name)][sums[first_cells(cells)]])
-        ceilings.append(ceiling)
-    return np.concatenate(ceilings)
+def _read_vector(problem: Problem, y: ArrayLike, what: str) -> Float:
+    """One vector over the observed layout; its unmeasured cells may hold anything."""
+    values = real_array(y, what)
+    if values.shape != (problem.observed.size,):
+        raise ValueError(f"{what} must have shape ({problem.observed.size},): got {values.shape}")
+    lost = np.flatnonzero(~problem.unmeasured & ~np.isfinite(values))
+    if lost.size:
+        raise ValueError(
+            f"{what}: {problem.observed.describe(int(lost[0]))} is {values[lost[0]]}: give a finite number"
+        )
+    return values
 
 
 @dataclass(frozen=True)
@@ -136,16 +130,13 @@ def coverage(
     ValueError
         If `truth` has another shape, or `level` is not between 0 and 1, or `draws` is not positive.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1: got {level!r}")
-    if draws < 1:
-        raise ValueError(f"draws must be at least 1: got {draws!r}")
-    true = np.asarray(truth, dtype=np.float64)
-    if true.shape != (problem.observed.size,):
-        raise ValueError(f"truth must have shape ({problem.observed.size},): got {true.shape}")
+    level, draws = read_level(level), whole_number(draws, "draws", 1)
+    true = _read_vector(problem, truth, "truth")
+    if not np.isfinite(true).all():
+        raise ValueError("truth holds NaN or infinite counts: give the true values of cells that were not measured too")
     y = true[:, None] + draw_noise(problem, draws, rng)
     P = blue(problem)
-    width = ndtri(0.5 + level / 2) * np.sqrt(P.variances())[:, None]
+    width = normal_multiple(level) * np.sqrt(np.maximum(P.variances(), 0))[:, None]
     fitted = method(problem, y).desired
     wanted = problem.tabulate(true[:, None])
     held = [
@@ -157,6 +148,6 @@ def coverage(
 
 def _holds(problem: Problem, truth: Float, wanted: Float, lower: Float, upper: Float) -> Float:
     """Share of columns in which the refined intervals hold what is wanted, (m,)."""
-    ceiling = _ceilings(problem, truth)[:, None]
+    ceiling = ceilings(problem, truth)[:, None]
     inside = (np.clip(lower, 0, ceiling) <= wanted + ROUNDING) & (wanted <= np.clip(upper, 0, ceiling) + ROUNDING)
     return inside.mean(axis=1)

@@ -6,8 +6,8 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.programme import Float, Programme, Solution, kkt_residual
-from blue_solvers.nonnegative.proximal import solve
+from blue_solvers.nonnegative.programme import Float
+from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 
 
@@ -77,19 +77,8 @@ def nnls(problem: Problem, y: ArrayLike) -> Fit:
 
 
 def _ols(model: FittingModel, y: Float) -> CellFit:
-    programme = model.programme(y, signed=True)
-    return certified(programme, solve(programme))
+    return CellFit.of(solve(model.programme(y, signed=True)))
 
 
 def _nnls(model: FittingModel, y: Float) -> CellFit:
-    programme = model.programme(y)
-    return certified(programme, solve(programme))
-
-
-def certified(programme: Programme, solution: Solution) -> CellFit:
-    """A solution with its residuals."""
-    exact = programme.variance == 0
-    margin = 0.0
-    if exact.any():
-        margin = float(abs(programme.M @ solution.cells - programme.answer)[exact].max())
-    return CellFit(solution.cells, kkt_residual(programme, solution), margin, solution.iterations)
+    return CellFit.of(solve(model.programme(y)))

@@ -11,11 +11,11 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
-from blue_solvers.nonnegative.least_squares import certified
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.programme import Float, NotConvergedError
-from blue_solvers.nonnegative.proximal import solve
+from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
+from constraint_builders.reals import real_number
 
 SIMPLEX_CELLS = 2000  # up to which the simplex method is faster than the interior point method
 
@@ -50,6 +50,7 @@ def max_fit(problem: Problem, y: ArrayLike, slack: float = 0.01) -> Fit:
     ----------
     "An Uncertainty Principle is a Price of Privacy-Preserving Microdata", NeurIPS 2021, section 4.
     """
+    slack = real_number(slack, "slack")
     if not 0 <= slack < np.inf:
         raise ValueError(f"slack must be 0 or more standard deviations: got {slack!r}")
     return fit_columns(problem, y, "max", partial(_max_fit, slack=slack))
@@ -69,7 +70,7 @@ def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
         upper=np.minimum(programme.upper, programme.target + radius),
         radius=np.where(programme.variance > 0, reach * np.sqrt(programme.variance), np.inf),
     )
-    return certified(bounded, solve(bounded))
+    return CellFit.of(solve(bounded, cells))
 
 
 def _least_largest_deviation(model: FittingModel, y: Float) -> Float:

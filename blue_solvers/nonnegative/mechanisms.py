@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.nonnegative.bounds import ApproximateDP, Privacy, ZeroConcentratedDP, truncation
 from blue_solvers.nonnegative.programme import Float
+from constraint_builders.reals import real_array, real_number
 
 
 def accurate_points(counts: ArrayLike, privacy: Privacy, rng: np.random.Generator) -> Float:
@@ -104,9 +105,11 @@ def project_to_simplex(values: ArrayLike, total: float) -> Float:
     ValueError
         If `total` is negative.
     """
-    if not 0 <= total < np.inf:
+    if not 0 <= real_number(total, "total") < np.inf:
         raise ValueError(f"non-negative numbers cannot sum to {total!r}")
-    vector = np.asarray(values, dtype=np.float64)
+    vector = real_array(values, "values")
+    if vector.ndim != 1 or not np.isfinite(vector).all():
+        raise ValueError("values must be a vector of finite numbers")
     if total == 0:
         return np.zeros_like(vector)
     descending = np.sort(vector)[::-1]
@@ -116,7 +119,7 @@ def project_to_simplex(values: ArrayLike, total: float) -> Float:
 
 
 def _checked_counts(counts: ArrayLike) -> Float:
-    values = np.asarray(counts, dtype=np.float64)
+    values = real_array(counts, "counts")
     if values.ndim != 1 or values.size == 0 or not np.isfinite(values).all() or values.min() < 0:
         raise ValueError("counts must be a vector of finite numbers, 0 or more")
     return values

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blue_solvers.nonnegative.model import possible_cells
 from blue_solvers.nonnegative.programme import Float
 from constraint_builders import Problem
+from constraint_builders.reals import real_array
 
 if TYPE_CHECKING:
     import polars
+
+
+LARGEST_COUNT = 2.0**53
 
 
 def weighted_rows(problem: Problem, detail: ArrayLike) -> polars.DataFrame:
@@ -33,7 +38,8 @@ def weighted_rows(problem: Problem, detail: ArrayLike) -> polars.DataFrame:
     Raises
     ------
     ValueError
-        If the cells are negative, not finite or of another shape, or a variable is called ``weight``.
+        If the cells are negative, not finite, in structural zeros or of another shape, the problem has a spine, or a
+        variable is called ``weight``.
     ImportError
         If polars is not installed.
     """
@@ -64,7 +70,7 @@ def unit_records(problem: Problem, counts: ArrayLike) -> polars.DataFrame:
     Raises
     ------
     ValueError
-        If the counts are negative, not whole or of another shape.
+        If the counts are negative, not whole, in structural zeros or of another shape, or the problem has a spine.
     ImportError
         If polars is not installed.
     """
@@ -88,12 +94,24 @@ def checked_cells(problem: Problem, detail: ArrayLike) -> Float:
     """The detailed cells as a vector, (d,), refused where they are no counts of the schema."""
     if problem.schema is None:
         raise ValueError("a problem made from a matrix has no schema: its cells are not kinds of records")
-    values = np.asarray(detail, dtype=np.float64)
+    if problem.spine is not None:
+        raise ValueError(
+            "records and rounded cells are of one geounit: this problem has a spine. Give that of a geounit"
+        )
+    values = real_array(detail, "cells")
     if values.shape != problem.schema.shape:
         raise ValueError(f"cells must have the schema's shape {problem.schema.shape}: got {values.shape}")
     if not np.isfinite(values).all() or values.min() < 0:
         raise ValueError("microdata need finite counts of 0 or more: fit them with a non-negative method first")
-    return values.ravel()
+    if values.max() > LARGEST_COUNT:
+        raise ValueError(f"a cell holds {values.max():g}: whole numbers above 2^53 are not exact, give smaller counts")
+    flat = values.ravel()
+    empty = np.ones(flat.size, dtype=bool)
+    empty[possible_cells(problem)] = False
+    if flat[empty].any():
+        cell = tuple(int(i) for i in np.unravel_index(np.flatnonzero(empty & (flat > 0))[0], values.shape))
+        raise ValueError(f"cell {cell} is a structural zero and holds {values[cell]:g}: correct either")
+    return flat
 
 
 def _frame_library() -> ModuleType:

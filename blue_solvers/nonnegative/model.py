@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import prod
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,55 +15,59 @@ from blue_solvers.nonnegative.programme import Float, Programme
 from constraint_builders import Problem
 from constraint_builders.layout import Name
 
+ROUNDING = 1e-9  # of the largest exact value, and of 1
+
 _models: WeakKeyDictionary[Problem, FittingModel] = WeakKeyDictionary()
 
 
 class FittingModel:
-    """A problem seen from its detailed cells: which observed rows are cells themselves, which are sums of cells.
+    """A problem seen from the cells that are fitted: which observed rows are cells themselves, which are sums of cells.
+
+    Structural zeros are no cells: they are left out, and come back as zeros.
 
     Parameters
     ----------
     problem : Problem
-        With uncorrelated noise.
 
     Attributes
     ----------
+    possible : ndarray of int, (d,)
+        Detailed cells that may hold something.
     M : csr_array, (n, d)
-        From the detailed cells to the observed layout.
+        From these cells to the observed layout.
     cell_rows : ndarray of int, (d,)
         For every cell the measured row that is this cell alone, or -1.
     sum_rows : ndarray of int
         All other rows that were measured.
-
-    Raises
-    ------
-    ValueError
-        If the noise is correlated.
     """
 
     def __init__(self, problem: Problem) -> None:
-        if problem.covariance is not None:
-            raise ValueError(
-                "a non-negative fit needs uncorrelated noise: this problem has a covariance. Give variances, or use "
-                "blue()"
-            )
         self.problem = problem
-        if problem.schema is None:
-            self.M = sparse.csr_array(sparse.eye_array(problem.observed.size, format="csr"))
-        else:
-            self.M = problem.marginal_matrix()
+        self.possible = possible_cells(problem)
+        self.M = cells_to_observed(problem)[:, self.possible]
         self.M.sort_indices()
         self.measured = ~problem.unmeasured
         self._labels: dict[Name, NDArray[np.intp]] = {}
         self._places = {name: problem.observed.slice(name) for name in problem.observed.names}
         self.cell_rows = self._find_cell_rows()
-        others = self.measured.copy()
+        others = self.measured & ~(problem.exact & (np.diff(self.M.indptr) == 0))
         others[self.cell_rows[self.cell_rows >= 0]] = False
         self.sum_rows = np.flatnonzero(others)
 
     @classmethod
     def of(cls, problem: Problem) -> FittingModel:
-        """The model of a problem, made once for as long as the problem lives."""
+        """The model of a problem to be fitted, made once for as long as the problem lives.
+
+        Raises
+        ------
+        ValueError
+            If the noise is correlated.
+        """
+        if problem.covariance is not None:
+            raise ValueError(
+                "a non-negative fit needs uncorrelated noise: this problem has a covariance. Give variances, or use "
+                "blue()"
+            )
         if problem not in _models:
             _models[problem] = cls(problem)
         return _models[problem]
@@ -76,12 +81,15 @@ class FittingModel:
         return found
 
     @cached_property
+    def equations(self) -> tuple[sparse.csr_array, Float]:
+        """What else is known exactly: equalities, and equations of a problem given by a matrix; (k, d) and (k,)."""
+        matrix, values = equations_of(self.problem)
+        return sparse.csr_array(matrix @ self.M), values
+
+    @cached_property
     def sums(self) -> sparse.csc_array:
-        """From the cells to `sum_rows`, and to the equations of a problem made from a matrix; (m, d)."""
-        matrix = self.M[self.sum_rows]
-        if self.problem.schema is None:
-            matrix = sparse.vstack([matrix, self.problem.constraint_matrix("all")])
-        return csc(matrix)
+        """From the cells to `sum_rows` and the left-hand sides of `equations`; (m, d)."""
+        return csc(sparse.vstack([self.M[self.sum_rows], self.equations[0]]))
 
     @cached_property
     def cell_variances(self) -> Float:
@@ -105,10 +113,7 @@ class FittingModel:
 
     def sum_answers(self, y: Float) -> Float:
         """The measurements of `sums`, (m,)."""
-        if self.problem.schema is not None:
-            return y[self.sum_rows]
-        equations = self.problem.equations("all")[1]
-        return np.concatenate([y[self.sum_rows], equations])
+        return np.concatenate([y[self.sum_rows], self.equations[1]])
 
     def programme(self, y: Float, signed: bool = False) -> Programme:
         """Weighted least squares over the cells, non-negative or (`signed`) of any sign.
@@ -121,10 +126,9 @@ class FittingModel:
         Raises
         ------
         ValueError
-            If a value known exactly is negative.
+            If a value known exactly is negative, or of cells that are structural zeros and not 0.
         """
-        if not signed:
-            self.refuse_negative_exact(y)
+        self.refuse_impossible_exact(y, signed)
         answers, exact = self.cell_answers(y), self.cell_variances == 0
         return Programme(
             M=self.sums,
@@ -142,8 +146,10 @@ class FittingModel:
     def margins(self) -> PlainMargins | None:
         """`sums` as plain margins of the detailed table with equal variances; None where they are something else."""
         problem = self.problem
-        if problem.schema is None or problem.table_variances is None:
+        special = problem.schema is None or problem.zeros is not None or problem.equalities is not None
+        if special or problem.table_variances is None:
             return None
+        assert problem.schema is not None
         tables = [t for t, measured in zip(problem.observed_tables, problem.measured_tables, strict=True) if measured]
         sums = [table for table in tables if table.name != "detailed"]
         plain = all(set(table.factors) <= set(problem.schema.names) for table in tables)
@@ -154,33 +160,38 @@ class FittingModel:
     @cached_property
     def exact_rows(self) -> sparse.csr_array:
         """From the cells to everything that is known exactly, (k, d)."""
-        rows = self.M[self.problem.exact]
-        if self.problem.schema is None:
-            rows = sparse.vstack([rows, self.problem.constraint_matrix("all")])
-        return sparse.csr_array(rows)
+        return sparse.csr_array(sparse.vstack([self.M[self.problem.exact], self.equations[0]]))
 
     def exact_answers(self, y: Float) -> Float:
         """The values of `exact_rows`, (k,)."""
-        values = y[self.problem.exact]
-        return values if self.problem.schema is not None else np.concatenate([values, self.problem.equations("all")[1]])
+        return np.concatenate([y[self.problem.exact], self.equations[1]])
 
     @cached_property
     def exact_tables(self) -> tuple[Name, ...]:
         """The tables that are known exactly as a whole."""
-        return tuple(name for name in self.problem.observed.names if self.problem.exact[self.place_of(name)].all())
+        return tuple(name for name in self.problem.observed.names if self._is_exact(name))
+
+    def _is_exact(self, table: Name) -> bool:
+        rows = self.present_rows(table)
+        return rows.size > 0 and bool(self.problem.exact[rows].all())
 
     @cached_property
     def noisy_tables(self) -> tuple[Name, ...]:
         """The tables that were measured and are not known exactly as a whole, in the problem's order."""
         names = self.problem.observed.names
-        return tuple(n for n in names if n not in self.exact_tables and self.measured[self.place_of(n)].any())
+        return tuple(n for n in names if n not in self.exact_tables and self.measured[self.present_rows(n)].any())
 
     def place_of(self, table: Name) -> slice:
         """Where a table sits in the observed layout."""
         return self._places[table]
 
+    def present_rows(self, table: Name) -> NDArray[np.intp]:
+        """The observed rows of a table that hold any cell, in order: all but those of structural zeros."""
+        place = self.place_of(table)
+        return place.start + np.flatnonzero(np.diff(self.M.indptr[place.start : place.stop + 1]))
+
     def labels(self, table: Name) -> NDArray[np.intp]:
-        """For every detailed cell the cell of the table that it is summed into, (d,).
+        """For every cell which of the table's `present_rows` it is summed into, (d,).
 
         Raises
         ------
@@ -188,25 +199,67 @@ class FittingModel:
             If the table leaves cells out, being of a geolevel that not all geounits without children lie in.
         """
         if table not in self._labels:
-            sums = sparse.csc_array(self.M[self.place_of(table)])
+            sums = sparse.csc_array(self.M[self.present_rows(table)])
             if sums.nnz < sums.shape[1]:
-                raise ValueError(f"table {table!r} does not cover all detailed cells: use nnls or max_fit")
+                raise ValueError(f"table {table!r} does not cover all detailed cells: some geounits lie above")
             self._labels[table] = sums.indices.astype(np.intp)
         return self._labels[table]
 
     def has_one_variance(self, table: Name) -> bool:
         """Whether all cells of a table were measured with the same variance."""
-        variances = self.problem.variances[self.place_of(table)]
-        return bool((variances == variances[0]).all())
+        return np.unique(self.problem.variances[self.present_rows(table)]).size <= 1
 
-    def refuse_negative_exact(self, y: Float) -> None:
-        negative = self.problem.exact & (y < 0)
-        if negative.any() and self.problem.schema is not None:
-            position = int(np.flatnonzero(negative)[0])
+    def refuse_impossible_exact(self, y: Float, signed: bool = False) -> None:
+        """Refuse what is known exactly and no cells can sum to: negative values, and others than 0 of no cells."""
+        exact, describe = self.problem.exact, self.problem.observed.describe
+        largest = float(abs(y[exact]).max(initial=0.0))
+        negative = np.flatnonzero(exact & (y < 0))
+        if negative.size and not signed:
             raise ValueError(
-                f"{self.problem.observed.describe(position)} is known exactly and negative ({y[position]:g}): no "
-                "non-negative cells sum to it. Correct it, or give it a variance above 0"
+                f"{describe(int(negative[0]))} is known exactly and negative ({y[negative[0]]:g}): no non-negative "
+                "cells sum to it. Correct it, or give it a variance above 0"
             )
+        empty = np.flatnonzero(exact & (abs(y) > ROUNDING * max(1.0, largest)) & (np.diff(self.M.indptr) == 0))
+        if empty.size:
+            raise ValueError(
+                f"{describe(int(empty[0]))} is known exactly as {y[empty[0]]:g}, and all its cells are structural "
+                "zeros: correct either"
+            )
+
+
+def possible_cells(problem: Problem) -> NDArray[np.intp]:
+    """The detailed cells that are no structural zeros; with a spine of all geounits without children."""
+    if problem.zeros is None:
+        size = problem.observed.size if problem.schema is None else detailed_size(problem)
+        return np.arange(size)
+    leaves = np.zeros(1, np.intp) if problem.spine is None else np.flatnonzero(problem.spine.child_counts == 0)
+    return np.flatnonzero(~problem.zeros.detailed(leaves))
+
+
+def detailed_size(problem: Problem) -> int:
+    """Number of detailed cells of a problem with a schema."""
+    assert problem.schema is not None
+    leaves = 1 if problem.spine is None else int((problem.spine.child_counts == 0).sum())
+    return leaves * prod(problem.schema.shape)
+
+
+def cells_to_observed(problem: Problem) -> sparse.csr_array:
+    """The matrix from all detailed cells to the observed layout; from nodes to themselves where there are none."""
+    if problem.schema is None:
+        return sparse.csr_array(sparse.eye_array(problem.observed.size, format="csr"))
+    return problem.marginal_matrix()
+
+
+def equations_of(problem: Problem) -> tuple[sparse.csr_array, Float]:
+    """Equations over the observed layout that do not follow from its being sums of cells, (k, n) and (k,)."""
+    if problem.equalities is not None:
+        return problem.equalities
+    if problem.matrix is not None:
+        return problem.matrix, np.zeros(problem.matrix.shape[0]) if problem.b is None else problem.b
+    if problem.summing is not None:
+        relations = problem.summing.relations
+        return relations, np.zeros(relations.shape[0])
+    return sparse.csr_array((0, problem.observed.size)), np.zeros(0)
 
 
 def csc(matrix: sparse.sparray) -> sparse.csc_array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,16 @@ class Programme:
         """The largest count in sight, at least 1: what residuals are compared with."""
         finite = np.concatenate([[1.0], abs(self.answer), abs(self.target)])
         return float(finite.max())
+
+    @cached_property
+    def sizes(self) -> sparse.csc_array:
+        """Absolute values of M."""
+        return self.M if (self.M.data >= 0).all() else abs(self.M)
+
+    @property
+    def kind(self) -> str:
+        """What its cells are called in a message."""
+        return "non-negative cells" if (self.lower >= 0).all() else "cells"
 
     @property
     def curvature(self) -> Float:

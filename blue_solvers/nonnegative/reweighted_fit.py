@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse, special
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
-from blue_solvers.nonnegative.least_squares import certified
-from blue_solvers.nonnegative.model import FittingModel
+from blue_solvers.nonnegative.model import FittingModel, csc
 from blue_solvers.nonnegative.programme import Float, Programme
-from blue_solvers.nonnegative.proximal import solve
+from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
+from constraint_builders.reals import share
 
 
 def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:
@@ -52,8 +52,7 @@ def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:
     "An Uncertainty Principle is a Price of Privacy-Preserving Microdata", NeurIPS 2021, Algorithm 2; constants from the
     authors' code, which takes the median of the largest of n noises (n answers being low) and no less than 1.
     """
-    if not 0 < gamma < 1:
-        raise ValueError(f"gamma must lie between 0 and 1: got {gamma!r}")
+    gamma = share(gamma, "gamma")
     model = FittingModel.of(problem)  # refuses correlated noise
     if not all(model.has_one_variance(table) for table in problem.observed.names):
         raise ValueError(
@@ -65,7 +64,7 @@ def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:
 
 def _reweighted_fit(model: FittingModel, y: Float, gamma: float) -> CellFit:
     programme = _reweighted(model, y, gamma)
-    return certified(programme, solve(programme))
+    return CellFit.of(solve(programme))
 
 
 def _reweighted(model: FittingModel, y: Float, gamma: float) -> Programme:
@@ -74,12 +73,13 @@ def _reweighted(model: FittingModel, y: Float, gamma: float) -> Programme:
     inflation = np.ones(y.size)
     groups, answers, variances = [], [], []
     for table in model.noisy_tables:
-        cells, variance = model.place_of(table), float(model.problem.variances[model.place_of(table)][0])
+        cells = model.present_rows(table)
+        variance = float(model.problem.variances[cells][0])
         low = low_answers(y[cells], variance, model.problem.noise, gamma)
         count = int(low.sum())
         if count:
             spread = max(1.0, _median_of_largest(count, variance, model.problem.noise))
-            inflation[cells][low] = 2 * spread**2
+            inflation[cells[low]] = 2 * spread**2
             groups.append(low[model.labels(table)])
             answers.append(y[cells][low].sum())
             variances.append(2 * count * variance)
@@ -125,8 +125,11 @@ def _median_of_largest(count: int, variance: float, noise: str) -> float:
 
 
 def _with_groups(M: sparse.csc_array, groups: NDArray[np.bool_]) -> sparse.csc_array:
-    """Append 0/1 rows to rows of which every cell has equally many (`scipy.sparse.vstack` takes ten times as long)."""
+    """Append 0/1 rows."""
     rows, cells = M.shape
+    if M.nnz % cells or (np.diff(M.indptr) != M.nnz // cells).any():
+        return csc(sparse.vstack([M, sparse.csc_array(groups.astype(np.float64))]))
+    # Every cell has equally many rows, as those of plain margins have: ten times faster.
     numbers = np.where(groups, rows + np.arange(len(groups))[:, None], -1)
     indices = np.concatenate([M.indices.reshape(cells, -1), numbers.T], axis=1)
     present = indices >= 0

@@ -39,7 +39,7 @@ def controlled_rounding(problem: Problem, detail: ArrayLike, keep: Sequence[str]
     Parameters
     ----------
     problem : Problem
-        Gives the schema.
+        Gives the schema, structural zeros, and the tables known exactly, which are kept too.
     detail : array_like, schema shape
         Non-negative counts, as `Fit.detail` has them.
     keep : sequence of str
@@ -52,19 +52,37 @@ def controlled_rounding(problem: Problem, detail: ArrayLike, keep: Sequence[str]
     Raises
     ------
     ValueError
-        If the cells are negative or of another shape, a table is unknown, or the kept tables are not two chains, so
-        that such a rounding need not exist; names three tables that stand in the way where there are.
+        If the cells are negative or of another shape, a table is unknown, what is known exactly is not whole, the
+        problem has a spine or equalities, or the kept tables are not two chains, so that such a rounding need not
+        exist; names three tables that stand in the way where there are.
     """
     values = checked_cells(problem, detail)
     assert problem.schema is not None
-    names = [_canonical(problem, name) for name in keep]
+    if problem.equalities is not None:
+        raise ValueError("controlled rounding keeps tables, not equalities between cells: this problem has some")
+    names = [_canonical(problem, name) for name in (*keep, *_exact_tables(problem))]
     labels = {name: _labels(problem, name) for name in names}
     _require_two_chains(labels)
+    _require_whole(problem, values)
     floor, part = _split(values)
     if not part.any():
         return floor.reshape(problem.schema.shape)
     up = _rounded_up(part, floor, list(labels.values()))
     return (floor + up).reshape(problem.schema.shape)
+
+
+def _exact_tables(problem: Problem) -> list[str]:
+    """The observed tables with cells that are known exactly."""
+    return [str(name) for name in problem.observed.names if problem.exact[problem.observed.slice(name)].any()]
+
+
+def _require_whole(problem: Problem, values: Float) -> None:
+    """Refuse cells whose sums, where they are known exactly, are not whole: no rounding keeps these."""
+    sums = problem.marginal_matrix()[problem.exact] @ values
+    broken = np.flatnonzero(_split(sums)[1])
+    if broken.size:
+        where = problem.observed.describe(int(np.flatnonzero(problem.exact)[broken[0]]))
+        raise ValueError(f"{where} is known exactly and the cells sum to {sums[broken[0]]:g} there: no whole counts do")
 
 
 def _rounded_up(part: Float, floor: NDArray[np.int64], tables: Sequence[Labels]) -> NDArray[np.int64]:

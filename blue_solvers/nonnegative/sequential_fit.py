@@ -19,11 +19,10 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
-from blue_solvers.nonnegative.least_squares import certified
 from blue_solvers.nonnegative.model import FittingModel, csc
 from blue_solvers.nonnegative.partitions import Labels, crossed, join, meet, refines, sums_matrix
 from blue_solvers.nonnegative.programme import Float, Programme
-from blue_solvers.nonnegative.proximal import solve
+from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.layout import Name
 
@@ -50,8 +49,8 @@ def sequential_fit(problem: Problem, y: ArrayLike, order: Sequence[str] | None =
     Raises
     ------
     ValueError
-        If `y` does not fit the problem, the noise is correlated, a table is partly exact or partly unmeasured, an exact
-        value is negative, or `order` does not name every noisy table once.
+        If `y` does not fit the problem, the noise is correlated, there are equalities, a table is partly exact or
+        partly unmeasured, an exact value is negative, or `order` does not name every noisy table once.
     NotConvergedError
         If no non-negative cells meet the values known exactly.
 
@@ -60,7 +59,13 @@ def sequential_fit(problem: Problem, y: ArrayLike, order: Sequence[str] | None =
     "An Uncertainty Principle is a Price of Privacy-Preserving Microdata", NeurIPS 2021, Algorithm 1.
     """
     model = FittingModel.of(problem)
-    plan = _plan(model, _checked_order(model, order))
+    if model.equations[0].shape[0]:
+        raise ValueError(
+            "sequential fitting holds tables, not equations between their cells: this problem has equalities. Use "
+            "nnls, max_fit, reweighted_fit or anchored_fit"
+        )
+    tables = _checked_order(model, order)
+    plan = _plan(model, tables) if model.possible.size else []
     return fit_columns(problem, y, "sequential", partial(_sequential_fit, plan=plan))
 
 
@@ -128,7 +133,7 @@ def _checked_order(model: FittingModel, order: Sequence[str] | None) -> tuple[Na
     layout, noisy = model.problem.observed, model.noisy_tables
     for name in layout.names:
         for kind, mask in (("known exactly", model.problem.exact), ("unmeasured", model.problem.unmeasured)):
-            cells = mask[layout.slice(name)]
+            cells = mask[model.present_rows(name)]
             if cells.any() and not cells.all():
                 raise ValueError(
                     f"sequential fitting holds whole tables: table {name!r} has some cells that are {kind} and some "
@@ -164,7 +169,7 @@ def _plan(model: FittingModel, order: Sequence[Name]) -> Plan:
         steps.append(_stage(model, table, finest, together))
         finest = [held for held in finest if not refines(labels, model.labels(held))] + [table]
         together = join(together, labels)
-    if len(finest) > 1 or not np.array_equal(model.labels(finest[0]), np.arange(model.M.shape[1])):
+    if len(finest) != 1 or not np.array_equal(model.labels(finest[0]), np.arange(model.M.shape[1])):
         cells = np.arange(model.M.shape[1])
         steps.append(_joint_stage(model, None, finest, cells))
     return steps
@@ -174,7 +179,7 @@ def _stage(model: FittingModel, table: Name, finest: Sequence[Name], together: L
     labels = model.labels(table)
     common = meet(together, labels)
     teller = next((held for held in finest if refines(model.labels(held), common)), None)
-    variances = model.problem.variances[model.place_of(table)]
+    variances = model.problem.variances[model.present_rows(table)]
     exact = not variances.any()
     if exact or not (refines(labels, together) or (teller is not None and crossed(together, labels))):
         return _joint_stage(model, table, finest, join(together, labels))
@@ -196,7 +201,7 @@ def _joint_stage(model: FittingModel, table: Name | None, finest: Sequence[Name]
     variances = np.zeros(0)
     if table is not None:
         rows.append(sums_matrix(cells, model.labels(table)))
-        variances = model.problem.variances[model.place_of(table)]
+        variances = model.problem.variances[model.present_rows(table)]
     return Stage(table, _stacked(rows, int(cells.max()) + 1), held, variances, own_cells=False)
 
 
@@ -205,20 +210,27 @@ def _stacked(rows: Sequence[sparse.csr_array], cells: int) -> sparse.csc_array:
 
 
 def _sequential_fit(model: FittingModel, y: Float, plan: Plan) -> CellFit:
-    model.refuse_negative_exact(y)
+    model.refuse_impossible_exact(y)
     answers: dict[Name, Float] = {}
-    worst, steps = 0.0, 0
+    stages: list[CellFit] = []
     cells = np.zeros(0)
     for step in plan:
         if isinstance(step, Implied):
             answers[step.table] = step.sums @ answers[step.source]
             continue
-        own = np.zeros(0) if step.table is None else y[model.place_of(step.table)]
+        own = np.zeros(0) if step.table is None else y[model.present_rows(step.table)]
         programme = step.programme(own, answers)
-        fit = certified(programme, solve(programme))
-        cells, worst, steps = fit.cells, max(worst, fit.kkt_residual), steps + fit.iterations
+        stages.append(CellFit.of(solve(programme)))
+        cells = stages[-1].cells
         if step.table is not None:
             answers[step.table] = cells if step.own_cells else (step.rows @ cells)[-own.size :]
     sums = model.M @ cells
-    missed = [abs(sums[model.place_of(name)] - values).max() for name, values in answers.items()]
-    return CellFit(cells, worst, float(max(missed)), steps)
+    missed = [abs(sums[model.present_rows(name)] - values).max() for name, values in answers.items()]
+    return CellFit(
+        cells,
+        max(stage.kkt_residual for stage in stages),
+        float(max(missed)),
+        sum(stage.iterations for stage in stages),
+        sum(stage.objective for stage in stages),
+        max(stage.gap for stage in stages),
+    )

@@ -14,6 +14,7 @@ from blue_solvers.solver import VARIANCE_BLOCK, Float
 from blue_solvers.uncertainty.functionals import cell_weights, observed_weights
 from blue_solvers.uncertainty.monte_carlo import Progress, Seed, Streams
 from blue_solvers.uncertainty.selected_inverse import variances_by_selected_inversion
+from constraint_builders.reals import whole_number
 
 Cells = Sequence[int] | ArrayLike
 
@@ -78,10 +79,16 @@ def variances(P: BlueOperator, method: str = "solver") -> Float:
 
 def _by_closed_form(P: BlueOperator) -> Float:
     _require_blue(P, "closed_form")
-    if P.problem.schema is None or P.problem.spine is not None or P.problem.table_variances is None:
+    problem = P.problem
+    if problem.schema is None or problem.spine is not None or problem.table_variances is None:
         raise ValueError(
             "method 'closed_form' needs tables of one schema, without a spine, whose noise is uncorrelated and of "
             "equal variance within each table (A1-A3): use 'selected_inversion' or 'applies'"
+        )
+    if problem.zeros is not None or problem.equalities is not None:
+        what = "structural zeros" if problem.zeros is not None else "equalities"
+        raise ValueError(
+            f"method 'closed_form' knows nothing of {what}: use 'solver', 'selected_inversion' or 'applies'"
         )
     return components_of(P.problem).variances()
 
@@ -152,8 +159,7 @@ def estimate_variances(
     ----------
     Bekas, Kokiopoulou and Saad, An estimator for the diagonal of a matrix, 2007.
     """
-    if probes < 2:
-        raise ValueError(f"probes must be 2 or more, to know their spread: got {probes}")
+    probes = whole_number(probes, "probes", 2)
     mean, squares = np.zeros(P.shape[0]), np.zeros(P.shape[0])
     for start, generator, width in Streams(rng, max(P.shape)).batches(0, probes):
         signs = generator.choice([-1.0, 1.0], (P.shape[0], width))[:, : probes - start]

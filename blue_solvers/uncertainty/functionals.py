@@ -15,6 +15,7 @@ from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solver import Float
 from constraint_builders import Problem
 from constraint_builders.memory import require_memory
+from constraint_builders.reals import real_array, refuse_masked
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Functionals:
     @cached_property
     def std_errors(self) -> Float:
         """Standard deviation of every functional, (K,)."""
-        return np.sqrt(self.variances)
+        return np.sqrt(np.maximum(self.variances, 0.0))  # 0 may come out as -1e-20
 
 
 def functionals(P: BlueOperator | Problem, y: ArrayLike, W: Any) -> Functionals:
@@ -99,6 +100,7 @@ def cell_weights(P: BlueOperator | Problem, cells: Sequence[int] | ArrayLike) ->
         If a position lies outside the layout.
     """
     size = (P if isinstance(P, Problem) else P.problem).desired.size
+    refuse_masked(cells, "cells")
     positions = np.asarray(cells)
     if positions.ndim != 1 or not np.issubdtype(positions.dtype, np.integer):
         raise ValueError(f"cells must be a list of positions: got {positions.dtype} of shape {positions.shape}")
@@ -111,7 +113,7 @@ def cell_weights(P: BlueOperator | Problem, cells: Sequence[int] | ArrayLike) ->
 
 def estimate(P: BlueOperator, y: ArrayLike) -> Float:
     """P y + offset, (m,) or (m, K)."""
-    linear = P @ np.asarray(y)
+    linear = P.dot(real_array(y, "y"))
     return linear + (P.offset if linear.ndim == 1 else P.offset[:, None])
 
 
@@ -122,13 +124,14 @@ def as_operator(P: BlueOperator | Problem) -> BlueOperator:
 
 def read_weights(P: BlueOperator, W: Any) -> sparse.csc_array:
     """Weights over the desired layout as a finite sparse array, (m, K)."""
-    W = W if sparse.issparse(W) else np.asarray(W, dtype=np.float64)
+    W = W if sparse.issparse(W) else real_array(W, "W", truth_values=True)
     W = W.reshape((-1, 1)) if W.ndim == 1 else W
     if W.ndim != 2 or W.shape[0] != P.shape[0]:
         raise ValueError(
             f"W holds a functional over the desired layout in every column, ({P.shape[0]}, K): got {np.shape(W)}"
         )
-    weights = sparse.csc_array(W, dtype=np.float64)
+    weights = sparse.csc_array(W)
+    weights.data = real_array(weights.data, "W", truth_values=True)
     if not np.isfinite(weights.data).all():
         raise ValueError("W holds NaN or infinite weights: give finite numbers")
     return weights

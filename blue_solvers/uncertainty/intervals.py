@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri, stdtrit
 
 from blue_solvers.operator import BlueOperator
+from blue_solvers.quantiles import normal_multiple, read_level, t_multiple
 from blue_solvers.solver import Float
 from blue_solvers.uncertainty.functionals import as_operator, estimate
 from blue_solvers.uncertainty.monte_carlo import (
@@ -14,14 +14,16 @@ from blue_solvers.uncertainty.monte_carlo import (
     Replicates,
     SecondMoments,
     Seed,
-    check_draws,
-    check_level,
     order_statistics,
+    read_draws,
 )
 from constraint_builders import Problem
+from constraint_builders.reals import real_array
 
 METHODS = ("z", "t", "distribution_free")
-ROUNDING = 1e-9  # relative to a bound: less than this above a whole number counts as that number
+# What a bound may be off a whole number and count as that number: the rounding of an estimate.
+ROUNDING = 1e-9
+RELATIVE_ROUNDING = 1e-14
 
 
 def intervals(
@@ -93,7 +95,7 @@ def half_widths(
     progress: Progress | None = None,
 ) -> Float:
     """Half the width of the interval of every desired count, (m,); the parameters are those of `intervals`."""
-    check_level(level)
+    level = read_level(level)
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}: got {method!r}")
     if method == "z":
@@ -103,11 +105,11 @@ def half_widths(
         return normal_intervals(0.0, deviations, level)[1]
     if draws is None:
         raise ValueError(f"method {method!r} simulates errors: say how many, draws=199 for instance")
-    check_draws(draws)
+    draws = read_draws(draws)
     replicates = Replicates(P, rng)
     if method == "t":
         moments = replicates.accumulate(SecondMoments(), draws, progress)
-        return float(stdtrit(draws, (1 + level) / 2)) * np.sqrt(moments.variances)
+        return t_multiple(draws, level) * np.sqrt(moments.variances)
     return order_statistics(replicates, P.shape[0], level, draws, progress)
 
 
@@ -126,10 +128,12 @@ def normal_intervals(estimate: ArrayLike, std_errors: ArrayLike, level: float = 
     Raises
     ------
     ValueError
-        If the level lies outside (0, 1).
+        If the level lies outside (0, 1), or a standard error is negative or NaN.
     """
-    check_level(level)
-    centre, half = np.asarray(estimate), float(ndtri((1 + level) / 2)) * np.asarray(std_errors)
+    centre, errors = real_array(estimate, "estimate"), real_array(std_errors, "std_errors")
+    if not (errors >= 0).all():
+        raise ValueError("std_errors holds NaN or negative numbers: give the standard deviation of every estimate")
+    half = normal_multiple(read_level(level)) * errors
     return centre - half, centre + half
 
 
@@ -145,11 +149,24 @@ def refine_to_integers(lower: ArrayLike, upper: ArrayLike) -> tuple[Float, Float
     lower, upper : ndarray
         A bound within rounding error of a whole number counts as that number.
 
+    Raises
+    ------
+    ValueError
+        If a bound is NaN, or the shapes differ.
+
     Examples
     --------
     >>> refine_to_integers([-1.5], [12.7])
     (array([0.]), array([12.]))
     """
-    low, high = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
-    low_slack, high_slack = (ROUNDING * np.maximum(1, abs(bound)) for bound in (low, high))
-    return np.maximum(np.ceil(low - low_slack), 0.0), np.floor(high + high_slack)
+    low, high = real_array(lower, "lower"), real_array(upper, "upper")
+    if low.shape != high.shape:
+        raise ValueError(f"lower and upper must have one shape: got {low.shape} and {high.shape}")
+    if np.isnan(low).any() or np.isnan(high).any():
+        raise ValueError("lower or upper holds NaN: give numbers, or infinite bounds where there are none")
+    return np.maximum(np.ceil(low - _slack(low)), 0.0), np.floor(high + _slack(high))
+
+
+def _slack(bound: Float) -> Float:
+    """By how much rounding may have moved bounds of counts of this size."""
+    return ROUNDING + RELATIVE_ROUNDING * abs(bound)

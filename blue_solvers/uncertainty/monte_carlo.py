@@ -18,6 +18,7 @@ from blue_solvers.operator import BlueOperator
 from blue_solvers.solver import Float
 from blue_solvers.uncertainty.kernels import best_keep_largest
 from constraint_builders import Problem
+from constraint_builders.reals import whole_number
 from noise_mechanisms import draw_noise
 
 Seed = np.random.Generator | int | None
@@ -215,13 +216,6 @@ def order_statistics(
     return np.concatenate(found)
 
 
-def check_level(level: float) -> None:
-    """Refuse a confidence level that is none."""
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, as 0.95 does: got {level}")
-
-
-def check_draws(draws: int) -> None:
-    """Refuse a number of replicates that is none."""
-    if not isinstance(draws, (int, np.integer)) or draws < 1:
-        raise ValueError(f"draws must be a whole number of 1 or more: got {draws!r}")
+def read_draws(draws: int) -> int:
+    """A number of replicates; `ValueError` for what is none."""
+    return whole_number(draws, "draws", 1)

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.special import chdtri, fdtri
 
 from blue_solvers.operator import BlueOperator
+from blue_solvers.quantiles import chi_square_quantile, f_quantile, read_level
 from blue_solvers.solver import Float
 from blue_solvers.uncertainty.functionals import (
     Functionals,
@@ -41,15 +41,16 @@ from blue_solvers.uncertainty.monte_carlo import (
     Progress,
     Replicates,
     Seed,
-    check_draws,
-    check_level,
     order_statistic,
+    read_draws,
 )
 from constraint_builders import Problem
+from constraint_builders.reals import real_array, whole_number
 
-EXACT = 1e-9  # of the largest standard deviation: what is less is the rounding error of 0
+EXACT = 1e-7  # of the largest standard deviation: a variance of less is the rounding error of 0
 RANK_TOLERANCE = 1e-10  # eigenvalue of a correlation matrix; rounding leaves about 1e-15 where it is 0
 CONSISTENT = 1e-6  # standard deviations by which consistent values may miss the affine space, for rounding
+ROUNDING = 1e-13  # of the largest count: what an estimate and values worked out from the same counts may be off
 SIMULATIONS = 99_999
 
 
@@ -75,7 +76,7 @@ class Whitening:
     @classmethod
     def of_covariance(cls, covariance: Float) -> Whitening:
         """Standardise, and split range from null space."""
-        deviations = np.sqrt(covariance.diagonal())
+        deviations = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
         scales = np.where(deviations > EXACT * deviations.max(initial=0.0), deviations, 1.0)
         eigenvalues, vectors = np.linalg.eigh(covariance / np.outer(scales, scales))
         kept = eigenvalues > RANK_TOLERANCE
@@ -96,12 +97,19 @@ class Whitening:
         z = self.whiten(errors)
         return np.einsum("ij,ij->j", z, z)
 
-    def distances_off(self, errors: Float) -> Float:
-        """How far errors (K, N) are off the range of C, in standard deviations, (N,)."""
-        return abs(self.off.T @ (errors / self.scales[:, None])).max(axis=0, initial=0.0)
+    def is_consistent(self, errors: Float, rounding: Float) -> NDArray[np.bool_]:
+        """Whether errors (K, N) are in the range of C, up to their rounding (K,), (N,)."""
+        distance = abs(self.off.T @ (errors / self.scales[:, None]))
+        allowed = CONSISTENT + abs(self.off.T) @ (rounding / self.scales)
+        return np.asarray((distance <= allowed[:, None]).all(axis=0))
 
-    def with_moments(self, moments: Float) -> Whitening:
-        """The same for another covariance of the same range, given by the second moments of `whiten`, (rank, rank)."""
+    def with_moments(self, moments: Float) -> Whitening | None:
+        """The same for another covariance of the same range, given by the second moments of `whiten`, (rank, rank).
+
+        None if they are singular.
+        """
+        if self.rank and np.linalg.eigvalsh(moments)[0] <= RANK_TOLERANCE:
+            return None
         lower = np.linalg.cholesky(moments)
         return replace(self, root=np.linalg.solve(lower, self.root.T).T, factor=self.factor @ lower)
 
@@ -118,12 +126,15 @@ class Ellipsoid:
         Of the shape.
     squared_radius : float
     level : float
+    rounding : ndarray, (K,)
+        How far rounding may have moved the estimate, and values that were worked out as it was.
     """
 
     centre: Float
     whitening: Whitening
     squared_radius: float
     level: float
+    rounding: Float
 
     @property
     def shape(self) -> Float:
@@ -142,11 +153,21 @@ class Ellipsoid:
         return np.sqrt(self.squared_radius * self.shape.diagonal())
 
     def contains(self, values: ArrayLike) -> NDArray[np.bool_]:
-        """Whether values of the functionals, (K,) or (K, N), lie in the region: one bool, or (N,) of them."""
-        points = np.asarray(values, dtype=np.float64)
-        errors = points.reshape(self.centre.size, -1) - self.centre[:, None]
+        """Whether values of the functionals, (K,) or (K, N), lie in the region: one bool, or (N,) of them.
+
+        Raises
+        ------
+        ValueError
+            If the values are not finite numbers of this shape.
+        """
+        points, size = real_array(values, "values"), self.centre.size
+        if points.ndim not in (1, 2) or points.shape[0] != size:
+            raise ValueError(f"values must have shape ({size},) or ({size}, N): got {points.shape}")
+        if not np.isfinite(points).all():
+            raise ValueError("values hold NaN or infinite numbers: give finite ones")
+        errors = points.reshape(size, -1) - self.centre[:, None]
         near = self.whitening.squared_lengths(errors) <= self.squared_radius
-        inside = near & (self.whitening.distances_off(errors) <= CONSISTENT)
+        inside = near & self.whitening.is_consistent(errors, self.rounding)
         return inside[0] if points.ndim == 1 else inside
 
 
@@ -186,22 +207,28 @@ def confidence_ellipsoid(
     ValueError
         If level, W or y are no such things, or there are fewer draws than the rank.
     """
-    P, W = _read(P, W, level)
-    centre = W.T @ estimate(P, y)
+    P, W, level = _read(P, W, level)
+    centre, rounding = _centre(P, y, W)
     whitening = Whitening.of_covariance(P.functional_covariance(W))
     rank = whitening.rank
     if draws is None:
-        return Ellipsoid(centre, whitening, float(chdtri(rank, 1 - level)) if rank else 0.0, level)
-    check_draws(draws)
+        return Ellipsoid(centre, whitening, chi_square_quantile(rank, level) if rank else 0.0, level, rounding)
+    draws = read_draws(draws)
     if draws < rank:
         raise ValueError(f"{draws} draws are too few for the covariance of {rank} counts: give {rank} or more")
     moments = np.zeros((rank, rank))
     for errors in Replicates(P, rng, observed_weights(P, W)).columns(0, draws):
         z = whitening.whiten(errors)
         moments += z @ z.T / draws
+    simulated = whitening.with_moments(moments)
+    if simulated is None:
+        raise ValueError(
+            f"{draws} simulated errors of {P.problem.noise!r} noise do not span the {rank} dimensions of the counts: "
+            "give more draws, or leave them out for the exact covariance"
+        )
     scale = draws * rank / (draws - rank + 1)
-    radius = scale * float(fdtri(rank, draws - rank + 1, level)) if rank else 0.0
-    return Ellipsoid(centre, whitening.with_moments(moments), radius, level)
+    radius = scale * f_quantile(rank, draws - rank + 1, level) if rank else 0.0
+    return Ellipsoid(centre, simulated, radius, level, rounding)
 
 
 def simultaneous_band(
@@ -231,8 +258,8 @@ def simultaneous_band(
     -------
     lower, upper : ndarray, (K,)
     """
-    P, W = _read(P, W, level)
-    check_draws(simulations)
+    P, W, level = _read(P, W, level)
+    simulations = whole_number(simulations, "simulations", 1)
     found = Functionals(W.T @ estimate(P, y), P.functional_covariance(W))
     whitening = Whitening.of_covariance(found.covariance)
     largest = LargestErrors(simulations + 1 - order_statistic(level, simulations))
@@ -280,8 +307,8 @@ def distribution_free_band(
     ValueError
         If there are too few draws, or level, W or y are no such things.
     """
-    P, W = _read(P, W, level)
-    check_draws(draws)
+    P, W, level = _read(P, W, level)
+    draws = read_draws(draws)
     found = Functionals(W.T @ estimate(P, y), P.functional_covariance(W))
     scales = Whitening.of_covariance(found.covariance).scales[:, None]
     return _band(found, _depth_bound(P, W, level, draws, rng, progress, lambda e: abs(e / scales).max(axis=0)))
@@ -311,11 +338,12 @@ def distribution_free_ellipsoid(
     ----------
     Yeh and Singh, Balanced confidence regions based on Tukey's depth and the bootstrap, 1997.
     """
-    P, W = _read(P, W, level)
-    check_draws(draws)
+    P, W, level = _read(P, W, level)
+    draws = read_draws(draws)
     whitening = Whitening.of_covariance(P.functional_covariance(W))
     radius = _depth_bound(P, W, level, draws, rng, progress, whitening.squared_lengths)
-    return Ellipsoid(W.T @ estimate(P, y), whitening, radius, level)
+    centre, rounding = _centre(P, y, W)
+    return Ellipsoid(centre, whitening, radius, level, rounding)
 
 
 def _depth_bound(
@@ -341,7 +369,16 @@ def _band(found: Functionals, multiple: float) -> tuple[Float, Float]:
     return found.estimate - half, found.estimate + half
 
 
-def _read(P: BlueOperator | Problem, W: Any, level: float) -> tuple[BlueOperator, sparse.csc_array]:
-    check_level(level)
+def _read(P: BlueOperator | Problem, W: Any, level: float) -> tuple[BlueOperator, sparse.csc_array, float]:
+    level = read_level(level)
     P = as_operator(P)
-    return P, read_weights(P, W)
+    return P, read_weights(P, W), level
+
+
+def _centre(P: BlueOperator, y: ArrayLike, W: sparse.csc_array) -> tuple[Float, Float]:
+    """Estimates of functionals, (K,), and how far rounding may have moved them: all counts together make each."""
+    found, counts = estimate(P, y), real_array(y, "y")[~P.problem.unmeasured]
+    if found.ndim != 1:
+        raise ValueError(f"a region is around one estimate: y must have shape ({P.shape[1]},)")
+    largest = max(abs(found).max(initial=0.0), abs(counts).max(initial=0.0))
+    return W.T @ found, ROUNDING * largest * np.asarray(abs(W).sum(axis=0)).ravel()

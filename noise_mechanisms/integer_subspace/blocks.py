@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -11,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from noise_mechanisms.discrete import DiscreteLaplace
+from constraint_builders.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli_exp, exact_scale
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
 from noise_mechanisms.integer_subspace.lattice import block_members
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
+from noise_mechanisms.laws import DiscreteLaplace
 
-_NEGLIGIBLE = 2.0**-60
+_LARGEST_TOTAL = 2.0**58
 
 
 class BlockSampler(Sampler):
@@ -49,12 +51,12 @@ class BlockSampler(Sampler):
     def __init__(self, invariants: Invariants, epsilon: float) -> None:
         if invariants.blocks is None:
             raise ValueError(f"{invariants} overlap without being nested: the block sampler needs nested sets")
-        self.epsilon = epsilon
+        self.epsilon = positive_number(epsilon, "epsilon")
         self._records = invariants.records
         self._free = np.flatnonzero(invariants.blocks < 0)
         self._blocks = block_members(invariants.blocks)
         lengths = sorted({block.size for block in self._blocks})
-        self._laws = {length: ZeroSumLaplace(length, epsilon) for length in lengths}
+        self._laws = {length: ZeroSumLaplace(length, self.epsilon) for length in lengths}
         self._cells = {n: np.concatenate([block for block in self._blocks if block.size == n]) for n in lengths}
 
     def sample(self, size: int, rng: Seed = None) -> Integers:
@@ -78,6 +80,11 @@ class BlockSampler(Sampler):
         return noise
 
 
+def _log_choose(n: int, k: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithms of binomial coefficients."""
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
+
+
 @dataclass(frozen=True)
 class ZeroSumLaplace:
     """Vectors of whole numbers with sum zero and probabilities proportional to exp(-epsilon * L1 norm).
@@ -91,30 +98,21 @@ class ZeroSumLaplace:
 
     Notes
     -----
-    Drawn as the difference of two geometric vectors; see `BlockSampler`.
+    Drawn as the difference of two geometric vectors; see `BlockSampler`. The generating function of their common total
+    m is 2F1(n, n; 1; r z) with r = exp(-2 epsilon), up to a constant. Euler's transformation makes of it (1 - r z)^(1 -
+    2n) times the polynomial sum over k of C(n - 1, k)^2 (r z)^k: m is k plus an independent negative binomial variable.
     """
 
     length: int
     epsilon: float
 
     @cached_property
-    def total_law(self) -> NDArray[np.float64]:
-        """Probabilities of m = 0, 1, 2, ..., the total of either geometric vector; what is left out is below 2^-60.
-
-        P(m) is proportional to C(m + n - 1, m)^2 exp(-2 epsilon m).
-        """
-        n, epsilon = self.length, self.epsilon
-        # From this m on every ratio P(m + 1) / P(m) is at most exp(-epsilon).
-        calm = (n - 1) / np.expm1(epsilon / 2)
-        last = int(calm - np.log(_NEGLIGIBLE * -np.expm1(-epsilon)) / epsilon) + 1
-        m = np.arange(last + 1 if n > 1 else 1, dtype=np.float64)
-        log_weight = 2 * (gammaln(m + n) - gammaln(m + 1) - epsilon * m)
+    def shift_law(self) -> NDArray[np.float64]:
+        """Probabilities of k = 0, ..., n - 1, proportional to C(n - 1, k)^2 exp(-2 epsilon k); see the notes."""
+        k = np.arange(self.length, dtype=np.float64)
+        log_weight = 2 * (_log_choose(self.length - 1, k) - self.epsilon * k)
         weight = np.exp(log_weight - log_weight.max())
         return np.asarray(weight / weight.sum())
-
-    @cached_property
-    def _cumulative(self) -> NDArray[np.float64]:
-        return np.cumsum(self.total_law)
 
     @cached_property
     def _stream(self) -> LaplaceStream:
@@ -124,15 +122,22 @@ class ZeroSumLaplace:
     def variance(self) -> float:
         """Variance of one entry, exact up to rounding.
 
-        Given m the entries of either geometric vector have variance m (m + n) (n - 1) / (n^2 (n + 1)).
+        Given m the entries of either geometric vector have variance m (m + n) (n - 1) / (n^2 (n + 1)). By Euler's
+        transformation again, with r = exp(-2 epsilon), the mean of m (m + n) is n^2 (n + 1) r / (1 - r)^2 times the
+        quotient of the sums over k of C(n - 1, k) C(n, k) r^k / (k + 1) and of C(n - 1, k)^2 r^k.
         """
-        n, m = self.length, np.arange(self.total_law.size)
-        return float(self.total_law @ (2 * m * (m + n)) * (n - 1) / (n**2 * (n + 1)))
+        k = np.arange(self.length, dtype=np.float64)
+        quotient = float(self.shift_law @ (self.length / ((self.length - k) * (k + 1))))
+        return 2 * (self.length - 1) * quotient * math.exp(-2 * self.epsilon) / math.expm1(-2 * self.epsilon) ** 2
 
     def sample(self, count: int, rng: np.random.Generator) -> Integers:
         """Draw (count, n) in floating point."""
-        uniform = rng.random(count)
-        totals = np.minimum(np.searchsorted(self._cumulative, uniform, side="right"), self._cumulative.size - 1)
+        if self.length / self.epsilon > _LARGEST_TOTAL:
+            raise ValueError(
+                f"epsilon is {self.epsilon:g}: zero-sum noise of {self.length:,} records leaves 64 bits, give more"
+            )
+        totals = rng.choice(self.length, size=count, p=self.shift_law)
+        totals += rng.negative_binomial(2 * self.length - 1, -math.expm1(-2 * self.epsilon), size=count)
         return self._compositions(totals, rng) - self._compositions(totals, rng)
 
     def _compositions(self, totals: Integers, rng: np.random.Generator) -> Integers:

@@ -7,7 +7,6 @@ shows by how much. Listing is possible for small sets of tables only, and is ref
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Iterator
 from fractions import Fraction
@@ -15,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp
 from noise_mechanisms.integer_subspace.guarantee import Guarantee
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
@@ -130,13 +130,12 @@ class BoundedMechanism:
     """
 
     def __init__(self, invariants: Invariants, epsilon: float, binary: bool = False, limit: int = 100_000) -> None:
-        if not 0 < epsilon < math.inf:
-            raise ValueError(f"epsilon is {epsilon}: give a positive, finite number")
-        self.invariants, self.epsilon, self.binary, self.limit = invariants, epsilon, binary, limit
+        self.invariants, self.epsilon = invariants, positive_number(epsilon, "epsilon")
+        self.binary, self.limit = binary, whole_number(limit, "limit", 1)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure: epsilon t at L1 distance t, with delta = 0."""
+        """Of one `release`, pure: epsilon t at L1 distance t, with delta = 0. `sample` promises nothing."""
         return Guarantee(self.invariants, "pure", Fraction(self.epsilon), 1)
 
     def law(self, table: ArrayLike) -> tuple[Integers, Floats]:
@@ -152,9 +151,10 @@ class BoundedMechanism:
         return np.asarray(probability @ allowed - self.invariants.read_table(table))
 
     def sample(self, table: ArrayLike, size: int, rng: Seed = None) -> Integers:
-        """Draw tables (size, d) in floating point, for simulation."""
+        """Draw tables (size, d) in floating point, simulation only: they promise nothing."""
         allowed, probability = self.law(table)
-        return allowed[np.random.default_rng(rng).choice(probability.size, size=size, p=probability)]
+        count = whole_number(size, "size", 0)
+        return allowed[np.random.default_rng(rng).choice(probability.size, size=count, p=probability)]
 
     def release(self, table: ArrayLike) -> Integers:
         """Draw a table (d,) for publication: exact, in integer arithmetic, from secure randomness, without a seed.

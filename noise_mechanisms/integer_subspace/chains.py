@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from noise_mechanisms.discrete import DiscreteLaplace
+from constraint_builders.reals import positive_number, share, whole_number
 from noise_mechanisms.integer_subspace.compiled import heat_bath_loop, jump_loop
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks
@@ -22,6 +22,7 @@ from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.moves import basic_moves
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
+from noise_mechanisms.laws import DiscreteLaplace
 
 # Measured on tables of 16 to 2,000 cells: autocorrelation takes 1.8 to 3.7 moves a cell, and the mean L1 norm of chains
 # from zero is within 0.05 standard deviations after 16 moves a cell. Twice that.
@@ -103,7 +104,7 @@ class HeatBathKernel(Kernel):
     norm: Norm = 1
 
     def __init__(self, lattice: Lattice, epsilon: float, compiled: bool = False) -> None:
-        self.lattice, self.epsilon, self.compiled = lattice, epsilon, compiled
+        self.lattice, self.epsilon, self.compiled = lattice, positive_number(epsilon, "epsilon"), compiled
         self._moves = basic_moves(lattice)
         self._loop = heat_bath_loop() if compiled else None
 
@@ -176,10 +177,9 @@ class JumpKernel(Kernel):
     def __init__(
         self, lattice: Lattice, epsilon: float, norm: Norm = 1, a: float = math.exp(-1), compiled: bool = False
     ) -> None:
-        if not 0 < a < 1:
-            raise ValueError(f"a is {a}: the proposals' parameter is between 0 and 1, both excluded")
-        self.lattice, self.epsilon, self.norm, self.compiled, self.a = lattice, epsilon, norm, compiled, a
-        self._law = DiscreteLaplace(-1 / math.log(a))
+        self.lattice, self.norm, self.compiled = lattice, norm, compiled
+        self.epsilon, self.a = positive_number(epsilon, "epsilon"), share(a, "a")
+        self._law = DiscreteLaplace(-1 / math.log(self.a))
         self._basis = np.ascontiguousarray(lattice.basis.toarray().T)
         self._loop = jump_loop() if compiled else None
 
@@ -265,7 +265,7 @@ class ChainSampler(Sampler):
     def __init__(self, kernel: Kernel, burn_in: int | None = None) -> None:
         self.kernel = kernel
         self.name = kernel.name  # type: ignore[misc]
-        self.burn_in = kernel.burn_in if burn_in is None else burn_in
+        self.burn_in = kernel.burn_in if burn_in is None else whole_number(burn_in, "burn_in", 0)
 
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """See `Sampler.sample`."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.chains import Kernel, norm_of
 from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.sampler import Seed
@@ -115,8 +116,8 @@ def meeting_times(kernel: Kernel, lag: int, runs: int, max_iterations: int, rng:
     CouplingWarning
         If the lattice has more than 25 dimensions, where coupled chains practically never meet.
     """
-    if lag < 1 or runs < 2 or max_iterations <= lag:
-        raise ValueError(f"lag {lag}, runs {runs}, max_iterations {max_iterations}: need 1, 2 and more than the lag")
+    lag, runs = whole_number(lag, "lag", 1), whole_number(runs, "runs", 2)
+    max_iterations = whole_number(max_iterations, "max_iterations", lag + 1)
     if kernel.lattice.dimension > _LARGEST_INFORMATIVE:
         warnings.warn(
             f"coupled chains on a lattice of dimension {kernel.lattice.dimension} practically never meet (more than "
@@ -145,6 +146,7 @@ def meeting_times(kernel: Kernel, lag: int, runs: int, max_iterations: int, rng:
 
 def dispersed_starts(kernel: Kernel, chains: int, rng: Seed = None, widening: float = 4.0) -> Integers:
     """Starting states (chains, d) drawn from the law for epsilon / widening, itself run from zero for its burn-in."""
+    chains, widening = whole_number(chains, "chains", 1), positive_number(widening, "widening")
     states = np.zeros((chains, kernel.lattice.records), dtype=np.int64)
     wide = kernel.with_epsilon(kernel.epsilon / widening)
     wide.advance(states, wide.burn_in, np.random.default_rng(rng))

@@ -21,17 +21,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.memory import require_memory
 from constraint_builders.problem import Problem
-from noise_mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from constraint_builders.reals import whole_number
 from noise_mechanisms.integer_subspace.blocks import ZeroSumLaplace
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants, Margins
-from noise_mechanisms.integer_subspace.lattice import block_members, free_axes
+from noise_mechanisms.integer_subspace.lattice import Lattice, block_members, free_axes
 from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, LatticeMechanism
 from noise_mechanisms.integer_subspace.sampler import Seed
+from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
 
 Floats = NDArray[np.float64]
 
 _ACCEPTABLE_BOUND = 1e-6  # relative error up to which sigma^2 stands for the variance of lattice Gaussian noise
+_WIDE = (
+    4.0  # sigma above which the variance of a block falls short of the continuous law's by less than 1e-60 of itself
+)
 _SHRINKINGS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 
 
@@ -48,7 +52,8 @@ class NoiseCovariance:
         c, when the covariance is c times the orthogonal projector onto noise that leaves all invariants alone.
     method : {"exact", "estimated"}
     relative_error : float
-        Bound on the relative error of the coefficients ("exact"), or their largest relative standard error.
+        Bound on the relative error of the coefficients ("exact"), or their largest relative standard error: infinite
+        where noise that may move did not in any draw.
     """
 
     invariants: Invariants
@@ -107,7 +112,7 @@ def noise_covariance(mechanism: LatticeMechanism, draws: int = 20_000, rng: Seed
     MemoryError
         If the (d, d) matrix would not fit.
     """
-    invariants = mechanism.invariants
+    invariants, draws = mechanism.invariants, whole_number(draws, "draws", 2)
     size = invariants.records
     require_memory(24.0 * size**2, f"the covariance of {size:,} records", "use the noise of fewer records")
     if invariants.blocks is not None and not _is_l2_laplace(mechanism):
@@ -186,6 +191,8 @@ def _gaussian_block_variance(length: int, sigma: float) -> float:
     phi^n, over one period. By Poisson summation phi is a sum of Gaussians of width 1 / sigma; the trapezoidal rule on
     an analytic periodic function is exact to rounding once the grid is finer than what phi^n contains.
     """
+    if sigma > _WIDE:
+        return sigma**2 * (1 - 1 / length)
     reach = int(12 * sigma) + 3
     k = np.arange(-reach, reach + 1)
     weight = np.exp(-np.square(k) / (2 * sigma**2))
@@ -205,10 +212,11 @@ def _of_margins(invariants: Invariants, margins: Margins, noise: Integers) -> No
         squares = np.square(_component(tables, set(axes))).reshape(noise.shape[0], -1).sum(axis=1)
         dimension = math.prod(margins.shape[axis] - 1 for axis in axes)
         scales.append(squares.mean() / dimension)
-        errors.append(squares.std(ddof=1) / math.sqrt(noise.shape[0]) / squares.mean())
+        spread = squares.std(ddof=1) / math.sqrt(noise.shape[0])
+        errors.append(spread / squares.mean() if squares.any() else math.inf)
         matrix += scales[-1] * _projector(margins.shape, set(axes))
     common = scales[0] if len(scales) == 1 else None
-    return NoiseCovariance(invariants, matrix, common, "estimated", float(max(errors)))
+    return NoiseCovariance(invariants, matrix, common, "estimated", float(max(errors, default=0.0)))
 
 
 def _component(tables: Floats, axes: set[int]) -> Floats:
@@ -232,4 +240,5 @@ def _of_anything(invariants: Invariants, noise: Integers) -> NoiseCovariance:
     variance = np.diagonal(matrix)
     moving = variance > 0
     errors = np.sqrt(np.maximum(np.diagonal(fourth) / np.where(moving, variance, 1.0) ** 2 - 1, 0) / noise.shape[0])
-    return NoiseCovariance(invariants, matrix, None, "estimated", float(errors[moving].max(initial=0.0)))
+    errors[~moving & (np.diff(Lattice(invariants).basis.tocsr().indptr) > 0)] = math.inf  # may move, and never did
+    return NoiseCovariance(invariants, matrix, None, "estimated", float(errors.max(initial=0.0)))

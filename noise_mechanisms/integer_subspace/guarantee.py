@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from constraint_builders.reals import positive_number, share, unit_number
 from noise_mechanisms.accounting import Loss, pure_to_zcdp
 from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.lattice import Lattice
@@ -36,9 +37,8 @@ class Guarantee:
     norm : {1, 2}
         How the distance between two histograms is measured.
     delta : float
-        Allowed besides at distance 1; 0 from an exact sampler. Two things bring it in: the approximate form of a
-        promise, growing with distance as equation (2) says, and a Markov chain stopped at total variation eta from
-        its law, (1 + e^epsilon) eta.
+        Allowed besides at distance 1; 0 from an exact sampler. The approximate form of a promise brings it in, growing
+        with distance as equation (2) says.
     """
 
     invariants: Invariants
@@ -102,7 +102,7 @@ class Guarantee:
         """
         if self.measure == "pure":
             raise ValueError("the promise is pure already: it holds with delta = 0")
-        _check_delta(delta)
+        delta = share(delta, "delta")
         rho = float(self.loss)
         epsilon = rho + 2 * math.sqrt(rho * -math.log(delta))
         return Guarantee(self.invariants, "pure", epsilon, self.norm, self.delta + delta)
@@ -155,21 +155,15 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     quotient grows with t, at a rate above epsilon - (epsilon - rho t) / 2. What holds at t = 1 holds beyond, and
     there it is epsilon = rho + 2 sqrt(rho L).
     """
-    if not 0 < epsilon < math.inf:
-        raise ValueError(f"epsilon is {epsilon}: give a positive, finite number")
-    _check_delta(delta)
-    log_inverse = -math.log(delta)
+    epsilon, log_inverse = positive_number(epsilon, "epsilon"), -math.log(share(delta, "delta"))
     return (math.sqrt(log_inverse + epsilon) + math.sqrt(log_inverse)) / (math.sqrt(2) * epsilon)
 
 
 def stopping_delta(epsilon: float, eta: float) -> float:
     """The delta that a sampler costs whose law is within total variation eta of an epsilon-DP one: (1 + e^epsilon) eta.
 
-    From P'(S) <= P(S) + eta <= e^epsilon Q(S) + eta <= e^epsilon (Q'(S) + eta) + eta.
+    It tells what stopping a Markov chain would cost, not what floating point does. From
+    P'(S) <= P(S) + eta <= e^epsilon Q(S) + eta <= e^epsilon (Q'(S) + eta) + eta.
     """
+    epsilon, eta = positive_number(epsilon, "epsilon"), unit_number(eta, "eta")
     return min(1.0, (1 + math.exp(min(epsilon, 700.0))) * eta)
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise ValueError(f"delta is {delta}: give a number between 0 and 1, both excluded")

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from constraint_builders.marginals import marginal_matrix
+from constraint_builders.reals import real_array, whole_array
 from constraint_builders.schema import Schema
 from constraint_builders.spine import Spine
 from constraint_builders.table import parse_table
@@ -60,7 +61,9 @@ class Invariants:
     """
 
     def __init__(self, matrix: Any, margins: Margins | None = None) -> None:
-        read = sparse.csr_array(matrix)
+        read = sparse.csr_array(
+            matrix if sparse.issparse(matrix) else real_array(matrix, "the incidence matrix", truth_values=True)
+        )
         if read.ndim != 2 or read.shape[1] == 0:
             raise ValueError(f"invariants need a matrix with one column for every record: got shape {read.shape}")
         read.sum_duplicates()
@@ -196,13 +199,10 @@ class Invariants:
 
     def read_table(self, table: ArrayLike) -> Integers:
         """Check that a table holds one whole number for every record, and return it as int64."""
-        values = np.asarray(table)
+        values = whole_array(table, "a table")
         if values.shape[:1] != (self.records,):
             raise ValueError(f"a table must hold {self.records} records along its first axis: got {values.shape}")
-        whole = np.issubdtype(values.dtype, np.integer) or np.all(np.isfinite(values) & (values == np.rint(values)))
-        if not whole:
-            raise ValueError("a table must hold whole numbers: round it, or leave out what is not a count")
-        return values.astype(np.int64)
+        return values
 
     def equivalent(self, first: ArrayLike, second: ArrayLike) -> bool:
         """Whether two tables (d,) have the same invariants."""

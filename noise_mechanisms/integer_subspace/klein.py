@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
+from constraint_builders.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, ShiftedGaussian
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.invariants import Integers
@@ -75,7 +76,7 @@ class GaussianSampler(KleinSampler):
 
     def __init__(self, lattice: Lattice, sigma: float) -> None:
         super().__init__(lattice)
-        self.sigma = sigma
+        self.sigma = positive_number(sigma, "sigma")
 
     @cached_property
     def acceptance(self) -> float:
@@ -141,11 +142,11 @@ class L2LaplaceSampler(KleinSampler):
 
     def __init__(self, lattice: Lattice, epsilon: float) -> None:
         super().__init__(lattice)
-        self.epsilon = epsilon
-        rate = epsilon**2 / 2
+        self.epsilon = positive_number(epsilon, "epsilon")
+        log_rate = 2 * math.log(self.epsilon) - math.log(2)
         self._shapes = (np.arange(lattice.dimension + 1) + 1) / 2
         log_weights = _log_elementary(np.log(np.sqrt(2 * np.pi) / self._form.norms))
-        log_weights += gammaln(self._shapes) - self._shapes * np.log(rate)
+        log_weights += gammaln(self._shapes) - self._shapes * log_rate
         self._weights = np.exp(log_weights - logsumexp(log_weights))
 
     @cached_property

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp_root, exact_scale
 from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection, require_acceptance
@@ -45,7 +46,7 @@ class L2RejectionSampler(Sampler):
     exact: ClassVar[bool] = True
 
     def __init__(self, proposals: Sampler, epsilon: float, records: int) -> None:
-        self.epsilon = epsilon
+        self.epsilon = positive_number(epsilon, "epsilon")
         self._proposals, self._records = proposals, records
 
     @cached_property

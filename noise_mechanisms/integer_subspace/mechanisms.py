@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 from numpy.typing import ArrayLike
 
+from constraint_builders.reals import positive_number, whole_number
+from noise_mechanisms.base_law import LARGEST_SCALE, TOO_LARGE
 from noise_mechanisms.integer_subspace.blocks import BlockSampler
 from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel
 from noise_mechanisms.integer_subspace.compiled import has_numba
-from noise_mechanisms.integer_subspace.guarantee import Guarantee, Norm, gaussian_sigma, stopping_delta
+from noise_mechanisms.integer_subspace.guarantee import Guarantee, Norm, gaussian_sigma
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
 from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LaplaceSampler
 from noise_mechanisms.integer_subspace.l2_rejection import L2RejectionSampler, proposal_epsilon
@@ -22,6 +23,7 @@ from noise_mechanisms.integer_subspace.rejection import FreeCellSampler, RowSamp
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
 
 _MOST_TRIES = 2_000  # of a rejection sampler, before `auto` prefers the heat bath
+_SMALLEST_SCALE = 1e-4  # below it a step of 1 has probability exp(-10,000)
 _LARGEST_FREE = 40  # dimensions, beyond which free cells are never accepted
 
 
@@ -42,13 +44,11 @@ class Release:
     table : ndarray of int64, (d,)
         Has exactly the invariants of the confidential one; may be negative.
     guarantee : Guarantee or None
-        What its publication costs. None when it may not be published: drawn for simulation by a Markov chain whose
-        distance from the law was not given.
+        What its publication costs. None of simulations, whose noise from a seeded generator in floating point promises
+        nothing: they are not to be published.
     sampler, reason : str
         Which sampler drew the noise, and why this one.
     grade : {"simulation", "release"}
-        Simulation draws are in floating point from a seeded generator; the guarantee then describes the law that is
-        simulated, and the table is not to be published.
     """
 
     table: Integers
@@ -56,6 +56,11 @@ class Release:
     sampler: str
     reason: str
     grade: str
+
+    def __str__(self) -> str:
+        if self.guarantee is None:
+            return f"simulation only, not to be published: noise by {self.sampler!r} ({self.reason}), no privacy"
+        return f"release: noise by {self.sampler!r} ({self.reason}), {self.guarantee}"
 
 
 class LatticeMechanism(ABC):
@@ -67,15 +72,11 @@ class LatticeMechanism(ABC):
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """What one release from an exact sampler costs."""
+        """What one `release` costs. `add_noise` and `sample` promise nothing."""
 
     @abstractmethod
     def choose(self, sampler: str = "auto") -> Choice:
         """Return the named sampler, or with "auto" the best one and why it was chosen."""
-
-    @abstractmethod
-    def _guarantee_within(self, eta: float) -> Guarantee:
-        """What one release costs from a sampler within total variation eta of the law."""
 
     @cached_property
     def automatic(self) -> Choice:
@@ -88,11 +89,11 @@ class LatticeMechanism(ABC):
         return self.automatic
 
     def sample(self, size: int, rng: Seed = None) -> Integers:
-        """Draw noise alone, (size, d), for simulation, with the automatic sampler; see `Sampler.sample`."""
-        return self.automatic.sampler.sample(size, rng)
+        """Draw noise alone, (size, d), simulation only, with the automatic sampler; see `Sampler.sample`."""
+        return self.automatic.sampler.sample(whole_number(size, "size", 0), rng)
 
-    def add_noise(self, table: ArrayLike, rng: Seed = None, sampler: str = "auto", eta: float | None = None) -> Release:
-        """Add noise to a table, for simulation.
+    def add_noise(self, table: ArrayLike, rng: Seed = None, sampler: str = "auto") -> Release:
+        """Add noise to a table, simulation only: the result has no guarantee, whatever the sampler.
 
         Parameters
         ----------
@@ -102,9 +103,6 @@ class LatticeMechanism(ABC):
             Source of randomness.
         sampler : str
             See `choose`.
-        eta : float, optional
-            Total variation distance of a Markov chain from its law, say `MeetingTimes.bound` at its burn-in. It costs
-            delta = (1 + e^epsilon) eta. An exact sampler's is 0.
 
         Raises
         ------
@@ -113,10 +111,8 @@ class LatticeMechanism(ABC):
         """
         confidential = self._read(table)
         choice = self.automatic if sampler == "auto" else self.choose(sampler)
-        distance = 0.0 if choice.sampler.exact else eta
-        guarantee = None if distance is None else self._guarantee_within(distance)
         noise = choice.sampler.sample(1, rng)[0]
-        return Release(confidential + noise, guarantee, choice.sampler.name, choice.reason, "simulation")
+        return Release(confidential + noise, None, choice.sampler.name, choice.reason, "simulation")
 
     def release(self, table: ArrayLike, sampler: str = "auto") -> Release:
         """Add noise to a table, for publication: exact, in integer arithmetic, from secure randomness, without a seed.
@@ -176,20 +172,15 @@ class GeneralizedLaplace(LatticeMechanism):
     """
 
     def __init__(self, invariants: Invariants, epsilon: float, norm: Norm = 1) -> None:
-        if not 0 < epsilon < math.inf:
-            raise ValueError(f"epsilon is {epsilon}: give a positive, finite number")
-        if norm not in (1, 2):
-            raise ValueError(f"norm is {norm!r}: use 1 or 2")
-        self.invariants, self.epsilon, self.norm = invariants, epsilon, norm
+        self.invariants, self.norm = invariants, _read_norm(norm)
+        self.epsilon = positive_number(epsilon, "epsilon")
+        _check_scale("epsilon", self.epsilon, 1 / self.epsilon)
         self.lattice = Lattice(invariants)
 
     @property
     def guarantee(self) -> Guarantee:
         """Pure: epsilon t at distance t, with delta = 0."""
         return Guarantee(self.invariants, "pure", Fraction(self.epsilon), self.norm)
-
-    def _guarantee_within(self, eta: float) -> Guarantee:
-        return replace(self.guarantee, delta=stopping_delta(self.epsilon, eta) if eta else 0.0)
 
     def choose(self, sampler: str = "auto") -> Choice:
         """Return a sampler of the mechanism's noise.
@@ -277,6 +268,20 @@ class GeneralizedLaplace(LatticeMechanism):
             return None
 
 
+def _check_scale(what: str, value: float, scale: float) -> None:
+    """Refuse noise that leaves the whole numbers of float64, and noise that is nothing."""
+    if scale > LARGEST_SCALE:
+        raise ValueError(f"{what} is {value}: noise of a scale of {scale:.3g} is too large, {TOO_LARGE}")
+    if scale < _SMALLEST_SCALE:
+        raise ValueError(f"{what} is {value}: noise of a scale of {scale:.3g} is 0 for all that can be drawn")
+
+
+def _read_norm(norm: Norm) -> Norm:
+    if whole_number(norm, "norm", 1) > 2:
+        raise ValueError(f"norm is {norm!r}: use 1 or 2")
+    return 1 if norm == 1 else 2
+
+
 class GeneralizedGaussian(LatticeMechanism):
     """Noise z on the lattice with probabilities proportional to exp(-|z|^2 / (2 sigma^2)) (Definition 13).
 
@@ -298,9 +303,8 @@ class GeneralizedGaussian(LatticeMechanism):
     """
 
     def __init__(self, invariants: Invariants, sigma: float) -> None:
-        if not 0 < sigma < math.inf:
-            raise ValueError(f"sigma is {sigma}: give a positive, finite number")
-        self.invariants, self.sigma = invariants, sigma
+        self.invariants, self.sigma = invariants, positive_number(sigma, "sigma")
+        _check_scale("sigma", self.sigma, self.sigma)
         self.lattice = Lattice(invariants)
 
     @classmethod
@@ -312,11 +316,6 @@ class GeneralizedGaussian(LatticeMechanism):
     def guarantee(self) -> Guarantee:
         """t^2 / (2 sigma^2)-zCDP at distance t; its `approximate` gives the (epsilon, delta) form."""
         return Guarantee(self.invariants, "zcdp", 1 / (2 * Fraction(self.sigma) ** 2), 2)
-
-    def _guarantee_within(self, eta: float) -> Guarantee:
-        if eta:
-            raise ValueError("Gaussian samplers are exact: leave eta out")
-        return self.guarantee
 
     def choose(self, sampler: str = "auto") -> Choice:
         """Return the sampler, which is "klein" for any lattice.

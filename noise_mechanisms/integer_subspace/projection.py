@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from noise_mechanisms.discrete import DiscreteLaplace
+from constraint_builders.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.sampler import Seed
+from noise_mechanisms.laws import DiscreteLaplace
 
 
 def projected_noise(
@@ -18,7 +19,8 @@ def projected_noise(
     """Draw independent double geometric noise and move it, by as little as possible in L1, to where invariants hold.
 
     The result's law has no formula, and among equally near points the solver's choice decides: that is what the
-    generalized Laplace mechanism is compared with (the paper's appendix E.4). It is epsilon-private at L1 distance 1.
+    generalized Laplace mechanism is compared with (the paper's appendix E.4). Simulation only: seeded draws in floating
+    point promise nothing.
 
     Parameters
     ----------
@@ -42,7 +44,8 @@ def projected_noise(
     RuntimeError
         If the solver fails, with its message.
     """
-    records = invariants.records
+    records, epsilon = invariants.records, positive_number(epsilon, "epsilon")
+    size = whole_number(size, "size", 0)
     noise = DiscreteLaplace(1 / epsilon).sample(size * records, rng).reshape(size, records)
     return np.array([draw - _excess(invariants, draw, whole) for draw in noise], dtype=np.float64).reshape(
         size, records

@@ -9,12 +9,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from noise_mechanisms.discrete import DiscreteLaplace
+from constraint_builders.reals import positive_number
 from noise_mechanisms.integer_subspace.blocks import ZeroSumLaplace
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli_exp, exact_scale
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection, require_acceptance
+from noise_mechanisms.laws import DiscreteLaplace
 
 _PILOT = 4096
 _LARGEST_ENTRY = 2**31
@@ -50,11 +51,11 @@ class RowSampler(Sampler):
         shape = two_way_shape(invariants)
         if shape is None:
             raise ValueError(f"{invariants} are not the two margins of a two-way table: the row sampler needs these")
-        self.epsilon = epsilon
+        self.epsilon = positive_number(epsilon, "epsilon")
         self._transposed = shape[0] < shape[1]
         self._rows, self._length = max(shape), min(shape)
-        self._column = ZeroSumLaplace(self._rows, 2 * epsilon)
-        self._row = ZeroSumLaplace(self._length, epsilon)
+        self._column = ZeroSumLaplace(self._rows, 2 * self.epsilon)
+        self._row = ZeroSumLaplace(self._length, self.epsilon)
 
     @cached_property
     def acceptance(self) -> float:
@@ -130,7 +131,7 @@ class FreeCellSampler(Sampler):
     exact: ClassVar[bool] = True
 
     def __init__(self, lattice: Lattice, epsilon: float) -> None:
-        self.epsilon = epsilon
+        self.epsilon = positive_number(epsilon, "epsilon")
         self._basis, self._free = _identity_on_free_cells(lattice)
         self._follow = np.setdiff1d(np.arange(lattice.records), self._free)
 

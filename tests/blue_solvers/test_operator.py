@@ -198,3 +198,17 @@ def test_columns_in_fortran_order(name: str) -> None:
     Y = np.random.default_rng(0).standard_normal((P.shape[1], 3))
     np.testing.assert_allclose(P @ np.asfortranarray(Y), P @ Y, atol=1e-8)
     np.testing.assert_allclose(P.T @ np.asfortranarray(Y), P.T @ Y, atol=1e-8)
+
+
+def test_pickles_of_an_operator_do_not_carry_the_truth() -> None:
+    """Who is given an operator is not given what it was measured from."""
+    problem = gallery.berkeley()
+    secret = np.array([512.0, 353.0, 120.0]).tobytes()
+    assert secret in pickle.dumps(problem.truth)
+    P = blue(problem)
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        assert secret not in pickle.dumps(P, protocol)
+    loaded = pickle.loads(pickle.dumps(P))
+    assert loaded.problem.truth is None
+    assert problem.truth is not None
+    assert np.array_equal(loaded @ problem.truth, P @ problem.truth)

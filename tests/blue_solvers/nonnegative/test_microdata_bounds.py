@@ -166,10 +166,10 @@ def test_conflicts_of_guarantees():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: PureDP(0.0), "epsilon must be positive"),
-        (lambda: ApproximateDP(1.0, 1.0), "delta must lie"),
-        (lambda: ZeroConcentratedDP(np.inf), "rho must be positive"),
-        (lambda: least_sum_error(1.0, 1, PureDP(1.0)), "at least 2 points"),
+        (lambda: PureDP(0.0), "epsilon is 0.0: give a positive"),
+        (lambda: ApproximateDP(1.0, 1.0), "delta is 1.0: give a number between 0 and 1"),
+        (lambda: ZeroConcentratedDP(np.inf), "rho is inf: give a positive"),
+        (lambda: least_sum_error(1.0, 1, PureDP(1.0)), "d is 1: give a whole number of 2 or more"),
         (lambda: least_sum_error(-1.0, 5, PureDP(1.0)), "point_error"),
         (lambda: least_point_error(0.0, 5, PureDP(1.0)), "sum_error"),
         (lambda: least_sum_error(1.0, 5, ZeroConcentratedDP(1.0), form="paper"), "paper omits"),

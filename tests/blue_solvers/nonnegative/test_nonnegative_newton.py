@@ -14,7 +14,7 @@ from blue_solvers.nonnegative.model import FittingModel, csc
 from blue_solvers.nonnegative.newton import evaluate, minimise_in_numpy
 from blue_solvers.nonnegative.newton_systems import DenseSystem, IterativeSystem, SparseSystem
 from blue_solvers.nonnegative.programme import Programme, Solution, kkt_residual
-from blue_solvers.nonnegative.proximal import solve
+from blue_solvers.nonnegative.proximal import approach
 from constraint_builders import gallery
 
 
@@ -130,7 +130,7 @@ def test_the_certificate_notices_what_is_wrong(change):
     p = random_programme(1)
     p = replace(p, variance=np.zeros_like(p.variance), radius=np.full_like(p.radius, np.inf))
     p = replace(p, answer=p.M @ np.full(p.target.size, 4.0), upper=np.full_like(p.upper, np.inf))
-    solution = solve(p)
+    solution = approach(p)
     assert kkt_residual(p, solution) < 1e-9 * p.scale
     cells, multipliers = solution.cells.copy(), solution.multipliers.copy()
     if change == "cells":

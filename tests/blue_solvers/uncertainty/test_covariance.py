@@ -136,7 +136,7 @@ def test_stochastic_estimate_does_not_depend_on_batches(monkeypatch):
 
 
 def test_one_probe_is_refused():
-    with pytest.raises(ValueError, match="probes must be 2 or more"):
+    with pytest.raises(ValueError, match="probes is 1: give a whole number of 2 or more"):
         estimate_variances(blue(gallery.toy()), 1)
 
 

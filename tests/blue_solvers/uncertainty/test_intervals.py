@@ -160,8 +160,8 @@ def test_too_few_draws_are_refused(level, draws, least):
         ({"level": 95}, "level must lie between 0 and 1"),
         ({"method": "bootstrap"}, "method must be one of 'z', 't', 'distribution_free': got 'bootstrap'"),
         ({"method": "t"}, "say how many, draws=199"),
-        ({"method": "t", "draws": 0}, "draws must be a whole number of 1 or more: got 0"),
-        ({"method": "t", "draws": 1.5}, "draws must be a whole number of 1 or more: got 1.5"),
+        ({"method": "t", "draws": 0}, "draws is 0: give a whole number of 1 or more"),
+        ({"method": "t", "draws": 1.5}, "draws is 1.5: give a whole number of 1 or more"),
         ({"method": "z", "draws": 9}, "method 'z' simulates nothing"),
     ],
 )
@@ -244,3 +244,50 @@ def test_compiled_kernel_keeps_the_same(seed, keep, width):
     compiled_keep_largest()(compiled, errors)
     np.testing.assert_array_equal(by_numpy, compiled)
     np.testing.assert_array_equal(by_numpy, np.sort(np.hstack([largest, abs(errors)]))[:, width:])
+
+
+@pytest.mark.parametrize("size", [1.0, 1e9, 1e10, 1e13])
+def test_integer_refinement_never_widens_by_more_than_rounding(size):
+    """A bound of 1e10 is rounded in its seventeenth digit, not in its ninth."""
+    rng = np.random.default_rng(5)
+    lower = np.round(size) + rng.uniform(-50, 0, 200)
+    upper = lower + rng.uniform(0, 100, 200)
+    low, high = refine_to_integers(lower, upper)
+    rounding = 1e-9 + 1e-14 * size
+    assert (low >= np.maximum(lower - 2 * rounding, 0)).all()
+    assert (high <= upper + 2 * rounding).all()
+    assert (low <= np.maximum(np.ceil(lower), 0)).all()
+    assert (high >= np.floor(upper)).all()
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, 7.0, 1e6, 1e10])
+@pytest.mark.parametrize("off", [-1, 1])
+def test_bounds_within_rounding_of_a_whole_number_count_as_it(size, off):
+    rounding = off * (0.5e-9 + 0.5e-14 * size)
+    low, high = refine_to_integers([size + rounding], [size + rounding])
+    assert low == high == size
+    beyond = off * (2e-9 + 2e-14 * size)
+    low, high = refine_to_integers([size + beyond], [size + beyond])
+    if off > 0:
+        assert (low, high) == (size + 1, size)
+    else:
+        assert (low, high) == (size, size - 1)
+
+
+def test_bounds_and_errors_that_are_none_are_refused():
+    with pytest.raises(ValueError, match="lower or upper holds NaN"):
+        refine_to_integers([np.nan], [1.0])
+    with pytest.raises(ValueError, match="must have one shape"):
+        refine_to_integers([1.0, 2.0], [1.0])
+    for bad in (-1.0, np.nan):
+        with pytest.raises(ValueError, match="std_errors holds NaN or negative"):
+            normal_intervals([1.0], [bad])
+    low, high = refine_to_integers([-np.inf], [np.inf])
+    assert (low, high) == (0, np.inf)
+
+
+@pytest.mark.parametrize(("method", "draws"), [("z", None), ("t", 9)])
+def test_levels_next_to_one_have_finite_intervals(method, draws):
+    lower, upper = intervals(problem(), problem().truth, 1 - 1e-16, method, draws, rng=1)
+    assert np.isfinite(lower).all()
+    assert (upper - lower > 5).all()

@@ -126,6 +126,58 @@ def test_exact_ellipsoid_is_the_textbooks():
     assert not region.contains(found.estimate + 1.001 * edge)
 
 
+@pytest.mark.parametrize("size", [1.0, 1e6, 1e10, 1e13])
+def test_regions_hold_the_truth_as_often_at_large_counts(size):
+    """Consistent values at counts of 1e10 are off their affine space by 1e-6 deviations, for rounding alone."""
+    rng = np.random.default_rng(3)
+    base = problem()
+    truth = base.marginal_matrix() @ np.round(size * rng.uniform(0.5, 2, 4))
+    noise = draw_noise(base, 400, rng=4)
+    P, W = blue(base), all_cells(base)
+    # differences of huge counts too: their rounding is that of the counts
+    W = np.hstack([W.toarray(), W.toarray()[:, [0]] - W.toarray()[:, [5]]])
+    values = W.T @ truth
+    ellipsoids = [confidence_ellipsoid(P, truth + e, W, LEVEL).contains(values) for e in noise.T]
+    # with 13 digits before the point the noise itself is rounded to 0.002 standard deviations
+    check_coverage(np.array(ellipsoids), LEVEL)
+    off = values.copy()
+    off[0] += 20 * max(1.0, size * 1e-12)
+    assert not confidence_ellipsoid(P, truth, W, LEVEL).contains(off)
+
+
+@pytest.mark.parametrize("noise", ["discrete_gaussian", "discrete_laplace"])
+def test_draws_that_do_not_span_the_counts_are_refused_by_name(noise):
+    """At variance 0.05 most draws are 0: their second moments are singular."""
+    small = problem(noise, (0.05,) * 4)
+    with pytest.raises(ValueError, match=f"5 simulated errors of '{noise}' noise do not span the 4 dimensions"):
+        confidence_ellipsoid(small, TRUTH, all_cells(small), draws=5, rng=1)
+    assert confidence_ellipsoid(small, TRUTH, all_cells(small), draws=4000, rng=1).rank == 4
+    assert confidence_ellipsoid(small, TRUTH, all_cells(small)).contains(TRUTH)
+
+
+def test_values_that_are_none_are_refused():
+    region = confidence_ellipsoid(problem(), TRUTH, all_cells(problem()))
+    for bad in (TRUTH[:4], np.ones((3, 3)), np.ones((9, 1, 1)), 5.0):
+        with pytest.raises(ValueError, match="values must have shape"):
+            region.contains(bad)
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="values hold NaN or infinite"):
+            region.contains(np.where(np.arange(9) == 3, bad, TRUTH))
+    with pytest.raises(ValueError, match="a region is around one estimate"):
+        confidence_ellipsoid(problem(), np.column_stack([TRUTH, TRUTH]), all_cells(problem()))
+
+
+def test_levels_next_to_one_have_finite_regions():
+    level = 1 - 1e-16
+    W = all_cells(problem())
+    for region in (
+        confidence_ellipsoid(problem(), TRUTH, W, level),
+        confidence_ellipsoid(problem(), TRUTH, W, level, 19, 1),
+    ):
+        assert np.isfinite(region.half_widths).all()
+        assert (region.half_widths > 8 * np.sqrt(blue(problem()).variances())).all()
+
+
 def test_bad_requests_are_refused():
     given_problem = problem()
     W = all_cells(given_problem)
@@ -135,5 +187,5 @@ def test_bad_requests_are_refused():
         distribution_free_band(given_problem, TRUTH, W, 0.9, draws=8)
     with pytest.raises(ValueError, match="level must lie between 0 and 1"):
         simultaneous_band(given_problem, TRUTH, W, 1.5)
-    with pytest.raises(ValueError, match="draws must be a whole number"):
+    with pytest.raises(ValueError, match="draws is -1: give a whole number"):
         distribution_free_ellipsoid(given_problem, TRUTH, W, draws=-1)

@@ -230,5 +230,5 @@ def test_the_chain_agrees_with_the_exact_sampler() -> None:
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="a is 1"):
         JumpKernel(FOUR_BY_FOUR, 0.25, a=1.0)
-    with pytest.raises(ValueError, match="lag 0"):
+    with pytest.raises(ValueError, match="lag is 0"):
         meeting_times(HeatBathKernel(FOUR_BY_FOUR, 0.25), 0, 10, 100)

@@ -169,16 +169,22 @@ def test_noise_is_unbiased_and_keeps_the_invariants() -> None:
         assert (abs(noise.mean(axis=0)) < 5 * noise.std(axis=0) / math.sqrt(20_000)).all()
 
 
-def test_a_stopped_chain_costs_delta() -> None:
-    mechanism = GeneralizedLaplace(TWO_BY_THREE, 0.5)
-    counts = np.arange(6)
-    known = mechanism.add_noise(counts, rng=2, sampler="heat_bath", eta=1e-3)
-    assert known.guarantee is not None
-    assert known.guarantee.delta == stopping_delta(0.5, 1e-3)
-    assert mechanism.add_noise(counts, rng=2, sampler="heat_bath").guarantee is None
-    exact = mechanism.add_noise(counts, rng=2)
-    assert exact.guarantee == mechanism.guarantee
-    assert exact.grade == "simulation"
+@pytest.mark.parametrize("sampler", ["auto", "rows", "free_cells", "heat_bath", "jumps"])
+def test_simulations_come_without_a_guarantee(sampler: str) -> None:
+    """Seeded noise in floating point promises nothing, however exact its sampler."""
+    drawn = GeneralizedLaplace(TWO_BY_THREE, 0.5).add_noise(np.arange(6), rng=2, sampler=sampler)
+    assert drawn.guarantee is None
+    assert drawn.grade == "simulation"
+    assert str(drawn).startswith("simulation only, not to be published")
+
+
+def test_every_mechanism_keeps_its_promise_for_releases() -> None:
+    pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
+    for mechanism in (GeneralizedLaplace(TWO_BY_THREE, 0.5), GeneralizedGaussian(TWO_BY_THREE, 2.0)):
+        assert mechanism.add_noise(np.arange(6), rng=1).guarantee is None
+        released = mechanism.release(np.arange(6))
+        assert released.guarantee == mechanism.guarantee
+        assert str(released).startswith("release: ")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from noise_mechanisms.discrete import DiscreteLaplace
 from noise_mechanisms.integer_subspace import BoundedMechanism, Invariants, equivalent_tables, projected_noise
+from noise_mechanisms.laws import DiscreteLaplace
 from tests.noise_mechanisms.integer_subspace.enumeration import FALSE_ALARM, margins, p_value
 
 TWO_BY_THREE = margins((2, 3), "a", "b")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import builtins
 import math
+import tomllib
 from decimal import Decimal, localcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from noise_mechanisms.discrete import (
+from noise_mechanisms import discrete, laws, opendp_samplers
+from noise_mechanisms.laws import (
     LAWS,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -241,6 +244,27 @@ def test_release_grade_without_opendp_names_the_extra(monkeypatch: pytest.Monkey
         DiscreteGaussian(4.0).release_sample(3)
 
 
+@pytest.mark.parametrize("found", ["0.14.1", "0.14.2a1", "0.14.2.dev3", "0.14.2rc1", "0.9.3", "0.14", "unknown"])
+def test_release_grade_with_a_biased_opendp_is_refused(monkeypatch: pytest.MonkeyPatch, found: str) -> None:
+    pytest.importorskip("opendp")
+    monkeypatch.setattr(opendp_samplers, "version", lambda name: found)
+    for kind, parameter in ((DiscreteGaussian, 4.0), (DiscreteLaplace, 2.0), (Gaussian, 1.0), (Laplace, 1.0)):
+        with pytest.raises(ImportError, match=rf"needs OpenDP 0\.14\.2 or later.*biased: {found} is installed"):
+            kind(parameter).release_sample(3)
+
+
+@pytest.mark.parametrize("found", ["0.14.2", "0.14.2.post1", "0.14.3", "0.15.0a1", "0.16.0", "1.0.0", "0.14.10"])
+def test_release_grade_with_an_unbiased_opendp_is_drawn(monkeypatch: pytest.MonkeyPatch, found: str) -> None:
+    pytest.importorskip("opendp")
+    monkeypatch.setattr(opendp_samplers, "version", lambda name: found)
+    assert DiscreteGaussian(4.0).release_sample(3).shape == (3,)
+
+
+def test_the_extra_asks_for_an_unbiased_opendp() -> None:
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert "opendp>=0.14.2" in extras["optional-dependencies"]["release"]
+
+
 @pytest.mark.parametrize("name", list(LAWS))
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
 def test_bad_variances_are_refused(name: str, bad: float) -> None:
@@ -260,3 +284,8 @@ def test_other_errors() -> None:
     with pytest.raises(ValueError, match="whole numbers so large"):
         draw("discrete_laplace", 1e40)
     assert math.isfinite(draw("laplace", 1e40))
+
+
+def test_the_laws_are_found_by_the_name_that_their_module_had() -> None:
+    assert discrete.__all__ == laws.__all__
+    assert all(getattr(discrete, name) is getattr(laws, name) for name in laws.__all__)

@@ -1,0 +1,229 @@
+"""A primal active-set method with dense orthogonal factors: slow, and exact where precisions differ by many decades.
+
+The cells are split into free ones and ones that sit on a bound. The free ones take the step to their least squares
+subject to the rows known exactly, by orthogonal factors of the weighted rows, the heaviest first; normal equations
+would square their condition. A step stops at the first bound that it meets. At the least squares, the cell on a bound
+whose gradient pulls hardest inwards is freed; where there is none the cells are optimal. Rows with a radius become
+cells.
+
+References
+----------
+Lawson and Hanson, "Solving least squares problems", 1974, chapters 22 and 23; Bjorck, "Numerical methods for least
+squares problems", 1996, section 4.4, for the order of the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from blue_solvers.nonnegative.programme import Float, Programme, Solution
+
+MOST_CELLS = 400
+RANK = 1e-11  # of the largest singular value
+UNSEEN = 1e-12  # of a row's largest weight
+SIGN = 1e-11  # of the terms of a gradient: what is less is rounding
+STILL = 1e-15  # of the largest cell: a step that is none
+APART = 1e-7  # of the largest count: how far bounds are moved
+STEPS_PER_CELL = 6
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a descent ended: the cells, which are free, the multipliers of C, the steps.
+
+    Stuck: some cells on bounds would be freed, but none of them alone can move.
+    """
+
+    u: Float
+    free: Mask
+    prices: Float
+    steps: int
+    stuck: bool
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Minimise ``|A u - b|^2 / 2`` subject to ``C u = e`` and ``low <= u <= high``.
+
+    Rows of A come heaviest first; u holds the cells, then the rows that have a radius.
+    """
+
+    A: Float
+    b: Float
+    C: Float
+    e: Float
+    low: Float
+    high: Float
+
+
+def fits_in(p: Programme) -> bool:
+    """Whether a programme is small enough."""
+    return p.target.size + int(_bounded(p).sum()) <= MOST_CELLS
+
+
+def polish(p: Programme, start: Float) -> list[Solution]:
+    """Solve a programme from cells that meet its bounds, and what is known exactly nearly.
+
+    Parameters
+    ----------
+    p : Programme
+    start : ndarray, (d,)
+
+    Returns
+    -------
+    list of Solution
+        Where more cells sit on bounds than decide the point, which of them could be freed is found with bounds moved
+        apart a little: a second solution. Whether they are solutions, their certificates say.
+    """
+    dense, bounded = _dense(p), _bounded(p)
+    u = np.clip(np.concatenate([start, (p.M @ start)[bounded]]), dense.low, dense.high)
+    movable = dense.low < dense.high
+    found = [_descend(dense, u, movable & (u > dense.low) & (u < dense.high))]
+    if found[0].stuck:
+        apart = _descend(_moved_apart(dense), found[0].u, movable)
+        u = np.where(apart.free, apart.u, np.where(apart.u <= dense.low, dense.low, dense.high))
+        found.append(_descend(dense, np.clip(u, dense.low, dense.high), apart.free))
+    return [_solution(p, bounded, one) for one in found]
+
+
+def _solution(p: Programme, bounded: Mask, found: Point) -> Solution:
+    cells = found.u[: p.target.size]
+    deviation = p.M @ cells - p.answer
+    multipliers = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
+    multipliers[(p.variance == 0) | bounded] = found.prices
+    return Solution(cells, multipliers, found.steps)
+
+
+def _moved_apart(q: Dense) -> Dense:
+    """The same with every bound that can move a little farther out, each by another amount."""
+    rng, finite = np.random.default_rng(0), np.concatenate([q.low[np.isfinite(q.low)], q.high[np.isfinite(q.high)]])
+    size = APART * max(1.0, float(abs(q.e).max(initial=0.0)), float(abs(finite).max(initial=0.0)))
+    moves = np.where(q.low < q.high, size * rng.uniform(0.5, 1.0, q.low.size), 0.0)
+    return replace(q, low=q.low - moves, high=q.high + moves)
+
+
+def _bounded(p: Programme) -> Mask:
+    return np.isfinite(p.radius) & (p.variance > 0)
+
+
+def _dense(p: Programme) -> Dense:
+    M, bounded = p.M.toarray(), _bounded(p)
+    exact, plain = p.variance == 0, (p.variance > 0) & ~bounded
+    extra = int(bounded.sum())
+    d = p.target.size
+    own = np.flatnonzero(p.weight > 0)
+    roots = np.concatenate([np.sqrt(p.weight[own]), 1 / np.sqrt(p.variance[bounded]), 1 / np.sqrt(p.variance[plain])])
+    A = np.zeros((roots.size, d + extra))
+    A[np.arange(own.size), own] = 1
+    A[own.size + np.arange(extra), d + np.arange(extra)] = 1
+    A[own.size + extra :, :d] = M[plain]
+    b = np.concatenate([p.target[own], p.answer[bounded], p.answer[plain]])
+    order = np.argsort(-roots, kind="stable")
+    held = np.flatnonzero(exact | bounded)
+    C = np.hstack([M[held], np.zeros((held.size, extra))])
+    C[bounded[held], d + np.arange(extra)] = -1
+    e = np.where(bounded[held], 0.0, p.answer[held])
+    low = np.concatenate([p.lower, (p.answer - p.radius)[bounded]])
+    high = np.concatenate([p.upper, (p.answer + p.radius)[bounded]])
+    return Dense((roots[:, None] * A)[order], (roots * b)[order], C, e, low, high)
+
+
+def _descend(q: Dense, u: Float, free: Mask) -> Point:
+    """From a point and its free cells to the optimum."""
+    fixed = q.low == q.high
+    free, prices = free.copy(), np.zeros(q.e.size)
+    banned = np.zeros(u.size, dtype=bool)  # freed in vain since the last step of any length
+    stuck, steps = False, 0
+    while steps < STEPS_PER_CELL * u.size + 20:
+        steps += 1
+        step = _step(q, u, free)
+        length, blocking = _first_bound(q, u, step, free)
+        u = np.clip(u + length * step, q.low, q.high)
+        if length > 0 and abs(step).max(initial=0.0) > 0:
+            banned[:] = False
+        if blocking.any():
+            u[blocking] = np.where(step[blocking] < 0, q.low[blocking], q.high[blocking])
+            free &= ~blocking
+            banned |= blocking if length == 0 else False
+            continue
+        prices, reduced, doubt = _prices(q, u, free)
+        inward = np.where(u <= q.low, -reduced, np.where(u >= q.high, reduced, 0.0))
+        inward[free | fixed | (inward <= SIGN * doubt)] = 0
+        stuck = bool((inward[banned] > 0).any())
+        inward[banned] = 0
+        if not inward.any():
+            break
+        free[int(np.argmax(inward / np.maximum(doubt, np.finfo(float).tiny)))] = True
+    return Point(u, free, prices, steps, stuck)
+
+
+def _step(q: Dense, u: Float, free: Mask) -> Float:
+    """From u to the least squares over the free cells; the shortest step where several do."""
+    step = np.zeros(u.size)
+    if not free.any():
+        return step
+    C, left = q.C[:, free], q.e - q.C @ u
+    toward, along = _null_space(C, left)
+    right = q.b - q.A @ (u + _spread(toward, free))
+    B = q.A[:, free] @ along
+    B[abs(B) <= UNSEEN * abs(q.A).max(axis=1, initial=0.0)[:, None]] = 0  # what a heavy row does not see is rounding
+    step[free] = toward + along @ _least_squares(B, right)
+    return step
+
+
+def _spread(values: Float, free: Mask) -> Float:
+    full = np.zeros(free.size)
+    full[free] = values
+    return full
+
+
+def _null_space(C: Float, left: Float) -> tuple[Float, Float]:
+    """The shortest solution of C p = left, and an orthonormal basis of what C does not see."""
+    if not C.shape[0]:
+        return np.zeros(C.shape[1]), np.eye(C.shape[1])
+    U, s, Vt = scipy.linalg.svd(C)
+    rank = int((s > RANK * max(1.0, s[0])).sum())
+    return Vt[:rank].T @ ((U[:, :rank].T @ left) / s[:rank]), Vt[rank:].T
+
+
+def _least_squares(B: Float, right: Float) -> Float:
+    """The shortest least squares, rank found on columns of one length so that light rows are not lost."""
+    if not B.shape[1] or not B.shape[0]:
+        return np.zeros(B.shape[1])
+    Q, R, order = scipy.linalg.qr(B, mode="economic", pivoting=True)
+    size = abs(R.diagonal())
+    rank = int((size > RANK * size[0]).sum()) if size[0] > 0 else 0
+    solution = np.zeros(B.shape[1])
+    if rank:
+        top = np.linalg.lstsq(R[:rank], Q[:, :rank].T @ right, rcond=None)[0] if rank < B.shape[1] else None
+        solution[order] = scipy.linalg.solve_triangular(R, Q.T @ right) if top is None else top
+    return solution
+
+
+def _first_bound(q: Dense, u: Float, step: Float, free: Mask) -> tuple[float, Mask]:
+    """How much of a step stays within the bounds, at most all of it, and which cells stop it."""
+    room = np.full(u.size, np.inf)
+    still = STILL * max(1.0, float(abs(u).max(initial=0.0)))
+    falling, rising = free & (step < -still), free & (step > still)
+    room[falling] = (u - q.low)[falling] / -step[falling]
+    room[rising] = (q.high - u)[rising] / step[rising]
+    length = min(1.0, float(room.min(initial=np.inf)))
+    blocking = (room <= length) & (room < 1.0)
+    return max(length, 0.0), blocking
+
+
+def _prices(q: Dense, u: Float, free: Mask) -> tuple[Float, Float, Float]:
+    """Multipliers of C, the gradient that they leave, and the size of its terms."""
+    residual = q.A @ u - q.b
+    gradient = q.A.T @ residual
+    prices: Float = np.zeros(q.e.size)
+    if free.any():
+        prices = scipy.linalg.lstsq(q.C[:, free].T, -gradient[free], cond=RANK)[0]
+    doubt = abs(q.A).T @ abs(residual) + abs(q.C).T @ abs(prices)
+    return prices, gradient + q.C.T @ prices, doubt

@@ -1,0 +1,197 @@
+"""The proof that fitted cells are what a programme asks for: how far its objective is from the optimum, at most.
+
+For any multipliers of the rows the Lagrangian's minimum over cells and rows bounds the optimum from below (weak
+duality). What the objective of given cells exceeds it by is a sum over cells and rows of terms that are not negative,
+
+    of a cell    w/2 (x - x^)^2 + (w (x^ - t) + pull) (x - x^),    x^ = clip(t - pull / w) its minimiser,
+    of a row     (z - z^)^2 / 2v + ((z^ - a) / v - lambda) (z - z^),    z^ = a + clip(v lambda),
+
+so that nothing cancels. A cell without a weight of its own is bounded by what the objective leaves its rows. Where
+nothing bounds it either, as cells of any sign, the proof is against all cells that are no farther away than the largest
+count; by convexity what is k times as far gains k times the gap at most.
+
+The objective is half a chi-square, and strongly convex in the weighted sums: cells whose objective is within g of the
+optimum have every sum within sqrt(2 g) of its own standard errors of the optimum's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import lsqr
+
+from blue_solvers.nonnegative.boxes import Box, propagated
+from blue_solvers.nonnegative.programme import Float, Programme, Solution, kkt_residual
+
+EPSILON = float(np.finfo(float).eps)
+INFLATION = 1e-9  # relative, of bounds that were worked out in floating point
+SHARP = 1e-12  # of 1 and the objective: sums are within 1.4e-6 of their standard errors
+MOST_DENSE = 400
+LSQR_STEPS = 2000
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Cells that solve a programme, and how well.
+
+    Attributes
+    ----------
+    cells : ndarray, (d,)
+    multipliers : ndarray, (m,)
+    iterations : int
+    objective : float
+        Of the cells: half the sum of squares in standard deviations.
+    gap : float
+        What the objective exceeds the optimum by, at most, rounding included.
+    rounding : float
+        How much of the gap is allowed for the rounding of its own terms.
+    kkt_residual : float
+        See `blue_solvers.nonnegative.programme.kkt_residual`.
+    margin_residual : float
+        How far the cells are from the rows known exactly, in counts.
+    """
+
+    cells: Float
+    multipliers: Float
+    iterations: int
+    objective: float
+    gap: float
+    rounding: float
+    kkt_residual: float
+    margin_residual: float
+
+
+def certify(p: Programme, solution: Solution) -> Certified:
+    """A solution with its certificate.
+
+    Parameters
+    ----------
+    p : Programme
+    solution : Solution
+
+    Returns
+    -------
+    Certified
+    """
+    x = solution.cells
+    exact = p.variance == 0
+    missed = abs(p.M @ x - p.answer)[exact]
+    objective = objective_of(p, x)
+    gap, rounding = duality_gap(p, solution, objective)
+    residual = kkt_residual(p, solution)
+    return Certified(
+        x, solution.multipliers, solution.iterations, objective, gap, rounding, residual, float(missed.max(initial=0.0))
+    )
+
+
+def objective_of(p: Programme, x: Float) -> float:
+    """Half the sum of squares in standard deviations, over cells and rows that have a variance."""
+    deviation = p.M @ x - p.answer
+    noisy = p.variance > 0
+    return float(0.5 * (p.weight * (x - p.target) ** 2).sum() + 0.5 * (deviation[noisy] ** 2 / p.variance[noisy]).sum())
+
+
+def duality_gap(p: Programme, solution: Solution, objective: float) -> tuple[float, float]:
+    """What an objective exceeds the optimum by, at most, and how much of that would not be there without rounding.
+
+    By the solution's multipliers, or those that its cells imply, whichever prove more.
+    """
+    deviation = p.M @ solution.cells - p.answer
+    implied = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
+    rounding = 8 * EPSILON * (p.sizes @ abs(solution.cells) + abs(p.answer)) + INFLATION * abs(deviation)
+    priced = (p.variance == 0) | (abs(deviation) >= p.radius - rounding)  # any multiplier: exact, or at a radius
+    implied = np.where(priced, solution.multipliers, implied)
+    box = _reachable(p, solution.cells, objective)
+    found = [_proved(p, solution.cells, deviation, box, implied)]
+    if found[0][0] > SHARP * (1 + objective):
+        others = (solution.multipliers, _balanced(p, solution.cells, implied, priced))
+        found += [_proved(p, solution.cells, deviation, box, one) for one in others]
+    gap = min(gap for gap, _ in found)
+    return gap, max(0.0, gap - min(gap - rounding for gap, rounding in found))
+
+
+def _proved(p: Programme, x: Float, deviation: Float, box: Box, multipliers: Float) -> tuple[float, float]:
+    """What these multipliers prove, and how much of it allows for rounding: of gradients, and of sums known exactly."""
+    pull, doubt = p.M.T @ multipliers, 4 * EPSILON * (p.sizes.T @ abs(multipliers))
+    rows, cells = _of_rows(p, deviation, multipliers), _of_cells(p, x, pull, doubt, box)
+    exact = p.variance == 0
+    missed = abs(deviation[exact])
+    unavoidable = np.minimum(missed, 4 * EPSILON * (p.sizes @ abs(x) + abs(p.answer))[exact])
+    prices = abs(multipliers[exact])
+    rounding = cells - _of_cells(p, x, pull, np.zeros_like(doubt), box) + float(prices @ unavoidable)
+    return rows + cells + float(prices @ missed), rounding
+
+
+def _reachable(p: Programme, x: Float, objective: float) -> Box:
+    """Bounds on the untied cells of every solution that is no worse than x; finite, see the module."""
+    untied = (p.weight == 0) & (p.lower < p.upper)
+    if not untied.any():
+        return Box(p.lower, p.upper)
+    reach = np.sqrt(2 * objective / np.where(p.weight > 0, p.weight, np.inf))
+    low = np.where(p.weight > 0, np.maximum(p.lower, p.target - reach), p.lower)
+    high = np.where(p.weight > 0, np.minimum(p.upper, p.target + reach), p.upper)
+    reach = np.minimum(p.radius, np.sqrt(2 * objective * p.variance)) + INFLATION * p.scale
+    found = propagated(p.M, Box(low, high), p.answer - reach, p.answer + reach, INFLATION * p.scale)
+    low, high = found.low - INFLATION * abs(found.low), found.high + INFLATION * abs(found.high)
+    around = abs(x) + p.scale
+    low = np.where(np.isinf(low), x - around, np.minimum(low, x))
+    high = np.where(np.isinf(high), x + around, np.maximum(high, x))
+    return Box(
+        np.where(untied, np.maximum(low, p.lower), p.lower), np.where(untied, np.minimum(high, p.upper), p.upper)
+    )
+
+
+def _of_cells(p: Programme, x: Float, pull: Float, doubt: Float, box: Box) -> float:
+    free = (p.weight == 0) & (p.lower < p.upper)
+    untied = _of_untied(x[free], pull[free], doubt[free], box.low[free], box.high[free])
+    return untied + _of_tied(p, x, pull, doubt, p.weight > 0)
+
+
+def _of_rows(p: Programme, deviation: Float, multipliers: Float) -> float:
+    noisy = p.variance > 0
+    v, dev, m = p.variance[noisy], deviation[noisy], multipliers[noisy]
+    nearest = np.clip(v * m, -p.radius[noisy], p.radius[noisy])
+    step = dev - nearest
+    # The product is not negative for a row within its radius; beyond it by rounding, no gain is claimed.
+    terms = step**2 / (2 * v) + abs((nearest / v - m) * step)
+    return float(terms.sum())
+
+
+def _of_tied(p: Programme, x: Float, pull: Float, doubt: Float, tied: NDArray[np.bool_]) -> float:
+    w, t, pull, doubt = p.weight[tied], p.target[tied], pull[tied], doubt[tied]
+    nearest = np.clip(t - pull / w, p.lower[tied], p.upper[tied])
+    step = x[tied] - nearest
+    terms = w / 2 * step**2 + (w * (nearest - t) + pull) * step
+    return float((np.maximum(terms, 0.0) + doubt * abs(step) + doubt**2 / (2 * w)).sum())
+
+
+def _of_untied(x: Float, pull: Float, doubt: Float, low: Float, high: Float) -> float:
+    """Cells without weight: what their linear term gains by moving to its better bound."""
+    worst = np.zeros(x.size)
+    for slope in (pull - doubt, pull + doubt):
+        worst = np.maximum(worst, np.where(slope > 0, slope * (x - low), slope * (x - high)))
+    return float(worst.sum())
+
+
+def _balanced(p: Programme, x: Float, multipliers: Float, priced: NDArray[np.bool_]) -> Float:
+    """Multipliers that hold every cell off its bounds where it is, changed by the least squares in standard deviations.
+
+    A row's deviation is known to the rounding of counts; divided by a small variance that is much. Cells with a weight
+    of their own may stay out of balance by as much as that takes up.
+    """
+    inner = np.flatnonzero((p.lower < x) & (x < p.upper))
+    tied = inner[p.weight[inner] > 0]
+    precise = 1 / np.sqrt(np.where(priced, 1.0, p.variance))
+    inverse = np.where(priced, 1e3 * precise.max(initial=1.0), precise)
+    own = (np.sqrt(p.weight[tied]), (np.searchsorted(inner, tied), np.arange(tied.size)))
+    taken_up = sparse.csr_array(own, shape=(inner.size, tied.size))
+    matrix = sparse.csr_array(sparse.hstack([p.M[:, inner].T @ sparse.diags_array(inverse), taken_up]))
+    unbalanced = (p.weight * (x - p.target))[inner] + p.M[:, inner].T @ multipliers
+    if max(matrix.shape) <= MOST_DENSE:
+        change = np.linalg.lstsq(matrix.toarray(), unbalanced, rcond=1e-13)[0]
+    else:
+        change = lsqr(matrix, unbalanced, atol=1e-15, btol=1e-15, iter_lim=LSQR_STEPS)[0]
+    return multipliers - inverse * change[: inverse.size]

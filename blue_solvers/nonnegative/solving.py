@@ -1,0 +1,148 @@
+"""From a programme to certified cells: the fast way first, the exact one where its proof falls short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+from scipy.sparse.linalg import lsqr
+
+from blue_solvers.nonnegative import active_set
+from blue_solvers.nonnegative.boxes import tightened
+from blue_solvers.nonnegative.certificate import SHARP, Certified, certify
+from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution
+from blue_solvers.nonnegative.proximal import approach
+
+ACCEPTED = 1e-8  # of 1 and the objective: sums are within 1.4e-4 of their standard errors
+ROUNDING = 1e-12  # of the largest count
+MEETS = 1e-9  # of the largest count: how well rows known exactly are met, and the conditions of the optimum
+
+
+def solve(p: Programme, feasible: Float | None = None) -> Certified:
+    """Solve any programme.
+
+    Parameters
+    ----------
+    p : Programme
+    feasible : ndarray, (d,), optional
+        Cells within their bounds that meet the rows, where some are at hand.
+
+    Returns
+    -------
+    Certified
+        Its iterations are Newton steps, of all rounds together, and steps of the active-set method.
+
+    Raises
+    ------
+    NotConvergedError
+        If no cells within their bounds meet the exact rows, or no way leads to cells that are proved to be near the
+        optimum.
+    """
+    p = tightened(p)
+    found, failure = _fast(p)
+    if (
+        found is not None
+        and found.margin_residual <= ROUNDING * p.scale
+        and is_within(found, SHARP, p)
+        and found.kkt_residual <= MEETS * p.scale
+    ):
+        return found
+    if active_set.fits_in(p):
+        near = found is not None and found.margin_residual <= MEETS * p.scale
+        if found is not None and near:
+            feasible = found.cells
+        feasible = feasible_cells(p) if feasible is None else feasible
+        polished = [certify(p, one) for one in active_set.polish(p, np.clip(feasible, p.lower, p.upper))]
+        found = min([*polished, *([] if found is None else [found])], key=lambda one: one.gap)
+    found = None if found is None else _nearer(p, found)
+    if found is None or not is_within(found, ACCEPTED, p):
+        if feasible is None:
+            feasible_cells(p)  # refuses what has no solution, by name
+        raise NotConvergedError(_why(found, failure))
+    return found
+
+
+def _why(found: Certified | None, failure: Exception | None) -> str:
+    if found is None:
+        return str(failure)
+    return (
+        f"no fit that is proved: of an objective of {found.objective:.6g} the optimum may be lower by {found.gap:.3g}, "
+        f"what is known exactly is missed by {found.margin_residual:.3g} counts. Measure the detailed table too, if "
+        "only with a large variance"
+    )
+
+
+def is_within(found: Certified, share: float, p: Programme) -> bool:
+    """Whether a certificate is as good as this, and what is known exactly is met."""
+    allowed = share * (1 + found.objective) + 2 * found.rounding
+    return found.gap <= allowed and found.margin_residual <= MEETS * p.scale
+
+
+def _fast(p: Programme) -> tuple[Certified | None, Exception | None]:
+    """What the Newton steps find, or why they find nothing: singular systems among the reasons."""
+    try:
+        return approach(p), None
+    except (RuntimeError, np.linalg.LinAlgError) as failure:
+        return None, failure
+
+
+def _nearer(p: Programme, found: Certified) -> Certified:
+    """The same cells moved onto what is known exactly, by as little as the free ones need; if they miss it."""
+    if found.margin_residual <= ROUNDING * p.scale:
+        return found
+    exact = np.flatnonzero(p.variance == 0)
+    free = np.flatnonzero((p.lower < found.cells) & (found.cells < p.upper))
+    rows = p.M.tocsr()[exact]
+    change = lsqr(rows[:, free], p.answer[exact] - rows @ found.cells, atol=1e-15, btol=1e-15)[0]
+    cells = found.cells.copy()
+    cells[free] += change
+    moved = certify(p, Solution(np.clip(cells, p.lower, p.upper), found.multipliers, found.iterations))
+    return moved if moved.margin_residual < found.margin_residual and moved.gap <= 2 * found.gap else found
+
+
+def feasible_cells(p: Programme) -> Float:
+    """Some cells within their bounds that meet what is known exactly and the radii.
+
+    Raises
+    ------
+    NotConvergedError
+        If there are none.
+    """
+    for unit in (p.scale, 1.0):  # tolerances are absolute: either unit may lose what the other finds
+        result = _linear(p, 0.0, unit)
+        if result.x is not None:
+            break
+    else:
+        raise NotConvergedError(
+            f"no {p.kind} meet what is known exactly: correct the exact values, or give one a variance above 0 (HiGHS "
+            f"says {result.message!r})"
+        )
+    return np.clip(result.x * unit, p.lower, p.upper)
+
+
+def possible_sums(p: Programme) -> tuple[float, float]:
+    """The least and the largest sum of such cells; infinite where nothing bounds it."""
+    least, most = (_linear(p, cost, p.scale) for cost in (1.0, -1.0))
+    return (
+        -np.inf if least.x is None else float(least.fun) * p.scale,
+        np.inf if most.x is None else -float(most.fun) * p.scale,
+    )
+
+
+def _linear(p: Programme, cost: float, unit: float) -> Any:
+    """The linear programme that minimises ``cost * sum``, in units of so many counts."""
+    exact = np.flatnonzero(p.variance == 0)
+    bounded = np.flatnonzero(np.isfinite(p.radius) & (p.variance > 0))
+    M = p.M.tocsr()
+    limits = np.concatenate([(p.answer + p.radius)[bounded], (p.radius - p.answer)[bounded]])
+    return linprog(
+        np.full(p.target.size, cost),
+        A_ub=sparse.vstack([M[bounded], -M[bounded]], format="csr") if bounded.size else None,
+        b_ub=limits / unit if bounded.size else None,
+        A_eq=M[exact] if exact.size else None,
+        b_eq=p.answer[exact] / unit if exact.size else None,
+        bounds=np.column_stack([p.lower, p.upper]) / unit,
+        method="highs",
+    )

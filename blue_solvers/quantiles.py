@@ -1,0 +1,41 @@
+"""Confidence levels, and quantiles that keep their digits at any level: worked out from the smaller tail."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import betaincinv, erfinv, gammainccinv, gammaincinv, ndtri
+
+from constraint_builders.reals import real_number, shown
+
+
+def read_level(level: float) -> float:
+    """A confidence level of any kind of number as a float; `ValueError` for what is none."""
+    number = real_number(level, "level")
+    if not 0 < number < 1:
+        raise ValueError(f"level must lie between 0 and 1, as 0.95 does: got {shown(level)}")
+    return number
+
+
+def normal_multiple(level: float) -> float:
+    """How many standard deviations to either side hold a normal variable with probability `level`."""
+    return float(np.sqrt(2) * erfinv(level)) if level < 0.5 else -float(ndtri((1 - level) / 2))
+
+
+def t_multiple(degrees: int, level: float) -> float:
+    """The same for Student's t: the square root of the F quantile with one degree of freedom above."""
+    return float(np.sqrt(f_quantile(1, degrees, level)))
+
+
+def chi_square_quantile(degrees: int, level: float) -> float:
+    """The value that chi-square does not exceed with probability `level`."""
+    half = degrees / 2
+    return 2 * float(gammaincinv(half, level) if level < 0.5 else gammainccinv(half, 1 - level))
+
+
+def f_quantile(above: int, below: int, level: float) -> float:
+    """The value that F with these degrees of freedom does not exceed with probability `level`."""
+    if level < 0.5:
+        share = float(betaincinv(above / 2, below / 2, level))
+        return below * share / (above * (1 - share))
+    rest = float(betaincinv(below / 2, above / 2, 1 - level))
+    return below * (1 - rest) / (above * rest)

@@ -1,0 +1,203 @@
+"""Reading real numbers, and arrays of them, that somebody gives: every kind alike, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LARGEST_SUM = 2.0**62
+MOST_SHOWN = 60  # characters of a value in a message
+
+
+def real_number(value: Any, what: str) -> float:
+    """One real number of any kind (int, Fraction, Decimal, numpy scalar) as a float.
+
+    Parameters
+    ----------
+    value : int, float, Fraction, Decimal, numpy scalar or ndarray of shape ()
+    what : str
+        What an error calls it.
+
+    Raises
+    ------
+    ValueError
+        If it is a truth value, text, complex, masked or anything else that is no real number, or too large or too small
+        for a float. NaN and infinity pass: what they mean is the caller's to say.
+    """
+    if isinstance(value, np.ndarray) and value.shape == () and not isinstance(value, np.ma.MaskedArray):
+        value = value[()]
+    if not _is_real(value):
+        raise ValueError(f"{what} is {shown(value)}: give a number, not {_kind(value)}")
+    try:
+        with np.errstate(over="ignore"):
+            number = float(value)
+    except OverflowError:
+        number = np.inf
+    except ValueError:  # a signalling NaN of decimal
+        number = np.nan
+    if np.isinf(number) and not _is_infinite(value):
+        raise ValueError(f"{what} is {shown(value)}: it is too large for a float")
+    if number == 0 and value != 0:
+        raise ValueError(f"{what} is {shown(value)}: it is too small for a float, though not 0")
+    return number
+
+
+def positive_number(value: Any, what: str) -> float:
+    """One positive, finite number of any kind as a float; `ValueError` for anything else."""
+    number = real_number(value, what)
+    if not 0 < number < np.inf:
+        raise ValueError(f"{what} is {shown(value)}: give a positive, finite number")
+    return number
+
+
+def share(value: Any, what: str) -> float:
+    """One number between 0 and 1, both excluded, of any kind as a float; `ValueError` for anything else."""
+    number = real_number(value, what)
+    if not 0 < number < 1:
+        raise ValueError(f"{what} is {shown(value)}: give a number between 0 and 1, both excluded")
+    return number
+
+
+def unit_number(value: Any, what: str) -> float:
+    """One number from 0 to 1 of any kind as a float; `ValueError` for anything else."""
+    number = real_number(value, what)
+    if not 0 <= number <= 1:
+        raise ValueError(f"{what} is {shown(value)}: give a number from 0 to 1")
+    return number
+
+
+def whole_number(value: Any, what: str, least: int) -> int:
+    """A whole number of any integer kind as an int.
+
+    Raises
+    ------
+    ValueError
+        If it is of another kind, a truth value included, or below `least`.
+    """
+    whole = isinstance(value, Integral) and not isinstance(value, (bool, np.timedelta64))
+    if not whole or int(value) < least:
+        raise ValueError(f"{what} is {shown(value)}: give a whole number of {least} or more")
+    return int(value)
+
+
+def real_array(values: Any, what: str, truth_values: bool = False) -> NDArray[np.float64]:
+    """Real numbers of any kind and shape as an array of floats: the one that was given, where it is one already.
+
+    Parameters
+    ----------
+    values : array_like
+    what : str
+        What an error calls them.
+    truth_values : bool
+        Whether arrays of truth values count as 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If they are truth values, text, complex, dates or masked, ragged, or too large or
+        too small for floats. NaN and infinity
+        pass: what they mean is the caller's to say.
+    """
+    refuse_masked(values, what)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} does not hold numbers in rows of one length: give an array") from None
+    if not array.shape and array.dtype.kind not in "fiub":
+        return np.array(real_number(array[()] if isinstance(values, np.ndarray) else values, what))
+    if array.dtype.kind == "O":
+        numbers = [real_number(value, f"an entry of {what}") for value in array.ravel()]
+        return np.array(numbers, dtype=np.float64).reshape(array.shape)
+    kind = "b" if _holds_truth(values) else array.dtype.kind
+    if kind not in ("fiub" if truth_values else "fiu"):
+        raise ValueError(f"{what} does not hold numbers but {_KINDS.get(kind, array.dtype.name)}: give real numbers")
+    with np.errstate(over="ignore"):
+        result = array.astype(np.float64, copy=False)
+    if array.dtype.itemsize > result.dtype.itemsize:
+        if (np.isinf(result) & ~np.isinf(array)).any():
+            raise ValueError(f"{what} holds a number that is too large for a float")
+        if ((result == 0) & (array != 0)).any():
+            raise ValueError(f"{what} holds a number that is too small for a float, though not 0")
+    return result
+
+
+def whole_array(values: Any, what: str) -> NDArray[np.int64]:
+    """Whole numbers of any kind and shape as 64-bit integers.
+
+    Raises
+    ------
+    ValueError
+        If they are no real numbers, not whole, or too large to be summed in 64 bits.
+    """
+    numbers = real_array(values, what)
+    if not (np.isfinite(numbers) & (numbers == np.rint(numbers))).all():
+        raise ValueError(f"{what} must hold whole numbers: round it, or leave out what is not a count")
+    if abs(numbers).sum() > LARGEST_SUM:
+        raise ValueError(f"{what} holds {abs(numbers).max():g}: whole numbers so large cannot be summed in 64 bits")
+    array = np.asarray(values)
+    whole = array if array.dtype.kind in "iuf" else np.array([int(value) for value in array.ravel()])
+    return whole.astype(np.int64).reshape(array.shape)
+
+
+def refuse_masked(values: Any, what: str) -> None:
+    """Raise `ValueError` for a masked array with masked cells, or a list that holds one."""
+    if any(np.ma.is_masked(part) for part in _parts(values, np.ma.MaskedArray)):
+        raise ValueError(
+            f"{what} is a masked array, and what its mask hides has no meaning here: fill it, with NaN and an infinite "
+            "variance where nothing was measured"
+        )
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it: on one line, and not too long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no whole numbers of so many digits
+        text = f"a huge {type(value).__name__}"
+    text = " ".join(text.split())
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
+
+
+_KINDS = {"b": "truth values", "U": "text", "S": "text", "c": "complex numbers", "M": "dates", "m": "durations"}
+
+_SINGULAR = {"b": "a truth value", "U": "text", "S": "text", "c": "a complex number", "M": "a date", "m": "a duration"}
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, (Real, Decimal)) and not isinstance(value, (bool, np.bool_, np.timedelta64))
+
+
+def _is_infinite(value: Any) -> bool:
+    if isinstance(value, Decimal):
+        return value.is_infinite()
+    return isinstance(value, (float, np.floating)) and bool(np.isinf(value))
+
+
+def _holds_truth(values: Any) -> bool:
+    """Whether truth values hide among the numbers of a list, of which numpy makes 0 and 1."""
+    arrays = any(part.dtype.kind == "b" for part in _parts(values, np.ndarray))
+    return arrays or any(True for _ in _parts(values, (bool, np.bool_)))
+
+
+def _parts(values: Any, kinds: type | tuple[type, ...]) -> Iterator[Any]:
+    """The parts of some kind of what is given: of nested lists, or itself."""
+    if isinstance(values, kinds):
+        yield values
+    elif isinstance(values, (list, tuple)):
+        wanted = tuple(
+            kind for kind in set(map(type, values)) if issubclass(kind, (list, tuple)) or issubclass(kind, kinds)
+        )
+        for value in values if wanted else ():
+            yield from _parts(value, kinds) if isinstance(value, wanted) else ()
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, np.ma.MaskedArray):
+        return "a masked value"
+    kind = np.dtype(type(value)).kind if isinstance(value, (bool, str, bytes, complex, np.generic)) else "O"
+    return _SINGULAR.get(kind, type(value).__name__)

@@ -1,0 +1,338 @@
+"""Fits over eight decades of variances, without a detailed table: optima in exact rationals, proofs that hold."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.optimize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blue_solvers.nonnegative import METHODS, NotConvergedError, anchored_fit, nnls, ols
+from blue_solvers.nonnegative.active_set import polish
+from blue_solvers.nonnegative.boxes import Box, propagated, tightened
+from blue_solvers.nonnegative.certificate import certify
+from blue_solvers.nonnegative.model import csc
+from blue_solvers.nonnegative.programme import Programme, Solution
+from blue_solvers.nonnegative.solving import feasible_cells, possible_sums, solve
+from constraint_builders import Problem, Schema, Spine
+from tests.blue_solvers.nonnegative.exact_programmes import LeastSquares
+
+PROVED = 1e-8  # of 1 and the objective: the gap that is allowed
+SEEDS = 400
+REFUSALS = ("holds tables, not equations", "holds whole tables", "one variance", "does not cover all")
+
+
+def invented(seed: int, most_levels: int = 4, most_cells: int = 64, exact: float = 0.15) -> tuple[Problem, np.ndarray]:
+    """Tables with variances over eight decades, mostly not the detailed one, and sparse counts of any size."""
+    rng = np.random.default_rng(seed)
+    shape = [int(levels) for levels in rng.integers(1, most_levels + 1, rng.integers(1, 4))]
+    while np.prod(shape) > most_cells:
+        shape.pop()
+    names = [f"v{i}" for i in range(len(shape))]
+    margins = [c for k in range(len(names) + 1) for c in itertools.combinations(range(len(names)), k)]
+    observed: dict[str, object] = {}
+    for kept in margins:
+        if rng.random() < (0.3 if len(kept) == len(names) else 0.6):
+            size = tuple(shape[i] for i in kept) if rng.random() < 0.5 else ()
+            variance = np.zeros(size) if rng.random() < exact else 10 ** rng.uniform(-4, 4, size)
+            observed[" * ".join(names[i] for i in kept) or "total"] = variance
+    problem = Problem(Schema(dict(zip(names, shape, strict=True))), observed or {"total": 1.0})
+    M = problem.marginal_matrix()
+    counts = rng.poisson(rng.choice([0.5, 3.0, 100.0]), M.shape[1]) * (rng.random(M.shape[1]) < 0.6)
+    return problem, M @ counts + np.sqrt(problem.variances) * rng.standard_normal(M.shape[0])
+
+
+def check(fit, reference: LeastSquares, optimum: float) -> None:
+    """The fit is as good as it says, and it says that it is good."""
+    objective = reference.objective(fit.detail.ravel())
+    excess = objective - optimum
+    rounding = 1e-11 * (1 + objective)
+    assert fit.gap <= PROVED * (1 + objective)
+    assert -rounding <= excess <= fit.gap + rounding
+    assert fit.objective == pytest.approx(objective, rel=1e-9, abs=1e-9)
+    exact = reference.v == 0
+    assert abs(reference.M @ fit.detail.ravel() - reference.a)[exact].max(initial=0) <= fit.margin_residual + 1e-12
+    assert fit.margin_residual <= 1e-9 * max(1.0, abs(reference.a).max())
+
+
+@pytest.mark.parametrize("start", range(0, SEEDS, 50))
+def test_small_fits_are_the_exact_optimum(start: int) -> None:
+    solved = 0
+    for seed in range(start, start + 50):
+        problem, y = invented(seed, most_levels=3, most_cells=6)
+        M = problem.marginal_matrix().toarray()
+        for method, signed in ((nnls, False), (ols, True)):
+            reference = LeastSquares(M, y, problem.variances, signed)
+            optimum = reference.optimum()
+            if optimum is None:
+                with pytest.raises((NotConvergedError, ValueError), match=r"non-negative|known exactly"):
+                    method(problem, y)
+                continue
+            check(method(problem, y), reference, float(optimum))
+            solved += 1
+    assert solved >= 90
+
+
+@pytest.mark.parametrize("start", range(0, SEEDS, 50))
+def test_fits_are_no_worse_than_scipys(start: int) -> None:
+    for seed in range(start, start + 50):
+        problem, y = invented(seed, exact=0.0)
+        M, deviations = problem.marginal_matrix().toarray(), np.sqrt(problem.variances)
+        A, b = M / deviations[:, None], y / deviations
+        for method, cells in (
+            (nnls, scipy.optimize.nnls(A, b, maxiter=100_000)[0]),
+            (ols, np.linalg.lstsq(A, b, rcond=None)[0]),
+        ):
+            reference = LeastSquares(M, y, problem.variances)
+            fit = method(problem, y)
+            assert fit.objective <= reference.objective(cells) * (1 + 1e-9) + 1e-9
+            assert fit.gap <= PROVED * (1 + fit.objective)
+            # sums are within the bound that is stated, in standard errors of their own
+            distance = np.linalg.norm(A @ (fit.detail.ravel() - cells))
+            slack = np.sqrt(max(2 * (reference.objective(cells) - fit.objective), 0)) + 1e-5
+            assert distance <= fit.error_bound + slack
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_every_method_converges_wherever_there_is_a_fit(method) -> None:
+    """With structural zeros, equalities and geographies too; counts are non-negative, so that there always is."""
+    done = 0
+    for seed in range(60):
+        problem, y = special(seed)
+        try:
+            fit = method(problem, y)
+        except ValueError as refusal:
+            if not any(word in str(refusal) for word in REFUSALS):
+                raise
+            continue
+        done += 1
+        assert fit.detail.min() >= 0
+        assert fit.gap <= 10 * PROVED * (1 + fit.objective)
+        assert fit.margin_residual <= 1e-8 * max(1.0, np.nanmax(abs(y)))
+    assert done >= 8
+
+
+def special(seed: int) -> tuple[Problem, np.ndarray]:
+    """Whatever a problem may hold: exact and unmeasured cells, zeros, equalities, a spine."""
+    rng = np.random.default_rng(seed)
+    schema = Schema({"a": 2, "b": 3}, {"b": {"g": [0, 0, 1]}})
+    spine = Spine([-1, 0, 0, 1, 1], ["A", "B", "B", "C", "C"]) if rng.random() < 0.5 else None
+    shapes = {"total": (), "a": (2,), "b": (3,), "g": (2,), "a * g": (2, 2), "detailed": (2, 3)}
+    levels = (
+        [("", 1)] if spine is None else [(level, m.size) for level, m in zip(spine.levels, spine.members, strict=True)]
+    )
+    observed: dict = {}
+    for level, count in levels:
+        for name in rng.choice(list(shapes), rng.integers(1, 4), replace=False):
+            shape = shapes[name] if spine is None else (count, *shapes[name])
+            variance = 10 ** rng.uniform(-4, 4, shape if rng.random() < 0.4 else ())
+            kind = rng.random()
+            if kind < 0.15:
+                variance = np.zeros(())
+            elif kind < 0.3:
+                variance = np.where(
+                    rng.random(shape) < 0.4, rng.choice([0.0, np.inf]), np.broadcast_to(variance, shape)
+                )
+            observed.setdefault(level, {})[str(name)] = variance
+    zeros = None
+    if rng.random() < 0.5:
+        flags = rng.random((2, 3)) < 0.3
+        zeros = {"detailed": flags} if spine is None else {("A", "detailed"): flags[None]}
+    options = {"spine": spine, "zeros": zeros}
+    tables = observed[""] if spine is None else observed
+    wanted = None if spine is None else {"A": ["total"]}
+    try:
+        problem = Problem(schema, tables, ["total"] if spine is None else wanted, **options)
+    except ValueError as error:
+        if "estimable" in str(error):
+            return special(seed + 10_000)
+        raise
+    M = problem.marginal_matrix()
+    counts = rng.poisson(rng.choice([0.5, 3.0, 1e4]), M.shape[1]) * (rng.random(M.shape[1]) < 0.7)
+    if zeros is not None:
+        leaves = np.zeros(1, int) if spine is None else np.flatnonzero(spine.child_counts == 0)
+        counts = counts * ~problem.zeros.detailed(leaves)
+    truth = M @ counts
+    if rng.random() < 0.4:
+        rows = rng.integers(-1, 3, (2, M.shape[0])) * (rng.random((2, M.shape[0])) < 0.4)
+        try:
+            problem = Problem(
+                schema, tables, ["total"] if spine is None else wanted, equalities=(rows, rows @ truth), **options
+            )
+        except ValueError as error:
+            if "estimable" not in str(error):
+                raise
+    noise = np.sqrt(np.where(np.isfinite(problem.variances), problem.variances, 0)) * rng.standard_normal(truth.size)
+    return problem, np.where(problem.unmeasured, np.nan, truth + noise)
+
+
+@pytest.mark.parametrize("shape", [(10, 10, 10), (30, 40)])
+def test_large_fits_are_proved_too(shape: tuple[int, ...]) -> None:
+    """Beyond the exact active-set method: every margin but the detailed table, a variance for every cell."""
+    rng = np.random.default_rng(1)
+    names = [f"v{i}" for i in range(len(shape))]
+    observed = {}
+    for k in range(len(shape)):
+        for kept in itertools.combinations(range(len(shape)), k):
+            sizes = tuple(shape[i] for i in kept)
+            observed[" * ".join(names[i] for i in kept) or "total"] = 10 ** rng.uniform(-4, 4, sizes)
+    problem = Problem(Schema(dict(zip(names, shape, strict=True))), observed)
+    M = problem.marginal_matrix()
+    counts = rng.poisson(2.0, M.shape[1]) * (rng.random(M.shape[1]) < 0.3)
+    y = M @ counts + np.sqrt(problem.variances) * rng.standard_normal(M.shape[0])
+    for method in (nnls, ols):
+        fit = method(problem, y)
+        assert fit.gap <= PROVED * (1 + fit.objective)
+        assert fit.objective <= LeastSquares(M, y, problem.variances).objective(counts)
+
+
+def small_programme(seed: int) -> tuple[Programme, LeastSquares]:
+    """A programme with weights, without, and with exact rows, as rationals know it too."""
+    rng = np.random.default_rng(seed)
+    rows, cells = int(rng.integers(1, 6)), int(rng.integers(1, 5))
+    M = (rng.random((rows, cells)) < 0.6).astype(float)
+    counts = rng.integers(0, 9, cells) * (rng.random(cells) < 0.6)
+    v = 10 ** rng.uniform(-4, 4, rows) * (rng.random(rows) < 0.75)
+    weighted = rng.random(cells) < 0.4
+    own = 10 ** rng.uniform(-4, 4, cells)
+    answer = M @ counts + np.sqrt(v) * rng.standard_normal(rows)
+    target = np.where(weighted, counts + np.sqrt(own) * rng.standard_normal(cells), 0.0)
+    p = Programme(
+        M=csc(M),
+        target=target,
+        weight=np.where(weighted, 1 / own, 0.0),
+        lower=np.zeros(cells),
+        upper=np.full(cells, np.inf),
+        answer=answer,
+        variance=v,
+        radius=np.full(rows, np.inf),
+    )
+    precisions = 1 / np.where(weighted, 1 / own, 1.0)[weighted]
+    reference = LeastSquares(
+        np.vstack([M, np.eye(cells)[weighted]]), np.append(answer, target[weighted]), np.append(v, precisions)
+    )
+    return p, reference
+
+
+@given(st.integers(0, 10**6), st.floats(-8, 3), st.floats(-8, 3))
+@settings(max_examples=150)
+def test_no_cells_and_multipliers_are_proved_better_than_they_are(seed: int, size: float, error: float) -> None:
+    """Weak duality for anything: the gap is never less than what the objective exceeds the optimum by."""
+    p, reference = small_programme(seed)
+    optimum = reference.optimum()
+    if optimum is None:
+        return
+    rng = np.random.default_rng(seed)
+    best = solve(p)
+    cells = np.maximum(best.cells + 10**size * rng.standard_normal(best.cells.size), 0.0)
+    exact = np.flatnonzero(p.variance == 0)
+    if exact.size:  # keep what is known exactly: a gap is between cells that may be
+        cells = best.cells
+    multipliers = best.multipliers + 10**error * rng.standard_normal(best.multipliers.size)
+    certified = certify(p, Solution(cells, multipliers, 0))
+    excess = Fraction(reference.objective(cells)) - optimum
+    assert certified.gap >= float(excess) - 1e-12 * (1 + certified.objective)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=150)
+def test_the_active_set_method_alone_finds_the_optimum(seed: int) -> None:
+    p, reference = small_programme(seed)
+    optimum = reference.optimum()
+    if optimum is None:
+        return
+    p = tightened(p)
+    found = min((certify(p, one) for one in polish(p, feasible_cells(p))), key=lambda one: one.gap)
+    assert found.gap <= PROVED * (1 + found.objective)
+    assert reference.objective(found.cells) - float(optimum) <= 1e-9 * (1 + float(optimum))
+
+
+def test_rows_with_a_radius_are_kept_by_the_active_set_method() -> None:
+    """One cell, measured twice: its own value says 9, the row 0 with a radius of 2."""
+    p = Programme(
+        M=csc(np.ones((1, 1))),
+        target=np.array([9.0]),
+        weight=np.array([1.0]),
+        lower=np.zeros(1),
+        upper=np.full(1, np.inf),
+        answer=np.zeros(1),
+        variance=np.array([4.0]),
+        radius=np.array([2.0]),
+    )
+    found = certify(p, polish(p, np.zeros(1))[0])
+    assert found.cells == pytest.approx([2.0])
+    assert found.gap < 1e-12
+    assert found.objective == pytest.approx(0.5 * 49 + 0.5)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=100)
+def test_bounds_that_follow_never_cut_off_cells_that_may_be(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, cells = int(rng.integers(1, 6)), int(rng.integers(1, 6))
+    M = csc(rng.integers(-2, 3, (rows, cells)).astype(float))
+    x = rng.integers(-5, 9, cells).astype(float)
+    low = np.where(rng.random(cells) < 0.6, x - rng.integers(0, 4, cells), -np.inf)
+    high = np.where(rng.random(cells) < 0.6, x + rng.integers(0, 4, cells), np.inf)
+    spread = rng.integers(0, 3, rows)
+    box = propagated(M, Box(low, high), M @ x - spread, M @ x + spread, 1e-9)
+    assert (box.low <= x + 1e-9).all()
+    assert (box.high >= x - 1e-9).all()
+    assert (box.low >= low).all()
+    assert (box.high <= high).all()
+
+
+def test_parts_of_an_exact_zero_are_held() -> None:
+    p = small_programme(0)[0]
+    p = replace(
+        p,
+        M=csc(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]])),
+        target=np.zeros(3),
+        weight=np.array([0.0, 1.0, 0.0]),
+        lower=np.zeros(3),
+        upper=np.full(3, np.inf),
+        answer=np.array([0.0, 6.0]),
+        variance=np.zeros(2),
+        radius=np.full(2, np.inf),
+    )
+    held = tightened(p)
+    np.testing.assert_array_equal(held.lower, [0, 0, 3])
+    np.testing.assert_array_equal(held.upper, [0, 0, 3])
+    assert (held.weight > 0).all()
+    with pytest.raises(NotConvergedError, match="no non-negative cells meet it"):
+        tightened(replace(p, answer=np.array([-1.0, 6.0])))
+    assert possible_sums(replace(p, variance=np.array([1.0, 0.0]))) == (pytest.approx(3), np.inf)
+
+
+def test_contradictions_are_refused_by_name_and_not_taken_for_slow_convergence() -> None:
+    schema = Schema({"a": 2, "b": 2})
+    problem = Problem(schema, {"a": 1.0, "b": 0.0}, equalities=([[0, 0, 1, -1]], [7.0]))
+    for method in (nnls, METHODS["max"], METHODS["reweighted"], anchored_fit):
+        with pytest.raises((NotConvergedError, ValueError), match=r"known exactly|contradict"):
+            method(problem, np.array([1.0, 1.0, 2.0, 3.0]))
+
+
+def test_an_anchored_sum_gives_way_to_what_is_known_exactly() -> None:
+    """The BLUE's sum is negative, the first cell known to be 5: the sum is 5, and with an equality it is 5 + 2."""
+    schema = Schema({"a": 3})
+    problem = Problem(schema, {"total": 1.0, "a": [0.0, 1.0, 1.0]})
+    y = np.array([-30.0, 5.0, -9.0, -9.0])
+    np.testing.assert_allclose(anchored_fit(problem, y).detail, [5, 0, 0], atol=1e-9)
+    held = Problem(schema, {"total": 1.0, "a": [0.0, 1.0, 1.0]}, equalities=([[0, 0, 1, -1]], [2.0]))
+    np.testing.assert_allclose(anchored_fit(held, y).detail, [5, 2, 0], atol=1e-9)
+
+
+def test_columns_have_an_objective_each_and_the_worst_gap() -> None:
+    problem = Problem(Schema({"a": 2}), {"total": 1.0, "a": 2.0})
+    Y = np.array([[1.0, 9.0], [2.0, -3.0], [-4.0, 5.0]])
+    fit = nnls(problem, Y)
+    single = [nnls(problem, y) for y in Y.T]
+    np.testing.assert_allclose(fit.objective, [one.objective for one in single])
+    assert fit.gap == max(one.gap for one in single)
+    assert fit.error_bound == np.sqrt(2 * fit.gap)
+    assert single[0].objective.shape == ()

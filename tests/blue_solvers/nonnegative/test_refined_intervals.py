@@ -1,0 +1,172 @@
+"""Refined intervals and their coverage on problems of every kind, against sets of cells written out one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from spines import consistent_measurements, measurement_matrices, spine_problems
+
+from blue_solvers import blue
+from blue_solvers.nonnegative import METHODS, coverage, nnls, refine_intervals
+from blue_solvers.uncertainty import intervals
+from constraint_builders import Problem, Schema, Spine
+from constraint_builders.marginals import marginal_matrix
+
+SPINE = Spine([-1, 0, 0, 1, 1, 2], ["US", "State", "State", "County", "County", "County"])
+SCHEMA = Schema({"sex": 2, "age": 3}, {"age": {"adult": [0, 1, 1]}})
+
+
+def least_holding_sums(exact: np.ndarray, values: np.ndarray, desired: np.ndarray) -> np.ndarray:
+    """For every desired set of cells the least value of an exact set that holds it, by comparing sets."""
+    sums = [(set(np.flatnonzero(row)), value) for row, value in zip(exact, values, strict=True)]
+    holding = [[value for cells, value in sums if set(np.flatnonzero(row)) <= cells] for row in desired]
+    return np.array([min(found, default=np.inf) for found in holding])
+
+
+def refined_everything(problem: Problem, y: np.ndarray) -> np.ndarray:
+    """The ceilings, as intervals from minus infinity to infinity come back."""
+    size = problem.desired.size
+    lower, upper = refine_intervals(problem, y, np.full(size, -np.inf), np.full(size, np.inf))
+    assert not lower.any()
+    return upper
+
+
+@given(spine_problems(), st.integers(0, 1000))
+@settings(max_examples=40)
+def test_spines_are_refined_by_the_exact_sums_that_hold_each_cell(problem: Problem, seed: int) -> None:
+    y = np.where(problem.unmeasured, np.nan, consistent_measurements(problem, seed))
+    M, D = measurement_matrices(problem)
+    expected = least_holding_sums(M[problem.exact], y[problem.exact], D)
+    np.testing.assert_allclose(refined_everything(problem, y), expected)
+
+
+def special_problem() -> Problem:
+    """A spine with everything known exactly that there is: totals, single cells, zeros, sums of both signs."""
+    names = [("US", "total"), ("State", "sex"), ("County", "detailed")]
+    observed = {"US": {"total": 0.0}, "State": {"sex": [[0.0, 2.0], [3.0, 0.0]]}, "County": {"detailed": 4.0}}
+    zeros = {("State", "sex * adult"): np.array([[[True, False], [False, False]], [[False, False], [False, False]]])}
+    layout = Problem(SCHEMA, observed, spine=SPINE).observed
+    rows = np.zeros((3, layout.size))
+    rows[0, layout.slice(names[2])] = [2.0] * 6 + [0.0] * 12  # twice the first county
+    rows[1, layout.slice(names[2])] = [0.0] * 6 + [-1.0, -2.0, -1.0, -1.0, -1.0, -5.0] + [0.0] * 6
+    rows[2, layout.slice(names[2])] = [1.0] * 3 + [-1.0] * 3 + [0.0] * 12  # of both signs: bounds nothing
+    desired = {"US": ["total", "adult"], "State": ["detailed", "sex"], "County": ["detailed", "adult", "total"]}
+    return Problem(SCHEMA, observed, desired, spine=SPINE, zeros=zeros, equalities=(rows, [30.0, -40.0, 2.0]))
+
+
+def test_zeros_and_equalities_refine_too() -> None:
+    problem = special_problem()
+    rng = np.random.default_rng(0)
+    M = problem.marginal_matrix().toarray()
+    y = M @ rng.poisson(6.0, M.shape[1])
+    y[problem.observed.slice(("State", "sex"))] = [11, 9, 14, 12]
+    y[0] = 46
+    D = measurement_matrices(problem)[1]
+    E, b = problem.equalities
+    rows = np.vstack([M[problem.exact], (E @ M)[0] / 2, -(E @ M)[1]])
+    values = np.concatenate([y[problem.exact], [15.0, 40.0]])
+    empty = problem.zeros.detailed(np.flatnonzero(SPINE.child_counts == 0))
+    expected = np.empty(len(D))
+    for j, cell in enumerate(D):
+        parts = np.flatnonzero((cell > 0) & ~empty)
+        if not parts.size:
+            expected[j] = 0.0
+            continue
+        holding = [v / row[parts].min() for row, v in zip(rows, values, strict=True) if (row[parts] > 0).all()]
+        expected[j] = min(holding)
+    np.testing.assert_allclose(refined_everything(problem, y), expected)
+    assert (expected == 0).any()
+    # what the linear programme says is the largest each cell can be is never cut off
+    known = np.vstack([M[problem.exact], E @ M])
+    right = np.concatenate([y[problem.exact], b])
+    bounds = [(0, 0 if e else None) for e in empty]
+    for j, cell in enumerate(D):
+        result = linprog(-cell, A_eq=known, b_eq=right, bounds=bounds)
+        if result.status == 0:
+            assert -result.fun <= expected[j] + 1e-7
+
+
+def test_nodes_of_equations_are_refined() -> None:
+    problem = Problem.from_matrix([[1.0, -1.0, -1.0], [0.0, 2.0, 1.0]], [0.0, 1.0, 1.0], b=[0.0, 8.0])
+    np.testing.assert_allclose(refined_everything(problem, np.array([5.0, 1.0, 1.0])), [5.0, 4.0, 8.0])
+    tree = Problem.from_summing_matrix([[1, 1], [1, 0], [0, 1]], [1.0, 0.0, 1.0])
+    np.testing.assert_allclose(refined_everything(tree, np.array([9.0, 4.0, 5.0])), [np.inf, 4.0, np.inf])
+
+
+def test_negative_exact_sums_are_refused_by_name() -> None:
+    problem = Problem(Schema({"a": 2}), {"total": 0.0, "a": 1.0})
+    with pytest.raises(ValueError, match="known exactly sum to -3"):
+        refine_intervals(problem, [-3.0, 0.0, 0.0], np.zeros(3), np.ones(3))
+    equal = Problem(Schema({"a": 2}), {"total": 1.0, "a": 1.0}, equalities=([[0, -1, -1]], [3.0]))
+    with pytest.raises(ValueError, match="known exactly sum to -3"):
+        refine_intervals(equal, [1.0, 0.0, 0.0], np.zeros(3), np.ones(3))
+
+
+def test_what_does_not_fit_is_refused_by_name() -> None:
+    problem = Problem(Schema({"a": 2}), {"total": 1.0, "a": [1.0, np.inf]}, desired=["total"])
+    with pytest.raises(ValueError, match=r"y must have shape \(3,\)"):
+        refine_intervals(problem, np.ones(7), [0.0], [1.0])
+    with pytest.raises(ValueError, match=r"lower and upper must have shape \(1,\)"):
+        refine_intervals(problem, np.ones(3), [0.0, 1.0], [1.0])
+    assert refine_intervals(problem, np.array([1.0, 1.0, np.nan]), [-1.0], [4.0]) == (0, 4)
+
+
+def with_nan(problem: Problem, bad: float) -> np.ndarray:
+    y = np.ones(problem.observed.size)
+    y[1] = bad
+    return y
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_vectors_with_holes_are_refused_by_name(bad: float) -> None:
+    problem = Problem(SCHEMA, {"County": {"detailed": 1.0}}, spine=SPINE)
+    size = problem.desired.size
+    with pytest.raises(ValueError, match=r"y: table \('County', 'detailed'\), cell \(0, 0, 1\) is (nan|inf)"):
+        refine_intervals(problem, with_nan(problem, bad), np.zeros(size), np.ones(size))
+    with pytest.raises(ValueError, match=r"truth: table \('County', 'detailed'\), cell \(0, 0, 1\)"):
+        coverage(problem, with_nan(problem, bad), nnls, 2, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="lower or upper holds NaN"):
+        refine_intervals(problem, np.ones(size), with_nan(problem, np.nan), np.ones(size))
+
+
+def test_truth_must_say_what_was_not_measured() -> None:
+    problem = Problem(SCHEMA, {"total": 1.0, "sex": np.inf, "detailed": 1.0})
+    truth = problem.marginal_matrix() @ np.ones(6)
+    truth[1] = np.nan
+    with pytest.raises(ValueError, match="truth holds NaN"):
+        coverage(problem, truth, nnls, 2, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_coverage_on_a_spine_is_that_of_its_definition(method) -> None:
+    observed = {"US": {"total": 0.0}, "State": {"sex": 2.0}, "County": {"detailed": 4.0}}
+    problem = Problem(SCHEMA, observed, {"US": ["sex"], "County": ["detailed"]}, spine=SPINE)
+    cells = np.random.default_rng(1).poisson(0.7, 18).astype(float)
+    truth = problem.marginal_matrix() @ cells
+    found = coverage(problem, truth, method, 40, np.random.default_rng(2), 0.8)
+    from noise_mechanisms import draw_noise
+
+    Y = truth[:, None] + draw_noise(problem, 40, np.random.default_rng(2))
+    wanted = measurement_matrices(problem)[1] @ cells
+    P, fitted, held = blue(problem), [], []
+    for y in Y.T:
+        fit = method(problem, y).desired
+        fitted.append(fit - wanted)
+        lower, upper = refine_intervals(problem, y, *intervals(P, y, 0.8))
+        held.append((lower <= wanted + 1e-9) & (wanted <= upper + 1e-9))
+    np.testing.assert_allclose(found.bias, np.mean(fitted, axis=0), atol=1e-7)
+    np.testing.assert_allclose(found.error, np.mean(np.square(fitted), axis=0), atol=1e-6)
+    np.testing.assert_allclose(found.refined, np.mean(held, axis=0))
+
+
+def test_desired_tables_that_were_not_observed_have_ceilings_too() -> None:
+    problem = Problem(SCHEMA, {"adult": 0.0, "detailed": 1.0}, ["sex * adult", "age", "total"])
+    y = np.concatenate([[4.0, 9.0], np.ones(6)])
+    M = marginal_matrix(SCHEMA, problem.desired_tables).toarray()
+    A = problem.marginal_matrix().toarray()
+    expected = least_holding_sums(A[problem.exact], y[problem.exact], M)
+    np.testing.assert_allclose(refined_everything(problem, y), expected)
+    assert np.isinf(expected[-1])

@@ -1,0 +1,375 @@
+"""Small problems, each with one feature, and what they mean in dense matrices written out from their description alone.
+
+Nothing here calls the package's matrices: rows are built from geounits, groups and cells one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator
+
+from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
+
+Matrix = np.ndarray
+
+VARIABLES = {"a": 2, "b": 3}
+RECODES = {"adult": ("b", [0, 1, 1]), "odd": ("b", [0, 1, 0])}
+PARENTS = [-1, 0, 0]
+LEVELS = ["US", "State", "State"]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A problem, measurements of it, and what it means.
+
+    Attributes
+    ----------
+    problem : Problem
+    y : ndarray, (n,)
+        NaN where nothing was measured.
+    counts : ndarray, (d,)
+        True cells: detailed counts, or nodes where there are none.
+    M, D : ndarray, (n, d) and (m, d)
+        From the cells to the observed and the desired layout.
+    Sigma : ndarray, (n, n)
+        Covariance of the noise; zero in rows that are exact or were not measured.
+    known, values : ndarray, (k, d) and (k,)
+        What is known exactly: equalities, zeros, and cells of variance 0, ``known x = values``.
+    """
+
+    problem: Problem
+    y: Matrix
+    counts: Matrix
+    M: Matrix
+    D: Matrix
+    Sigma: Matrix
+    known: Matrix
+    values: Matrix
+
+    @property
+    def noisy(self) -> Matrix:
+        """Observed cells that were measured with noise."""
+        return np.flatnonzero(np.isfinite(self.y) & (self.Sigma.diagonal() > 0))
+
+    def operator(self) -> tuple[Matrix, Matrix]:
+        """The BLUE of the desired layout as G y + g, by least squares over the cells that what is known leaves free."""
+        start = np.linalg.pinv(self.known, rcond=1e-10) @ self.values if len(self.known) else np.zeros(self.M.shape[1])
+        free = _null_space(self.known, self.M.shape[1])
+        rows = self.noisy
+        white = np.linalg.inv(np.linalg.cholesky(self.Sigma[np.ix_(rows, rows)]))
+        seen = white @ self.M[rows] @ free
+        fit = free @ np.linalg.pinv(seen, rcond=1e-11) @ white
+        G = np.zeros((len(self.D), self.y.size))
+        G[:, rows] = self.D @ fit
+        return G, self.D @ (start - fit @ (self.M[rows] @ start))
+
+    def estimate(self) -> Matrix:
+        """The BLUE, (m,)."""
+        G, g = self.operator()
+        return G @ np.nan_to_num(self.y) + g
+
+    def covariance(self) -> Matrix:
+        """Its covariance, (m, m)."""
+        G = self.operator()[0]
+        return G @ self.Sigma @ G.T
+
+    def std_errors(self) -> Matrix:
+        """Its standard errors, (m,)."""
+        return np.sqrt(np.maximum(self.covariance().diagonal(), 0))
+
+
+def _null_space(matrix: Matrix, size: int) -> Matrix:
+    if not len(matrix):
+        return np.eye(size)
+    _, singular, right = np.linalg.svd(matrix)
+    return right[int((singular > 1e-10).sum()) :].T
+
+
+def groups_of(factor: str) -> tuple[str, list[int]]:
+    """The variable of a factor, and for every level its group."""
+    return RECODES[factor] if factor in RECODES else (factor, list(range(VARIABLES[factor])))
+
+
+def rows_of(table: str, geounits: list[list[int]], leaves: int) -> Matrix:
+    """Rows of a table over the cells of all leaves: one block for every geounit, given by its leaves."""
+    factors = {"total": [], "detailed": list(VARIABLES)}.get(table, [part.strip() for part in table.split("*")])
+    order = {name: axis for axis, name in enumerate(VARIABLES)}
+    factors = sorted(factors, key=lambda factor: order[groups_of(factor)[0]])
+    levels = list(product(*(range(size) for size in VARIABLES.values())))
+    keys = list(product(*(range(max(groups_of(factor)[1]) + 1) for factor in factors)))
+    rows = []
+    for members, key in product(geounits, keys):
+        row = np.zeros((leaves, len(levels)))
+        for cell, level in enumerate(levels):
+            own = tuple(groups_of(f)[1][level[order[groups_of(f)[0]]]] for f in factors)
+            row[members, cell] = own == key
+        rows.append(row.ravel())
+    return np.array(rows)
+
+
+def leaves_below(parents: list[int], node: int) -> list[int]:
+    """The leaves of a geounit, numbered in the order of the tree."""
+    leaves = [i for i in range(len(parents)) if i not in parents]
+
+    def is_below(leaf: int) -> bool:
+        while leaf >= 0:
+            if leaf == node:
+                return True
+            leaf = parents[leaf]
+        return False
+
+    return [number for number, leaf in enumerate(leaves) if is_below(leaf)]
+
+
+@dataclass
+class Description:
+    """What an instance is made from."""
+
+    tables: dict[Any, Any]
+    desired: list[str]
+    spine: tuple[list[int], list[str]] | None = None
+    zeros: dict[Any, Any] | None = None
+    equalities: Callable[[dict[Any, slice], int], Matrix] | None = None
+    covariance: Callable[[int], Any] | None = None
+    noise: str = "gaussian"
+    recodes: list[str] = field(default_factory=list)
+
+    def instance(self, seed: int = 0) -> Instance:
+        """The problem, its matrices, and measurements of invented counts."""
+        rng = np.random.default_rng(seed)
+        parents, levels = self.spine or ([-1], [""])
+        leaves = len([i for i in range(len(parents)) if i not in parents])
+        units = {
+            level: [leaves_below(parents, i) for i in range(len(parents)) if levels[i] == level] for level in levels
+        }
+        observed = self.tables if self.spine else {"": self.tables}
+        wanted = dict.fromkeys(units, self.desired)
+        rows = {(level, t): rows_of(t, units[level], leaves) for level, own in observed.items() for t in own}
+        M = np.vstack(list(rows.values()))
+        D = np.vstack([rows_of(t, units[level], leaves) for level, own in wanted.items() for t in own])
+        starts = np.cumsum([0, *(len(block) for block in rows.values())])
+        places = {name: slice(a, b) for name, a, b in zip(rows, starts[:-1], starts[1:], strict=True)}
+        variances = np.concatenate(
+            [self._spread(observed[level][t], block, units[level]) for (level, t), block in rows.items()]
+        )
+        counts = rng.poisson(4.0, M.shape[1]).astype(float)
+        empty = self._empty(units, leaves, parents, levels)
+        counts[empty] = 0
+        truth = M @ counts
+        given = None if self.covariance is None else self.covariance(len(M))
+        Sigma = np.diag(np.where(np.isinf(variances), 0, variances)) if given is None else dense(given)
+        exact = (variances == 0) & np.isfinite(variances)
+        E = np.zeros((0, len(M))) if self.equalities is None else self.equalities(places, len(M))
+        known = np.vstack([M[exact], np.eye(M.shape[1])[empty], E @ M])
+        values = np.concatenate([truth[exact], np.zeros(int(empty.sum())), E @ truth])
+        y = truth + self._noise(Sigma, rng)
+        y[np.isinf(variances)] = np.nan
+        schema = Schema(VARIABLES, self._schema_recodes())
+        tables = observed if self.spine else self.tables
+        if given is not None:
+            tables = (
+                {level: dict.fromkeys(own) for level, own in observed.items()}
+                if self.spine
+                else dict.fromkeys(self.tables)
+            )
+        problem = Problem(
+            schema,
+            tables,
+            dict.fromkeys(units, self.desired) if self.spine else self.desired,
+            spine=None if self.spine is None else Spine(parents, levels),
+            zeros=self.zeros,
+            equalities=None if self.equalities is None else (E, E @ truth),
+            covariance=given,
+            noise=self.noise,
+        )
+        return Instance(problem, y, counts, M, D, Sigma, known, values)
+
+    def _schema_recodes(self) -> dict[str, dict[str, list[int]]]:
+        found: dict[str, dict[str, list[int]]] = {}
+        for name in self.recodes:
+            variable, groups = RECODES[name]
+            found.setdefault(variable, {})[name] = groups
+        return found
+
+    def _spread(self, variance: Any, rows: Matrix, units: list[list[int]]) -> Matrix:
+        if variance is None:
+            return np.full(len(rows), np.nan)
+        given = np.asarray(variance, dtype=float)
+        if self.spine and given.shape == (len(units),):
+            return np.repeat(given, len(rows) // len(units))
+        return np.broadcast_to(given.reshape(-1) if given.size > 1 else given, (len(rows),)).astype(float)
+
+    def _empty(self, units: dict, leaves: int, parents: list[int], levels: list[str]) -> Matrix:
+        size = int(np.prod(list(VARIABLES.values())))
+        empty = np.zeros(leaves * size, dtype=bool)
+        for name, flags in (self.zeros or {}).items():
+            level, table = name if self.spine else ("", name)
+            empty |= rows_of(table, units[level], leaves)[np.asarray(flags).ravel()].any(axis=0)
+        return empty
+
+    def _noise(self, Sigma: Matrix, rng: np.random.Generator) -> Matrix:
+        values, vectors = np.linalg.eigh(Sigma)
+        noise = vectors @ (np.sqrt(np.maximum(values, 0)) * rng.standard_normal(len(Sigma)))
+        return np.round(noise) if self.noise.startswith("discrete") else noise
+
+
+def dense(covariance: Any) -> Matrix:
+    """A covariance of any kind as a matrix."""
+    if isinstance(covariance, LowRankPlusDiagonal):
+        return np.diag(covariance.diagonal) + covariance.factor @ covariance.factor.T
+    return np.asarray(covariance.matrix if isinstance(covariance, Solvable) else covariance, dtype=float)
+
+
+class Solvable(LinearOperator):
+    """A covariance that is known by what it does, with its inverse or without."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self.matrix = matrix
+        super().__init__(np.dtype(float), matrix.shape)
+
+    def _matmat(self, X: Matrix) -> Matrix:
+        return self.matrix @ X
+
+    def _adjoint(self) -> Solvable:
+        return self
+
+
+class WithInverse(Solvable):
+    """The same with a method that solves."""
+
+    def solve(self, V: Matrix) -> Matrix:
+        """The inverse times V."""
+        return np.linalg.solve(self.matrix, V)
+
+
+def correlated(size: int) -> Matrix:
+    """A tridiagonal covariance of unequal variances."""
+    scales = np.sqrt(np.linspace(1, 3, size))
+    return (np.eye(size) + 0.3 * (np.eye(size, k=1) + np.eye(size, k=-1))) * np.outer(scales, scales)
+
+
+def shared(size: int) -> LowRankPlusDiagonal:
+    """One source of noise that every other cell shares."""
+    return LowRankPlusDiagonal(np.full(size, 2.0), np.where(np.arange(size) % 2, 0.0, 1.0)[:, None])
+
+
+def _pair(name: Any, first: int, second: int) -> Callable[[dict[Any, slice], int], Matrix]:
+    """One equality: the difference of two cells of a table."""
+
+    def rows(places: dict[Any, slice], size: int) -> Matrix:
+        row = np.zeros((1, size))
+        row[0, places[name].start + first], row[0, places[name].start + second] = 1, -1
+        return row
+
+    return rows
+
+
+def _sum_of(name: Any, cells: list[int]) -> Callable[[dict[Any, slice], int], Matrix]:
+    def rows(places: dict[Any, slice], size: int) -> Matrix:
+        row = np.zeros((1, size))
+        row[0, [places[name].start + cell for cell in cells]] = 1
+        return row
+
+    return rows
+
+
+def _nodes(A: Matrix, variances: Matrix, b: Matrix, counts: Matrix, problem: Problem, seed: int = 0) -> Instance:
+    """An instance whose cells are the nodes of equations."""
+    rng = np.random.default_rng(seed)
+    Sigma = np.diag(variances)
+    y = counts + np.sqrt(variances) * rng.standard_normal(counts.size)
+    exact = variances == 0
+    eye = np.eye(counts.size)
+    known, values = np.vstack([A, eye[exact]]), np.concatenate([b, counts[exact]])
+    return Instance(problem, y, counts, eye, eye, Sigma, known, values)
+
+
+def _equations() -> Instance:
+    A, b = np.array([[1.0, -1, -1, 0], [0, 0, 1, 2]]), np.array([0.0, 13.0])
+    counts, variances = np.array([9.0, 4, 5, 4]), np.array([1.0, 2, 3, 4])
+    return _nodes(A, variances, b, counts, Problem.from_matrix(A, variances, b))
+
+
+def _sums(S: Matrix) -> Instance:
+    counts, variances = S @ np.array([3.0, 5, 2])[: S.shape[1]], np.linspace(1, 2, len(S))
+    A = _null_space(S.T, len(S)).T
+    return _nodes(A, variances, np.zeros(len(A)), counts, Problem.from_summing_matrix(S, variances))
+
+
+PLAIN = {"total": 1.0, "a": 2.0, "b": 3.0, "detailed": 4.0}
+ON_SPINE = {"US": {"total": 1.0, "a": 2.0}, "State": {"b": 3.0, "detailed": 4.0}}
+SPINE = (PARENTS, LEVELS)
+CELLWISE = np.arange(1.0, 7.0).reshape(2, 3)
+HOLE = np.where(np.arange(6) == 4, np.inf, 4.0).reshape(2, 3)
+EMPTY = np.array([[True, False, False], [False, False, True]])
+
+FEATURES: dict[str, Callable[[], Instance]] = {
+    "equal variances": Description(PLAIN, ["a", "total", "detailed"]).instance,
+    "a variance for every cell": Description(PLAIN | {"detailed": CELLWISE}, ["a", "detailed"]).instance,
+    "a table known exactly": Description(PLAIN | {"a": 0.0}, ["a", "detailed"]).instance,
+    "cells known exactly": Description(PLAIN | {"b": [0.0, 2.0, 0.0]}, ["b", "detailed"]).instance,
+    "a table not measured": Description(PLAIN | {"b": np.inf}, ["b", "detailed"]).instance,
+    "cells not measured": Description(PLAIN | {"detailed": HOLE}, ["a", "detailed"]).instance,
+    "no detailed table": Description({"total": 1.0, "a": 2.0, "b": 3.0}, ["total", "b"]).instance,
+    "structural zeros": Description(PLAIN, ["a", "detailed"], zeros={"detailed": EMPTY}).instance,
+    "equalities": Description(PLAIN, ["b", "detailed"], equalities=_pair(("", "b"), 0, 2)).instance,
+    "equalities on unmeasured cells": Description(
+        PLAIN | {"b": np.inf}, ["a", "detailed"], equalities=_sum_of(("", "b"), [0, 1])
+    ).instance,
+    "equalities that alone determine cells": Description(
+        {"total": 1.0, "a": np.inf}, ["total"], equalities=_sum_of(("", "a"), [0])
+    ).instance,
+    "recodes": Description(PLAIN | {"a * adult": 2.5}, ["adult", "detailed"], recodes=["adult"]).instance,
+    "crossing recodes": Description(
+        {"total": 1.0, "adult": 2.0, "a * odd": 3.0, "detailed": 4.0}, ["a", "detailed"], recodes=["adult", "odd"]
+    ).instance,
+    "a spine": Description(ON_SPINE, ["total", "a"], SPINE).instance,
+    "a spine, a variance for every cell": Description(
+        {"US": {"total": 1.0, "a": 2.0}, "State": {"detailed": np.arange(1.0, 13.0).reshape(2, 2, 3)}},
+        ["total", "a"],
+        SPINE,
+    ).instance,
+    "a spine, a variance for every geounit": Description(
+        {"US": {"total": 1.0, "b": 2.0}, "State": {"a": [1.0, 3.0], "detailed": [4.0, 2.0]}}, ["total", "a"], SPINE
+    ).instance,
+    "a spine with recodes": Description(
+        {"US": {"adult": 1.0, "total": 2.0}, "State": {"a * adult": 3.0, "detailed": 4.0}},
+        ["total", "adult"],
+        SPINE,
+        recodes=["adult"],
+    ).instance,
+    "an uneven spine": Description(
+        {"US": {"total": 1.0, "a": 2.0}, "State": {"detailed": 4.0, "total": 2.0}, "County": {"detailed": 3.0}},
+        ["total"],
+        ([-1, 0, 0, 1], ["US", "State", "State", "County"]),
+    ).instance,
+    "a spine with a table not measured": Description(
+        {"US": {"total": 1.0, "b": np.inf}, "State": {"a": [np.inf, 2.0], "detailed": 4.0}}, ["total", "b"], SPINE
+    ).instance,
+    "a spine with structural zeros": Description(
+        ON_SPINE, ["total", "a"], SPINE, zeros={("US", "detailed"): EMPTY[None]}
+    ).instance,
+    "a spine with equalities": Description(
+        ON_SPINE, ["total", "a"], SPINE, equalities=_pair(("State", "b"), 0, 3)
+    ).instance,
+    "a spine with exact totals": Description(
+        {"US": {"total": 0.0, "a": 2.0}, "State": {"total": [0.0, 1.0], "detailed": 4.0}}, ["total", "a"], SPINE
+    ).instance,
+    "correlated noise, sparse": Description(PLAIN, ["a", "detailed"], covariance=correlated).instance,
+    "a spine with correlated noise": Description(ON_SPINE, ["total", "a"], SPINE, covariance=correlated).instance,
+    "a spine with noise that cells share": Description(ON_SPINE, ["total", "a"], SPINE, covariance=shared).instance,
+    "correlated noise, an operator": Description(
+        PLAIN, ["a", "detailed"], covariance=lambda n: WithInverse(correlated(n))
+    ).instance,
+    "noise that cells share": Description(PLAIN, ["a", "detailed"], covariance=shared).instance,
+    "Laplace noise": Description(PLAIN, ["a", "detailed"], noise="laplace").instance,
+    "discrete Gaussian noise": Description(PLAIN, ["a", "detailed"], noise="discrete_gaussian").instance,
+    "equations A x = b": _equations,
+    "a tree of sums": lambda: _sums(np.array([[1.0, 1, 1], [1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])),
+    "crossed sums": lambda: _sums(np.array([[1.0, 1, 0], [0, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]])),
+}

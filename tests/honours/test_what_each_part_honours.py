@@ -1,0 +1,81 @@
+"""Every part against every feature: what it gives is right, or it refuses by name. The page in docs is this table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.honours.instances import FEATURES, Instance
+from tests.honours.parts import PARTS, with_client
+from tests.honours.table import FAILING, REFUSED, as_markdown, refusal
+
+PAGE = Path(__file__).parents[2] / "docs" / "what_each_part_honours.md"
+
+
+@cache
+def instance(feature: str) -> Instance:
+    return FEATURES[feature]()
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed", reason="a cluster needs Dask (extra 'cluster')")
+    client = distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None)
+    yield client
+    client.close()
+
+
+def pairs() -> list[Any]:
+    """Every pair, failing ones marked."""
+    found = []
+    for part in PARTS:
+        for feature in FEATURES:
+            reason = FAILING.get((part, feature))
+            marks = [] if reason is None else [pytest.mark.xfail(strict=True, reason=reason)]
+            found.append(pytest.param(part, feature, marks=marks, id=f"{part}-{feature}"))
+    return found
+
+
+@pytest.mark.parametrize(("part", "feature"), pairs())
+def test_every_part_honours_every_feature_or_refuses_it_by_name(
+    part: str, feature: str, request: pytest.FixtureRequest
+) -> None:
+    check = with_client(request.getfixturevalue("client")) if part == "cluster" else PARTS[part]
+    message = refusal(part, feature)
+    if message is None:
+        check(instance(feature))
+        return
+    with pytest.raises(ValueError, match=re.escape(message)) as refused:
+        check(instance(feature))
+    assert "\n" not in str(refused.value)
+
+
+def test_the_table_names_parts_and_features_that_there_are() -> None:
+    assert set(REFUSED) == set(PARTS)
+    named = {feature for refusals in REFUSED.values() for features in refusals.values() for feature in features}
+    assert named <= set(FEATURES)
+    assert all(part in PARTS and feature in FEATURES for part, feature in FAILING)
+    assert all(refusal(part, feature) is None for part, feature in FAILING)
+
+
+def test_the_page_is_this_table() -> None:
+    assert PAGE.read_text() == as_markdown()
+
+
+def test_the_checks_can_fail() -> None:
+    """A part that leaves out what another instance knows is found out."""
+    zeros, without = instance("structural zeros"), instance("equal variances")
+    mixed = Instance(without.problem, zeros.y, zeros.counts, zeros.M, zeros.D, zeros.Sigma, zeros.known, zeros.values)
+    for part in ('blue(solver="dense")', "nnls", "max_fit", "reweighted_fit", "anchored_fit", "sequential_fit"):
+        with pytest.raises(AssertionError):
+            PARTS[part](mixed)
+    exact, noisy = instance("a table known exactly"), instance("equal variances")
+    mixed = Instance(noisy.problem, exact.y, exact.counts, exact.M, exact.D, exact.Sigma, exact.known, exact.values)
+    for part in ("nnls", "refine_intervals", "ols", "add_noise, draw_noise"):
+        with pytest.raises((AssertionError, ValueError)):
+            PARTS[part](mixed)
