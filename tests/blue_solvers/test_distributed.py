@@ -105,7 +105,7 @@ def test_a_geounit_too_large_for_a_task_is_split_by_table(client, tmp_path: Path
     estimate(client, tmp_path / "in", tmp_path / "out", memory=largest - 2000)
     assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
     assert len(list((tmp_path / "out" / "County.parquet").iterdir())) == 2 * len(tables)
-    with pytest.raises(MemoryError, match=r"part 00000 \(County '44001'\) needs .* and a task may take 1.?.* KiB"):
+    with pytest.raises(MemoryError, match=r"part 00000 \(County '44001'\) needs .* and the limit is 1 KiB"):
         estimate(client, tmp_path / "in", tmp_path / "other", memory=1024)
 
 
