@@ -51,6 +51,7 @@ from constraint_builders import Schema
 from constraint_builders.files import Settings, Unused
 from constraint_builders.files.measurement_outline import Outline, read_outline
 from constraint_builders.files.new_folder import require_new
+from constraint_builders.files.replacing import naming_place
 from constraint_builders.memory import format_bytes
 from constraint_builders.spine_tables import spine_layout
 from constraint_builders.table import parse_table
@@ -182,7 +183,7 @@ class _Run:
         self._place.require_free()
         seen = InputFiles.of(self._files, self._settings.geolevels)
         wishes = {"settings": self._settings.text, "desired tables": self._desired, "geounits": self._within}
-        with self._place.held({"files": seen.digests, **wishes}):
+        with naming_place(self._out), self._place.held({"files": seen.digests, **wishes}):
             summary = self._read_before() or self._read(seen)
             if not self._is_done():
                 self._stream()

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from blue_solvers.checksums import DamagedError
 from blue_solvers.streaming.job import Job
+from constraint_builders.files.replacing import naming_place
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 
@@ -57,7 +58,7 @@ def stream(
     job = Job(folder, out, variances, memory)
     if memory is not None:
         job.keep_within(memory)
-    with job.held():
+    with naming_place(out), job.held():
         work_through(job, progress)
 
 

@@ -245,7 +245,9 @@ def test_refusals(release: Path, whole: Path, tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         estimate_measurements(release, settings_of(), tmp_path / "out", memory=TIGHT, progress=interrupt)
-    with pytest.raises(ValueError, match=r"holds the work of another input, or of other wishes \(desired tables differ"):
+    with pytest.raises(
+        ValueError, match=r"holds the work of another input, or of other wishes \(desired tables differ"
+    ):
         estimate_measurements(release, settings_of(), tmp_path / "out", memory=TIGHT, desired=["total"])
     with pytest.raises(ValueError, match="adults"):
         estimate_measurements(release, settings_of(), tmp_path / "other", memory=TIGHT, desired=["adults"])
