@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 
 try:
@@ -58,7 +60,7 @@ def estimate(
     variances : bool
         Whether exact variances are wanted too.
     patience : float
-        Seconds to wait for workers while there is none.
+        Seconds to wait for an answer of the scheduler, and for workers while there is none.
     progress : callable, optional
         Called with the pass, how many parts of it are done, and how many there are.
 
@@ -71,8 +73,8 @@ def estimate(
     MemoryError
         If a part of several geounits, or one table of a geounit, needs more than `memory`.
     ClusterError
-        If the scheduler is lost, no worker is there for longer than `patience`, or workers have other versions of
-        packages than the client.
+        If the scheduler is lost, it does not answer or no worker is there for longer than `patience`, or workers have
+        other versions of packages than the client.
     distributed.KilledWorker
         If a task's workers died again and again.
     """
@@ -162,10 +164,19 @@ class _Tasks:
         return self._client.status == "running"
 
     def _has_workers(self) -> bool:
-        try:
-            return bool(self._client.nthreads())
-        except Exception as error:
-            raise self._lost("its scheduler does not answer") from error
+        """Whether the scheduler knows of a worker; asked in a thread, since the answer may never come."""
+        answers: list[bool] = []
+
+        def ask() -> None:
+            with suppress(Exception):  # no answer either
+                answers.append(bool(self._client.nthreads()))
+
+        thread = Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(self._patience)
+        if not answers:
+            raise self._lost("its scheduler does not answer")
+        return answers[0]
 
     def _lost(self, reason: str) -> ClusterError:
         return ClusterError(
