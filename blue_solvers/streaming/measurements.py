@@ -52,6 +52,7 @@ from constraint_builders.files import Settings, Unused
 from constraint_builders.files.measurement_outline import Outline, read_outline
 from constraint_builders.files.new_folder import require_new
 from constraint_builders.files.replacing import naming_place
+from constraint_builders.files.safe_paths import inside
 from constraint_builders.memory import format_bytes
 from constraint_builders.spine_tables import spine_layout
 from constraint_builders.table import parse_table
@@ -257,20 +258,12 @@ class _Run:
 
     def _stream(self) -> None:
         """Estimate part by part, and say that the result is whole."""
-        self._drop_other_estimates()
-        try:
-            job = Job(self._parts, self._out / ESTIMATES, memory=self._memory)
-            job.keep_within(self._memory)
-            with job.held():
-                files = work_through(job, self._progress)
-        except PartitionError as error:
-            text = f"{error}, or remove {self._parts} to have all parts made anew"
-            raise PartitionError(text, error.parts) from None
-        except (DamagedError, MemoryError, OSError):
-            raise
-        except Exception:  # the input is refused: other input must find nothing in its way
-            self._place.discard()
-            raise
+        estimates = inside(self._out, ESTIMATES)
+        self._drop_other(estimates)
+        job = Job(self._parts, estimates, memory=self._memory)
+        job.keep_within(self._memory)
+        with job.held():
+            files = self._work_through(job)
         known = json.loads(self._place.sealed(READ) or b"{}")["files"]
         known |= {f"{ESTIMATES}/{path}": digest for path, digest in files.items()}
         known[f"{ESTIMATES}/{CHECKSUMS}"] = sha256(self._out / ESTIMATES / CHECKSUMS)
@@ -280,10 +273,21 @@ class _Run:
             text = describe(self._settings, design.levels, design.desired, INFO, axes, known)
             temporary.write_text(text, encoding="utf-8")
 
-    def _drop_other_estimates(self) -> None:
+    def _work_through(self, job: Job) -> dict[str, str]:
+        try:
+            return work_through(job, self._progress)
+        except PartitionError as error:
+            text = f"{error}, or remove {self._parts} to have all parts made anew"
+            raise PartitionError(text, error.parts) from None
+        except (DamagedError, MemoryError, OSError):
+            raise
+        except Exception:  # the input is refused: other input must find nothing in its way
+            self._place.discard()
+            raise
+
+    def _drop_other(self, estimates: Path) -> None:
         """Remove estimates of other parts, which were cut for another memory, or whose input is not known."""
-        folder = self._out / ESTIMATES
         with suppress(DamagedError, OSError, KeyError):
-            if read_sealed_json(folder / WORK / RUN)["measurements"] == sha256(self._parts / MANIFEST):
+            if read_sealed_json(estimates / WORK / RUN)["measurements"] == sha256(self._parts / MANIFEST):
                 return
-        remove(folder)
+        remove(estimates)
