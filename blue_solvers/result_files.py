@@ -213,7 +213,7 @@ def write_estimates(
             if cells is not None and not np.isfinite(cells).all():
                 code = geocodes[int((~np.isfinite(cells)).any(axis=1).argmax())]
                 raise ValueError(
-                    f"an {what} of table {table.name!r} at {code!r} is not finite: are measurements too large?"
+                    f"the {what} of table {table.name!r} at {code!r} is not finite: are measurements too large?"
                 )
     codes = pl.Series("geocode", geocodes, dtype=pl.String)
     frames = [_rows(table, codes, estimate, std_error) for table, estimate, std_error in tables]

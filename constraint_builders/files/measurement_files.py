@@ -25,6 +25,7 @@ MEASUREMENT_SUFFIX, CONSTRAINT_SUFFIX = "_dpq", "_con"
 SUMMED_OUT = "*"
 SUMMED_OUT_SPELLINGS = (None, "", SUMMED_OUT, "total")
 DETAILED = "detailed"
+LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
 KEYS_AT_ONCE = 1 << 20  # rows of a file whose geocodes are held at once
 
 
@@ -273,7 +274,8 @@ class Values:
         Raises
         ------
         ValueError
-            If a list has another length, or an element is empty, NaN or infinite; the first such row is named.
+            If a list has another length, or an element is empty, NaN, infinite or so large that sums would not be
+            exact; the first such row is named.
         """
         wrong = np.flatnonzero(self.lengths != size)
         if wrong.size:
@@ -287,6 +289,10 @@ class Values:
         bad = ~np.isfinite(values).all(axis=1)
         if bad.any():
             raise ValueError(f"{_place(self.rows[int(bad.argmax()) :])}: a value is empty, NaN or infinite")
+        bad = ~((values >= -LARGEST) & (values <= LARGEST)).all(axis=1)
+        if bad.any():
+            place = _place(self.rows[int(bad.argmax()) :])
+            raise ValueError(f"{place}: a value is beyond {LARGEST:,.0f}: no such number is a count")
         return values
 
 
