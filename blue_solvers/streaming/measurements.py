@@ -53,7 +53,7 @@ from constraint_builders.files.measurement_outline import Outline, read_outline
 from constraint_builders.files.new_folder import require_new
 from constraint_builders.files.replacing import naming_place
 from constraint_builders.files.safe_paths import inside
-from constraint_builders.memory import format_bytes
+from constraint_builders.memory import format_bytes, require_limit
 from constraint_builders.spine_tables import spine_layout
 from constraint_builders.table import parse_table
 from constraint_builders.zeros import StructuralZeros
@@ -147,12 +147,14 @@ def estimate_measurements(
     PartitionError, DamagedError
         As `stream`.
     MemoryError
-        If reading at all, the spine, a geounit without children, or the top of the tree need more than `memory`.
+        If reading at all, the spine, a geounit without children, or the top of the tree need more than `memory`, or
+        that is more than this process has free.
     BlockingIOError
         If another run is at work at `out`.
     OSError
         If there is something else at `out`, or it cannot be written.
     """
+    require_limit(memory)
     if memory <= READER:
         raise MemoryError(f"reading files alone needs {format_bytes(READER)} and the limit is {format_bytes(memory)}")
     return _Run(files, settings, Path(out), memory - READER, desired, within, progress).estimate()

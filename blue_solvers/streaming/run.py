@@ -9,6 +9,7 @@ from typing import TypeAlias
 from blue_solvers.checksums import DamagedError
 from blue_solvers.streaming.job import Job
 from constraint_builders.files.replacing import naming_place
+from constraint_builders.memory import require_limit
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 
@@ -49,12 +50,14 @@ def stream(
     ValueError
         If `out` holds the work of another input, or values known exactly contradict one another.
     MemoryError
-        If a part needs more than `memory`.
+        If a part needs more than `memory`, or that is more than this process has free.
     BlockingIOError
         If another run is at work at `out`.
     OSError
         If there is something else at `out`, or it cannot be written.
     """
+    if memory is not None:
+        require_limit(memory)
     job = Job(folder, out, variances, memory)
     if memory is not None:
         job.keep_within(memory)
