@@ -167,7 +167,7 @@ def test_a_known_sum_of_many_blocks_is_kept(off: float, tmp_path: Path) -> None:
     partition(tmp_path / "in", problem, y, at="State")
     stream(tmp_path / "in", tmp_path / "out")
     x = read_estimates(tmp_path / "out", problem)
-    # The sum's variance is 2.5e-9 of that of the sum of measurements: so much of the correction's digits are rounding's.
+    # The sum's variance is 2.5e-9 of that of the measurements' sum: so much of the correction is rounding's.
     assert abs(x[0] - y[1:].sum() - off) < 1e-11 * y[0] + 1e-7 * abs(off)
     assert abs(x[1:].sum() - y[1:].sum() - off) < 1e-11 * y[0]
     assert abs(x[1:] - y[1:] - off / 40_000).max() < 1e-9
