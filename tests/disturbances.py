@@ -17,7 +17,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 SAID = {signal.SIGTERM: "blue-solvers: terminated\n", signal.SIGINT: "blue-solvers: interrupted\n"}
-STARTING = 0.1  # seconds in which Python itself starts, and answers signals in its own way
 ONE_LINE = re.compile(r"blue-solvers: [^\n]+\n")
 
 
@@ -66,13 +65,23 @@ def end(run: subprocess.Popen[str], after: float | None = None, number: signal.S
     """Wait for a run; if it is at work for longer than `after` seconds, send it a signal."""
     killed = None
     if number is not None and after is not None:
+        wait_for_handlers(run)
         try:
-            run.wait(STARTING + after)
+            run.wait(after)
         except subprocess.TimeoutExpired:
             killed = number
             run.send_signal(number)
     _, said = run.communicate(timeout=120)
     return End(run.returncode, said, killed)
+
+
+def wait_for_handlers(run: subprocess.Popen[str]) -> None:
+    """Wait until a run has started so far that its own lines are executed: before, Python answers signals."""
+    while run.poll() is None:
+        caught = re.search(r"SigCgt:\t(\w+)", Path(f"/proc/{run.pid}/status").read_text())
+        if caught and int(caught[1], 16) >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.002)
 
 
 def seconds(arguments: list[str]) -> float:
