@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -15,8 +16,12 @@ import numpy as np
 import polars as pl
 import pytest
 from disturbances import ONE_LINE, SIGNALS, begin, damage, digests, end, files_of, replace_unseen, seconds
+from partitioned import invented_problem
+from spines import consistent_measurements
 
+from blue_solvers.checksums import sha256
 from blue_solvers.cli import main
+from blue_solvers.streaming import partition, stream
 from blue_solvers.streaming.measurements import READER
 from blue_solvers.streaming.partition import BUFFERS
 from constraint_builders import Problem, Spine
@@ -208,6 +213,37 @@ def test_many_damages(
     for state in killed_runs:
         for _ in range(8):
             resume_damaged(job, state, tmp_path / state.name, rng, capsys)
+
+
+@pytest.mark.parametrize("place", ["in", "out"])
+def test_damaged_parts_give_the_right_bytes_or_an_error(place: str, tmp_path: Path) -> None:
+    problem = invented_problem(2, 25)
+    partition(tmp_path / "in", problem, consistent_measurements(problem, 1), at=problem.spine.levels[1])
+    stream(tmp_path / "in", tmp_path / "out")
+    right = {**digests(tmp_path / "out" / "L0.parquet"), "all": (tmp_path / "out" / "checksums.json").read_text()}
+    rng = random.Random(3)
+    refused = 0
+    for number in range(40):
+        folder = tmp_path / str(number)
+        for name in ("in", "out"):
+            shutil.copytree(tmp_path / name, folder / name)
+        done = damage(folder / place, rng)
+        if place == "in":
+            shutil.rmtree(folder / "out")
+        reason = ""
+        try:
+            stream(folder / "in", folder / "out")
+        except ValueError as error:
+            reason = str(error)
+        if reason:
+            assert str(folder) in reason, done
+            refused += 1
+            continue
+        found = {**digests(folder / "out" / "L0.parquet"), "all": (folder / "out" / "checksums.json").read_text()}
+        assert found == right, done
+        files = json.loads(found["all"])["files"]
+        assert all(sha256(folder / "out" / path) == digest for path, digest in files.items()), done
+    assert refused > 10 if place == "in" else refused < 10
 
 
 @pytest.mark.parametrize("seed", range(3))
