@@ -28,7 +28,7 @@ from blue_solvers.solvers import TwoPass
 from blue_solvers.uncertainty.functionals import Functionals
 from constraint_builders import Problem, Spine
 from constraint_builders.files.naming import naming
-from constraint_builders.files.parquet import read_parquet, scan_parquet
+from constraint_builders.files.parquet import read_parquet, scan_files
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.geography import Entities, NotComposableError, compositions
 from constraint_builders.schema import Schema
@@ -37,6 +37,7 @@ from constraint_builders.summing_out import Variances, sum_out
 from constraint_builders.table import Table, make_table, parse_table
 from constraint_builders.zeros import StructuralZeros
 
+FILE = "file*"  # column of ours: no column of a file has such a name
 TABULATION_WIDTH = 16  # a block's spine code ends in state 2, county 3, tract 6, block group 1, block 4
 
 Count = Mapping[str, Sequence[str]]
@@ -275,7 +276,7 @@ class Result:
     def _estimates(self, geolevel: str, table: Table, geounits: NDArray[np.intp]) -> Float:
         """Stored estimates of some geounits, (g, cells)."""
         codes = [self.spine.geocodes[i] for i in self._members(geolevel)[geounits]]
-        found = pl.concat([self._rows(name, table, codes) for name in self._files_of(geolevel)])
+        found = self._rows(geolevel, table, codes)
         values = found["estimate"].explode().to_numpy()
         if sorted(found["geocode"]) != sorted(codes) or values.size != len(codes) * table.size:
             raise DamagedError(f"{self.folder}: there is not one estimate of {table.name!r} for each {geolevel}")
@@ -284,22 +285,20 @@ class Result:
         number = {code: i for i, code in enumerate(found["geocode"])}
         return values.reshape(len(codes), table.size)[[number[code] for code in codes]]
 
-    def _files_of(self, geolevel: str) -> list[str]:
-        """The files of estimates of a geolevel."""
+    def _rows(self, geolevel: str, table: Table, codes: Sequence[str]) -> pl.DataFrame:
+        """The stored estimates of a table in some geounits; files that have none of them need not be intact."""
         whole = estimates_of(geolevel)
-        return [name for name in self.description["files"] if name == whole or name.startswith(f"{whole}/")]
-
-    def _rows(self, name: str, table: Table, codes: Sequence[str]) -> pl.DataFrame:
-        """The estimates of a table that a file has of some geounits; a file that has none need not be intact."""
-        path = self.folder / name
-        if not path.is_file():
-            raise DamagedError(f"{path} is missing")
-        with naming(path):
+        names = [name for name in self.description["files"] if name == whole or name.startswith(f"{whole}/")]
+        missing = [name for name in names if not (self.folder / name).is_file()]
+        if missing or not names:
+            raise DamagedError(f"{self.folder / (missing or [whole])[0]} is missing")
+        with naming(self.folder / whole):
+            rows = scan_files([self.folder / name for name in names], FILE)
             wanted = (pl.col("table") == table.name) & pl.col("geocode").is_in(codes)
-            rows = scan_parquet(path).filter(wanted).select("geocode", "estimate").collect()
-        if rows.height:
-            self._intact(name)
-        return rows
+            found = rows.filter(wanted).select("geocode", "estimate", FILE).collect()
+        for number in found[FILE].unique():
+            self._intact(names[number])
+        return found
 
 
 def _untouched(now: os.stat_result, before: os.stat_result | None) -> bool:

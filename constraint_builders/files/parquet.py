@@ -22,6 +22,21 @@ def scan_parquet(path: str | os.PathLike[str]) -> pl.LazyFrame:
     return pl.scan_parquet(os.path.abspath(path), glob=False, hive_partitioning=False)
 
 
+def scan_files(paths: Sequence[str | os.PathLike[str]], number: str) -> pl.LazyFrame:
+    """The rows of some Parquet files, to be read later.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        Taken literally, as by `scan_parquet`.
+    number : str
+        Name of a column that says from which of the files a row is.
+    """
+    whole = [os.path.abspath(path) for path in paths]
+    rows = pl.scan_parquet(whole, glob=False, hive_partitioning=False, include_file_paths=number)
+    return rows.with_columns(pl.col(number).replace_strict(whole, list(range(len(whole))), return_dtype=pl.Int64))
+
+
 def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> pl.DataFrame:
     """The rows of a Parquet file, or of all files of a folder, and of them the named columns.
 
