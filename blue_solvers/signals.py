@@ -32,8 +32,12 @@ def end_at_once(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
+class Signalled(KeyboardInterrupt):
+    """A signal came. Not a plain `KeyboardInterrupt`: a process in which one left `exec` loses its exit code."""
+
+
 class Unwinding:
-    """Turns these signals into `KeyboardInterrupt`, so that temporary files are removed.
+    """Turns these signals into `Signalled`, so that temporary files are removed.
 
     Parameters
     ----------
@@ -62,11 +66,11 @@ class Unwinding:
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number)
-        raise KeyboardInterrupt
+        raise Signalled
 
     def _raise_again(self, error: Any) -> None:
         """An exception in a destructor is dropped: raise it anew, a moment later."""
-        if self.received is None or error.exc_type is not KeyboardInterrupt:
+        if self.received is None or error.exc_type is not Signalled:
             self._hook(error)
             return
         number = int(self.received)

@@ -44,6 +44,19 @@ def test_while_packages_are_loaded(tmp_path: Path) -> None:
         assert (run.returncode, said) == (128 + number, f"blue-solvers: {SAID[number]}\n")
 
 
+def test_the_exit_code_is_ours_wherever_the_signal_came(tmp_path: Path) -> None:
+    """A module's process is Python's own victim once a plain `KeyboardInterrupt` has left `exec`, which makes classes."""
+    (tmp_path / "mine.py").write_text(
+        "import signal, sys, blue_solvers.cli as cli, blue_solvers.commands.demo as demo\n"
+        "demo.run = lambda args: exec('import signal; signal.raise_signal(signal.SIGINT); [None for _ in range(10)]')\n"
+        "sys.exit(cli.main(['demo']))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    command = [sys.executable, "-m", "mine"]
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "blue-solvers: interrupted\n")
+
+
 def test_a_signal_that_the_process_was_asked_to_ignore_is_ignored() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
