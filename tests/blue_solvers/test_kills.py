@@ -211,7 +211,7 @@ def test_many_damages(
 ) -> None:
     rng = random.Random(100 + seed)
     for state in killed_runs:
-        for _ in range(8):
+        for _ in range(3):
             resume_damaged(job, state, tmp_path / state.name, rng, capsys)
 
 

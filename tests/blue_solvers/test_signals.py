@@ -45,7 +45,7 @@ def test_while_packages_are_loaded(tmp_path: Path) -> None:
 
 
 def test_the_exit_code_is_ours_wherever_the_signal_came(tmp_path: Path) -> None:
-    """A module's process is Python's own victim once a plain `KeyboardInterrupt` has left `exec`, which makes classes."""
+    """A process that runs a module dies by the signal if a plain `KeyboardInterrupt` has left `exec` before."""
     (tmp_path / "mine.py").write_text(
         "import signal, sys, blue_solvers.cli as cli, blue_solvers.commands.demo as demo\n"
         "demo.run = lambda args: exec('import signal; signal.raise_signal(signal.SIGINT); [None for _ in range(10)]')\n"
