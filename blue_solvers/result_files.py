@@ -37,6 +37,7 @@ from constraint_builders.zeros import StructuralZeros
 FORMAT = 1
 OUTLINE, SETTINGS, ESTIMATES = "result.json", "settings.toml", "estimates"
 SPINE, VARIANCES, ZEROS = "spine.parquet", "variances.parquet", "zeros.parquet"
+DESCRIPTION = {"settings": str, "noise": str, "solver": str, "zeros": list, "tables": dict, "files": dict}
 ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
 
 Progress = Callable[[str, int, int], None]
@@ -207,6 +208,9 @@ def read_description(folder: Path) -> dict[str, Any]:
     if SEAL not in said:
         raise DamagedError(f"{path}: it has no checksums: estimate again with this version")
     said = read_sealed_json(path)
+    for key, kind in DESCRIPTION.items():
+        if not isinstance(said.get(key), kind):
+            raise DamagedError(f"{path} is damaged: {key!r} is no {kind.__name__}")
     for name in said["files"]:
         inside(folder, name)
     return said

@@ -40,10 +40,10 @@ class End:
 
     def require_ordinary(self) -> None:
         """Fail unless it was done, refused its input in one line, or was ended by the signal in at most one line."""
-        if self.killed == signal.SIGKILL:
-            assert (self.code, self.said) == (-signal.SIGKILL, ""), self
-        elif self.killed is not None:
-            assert (self.code, self.said) in ((128 + self.killed, SAID[self.killed]), (0, "")), self
+        if self.killed == signal.SIGKILL and self.code == -signal.SIGKILL:
+            assert self.said == "", self
+        elif self.killed is not None and self.code == 128 + self.killed:
+            assert self.said == SAID[self.killed], self
         elif self.code == 0:
             assert self.said == "", self
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from blue_solvers.streaming.message_files import (
 )
 from blue_solvers.streaming.part_files import TOP, PartEntry, PartitionError, Partitions, level_file
 from blue_solvers.streaming.partition import BUFFERS
-from blue_solvers.streaming.workplace import Workplace
+from blue_solvers.streaming.workplace import Workplace, remove
 from constraint_builders.memory import format_bytes
 from constraint_builders.table import Table
 
@@ -102,10 +102,33 @@ class Job:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Lock the folder, and begin in it or take up what an earlier run left; raises as `Workplace.held`."""
+        """Lock the folder, and begin in it or take up what an earlier run left; raises as `Workplace.held`.
+
+        Input that is refused while the folder is held leaves nothing in the way of other input.
+        """
         wishes = {"standard errors": self.variances, "parts split by table": sorted(self.split)}
         with self.place.held({"measurements": self.input.digest, **wishes}):
-            yield
+            try:
+                yield
+            except (DamagedError, PartitionError):
+                raise
+            except (ValueError, TypeError):
+                self._discard()
+                raise
+
+    def _discard(self) -> None:
+        """Remove all that was written, and nothing else."""
+        for output in self._all_outputs():
+            for path in self._files(output) or ():
+                remove(self.place.out / path)
+        for level in self.input.design.levels:
+            with suppress(OSError):  # not empty: there are others' files
+                (self.place.out / level_file(level, TOP)).parent.rmdir()
+        remove(self.place.out / CHECKSUMS)
+        self.place.discard()
+
+    def _all_outputs(self) -> list[str]:
+        return [*(output for name in self.input.parts for output in self.outputs(name)), TOP]
 
     def shares(self, name: str) -> list[list[int]]:
         """The observed tables of a part that is split, as numbers in the design, one by one."""
@@ -284,7 +307,7 @@ class Job:
             If something is not done.
         """
         files: dict[str, str] = {}
-        for output in (*(own for name in self.input.parts for own in self.outputs(name)), TOP):
+        for output in self._all_outputs():
             own = self._files(output)
             if own is None or not all((self.place.out / path).is_file() for path in own):
                 raise DamagedError(f"{self.place.out}: estimates of part {output} are missing: run again")

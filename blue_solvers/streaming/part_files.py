@@ -130,7 +130,7 @@ class Partitions:
             design = _design(said, path.with_name(SCHEMA))
             parts = [_entry(entry, design.levels) for entry in said["parts"]]
             top = _entry(said["top"], design.levels)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DamagedError(f"{path} is damaged: {error}") from None
         return cls(Path(folder), design, {part.name: part for part in parts}, top, sha256(path))
 
@@ -261,6 +261,8 @@ def write_manifest(folder: Path, design: Design, parts: Sequence[PartEntry], top
 
 def _entry(said: Mapping[str, Any], levels: Sequence[str]) -> PartEntry:
     entry = PartEntry(**said)
+    if not all(isinstance(number, int) for number in (entry.leaf, entry.geounits, entry.bytes)):
+        raise ValueError(f"a number of {entry} is none")
     strange = entry.files.keys() - {*(level_file(level, entry.name) for level in levels), combinations_file(entry.name)}
     if strange:
         raise ValueError(f"{entry} has the strange file {min(strange)!r}")

@@ -39,6 +39,10 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         with naming_place(path):
             yield temporary
-        os.rename(temporary, path)
+        try:
+            os.rename(temporary, path)
+        except OSError:
+            require_new(path)  # another run may have made it meanwhile
+            raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

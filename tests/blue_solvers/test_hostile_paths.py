@@ -17,6 +17,7 @@ from blue_solvers import blue
 from blue_solvers.checksums import seal_json
 from blue_solvers.cli import main
 from blue_solvers.result_files import write_result
+from blue_solvers.results import Result
 from blue_solvers.streaming import DamagedError, Partitions, partition, stream
 from constraint_builders import Problem, Spine
 from constraint_builders.files.settings import parse_settings
@@ -89,6 +90,30 @@ def test_a_manifest_of_another_kind_is_refused(job: Path, change: str) -> None:
     path.write_text(texts[change])
     with pytest.raises(DamagedError, match=r"manifest\.json (is|has)"):
         Partitions.open(job / "in")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"files": {"../../../etc/passwd": "0" * 64}}, "leads out of the folder"),
+        ({"files": {"/etc/passwd": "0" * 64}}, "leads out of the folder"),
+        ({"files": ["settings.toml"]}, "'files' is no dict"),
+        ({"tables": None}, "'tables' is no dict"),
+        ({"settings": 3}, "'settings' is no str"),
+    ],
+)
+def test_a_hostile_result_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    settings = parse_settings(SETTINGS.replace('"LEVEL", ', "").replace("[1, 1, 1]", "[1, 1]"), "small")
+    problem = Problem(settings.schema, settings.variances(), spine=Spine([-1, 0, 0], ["State", "Block", "Block"]))
+    P = blue(problem)
+    y = np.zeros(problem.observed.size)
+    write_result(tmp_path / "result", P, P @ y, np.sqrt(P.variances()), settings)
+    path = tmp_path / "result" / "result.json"
+    said = json.loads(path.read_text())
+    del said["sha256"]
+    path.write_text(seal_json({**said, **change}))
+    with pytest.raises(ValueError, match=message):
+        Result(tmp_path / "result")
 
 
 @pytest.mark.parametrize("where", ["level", ".work", ".work/up", ".work/temporary", ".work/done"])

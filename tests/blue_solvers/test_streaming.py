@@ -137,6 +137,9 @@ def test_exact_values_that_contradict_one_another_are_refused(at: str, wrong: st
     partition_source(tmp_path / "in", *arguments, at=at)
     with pytest.raises(ValueError, match="values known exactly contradict one another: others put table"):
         stream(tmp_path / "in", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    stream(tmp_path / "agree", tmp_path / "out")
+    assert digests(tmp_path / "out") == digests(tmp_path / "agreed")
 
 
 def test_a_source_must_determine_what_is_wanted(tmp_path: Path) -> None:
