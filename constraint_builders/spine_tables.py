@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders.layout import Float, Layout
+from constraint_builders.memory import require_cells
 from constraint_builders.reals import real_array
 from constraint_builders.schema import Schema
 from constraint_builders.spine import Spine
@@ -74,6 +75,7 @@ def read_observed(
 
 def _cell_variances(name: LevelTable, table: Table, count: int, value: Any) -> Float:
     shape = (count, *table.shape)
+    require_cells(count * table.size, f"table {name!r}")
     variances = real_array(np.nan if value is None else value, f"variance of table {name!r}")
     if variances.shape not in ((), (count,), shape):
         raise ValueError(f"variance of table {name!r} must have shape (), ({count},) or {shape}: got {variances.shape}")

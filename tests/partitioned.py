@@ -13,6 +13,24 @@ from constraint_builders import Problem
 from constraint_builders.table import parse_table
 from tests.constraint_builders.geography.random_trees import uneven_spine
 
+KILL_AFTER = """
+import os, signal, sys
+from pathlib import Path
+from blue_solvers.streaming import stream
+left = int(sys.argv[3])
+replace = os.replace
+def counted(source, target):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)  # the file is written, not yet in its place
+    replace(source, target)
+    if left == 1 and sys.argv[4] == "after":
+        os.kill(os.getpid(), signal.SIGKILL)
+os.replace = counted
+stream(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+
 
 def invented_problem(seed: int = 0, size: int = 45) -> Problem:
     """Recodes, variances per geounit, geounits without measurements, exact totals, branches of uneven depth."""

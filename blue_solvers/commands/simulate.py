@@ -16,6 +16,7 @@ from noise_mechanisms import add_noise
 from noise_mechanisms.budgeted import noise_variances
 
 SEED_BITS = 64
+LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
 
 
 def add_parser(subparsers: SubParsers) -> None:
@@ -61,6 +62,8 @@ def run(args: argparse.Namespace) -> None:
     seed = secrets.randbits(SEED_BITS) if args.seed is None else args.seed
     progress(f"reading {args.input}")
     geoids, counts = read_block_counts(args.input, settings.schema)
+    if counts.max() > LARGEST or counts.sum() > LARGEST:
+        raise ValueError(f"{args.input}: beyond {LARGEST:,.0f} in all sums are not exact: give smaller counts")
     spine, left_out = block_spine(geoids, widths)
     variances = noise_variances(settings.budget, settings.noise)
     observed = {level: variances[level] for level in spine.levels if level in variances}

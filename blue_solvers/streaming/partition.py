@@ -21,6 +21,7 @@ from blue_solvers.streaming.part_files import (
     PartEntry,
     Partitions,
     combinations_file,
+    level_file,
     variance_column,
     write_combinations,
     write_level,
@@ -83,7 +84,6 @@ def partition(
         problem.spine.levels,
         tuple(zip(problem.observed_levels, problem.observed_tables, strict=True)),
         tuple(zip(problem.desired_levels, problem.desired_tables, strict=True)),
-        _smallest(problem.geounit_variances),
         None if problem.zeros is None else problem.zeros.axes,
         () if problem.equalities is None else tuple(problem.equalities[1].tolist()),
     )
@@ -102,12 +102,6 @@ def _unmeasured_in_equalities(problem: Problem) -> str | None:
     spoken_of = problem.equalities[0].tocoo()
     touched = problem.unmeasured[spoken_of.coords[1][spoken_of.data != 0]]
     return "its equalities speak of cells that were not measured: estimate it in memory" if touched.any() else None
-
-
-def _smallest(variances: list[Float]) -> float:
-    """The smallest variance of noisy measurements, 0 if there is none."""
-    noisy = np.concatenate([own[np.isfinite(own) & (own > 0)] for own in variances])
-    return float(noisy.min()) if noisy.size else 0.0
 
 
 def partition_source(
@@ -187,7 +181,7 @@ def partition_known(
     ]
     wanted = _desired(schema, spine, desired, names, tables, variances)
     axes = None if zeros is None else zeros.axes
-    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), _smallest(variances), axes)
+    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), axes)
     spelled = {(level, table.name): name for (level, table), (_, name) in zip(tables, names, strict=True)}
 
     def read_as_named(level: str, table: str, ranks: Index) -> ArrayLike:
@@ -268,8 +262,7 @@ def _write_parts(
 
 def _require_file_names(design: Design) -> None:
     for name in design.levels:
-        if not name or name.startswith(".") or set(name) & set('/\\:*?"<>|'):
-            raise ValueError(f"geolevel {name!r} cannot be the name of a folder: rename it")
+        level_file(name, TOP)
     for level, table in (*design.observed, *design.desired):
         tables = [own.name for where, own in (*design.observed, *design.desired) if where == level]
         if table.name in ("geocode", "parent") or variance_column(table.name) in tables:
@@ -307,7 +300,7 @@ class _PartWriter:
                 if where == level:
                     columns[variance_column(table.name)] = self._variances[i][spine.rank_in_level[here]]
                     columns[table.name] = self._measured(i, here)
-            path = f"{spine.levels[level]}.parquet/{name}.parquet"
+            path = level_file(spine.levels[level], name)
             files[path] = write_level(self._folder / path, [spine.geocodes[i] for i in here.tolist()], columns)
         if self._shares is not None:
             path = combinations_file(name)

@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.files.naming import naming
+from constraint_builders.files.parquet import parquet_schema, scan_parquet
 from constraint_builders.schema import Schema
 from constraint_builders.table import Table, make_table, parse_table
 
@@ -24,6 +25,7 @@ MEASUREMENT_SUFFIX, CONSTRAINT_SUFFIX = "_dpq", "_con"
 SUMMED_OUT = "*"
 SUMMED_OUT_SPELLINGS = (None, "", SUMMED_OUT, "total")
 DETAILED = "detailed"
+LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
 KEYS_AT_ONCE = 1 << 20  # rows of a file whose geocodes are held at once
 
 
@@ -140,10 +142,10 @@ def batches(
         names the file, the column and the row.
     """
     with naming(path):
-        present = pl.read_parquet_schema(path)
+        present = parquet_schema(path)
         _require_columns(present, required)
         names = [name for name in (*required, *optional) if name in present]
-        file = pl.scan_parquet(path, hive_partitioning=False)
+        file = scan_parquet(path)
         height = int(file.select(pl.len()).collect().item())
     for start in range(0, max(height, 1), rows or max(height, 1)):
         with naming(path):
@@ -272,7 +274,8 @@ class Values:
         Raises
         ------
         ValueError
-            If a list has another length, or an element is empty, NaN or infinite; the first such row is named.
+            If a list has another length, or an element is empty, NaN, infinite or so large that sums would not be
+            exact; the first such row is named.
         """
         wrong = np.flatnonzero(self.lengths != size)
         if wrong.size:
@@ -286,6 +289,10 @@ class Values:
         bad = ~np.isfinite(values).all(axis=1)
         if bad.any():
             raise ValueError(f"{_place(self.rows[int(bad.argmax()) :])}: a value is empty, NaN or infinite")
+        bad = ~((values >= -LARGEST) & (values <= LARGEST)).all(axis=1)
+        if bad.any():
+            place = _place(self.rows[int(bad.argmax()) :])
+            raise ValueError(f"{place}: a value is beyond {LARGEST:,.0f}: no such number is a count")
         return values
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from constraint_builders.files.replacing import naming_place
+
 
 def require_new(path: str | os.PathLike[str]) -> Path:
     """Check, before any work, that a folder can be made at `path`.
@@ -35,7 +37,12 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     temporary.mkdir()
     try:
-        yield temporary
-        os.rename(temporary, path)
+        with naming_place(path):
+            yield temporary
+        try:
+            os.rename(temporary, path)
+        except OSError:
+            require_new(path)  # another run may have made it meanwhile
+            raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def require_writable(path: str | os.PathLike[str]) -> Path:
@@ -33,7 +36,26 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = require_writable(path).resolve()
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        yield temporary
+        with naming_place(path):
+            yield temporary
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming_place(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Let errors of the operating system that name no file, such as a full disk, name what was being written."""
+    try:
+        yield
+    except OSError as error:
+        number = os_error(error)
+        if number is None or error.filename is not None:
+            raise
+        raise OSError(number, os.strerror(number), os.fspath(path)) from None
+
+
+def os_error(error: Exception) -> int | None:
+    """The number of the operating system's error behind an exception; polars has it in its message only."""
+    told = OS_ERROR.search(str(error))
+    return error.errno if isinstance(error, OSError) and error.errno is not None else (int(told[1]) if told else None)

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from partitioned import assert_same, digests, invented_problem
-from scipy import sparse
+from partitioned import KILL_AFTER, assert_same, digests, invented_problem
 from spines import SCHEMA, consistent_measurements, spine_problems
 
 from blue_solvers import UnsupportedProblemError, blue
@@ -26,23 +25,6 @@ from blue_solvers.streaming.partition import BUFFERS
 from constraint_builders import Problem, Schema, Spine
 
 ROOT = Path(__file__).parents[2]
-KILL_AFTER = """
-import os, signal, sys
-from pathlib import Path
-from blue_solvers.streaming import stream
-left = int(sys.argv[3])
-replace = os.replace
-def counted(source, target):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)  # the file is written, not yet in its place
-    replace(source, target)
-    if left == 1 and sys.argv[4] == "after":
-        os.kill(os.getpid(), signal.SIGKILL)
-os.replace = counted
-stream(Path(sys.argv[1]), Path(sys.argv[2]))
-"""
 MEASURE = """
 import re, sys
 from pathlib import Path
@@ -96,86 +78,6 @@ def test_structural_zeros(at: str, tmp_path: Path) -> None:
     partition(tmp_path / "in", problem, y, at=at)
     stream(tmp_path / "in", tmp_path / "out")
     assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
-
-
-def with_equalities(seed: int) -> tuple[Problem, np.ndarray]:
-    """Combinations within a geounit, of several geounits of one level and of several, one implied by the others."""
-    problem = invented_problem(seed)
-    rng = np.random.default_rng(seed)
-    y = consistent_measurements(problem, seed)
-    measured = ~problem.unmeasured
-    rows = np.zeros((5, problem.observed.size))
-    totals = [name for name in problem.observed.names if name[1] == "total"]
-    for name in totals[:2]:
-        rows[0, problem.observed.slice(name)] = 1
-    for row, count in ((1, 3), (2, 40)):
-        chosen = rng.choice(np.flatnonzero(measured), count, replace=False)
-        rows[row, chosen] = rng.choice([-1, 1, 2], count)
-    rows[3, np.flatnonzero(measured)[-4:]] = 1
-    rows[4] = rows[1] - 2 * rows[2]
-    rows *= measured
-    other = y + np.where(problem.variances > 0, rng.normal(0, 3, y.size), 0)
-    x = blue(problem.observing(), "two_pass") @ other  # agrees with all that is exact
-    known = Problem(
-        problem.schema,
-        {
-            level: {
-                table: variance
-                for (where, table), variance in zip(problem.observed.names, problem.geounit_variances, strict=True)
-                if where == level
-            }
-            for level in problem.spine.levels
-        },
-        spine=problem.spine,
-        desired=["detailed", "b", "total"],
-        equalities=(rows, rows @ x),
-    )
-    return known, y
-
-
-@pytest.mark.parametrize(("seed", "level"), [(0, 0), (0, 2), (1, 1), (2, 3), (3, 2)])
-def test_equalities_within_parts_and_over_several(seed: int, level: int, tmp_path: Path) -> None:
-    problem, y = with_equalities(seed)
-    assert problem.equalities is not None
-    partition(tmp_path / "in", problem, y, at=problem.spine.levels[level])
-    stream(tmp_path / "in", tmp_path / "out")
-    P = blue(problem, "two_pass")
-    assert_same(problem, y, P, tmp_path / "out")
-    E, b = problem.equalities
-    without = problem.observing()
-    without.equalities = None
-    assert abs(E @ (blue(without, "two_pass") @ y) - b).max() > 0.1  # or the equalities would change nothing
-
-
-def test_killed_runs_with_equalities_end_with_the_same_bytes(tmp_path: Path) -> None:
-    problem, y = with_equalities(1)
-    partition(tmp_path / "in", problem, y, at=problem.spine.levels[2])
-    stream(tmp_path / "in", tmp_path / "whole")
-    ends = []
-    while not ends or ends[-1] != 0:
-        assert len(ends) < 20
-        command = [sys.executable, "-c", KILL_AFTER, str(tmp_path / "in"), str(tmp_path / "out"), "25", "before"]
-        ends.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
-    assert len(ends) > 2
-    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
-
-
-def test_equalities_of_unmeasured_cells_are_refused(tmp_path: Path) -> None:
-    spine = Spine([-1, 0, 0], ["A", "B", "B"])
-    observed = {"A": {"a": 1.0}, "B": {"a": np.array([1.0, np.inf])}}
-    problem = Problem(SCHEMA, observed, spine=spine, desired={"A": ["a"]}, equalities=(np.ones((1, 6)), [5.0]))
-    with pytest.raises(UnsupportedProblemError, match="equalities speak of cells that were not measured"):
-        partition(tmp_path / "in", problem, [1.0, 2, 3, 4, np.nan, np.nan], at="B")
-
-
-def test_equalities_that_contradict_one_another_are_refused(tmp_path: Path) -> None:
-    problem, y = with_equalities(1)
-    assert problem.equalities is not None
-    E, b = problem.equalities
-    problem.equalities = sparse.csr_array(sparse.vstack([E, 2 * E[[0]]])), np.append(b, 2 * b[0] + 1)
-    partition(tmp_path / "in", problem, y, at=problem.spine.levels[1])
-    with pytest.raises(ValueError, match="the equalities contradict one another"):
-        stream(tmp_path / "in", tmp_path / "out")
 
 
 def test_a_source_read_part_by_part_gives_the_same_files(job, tmp_path: Path) -> None:
@@ -235,6 +137,9 @@ def test_exact_values_that_contradict_one_another_are_refused(at: str, wrong: st
     partition_source(tmp_path / "in", *arguments, at=at)
     with pytest.raises(ValueError, match="values known exactly contradict one another: others put table"):
         stream(tmp_path / "in", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    stream(tmp_path / "agree", tmp_path / "out")
+    assert digests(tmp_path / "out") == digests(tmp_path / "agreed")
 
 
 def test_a_source_must_determine_what_is_wanted(tmp_path: Path) -> None:
@@ -324,7 +229,7 @@ def test_refusals(job, tmp_path: Path) -> None:
     unequal = Problem(SCHEMA, {"A": {"a": np.array([[1.0, 2.0]])}}, spine=Spine([-1], ["A"]))
     with pytest.raises(UnsupportedProblemError, match="variances differ within a table"):
         partition(tmp_path / "in", unequal, [1, 2], at="A")
-    with pytest.raises(ValueError, match=r"geolevel 'A/B' cannot be the name of a folder"):
+    with pytest.raises(ValueError, match=r"geolevel 'A/B' cannot name a file"):
         partition(tmp_path / "in", Problem(SCHEMA, {"A/B": {"a": 1.0}}, spine=Spine([-1], ["A/B"])), [1, 2], at="A/B")
     assert not (tmp_path / "in").exists()
 
