@@ -20,6 +20,7 @@ from constraint_builders.files.measurement_files import (
     SUMMED_OUT,
 )
 from constraint_builders.files.new_folder import new_folder
+from constraint_builders.files.safe_paths import path_component
 from constraint_builders.layout import Float
 from constraint_builders.problem import Problem
 from constraint_builders.spine import Spine
@@ -64,7 +65,8 @@ def write_noisy_measurements(
     Raises
     ------
     ValueError
-        If the problem has no spine or unequal variances within a table of a geounit, or a value is not whole.
+        If the problem has no spine or unequal variances within a table of a geounit, a value is not whole, or a
+        geolevel or a geocode of `partition` cannot name a folder.
     OSError
         If there is something at `folder`, or it cannot be written.
     """
@@ -75,13 +77,13 @@ def write_noisy_measurements(
     assert spine is not None
     with new_folder(folder) as temporary:
         for name, text in (notes or {}).items():
-            (temporary / name).write_text(text, encoding="utf-8", newline="\n")
+            (temporary / path_component(name, "note")).write_text(text, encoding="utf-8", newline="\n")
         for number, name in enumerate(spine.levels):
             if progress is not None:
                 progress(name, number, len(spine.levels))
             level = _Level(problem, values, number)
             own = {table: cells for (geolevel, table), cells in (zeros or {}).items() if geolevel == name}
-            place = temporary / f"{name}{LEVEL_SUFFIX}"
+            place = temporary / f"{path_component(name, 'geolevel')}{LEVEL_SUFFIX}"
             partitions = _partitions(spine, number, partition)
             _write(level.measurements(), place / MEASUREMENTS, partitions)
             _write(level.exact() + level.zeros(own), place / CONSTRAINTS, partitions)
@@ -110,8 +112,13 @@ def _partitions(spine: Spine, level: int, partition: str) -> pl.Series:
     while (low := spine.level_of[geounits] > target).any():
         geounits[low] = spine.parent[geounits[low]]
     on_target = spine.level_of[geounits] == target
-    names = {i: f"{partition}={spine.geocodes[i]}" for i in np.unique(geounits[on_target]).tolist()}
+    names = {i: _partition(partition, spine.geocodes[i]) for i in np.unique(geounits[on_target]).tolist()}
     return pl.Series([names.get(i, "") for i in geounits.tolist()])
+
+
+def _partition(geolevel: str, code: str) -> str:
+    # The root of a country has the code "".
+    return f"{path_component(geolevel, 'geolevel')}={code and path_component(code, 'geocode')}"
 
 
 def _write(rows: list[pl.DataFrame], place: Path, partitions: pl.Series) -> None:

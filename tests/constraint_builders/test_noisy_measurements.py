@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -379,6 +380,25 @@ def test_the_writer_refuses_what_the_layout_cannot_hold(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(FileExistsError, match="it is there already"):
         write_noisy_measurements(tmp_path / "out", problem, noisy(problem))
+
+
+@pytest.mark.parametrize(
+    ("level", "code", "message"),
+    [
+        ("../../Evil", "44", "geolevel '../../Evil' cannot name a file"),
+        ("State", "/../../evil/x1", "geocode '/../../evil/x1' cannot name a file"),
+        ("State", "4=4", "geocode '4=4' cannot name a file: it has the character '='"),
+    ],
+)
+def test_names_from_data_never_lead_out_of_the_folder(level: str, code: str, message: str, tmp_path: Path) -> None:
+    spine = Spine.from_geocodes({level: [code], "Block": [f"{code}1", f"{code}2"]})
+    problem = Problem(SETTINGS.schema, {level: {"total": 1.0}, "Block": {"detailed": 1.0}}, spine=spine)
+    place = tmp_path / "a" / "b"
+    place.mkdir(parents=True)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        write_noisy_measurements(place / "out", problem, np.zeros(problem.observed.size))
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
+    assert list(place.iterdir()) == []
 
 
 def test_a_failing_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
