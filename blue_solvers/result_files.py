@@ -28,6 +28,7 @@ from blue_solvers.operator import BlueOperator
 from blue_solvers.solver import Float, Info
 from constraint_builders import Problem, Spine
 from constraint_builders.files.new_folder import new_folder
+from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.replacing import replacing
 from constraint_builders.files.settings import Settings
 from constraint_builders.table import Table
@@ -116,10 +117,10 @@ def write_measured(
     (folder / SETTINGS).write_text(settings.text, encoding="utf-8", newline="\n")
     levels = np.array(spine.levels)[spine.level_of]
     rows = {"geolevel": levels.tolist(), "geocode": list(spine.geocodes), "parent": spine.parent}
-    pl.DataFrame(rows).write_parquet(folder / SPINE)
-    _variance_rows(observed).write_parquet(folder / VARIANCES)
+    write_parquet(pl.DataFrame(rows), folder / SPINE)
+    write_parquet(_variance_rows(observed), folder / VARIANCES)
     if zeros is not None:
-        _zero_rows(zeros).write_parquet(folder / ZEROS)
+        write_parquet(_zero_rows(zeros), folder / ZEROS)
 
 
 def write_description(folder: Path, settings: Settings, info: Info, zero_axes: Sequence[int]) -> None:
@@ -153,7 +154,7 @@ def write_estimates(
     """
     codes = pl.Series("geocode", geocodes, dtype=pl.String)
     frames = [_rows(table, codes, estimate, std_error) for table, estimate, std_error in tables]
-    pl.concat(frames).write_parquet(path, row_group_size=ROW_GROUP, **options)
+    write_parquet(pl.concat(frames), path, row_group_size=ROW_GROUP, **options)
 
 
 def _rows(table: Table, geocodes: pl.Series, estimate: Float, std_error: Float | None) -> pl.DataFrame:

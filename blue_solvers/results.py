@@ -27,6 +27,7 @@ from blue_solvers.solvers import TwoPass
 from blue_solvers.uncertainty.functionals import Functionals
 from constraint_builders import Problem, Spine
 from constraint_builders.files.naming import naming
+from constraint_builders.files.parquet import scan_parquet
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.geography import Entities, NotComposableError, compositions
 from constraint_builders.schema import Schema
@@ -98,7 +99,7 @@ class Result:
         if not path.exists():
             return []
         with naming(path):
-            names = pl.scan_parquet(path).select(pl.col("table").unique()).collect()["table"]
+            names = scan_parquet(path).select(pl.col("table").unique()).collect()["table"]
             tables = [parse_table(self.schema, name) for name in names]
             return sorted(tables, key=lambda table: (table.size, table.name))
 
@@ -264,7 +265,7 @@ class Result:
         codes = [self.spine.geocodes[i] for i in self._members(geolevel)[geounits]]
         path = estimates_of(self.folder, geolevel)
         with naming(path):
-            rows = pl.scan_parquet(path).filter((pl.col("table") == table.name) & pl.col("geocode").is_in(codes))
+            rows = scan_parquet(path).filter((pl.col("table") == table.name) & pl.col("geocode").is_in(codes))
             found = rows.select("geocode", "estimate").collect()
             number = {code: i for i, code in enumerate(found["geocode"])}
             values = found["estimate"].explode().to_numpy().reshape(len(codes), table.size)

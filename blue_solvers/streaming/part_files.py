@@ -31,6 +31,7 @@ from scipy import sparse
 from blue_solvers.components.subtrees import Design, LevelTable, Part
 from blue_solvers.solver import Float
 from constraint_builders.files import read_schema_file, write_schema_file
+from constraint_builders.files.parquet import read_parquet, write_parquet
 from constraint_builders.files.replacing import replacing
 from constraint_builders.table import parse_table
 
@@ -158,7 +159,7 @@ class Partitions:
                 columns = ["geocode", "parent", *(variance_column(table) for _, table in own)]
                 columns += [table for i, table in own if i in chosen]
                 columns += [] if self.design.zero_axes is None else [EMPTY]
-                frames[number] = pl.read_parquet(self.folder / by_level[level], columns=columns)
+                frames[number] = read_parquet(self.folder / by_level[level], columns)
                 parents.append(frames[number]["parent"].to_numpy())
                 levels.append(np.full(frames[number].height, number))
                 geocodes += frames[number]["geocode"].to_list()
@@ -235,7 +236,7 @@ def write_level(path: Path, geocodes: Iterable[str], columns: Mapping[str, NDArr
         flat = pl.Series(name, np.ascontiguousarray(array).ravel())
         series.append(flat if array.ndim == 1 else flat.reshape(array.shape))
     with replacing(path) as temporary:
-        pl.DataFrame(series).write_parquet(temporary, compression="lz4", statistics=False)
+        write_parquet(pl.DataFrame(series), temporary, compression="lz4", statistics=False)
         digest = sha256(temporary)
     return digest
 

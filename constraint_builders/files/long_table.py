@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from constraint_builders.files.cell_keys import cell_keys
 from constraint_builders.files.naming import naming
+from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.replacing import replacing
 from constraint_builders.files.rows import Rows, infer
 from constraint_builders.layout import Float, Layout
@@ -182,7 +183,7 @@ def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
         if suffix == ".csv":
             frame.write_csv(temporary)
         else:
-            frame.write_parquet(temporary)
+            write_parquet(frame, temporary)
 
 
 def require_suffix(path: str | os.PathLike[str]) -> str:

@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.files.naming import naming
+from constraint_builders.files.parquet import scan_parquet
 from constraint_builders.schema import Schema
 from constraint_builders.table import Table, make_table, parse_table
 
@@ -140,10 +141,10 @@ def batches(
         names the file, the column and the row.
     """
     with naming(path):
-        present = pl.read_parquet_schema(path)
+        file = scan_parquet(path)
+        present = file.collect_schema()
         _require_columns(present, required)
         names = [name for name in (*required, *optional) if name in present]
-        file = pl.scan_parquet(path, hive_partitioning=False)
         height = int(file.select(pl.len()).collect().item())
     for start in range(0, max(height, 1), rows or max(height, 1)):
         with naming(path):

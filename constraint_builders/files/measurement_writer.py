@@ -20,6 +20,7 @@ from constraint_builders.files.measurement_files import (
     SUMMED_OUT,
 )
 from constraint_builders.files.new_folder import new_folder
+from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.safe_paths import path_component
 from constraint_builders.layout import Float
 from constraint_builders.problem import Problem
@@ -134,7 +135,8 @@ def _write(rows: list[pl.DataFrame], place: Path, partitions: pl.Series) -> None
         folder.mkdir(parents=True, exist_ok=True)
         here = of_row == name
         part = frame if here.all() else frame.filter(here)
-        part.drop("geounit").write_parquet(folder / "part-0.parquet", row_group_size=max(1, GROUP_CELLS // widest))
+        rows_at_once = max(1, GROUP_CELLS // widest)
+        write_parquet(part.drop("geounit"), folder / "part-0.parquet", row_group_size=rows_at_once)
 
 
 class _Level:
