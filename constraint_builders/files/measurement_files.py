@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.files.naming import naming
-from constraint_builders.files.parquet import scan_parquet
+from constraint_builders.files.parquet import parquet_schema, scan_parquet
 from constraint_builders.schema import Schema
 from constraint_builders.table import Table, make_table, parse_table
 
@@ -141,10 +141,10 @@ def batches(
         names the file, the column and the row.
     """
     with naming(path):
-        file = scan_parquet(path)
-        present = file.collect_schema()
+        present = parquet_schema(path)
         _require_columns(present, required)
         names = [name for name in (*required, *optional) if name in present]
+        file = scan_parquet(path)
         height = int(file.select(pl.len()).collect().item())
     for start in range(0, max(height, 1), rows or max(height, 1)):
         with naming(path):

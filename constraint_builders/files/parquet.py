@@ -36,6 +36,7 @@ def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = N
 
 def parquet_schema(path: str | os.PathLike[str]) -> pl.Schema:
     """Names and types of the columns of a Parquet file; its path is taken literally."""
+    # A scan whose schema was asked for holds its file in memory: never the scan that rows are taken from.
     return scan_parquet(path).collect_schema()
 
 
