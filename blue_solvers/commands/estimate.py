@@ -107,10 +107,11 @@ def run(args: argparse.Namespace) -> None:
 def run_on_table(args: argparse.Namespace) -> None:
     """Estimate from a long table."""
     from constraint_builders.files import estimates_frame, write_frame
-    from constraint_builders.files.long_table import require_suffix, with_nonnegative
+    from constraint_builders.files.long_table import WRITE_SUFFIXES, with_nonnegative
     from constraint_builders.files.replacing import require_writable
+    from constraint_builders.files.source import require_suffix
 
-    require_suffix(args.out)
+    require_suffix(args.out, WRITE_SUFFIXES)
     require_writable(args.out)
     _refuse_overwriting_input(args)
     if args.plot:

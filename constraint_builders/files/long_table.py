@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,12 +27,14 @@ from constraint_builders.files.naming import naming
 from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.replacing import replacing
 from constraint_builders.files.rows import Rows, infer
+from constraint_builders.files.source import open_source, require_suffix
 from constraint_builders.layout import Float, Layout
 from constraint_builders.problem import Problem
 from constraint_builders.schema import Schema
 from constraint_builders.table import Table
 
-SUFFIXES = (".csv", ".parquet")
+READ_SUFFIXES = (".csv", ".csv.gz", ".parquet")
+WRITE_SUFFIXES = (".csv", ".parquet")
 
 
 def read_long_table(
@@ -48,8 +49,8 @@ def read_long_table(
     Parameters
     ----------
     source : path or data frame
-        A ``.csv`` or ``.parquet`` file, or a frame with the Arrow PyCapsule interface (``__arrow_c_stream__``: pandas,
-        polars, pyarrow). Rows may come in any order.
+        A ``.csv``, ``.csv.gz`` or ``.parquet`` file, or a frame with the Arrow PyCapsule interface
+        (``__arrow_c_stream__``: pandas, polars, pyarrow). Rows may come in any order.
     schema : Schema, optional
         What the rows must agree with; by default `infer_schema` of them.
     desired, noise
@@ -81,11 +82,11 @@ def read_long_table(
     >>> read_long_table(frame)
     (Problem(2 observed tables, 3 cells; 2 desired tables, 3 cells), array([ 6.,  9., 14.]))
     """
-    frame, what = _open(source)
-    with naming(what):
+    table = open_source(source, READ_SUFFIXES)
+    with naming(table.what):
         inferred = schema is None
-        schema = infer(frame) if schema is None else schema
-        rows = Rows(frame, schema, inferred)
+        schema = infer(table) if schema is None else schema
+        rows = Rows(table, schema, inferred)
         order = rows.order()
         values, variances = (column[order] for column in rows.measurements())
         layout = Layout(rows.names, [table.shape for table in rows.tables])
@@ -108,9 +109,9 @@ def infer_schema(source: Any) -> Schema:
     ValueError, OSError, TypeError
         As for `read_long_table`.
     """
-    frame, what = _open(source)
-    with naming(what):
-        return infer(frame)
+    table = open_source(source, READ_SUFFIXES)
+    with naming(table.what):
+        return infer(table)
 
 
 def measurements_frame(problem: Problem, y: ArrayLike) -> pl.DataFrame:
@@ -178,33 +179,12 @@ def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     OSError
         If the file cannot be written.
     """
-    suffix = require_suffix(path)
+    suffix = require_suffix(path, WRITE_SUFFIXES)
     with replacing(path) as temporary:
         if suffix == ".csv":
             frame.write_csv(temporary)
         else:
             write_parquet(frame, temporary)
-
-
-def require_suffix(path: str | os.PathLike[str]) -> str:
-    """The kind of a long table's file, ``.csv`` or ``.parquet``; `ValueError` for any other."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise ValueError(f"{os.fspath(path)}: the name must end in {' or '.join(SUFFIXES)}")
-    return suffix
-
-
-def _open(source: Any) -> tuple[pl.DataFrame, str]:
-    """The rows, and what to call them in messages."""
-    if hasattr(source, "__arrow_c_stream__"):
-        with naming("data frame"):
-            return pl.DataFrame(source), "data frame"
-    if not isinstance(source, str | os.PathLike):
-        raise TypeError(f"a long table is a path or a data frame (pandas, polars, ...): got {type(source).__name__}")
-    suffix = require_suffix(source)
-    what = os.fspath(source)
-    with Path(source).open("rb") as file, naming(what):
-        return pl.read_csv(file, infer_schema=False) if suffix == ".csv" else pl.read_parquet(file), what
 
 
 def _key_columns(schema: Schema | None, layout: Layout, tables: Sequence[Table]) -> pl.DataFrame:

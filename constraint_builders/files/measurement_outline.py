@@ -27,6 +27,7 @@ from constraint_builders.files.measurement_files import (
     level_folders,
     read_keys,
     read_measurements,
+    require_free_names,
 )
 from constraint_builders.files.missing_partitions import refuse_missing_children
 from constraint_builders.files.naming import naming
@@ -103,6 +104,7 @@ def read_outline(
     MemoryError
         If the spine, the variances and the zeros alone need more than `memory`.
     """
+    require_free_names(settings.schema)
     leftovers, ledger = Leftovers(), _Ledger(memory)
     levels = _read_levels(folder, settings, within, leftovers, ledger)
     if not any(level.geocodes.len() for level in levels.values()):

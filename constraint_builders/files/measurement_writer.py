@@ -18,6 +18,7 @@ from constraint_builders.files.measurement_files import (
     MEASUREMENT_SUFFIX,
     MEASUREMENTS,
     SUMMED_OUT,
+    require_free_names,
 )
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.parquet import write_parquet
@@ -95,6 +96,8 @@ def _require_layout(problem: Problem, values: Float) -> None:
         raise ValueError("measurement files hold geounits: this problem has no spine")
     if problem.geounit_variances is None:
         raise ValueError("measurement files hold one variance for each table of a geounit: this problem's differ")
+    assert problem.schema is not None
+    require_free_names(problem.schema)
     broken = np.isfinite(values) & (values != np.round(values))
     if broken.any():
         position = int(broken.argmax())

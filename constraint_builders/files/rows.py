@@ -9,6 +9,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.files.cell_keys import SUMMED_OUT, Integers, cell_keys
+from constraint_builders.files.numbers import NotANumberError, read_labels, read_numbers
+from constraint_builders.files.source import Source
 from constraint_builders.layout import Float
 from constraint_builders.schema import Schema
 from constraint_builders.table import Table, parse_table
@@ -17,13 +19,13 @@ VALUE_COLUMNS = ("value", "variance")
 GEOGRAPHY_COLUMNS = ("geolevel", "geocode")
 
 
-def infer(frame: pl.DataFrame) -> Schema:
+def infer(source: Source) -> Schema:
     """The variables that the columns are, with levels in order of first appearance."""
-    _require_columns(frame, ("table", *VALUE_COLUMNS))
+    _require_columns(source.frame, ("table", *VALUE_COLUMNS))
     levels = {}
-    for name in frame.columns:
+    for name in source.frame.columns:
         if name not in ("table", *VALUE_COLUMNS):
-            labels = _text(frame, name).unique(maintain_order=True).to_list()
+            labels = _labels(source, name).unique(maintain_order=True).to_list()
             levels[name] = [label for label in labels if label != SUMMED_OUT]
             if not levels[name]:
                 raise ValueError(f"column {name!r} is {SUMMED_OUT!r} in every row: remove it, or give a schema")
@@ -41,18 +43,13 @@ def _require_columns(frame: pl.DataFrame, names: Sequence[str]) -> None:
         raise ValueError("there are no rows: give one for every cell")
 
 
-def _text(frame: pl.DataFrame, name: str) -> pl.Series:
-    column = frame[name].cast(pl.String)
+def _labels(source: Source, name: str) -> pl.Series:
+    column = read_labels(source.frame[name])
     if column.null_count():
-        row = column.is_null().arg_max()
+        row = source.rows[int(column.is_null().arg_max() or 0)]
         hint = "" if name == "table" else f": write {SUMMED_OUT!r} where the variable is summed out"
-        raise ValueError(f"column {name!r} is empty in row {_count(row)}{hint}")
+        raise ValueError(f"column {name!r} is empty in row {row}{hint}")
     return column
-
-
-def _count(row: int | None) -> int:
-    """Rows as people count them."""
-    return 1 + int(row or 0)
 
 
 def _codes(column: pl.Series) -> tuple[list[str], NDArray[np.integer]]:
@@ -66,7 +63,7 @@ class Rows:
 
     Parameters
     ----------
-    frame : polars.DataFrame
+    source : Source
     schema : Schema
     inferred : bool
         Whether the schema comes from the rows themselves, for messages.
@@ -85,14 +82,15 @@ class Rows:
         the rest.
     """
 
-    def __init__(self, frame: pl.DataFrame, schema: Schema, inferred: bool) -> None:
+    def __init__(self, source: Source, schema: Schema, inferred: bool) -> None:
+        frame = source.frame
         _require_columns(frame, ("table", *schema.names, *VALUE_COLUMNS))
         unknown = [name for name in frame.columns if name not in ("table", *schema.names, *VALUE_COLUMNS)]
         if unknown:
             raise ValueError(f"column {unknown[0]!r} is no variable of the schema: it has {', '.join(schema.names)}")
-        self.frame = frame
+        self.source = source
         self.schema = schema
-        self.names, self.table_of_row = _codes(_text(frame, "table"))
+        self.names, self.table_of_row = _codes(_labels(source, "table"))
         self.tables = self._parse_tables(inferred)
         self.keys = cell_keys(schema, self.tables)
         self.cells = [self._cells_along(axis) for axis in range(len(schema.names))]
@@ -106,7 +104,7 @@ class Rows:
 
     def _cells_along(self, axis: int) -> NDArray[np.int32]:
         """For every row the level or group along one variable, 0 where it is summed out."""
-        labels, codes = _codes(_text(self.frame, self.schema.names[axis]))
+        labels, codes = _codes(_labels(self.source, self.schema.names[axis]))
         lookup = np.full((len(self.keys.labels[axis]), len(labels)), -1, dtype=np.int32)
         for row, known in zip(lookup, self.keys.labels[axis], strict=True):
             numbers = {label: number for number, label in enumerate(known)}
@@ -119,7 +117,7 @@ class Rows:
     def _refuse_label(self, axis: int, row: int, label: str) -> None:
         name, table = self.schema.names[axis], int(self.table_of_row[row])
         factor = int(self.keys.factors[table, axis])
-        place = f"table {self.names[table]!r}, row {_count(row)}"
+        place = f"table {self.names[table]!r}, row {self.source.rows[row]}"
         if factor == 0:
             raise ValueError(f"{place}: column {name!r} must be {SUMMED_OUT!r}, the table sums it out: got {label!r}")
         if label == SUMMED_OUT:
@@ -156,15 +154,17 @@ class Rows:
         repeated = np.flatnonzero(counts[positions] > 1)
         if repeated.size:
             first, second = np.flatnonzero(positions == positions[repeated[0]])[:2]
-            raise ValueError(f"{self._cell(first)} is given twice, in rows {_count(first)} and {_count(second)}")
+            raise ValueError(
+                f"{self._cell(first)} is given twice, in rows {self.source.rows[first]} and {self.source.rows[second]}"
+            )
 
     def _cell(self, row: int) -> str:
-        table, *labels = self.frame.select("table", *self.schema.names).row(int(row))
+        table, *labels = self.source.frame.select("table", *self.schema.names).row(int(row))
         return _describe(table, self.schema.names, labels)
 
     def measurements(self) -> tuple[Float, Float]:
         """The values of the rows, NaN for an empty one, and their variances."""
-        values, variances = (self._numbers(name).fill_null(np.nan).to_numpy() for name in VALUE_COLUMNS)
+        values, variances = (self._numbers(name) for name in VALUE_COLUMNS)
         self._refuse("variance", np.isnan(variances), "is missing: give a number, 0 for exact, or inf for not measured")
         self._refuse("variance", variances < 0, "is negative: give a number of 0 or more")
         missing = np.isnan(values) & np.isfinite(variances)
@@ -172,19 +172,17 @@ class Rows:
         self._refuse("value", np.isinf(values), "is infinite: give a finite number")
         return values, variances
 
-    def _numbers(self, name: str) -> pl.Series:
-        column = self.frame[name]
-        numbers = column.cast(pl.Float64, strict=False)
-        wrong = (numbers.is_null() & column.is_not_null()).to_numpy()
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise ValueError(f"{self._cell(row)}: {name} {column[row]!r} is not a number (row {_count(row)})")
-        return numbers
+    def _numbers(self, name: str) -> Float:
+        try:
+            return read_numbers(self.source.frame[name])
+        except NotANumberError as error:
+            row = self.source.rows[error.row]
+            raise ValueError(f"{self._cell(error.row)}: {name} {error} (row {row})") from None
 
     def _refuse(self, name: str, wrong: NDArray[np.bool_], why: str) -> None:
         if wrong.any():
             row = int(wrong.argmax())
-            raise ValueError(f"{self._cell(row)}: {name} {why} (row {_count(row)})")
+            raise ValueError(f"{self._cell(row)}: {name} {why} (row {self.source.rows[row]})")
 
 
 def _first_gap(cells: NDArray[np.int32], shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -155,7 +155,7 @@ def test_version(capsys: pytest.CaptureFixture) -> None:
         ({"row": 5, "value": "inf"}, "noisy.csv: table 'department', cell (department=A): value is infinite"),
         ({"row": 5, "variance": "-1"}, "noisy.csv: table 'department', cell (department=A): variance is negative"),
         ({"row": 5, "table": "height"}, "noisy.csv: table 'height'"),
-        ({"row": 5, "department": "G"}, "noisy.csv: table 'department', row 6: unknown level 'G'"),
+        ({"row": 5, "department": "G"}, "noisy.csv: table 'department', row 7: unknown level 'G'"),
         ({"row": 5, "department": "B"}, "noisy.csv: table 'department', cell (department=B) is given twice"),
         ({"skip": 5}, "noisy.csv: table 'department', cell (department=A) is missing"),
         ({"exact": "sex"}, "noisy.csv: values known exactly contradict one another"),
@@ -183,7 +183,7 @@ def test_bad_tables_are_refused(
         (["estimate", "nowhere", "--out", "{out}"], "nowhere: No such file or directory"),
         (["estimate", BERKELEY, "--schema", "none.toml", "--out", "{out}"], "none.toml: No such file or directory"),
         (["estimate", BERKELEY, "--schema", BERKELEY, "--out", "{out}"], "berkeley.csv: "),
-        (["estimate", SCHEMA, "--out", "{out}"], "berkeley.toml: the name must end in .csv or .parquet"),
+        (["estimate", SCHEMA, "--out", "{out}"], "berkeley.toml: the name must end in .csv, .csv.gz or .parquet"),
         (["estimate", BERKELEY, "--out", "{out}.xlsx"], "estimates.csv.xlsx: the name must end in .csv or .parquet"),
         (
             ["estimate", BERKELEY, "--out", "nowhere/x.csv"],

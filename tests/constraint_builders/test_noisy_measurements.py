@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from constraint_builders import Problem, Spine
+from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files import (
     Release,
     Settings,
@@ -302,7 +303,26 @@ def test_a_query_is_known_by_its_attributes_if_its_name_is_not(folder: Path) -> 
         ),
         (pl.when(pl.col("query_name") != "total_dpq").then("geocode"), "column 'geocode' is empty in row 1"),
         (pl.col("geocode").cast(pl.Int64), "column 'geocode' must hold text"),
+        (pl.col("geocode").cast(pl.Binary), "column 'geocode' must hold text, for leading zeros: it holds bytes"),
+        (pl.lit(True).alias("query_name"), "column 'query_name' must hold text: it holds true and false"),
+        (pl.lit(1).alias("age"), "column 'age' must hold text: it holds Int"),
         (pl.col("value").list.first(), "column 'value' must hold lists of numbers"),
+        *(
+            (pl.col("value").cast(pl.List(dtype)), "column 'value' must hold lists of numbers: it holds lists")
+            for dtype in (pl.Date, pl.Datetime("us"), pl.Time, pl.Duration("us"), pl.Boolean, pl.String)
+        ),
+        *(
+            (pl.col("variance").cast(pl.Int64).cast(dtype), f"column 'variance' must hold numbers: it holds {what}")
+            for dtype, what in [
+                (pl.Date, "dates"),
+                (pl.Datetime("us"), "dates and times"),
+                (pl.Time, "times of day"),
+                (pl.Duration("us"), "durations"),
+                (pl.Boolean, "true and false"),
+                (pl.String, "String"),
+            ]
+        ),
+        (pl.struct("variance").alias("variance"), "column 'variance' must hold numbers: it holds records"),
         (pl.col("query_name").replace("total_dpq", "sex_dpq"), r"query_shape \[1, 1\], but table 'sex' has \[2, 1\]"),
         (pl.lit([2, 2]).alias("query_shape"), r"query_shape \[2, 2\], but table 'total' has \[1, 1\]"),
         (
@@ -352,6 +372,23 @@ def test_a_country_without_some_of_its_states_is_refused(tmp_path: Path) -> None
     with pytest.raises(ValueError, match=r"US '' counts 1,\d+ in table 'detailed', its 1 children \d+: no noise"):
         read(tmp_path / "us")
     assert read(tmp_path / "us", within=["044"]).problem.spine is not None
+
+
+@pytest.mark.parametrize("dtype", [pl.Decimal(38, 3), pl.Int128, pl.Float64, pl.UInt8, pl.Int16])
+def test_numbers_of_every_type_are_read_as_they_are(dtype: Any, folder: Path) -> None:
+    rewrite(part(folder), pl.col("value").list.eval(pl.element().abs()))
+    whole = read(folder)
+    rewrite(part(folder), pl.col("value").cast(pl.List(dtype)))
+    assert_same(read(folder), whole.problem, whole.y)
+
+
+def test_names_of_columns_are_no_names_of_variables(folder: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, schema=Schema({"sex": 2, "sign": 3}))
+    with pytest.raises(ValueError, match="variable 'sign' has the name of a column of measurement files: rename it"):
+        read(folder, settings)
+    named_row = dataclasses.replace(SETTINGS, schema=Schema({"row": 2, "position": 3}))
+    rewrite(part(folder), pl.lit("*").alias("row"))
+    assert ("Block", "detailed") in read(folder, named_row).problem.observed.names
 
 
 def test_another_schema_is_refused(folder: Path) -> None:
