@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed inside, 2 bad input, 130 interrupted, 143 terminate
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from blue_solvers.solver import ConvergenceError
 
 COMMANDS = (estimate, info, simulate, query, spine, demo)
 
+LONGEST = 400  # characters of a message
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 
@@ -41,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit
         For ``--help``, ``--version`` and arguments that are no command.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # labels that a terminal has no letters for are no reason to stop
+        sys.stdout.reconfigure(errors="backslashreplace")
     args = _parser().parse_args(argv)
     try:
         with _unwinding_when_terminated():
@@ -64,7 +68,7 @@ class _Parser(argparse.ArgumentParser):
     """Reports wrong arguments in one line, as `main` does everything else."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"blue-solvers: {message} (see {self.prog} --help)\n")
+        self.exit(BAD_INPUT, _line(f"{message} (see {self.prog} --help)"))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,8 +112,16 @@ def _reason(error: Exception) -> str:
 
 
 def _complain(message: str, code: int) -> int:
-    print("blue-solvers:", " ".join(message.split()), file=sys.stderr)
+    print(_line(message), end="", file=sys.stderr)
     return code
+
+
+def _line(message: str) -> str:
+    """A message in one line that a terminal can show, its end kept if it is too long."""
+    text = " ".join(message.split())
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST - 100]} ... {text[-90:]}"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in f"blue-solvers: {text}") + "\n"
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def naming(what: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{os.fspath(what)}: {error}") from None
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{os.fspath(what)}: not readable as a table: {reason}") from None
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -15,13 +16,15 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
     Raises
     ------
     OSError
-        If its folder does not exist or cannot be written to, or if `path` is there and is not a plain file.
+        If its folder does not exist or cannot be written to, or if `path` is there and is not a plain file, or is no
+        name of one: too long, or a link to itself.
     """
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: cannot be written: there is no folder {str(path.parent)!r}")
-    if path.exists() and not path.is_file():
-        raise OSError(f"{path}: cannot be written: it is not a plain file")
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(f"{path}: cannot be written: it is not a plain file")
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"{path}: cannot be written: the folder {str(path.parent)!r} is read-only")
     return path
@@ -30,7 +33,7 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary path beside `path`, which becomes `path` at the end, or vanishes if anything goes wrong."""
-    path = require_writable(path).resolve()
+    path = Path(os.path.realpath(require_writable(path)))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         yield temporary
