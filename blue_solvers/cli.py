@@ -18,10 +18,11 @@ from typing import NoReturn
 
 from blue_solvers.commands import demo, estimate, info, query, simulate, spine
 from blue_solvers.solver import ConvergenceError
+from constraint_builders.extras import EXTRA_OF, missing_extra
 
 COMMANDS = (estimate, info, simulate, query, spine, demo)
 
-LONGEST = 400  # characters of a message
+LONGEST, MOST_READ = 400, 100_000  # characters of a message that are shown, and looked at
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 
@@ -106,6 +107,8 @@ def _unwinding_when_terminated() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRA_OF:
+        return str(missing_extra(f"this needs {error.name}", EXTRA_OF[error.name]))
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
@@ -118,10 +121,11 @@ def _complain(message: str, code: int) -> int:
 
 def _line(message: str) -> str:
     """A message in one line that a terminal can show, its end kept if it is too long."""
-    text = " ".join(message.split())
+    text = " ".join(message[:MOST_READ].split())
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     if len(text) > LONGEST:
         text = f"{text[: LONGEST - 100]} ... {text[-90:]}"
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in f"blue-solvers: {text}") + "\n"
+    return f"blue-solvers: {text}\n"
 
 
 if __name__ == "__main__":

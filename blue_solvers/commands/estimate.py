@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +17,11 @@ from blue_solvers.commands.common import (
     plural,
     progress,
     read_input,
+    refuse_overwriting,
     report,
 )
 from blue_solvers.commands.estimate_release import run_on_folder
-from blue_solvers.commands.picture import require_picture, write_picture
+from blue_solvers.commands.picture import picture, require_picture
 from blue_solvers.nonnegative import METHODS, Movement, movements
 from blue_solvers.uncertainty import normal_intervals
 
@@ -113,7 +114,7 @@ def run_on_table(args: argparse.Namespace) -> None:
 
     require_suffix(args.out, WRITE_SUFFIXES)
     require_writable(args.out)
-    _refuse_overwriting_input(args)
+    refuse_overwriting(args.out, (args.input, args.schema))
     if args.plot:
         require_picture(args.plot)
     problem, y = read_input(args)
@@ -131,15 +132,10 @@ def run_on_table(args: argparse.Namespace) -> None:
         fit = METHODS[args.nonnegative](problem, y)
         frame = with_nonnegative(frame, fit.desired)
         moved = movements(fit, estimate)
-    write_frame(frame, args.out)
-    if args.plot:
-        write_picture(P, y, args.level, (lower, upper), args.plot)
+    with ExitStack() as written:
+        if args.plot:
+            written.enter_context(picture(P, y, args.level, (lower, upper), args.plot))
+        write_frame(frame, args.out)
     report(P, args.out)
     for movement in moved:
         print(f"moved      {movement}")
-
-
-def _refuse_overwriting_input(args: argparse.Namespace) -> None:
-    for path in filter(None, (args.input, args.schema)):
-        if Path(path).exists() and Path(args.out).exists() and os.path.samefile(path, args.out):
-            raise ValueError(f"--out {args.out} would overwrite what is read: choose another file")

@@ -12,6 +12,7 @@ import numpy as np
 from blue_solvers import blue
 from blue_solvers.commands.common import plural, progress, report
 from blue_solvers.commands.progress import LevelBar
+from blue_solvers.commands.quiet import reading
 from blue_solvers.solvers import TwoPass
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ SETTINGS_FILE = "settings.toml"
 def run_on_folder(args: argparse.Namespace) -> None:
     """Estimate the tables at all geounits and store them for `query`."""
     if args.schema is not None:
-        raise ValueError("--schema is for long tables: the schema of measurement files is in their --settings")
+        raise ValueError(f"--schema is for long tables, {args.input} is a folder: its schema is in --settings")
     desired = "all" if args.desired == ["all"] else args.desired
     if args.memory is None:
         _run_in_memory(args, desired)
@@ -40,7 +41,7 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
 
     require_new(args.out)
     settings = _settings(args)
-    with LevelBar("reading") as bar:
+    with reading(), LevelBar("reading") as bar:
         release = read_noisy_measurements(args.input, settings, desired=desired, within=args.within, progress=bar)
     problem = release.problem
     progress(f"preparing {args.solver}")

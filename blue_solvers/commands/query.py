@@ -45,12 +45,14 @@ def add_parser(subparsers: SubParsers) -> None:
 def run(args: argparse.Namespace) -> None:
     """Estimate the counts over all the geounits together."""
     from blue_solvers.results import Result
+    from constraint_builders.files.naming import naming
 
     result = Result(args.result)
     geolevel = args.geolevel or result.spine.levels[-1]
     names = args.count or [TOTAL]
     counts = [parse_count(name) for name in names]
-    geounits = result.geounits(geolevel, args.geounits or _lines(args.geounits_file))
+    with naming(args.geounits_file or args.result):
+        geounits = result.geounits(geolevel, args.geounits or _lines(args.geounits_file))
     progress(f"computing the variance of {plural(len(counts), 'count')}")
     answer = result.ask(geolevel, geounits, counts)
     lower, upper = normal_intervals(answer.estimate, answer.std_errors, args.level)
@@ -82,5 +84,5 @@ def parse_count(text: str) -> dict[str, list[str]]:
 def _lines(path: str) -> list[str]:
     codes = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
     if not codes:
-        raise ValueError(f"{path}: there is no geocode: give one on every line")
+        raise ValueError("there is no geocode: give one on every line")
     return codes

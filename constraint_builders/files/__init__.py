@@ -1,9 +1,15 @@
 """Reading measurements from files, and writing results to them; needs the extra ``frames``."""
 
+from constraint_builders.extras import missing_extra
+
 try:
     import polars  # noqa: F401
 except ImportError as error:
-    raise ImportError("files and data frames need polars: pip install 'blue-solvers[frames]'") from error
+    raise missing_extra("files and data frames need polars", "frames") from error
+try:
+    import msgspec  # noqa: F401
+except ImportError as error:
+    raise missing_extra("settings and schema files need msgspec", "frames") from error
 
 from constraint_builders.files.block_counts import read_block_counts
 from constraint_builders.files.long_table import (

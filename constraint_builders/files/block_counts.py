@@ -15,6 +15,7 @@ from constraint_builders.schema import Schema
 
 GEOID_COLUMNS = ("geoid", "geocode")
 COUNT_COLUMN = "count"
+LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
@@ -42,7 +43,7 @@ def read_block_counts(path: str | os.PathLike[str], schema: Schema) -> tuple[lis
     Raises
     ------
     ValueError
-        If a column is missing, a label is unknown, a count is no number of 0 or more, or a block of a wide file is
+        If a column is missing, a label is unknown, a count is no number of 0 to 2^53, or a block of a wide file is
         given twice. The message names the file, the column and the row.
     OSError
         If the file cannot be opened.
@@ -119,8 +120,8 @@ def _counts(source: Source, name: str) -> Float:
         numbers = read_numbers(column)
     except NotANumberError as error:
         raise ValueError(f"column {name!r}: {error} (row {source.rows[error.row]})") from None
-    wrong = pl.Series(~(np.isfinite(numbers) & (numbers >= 0)))
+    wrong = pl.Series(~((numbers >= 0) & (numbers <= LARGEST)))
     if wrong.any():
-        value = shown(column.filter(wrong)[0])
-        raise ValueError(f"column {name!r} holds {value}{_in_row(source, wrong)}: a count is a number of 0 or more")
+        value, limits = shown(column.filter(wrong)[0]), f"from 0 to {LARGEST:,.0f}"
+        raise ValueError(f"column {name!r} holds {value}{_in_row(source, wrong)}: a count is a number {limits}")
     return numbers

@@ -28,6 +28,7 @@ from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.replacing import replacing
 from constraint_builders.files.rows import Rows, infer
 from constraint_builders.files.source import open_source, require_suffix
+from constraint_builders.files.spreadsheet_cells import without_formulas
 from constraint_builders.layout import Float, Layout
 from constraint_builders.problem import Problem
 from constraint_builders.schema import Schema
@@ -172,6 +173,9 @@ def with_nonnegative(frame: pl.DataFrame, fitted: ArrayLike) -> pl.DataFrame:
 def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     """Write a frame to a ``.csv`` or ``.parquet`` file, whole or not at all: a failure leaves what was there before.
 
+    In CSV, text that a spreadsheet would run as a formula (``=``, ``+``, ``-`` or ``@`` first, and no number) gets an
+    apostrophe before it, which reading takes away.
+
     Raises
     ------
     ValueError
@@ -182,7 +186,7 @@ def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     suffix = require_suffix(path, WRITE_SUFFIXES)
     with replacing(path) as temporary:
         if suffix == ".csv":
-            frame.write_csv(temporary)
+            without_formulas(frame).write_csv(temporary)
         else:
             write_parquet(frame, temporary)
 

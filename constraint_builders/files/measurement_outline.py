@@ -110,7 +110,8 @@ def read_outline(
     if not any(level.geocodes.len() for level in levels.values()):
         raise _nothing_measured(folder, leftovers, within)
     ledger.claim(BYTES_A_GEOUNIT * sum(level.geocodes.len() for level in levels.values()))
-    spine = _spine({name: level.geocodes.to_list() for name, level in levels.items()}, settings.geolevels)
+    with naming(folder):
+        spine = _spine({name: level.geocodes.to_list() for name, level in levels.items()}, settings.geolevels)
     for number, (name, level) in enumerate(levels.items()):
         if progress is not None:
             progress(name, number, len(levels))

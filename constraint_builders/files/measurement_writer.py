@@ -29,6 +29,7 @@ from constraint_builders.spine import Spine
 from constraint_builders.table import Table, parse_table
 
 GROUP_CELLS = 1 << 21  # of a row group at most, so that files can be read in little memory
+LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
 NO_BOUND = 99999  # what the Census Bureau writes as an upper bound where there is none
 
 
@@ -105,6 +106,11 @@ def _require_layout(problem: Problem, values: Float) -> None:
             f"{problem.observed.describe(position)} is {values[position]}: measurement files hold whole numbers; "
             "draw discrete noise"
         )
+    large = abs(values) > LARGEST
+    if large.any():
+        position = int(large.argmax())
+        cell = problem.observed.describe(position)
+        raise ValueError(f"{cell} is {values[position]:.3g}: whole numbers are exact to {LARGEST:,.0f}")
 
 
 def _partitions(spine: Spine, level: int, partition: str) -> pl.Series:

@@ -18,9 +18,11 @@ def naming(what: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{os.fspath(what)}: {error}") from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+    except pl.exceptions.PolarsError as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{os.fspath(what)}: not readable as a table: {reason}") from None
+    except pl.exceptions.PanicException:  # polars' own word for a file that contradicts itself
+        raise ValueError(f"{os.fspath(what)}: not readable as a table: it is damaged, copy it again") from None
 
 
 def shown(value: object) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+MOST_KEPT = 50  # characters of a name, to which a temporary one adds some
+
 
 def require_writable(path: str | os.PathLike[str]) -> Path:
     """Check, before any work, that a file can be made at `path`.
@@ -30,11 +32,16 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
     return path
 
 
+def temporary_beside(path: Path) -> Path:
+    """A new name in the folder of a path that is about to be made, hidden, and not too long for a file system."""
+    return path.with_name(f".{path.name[:MOST_KEPT]}.{secrets.token_hex(4)}.part")
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary path beside `path`, which becomes `path` at the end, or vanishes if anything goes wrong."""
     path = Path(os.path.realpath(require_writable(path)))
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    temporary = temporary_beside(path)
     try:
         yield temporary
         os.replace(temporary, path)

@@ -30,6 +30,7 @@ from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.replacing import replacing
 from constraint_builders.measurements import NOISE_LAWS
 from constraint_builders.schema import Recode, Schema, Variable
+from constraint_builders.table import parse_table
 
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -133,9 +134,17 @@ def format_schema(schema: Schema, *, desired: Sequence[str] | str | None = None,
 def _read(document: SchemaDocument) -> SchemaFile:
     if document.problem.noise not in NOISE_LAWS:
         raise ValueError(f"problem.noise must be one of {', '.join(NOISE_LAWS)}: got {shown(document.problem.noise)}")
-    return SchemaFile(
-        build_schema(document.variables, document.recodes), document.problem.desired, document.problem.noise
-    )
+    schema = build_schema(document.variables, document.recodes)
+    _require_tables(schema, document.problem.desired)
+    return SchemaFile(schema, document.problem.desired, document.problem.noise)
+
+
+def _require_tables(schema: Schema, desired: list[str] | str | None) -> None:
+    if desired == []:
+        raise ValueError("problem.desired is empty: name a table, or leave it out for the tables of the input")
+    if isinstance(desired, list):
+        for table in desired:
+            parse_table(schema, table)
 
 
 def build_schema(variables: Mapping[str, int | list], recodes: Mapping[str, Mapping[str, list]]) -> Schema:

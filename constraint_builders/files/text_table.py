@@ -14,6 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from constraint_builders.files.spreadsheet_cells import with_formulas
+
 DELIMITERS = (",", ";", "\t", "|")
 COMMENT = "#"
 LINE_END = b"\n"
@@ -82,6 +84,7 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTabl
     ValueError
         If a column that is not empty has no name, or two have one.
     """
+    cells = with_formulas(cells)
     names = [(name or "").strip() for name in cells.row(0)]
     kept = [i for i, name in enumerate(names) if name or cells[1:, i].str.strip_chars().ne("").any()]
     for i in kept:

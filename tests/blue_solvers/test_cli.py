@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -216,6 +217,57 @@ def test_the_input_is_never_overwritten(capsys: pytest.CaptureFixture, tmp_path:
     path.write_bytes(examples.BERKELEY.read_bytes())
     assert "would overwrite what is read" in refusal(capsys, "estimate", str(path), "--out", str(path))
     assert path.read_bytes() == examples.BERKELEY.read_bytes()
+
+
+@pytest.mark.parametrize("module", ["polars", "msgspec"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["estimate", BERKELEY, "--out", "estimates.csv"],
+        ["info", BERKELEY],
+        ["simulate", "blocks.csv", "--settings", "pl94_us_persons", "--out", "out"],
+        ["estimate", ".", "--out", "out"],
+        ["query", "result", "--geounits", "44"],
+        ["spine", "blocks.csv", "--entity", "place"],
+    ],
+)
+def test_a_missing_library_is_named_with_the_extra(
+    module: str, command: list[str], monkeypatch: Any, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [
+        name for name in sys.modules if re.match(r"(constraint_builders\.files|blue_solvers\.(res|str))", name)
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    assert f"{module}: pip install 'blue-solvers[frames]'" in refusal(capsys, *command)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("link", ["itself", "hard", "symbolic", "around"])
+def test_no_command_writes_over_its_input(link: str, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    blocks = "geoid,place\n440010001001000,A\n440010001001001,B\n"
+    for name, text, command in (
+        ("noisy.csv", examples.BERKELEY.read_text(), ["estimate"]),
+        ("blocks.csv", blocks, ["spine", "--entity", "place"]),
+    ):
+        path, out = tmp_path / name, tmp_path / f"link-{name}"
+        path.write_text(text)
+        if link == "hard":
+            out.hardlink_to(path)
+        elif link == "symbolic":
+            out.symlink_to(path)
+        else:
+            out = path if link == "itself" else tmp_path / ".." / tmp_path.name / name
+        assert "would overwrite what is read" in refusal(capsys, command[0], str(path), *command[1:], "--out", str(out))
+        assert path.read_text() == text
+
+
+def test_a_picture_that_cannot_be_drawn_leaves_nothing(monkeypatch: Any, out: str, tmp_path: Path) -> None:
+    figure = pytest.importorskip("matplotlib.figure")
+    monkeypatch.setattr(figure.Figure, "savefig", lambda *_, **__: 1 / 0)
+    assert main(["estimate", BERKELEY, "--out", out, "--plot", str(tmp_path / "picture.png")]) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
