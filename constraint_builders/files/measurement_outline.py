@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from constraint_builders.files.measurement_constraints import ExactCounts, Zeros, read_constraints
 from constraint_builders.files.measurement_files import (
     CONSTRAINTS,
+    LEVEL_SUFFIX,
     MEASUREMENTS,
     Leftovers,
     Measurements,
@@ -105,10 +106,14 @@ def read_outline(
         If the spine, the variances and the zeros alone need more than `memory`.
     """
     require_free_names(settings.schema)
+    if within is not None and not all(within):
+        raise ValueError("within '' names no geounits: give the first characters of their geocodes, or leave it out")
     leftovers, ledger = Leftovers(), _Ledger(memory)
     levels = _read_levels(folder, settings, within, leftovers, ledger)
+    _require_prefixes(folder, levels, within or ())
     if not any(level.geocodes.len() for level in levels.values()):
         raise _nothing_measured(folder, leftovers, within)
+    _require_levels(folder, levels, settings)
     ledger.claim(BYTES_A_GEOUNIT * sum(level.geocodes.len() for level in levels.values()))
     with naming(folder):
         spine = _spine({name: level.geocodes.to_list() for name, level in levels.items()}, settings.geolevels)
@@ -166,6 +171,25 @@ def _read_levels(
                 files.append((kind, path, ledger.rows_at_once(widest)))
         levels[name] = _Level(name, files, geocodes.sort(), settings, within, leftovers, ledger)
     return levels
+
+
+def _require_prefixes(folder: str | os.PathLike[str], levels: Mapping[str, _Level], within: Sequence[str]) -> None:
+    """Refuse a prefix with which no geocode begins."""
+    for prefix in within:
+        if not any(level.geocodes.str.starts_with(prefix).any() for level in levels.values()):
+            raise ValueError(f"{os.fspath(folder)}: nothing was measured within {prefix}: no geocode begins so")
+
+
+def _require_levels(folder: str | os.PathLike[str], levels: Mapping[str, _Level], settings: Settings) -> None:
+    """Refuse a folder without files of a geolevel that the settings measure, below others of which it has files."""
+    found = [settings.geolevels.index(name) for name, level in levels.items() if level.geocodes.len()]
+    for name in settings.geolevels[found[0] :]:
+        tables = settings.budget.losses.get(name, {})
+        if tables and settings.geolevels.index(name) not in found:
+            what = f"{', '.join(tables)!r:.60} at {name!r}, and there is nothing in {name}{LEVEL_SUFFIX}"
+            raise ValueError(
+                f"{os.fspath(folder)}: the settings measure {what}: copy that folder, or give settings without {name!r}"
+            )
 
 
 def _nothing_measured(folder: str | os.PathLike[str], leftovers: Leftovers, within: Sequence[str] | None) -> ValueError:

@@ -93,8 +93,9 @@ def read_noisy_measurements(
     Raises
     ------
     ValueError
-        If a file cannot be understood (it is named, with the column and the row), nothing was measured, a geounit is
-        given twice for one table, a geounit above the lowest level has none below, or one below has none above, or
+        If a file cannot be understood (it is named, with the column and the row), nothing was measured, or nothing
+        within one of the prefixes, or nothing at a geolevel that the settings measure below others, a geounit is given
+        twice for one table, a geounit above the lowest level has none below, or one below has none above, or
         counts of a geounit and of its children differ by more than noise.
     OSError
         If the folder cannot be opened.

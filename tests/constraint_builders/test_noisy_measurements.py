@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from constraint_builders import Problem, Schema, Spine
+from constraint_builders.budget import Budget
 from constraint_builders.files import (
     Release,
     Settings,
@@ -269,6 +270,36 @@ def test_a_part_of_the_country_leaves_out_what_counts_others_too(tmp_path: Path)
     assert ("US", "detailed") not in branches.problem.observed.names
     with pytest.raises(ValueError, match="nothing was measured within 045"):
         read(tmp_path / "us", within=["045"])
+    with pytest.raises(ValueError, match="nothing was measured within 145: no geocode begins so"):
+        read(tmp_path / "us", within=["044", "145"])
+    for prefixes in ([""], ["044", ""]):
+        with pytest.raises(ValueError, match="within '' names no geounits: give the first characters"):
+            read(tmp_path / "us", within=prefixes)
+
+
+@pytest.mark.parametrize("level", ["County", "Block"])
+@pytest.mark.parametrize("how", ["no folder", "an empty folder", "a plain file", "files without rows"])
+def test_a_folder_without_the_files_of_a_measured_geolevel_is_refused(level: str, how: str, folder: Path) -> None:
+    if how == "files without rows":
+        pl.read_parquet(part(folder, level), hive_partitioning=False).clear().write_parquet(part(folder, level))
+    else:
+        shutil.rmtree(folder / f"{level}.parquet")
+        if how == "an empty folder":
+            (folder / f"{level}.parquet" / "DPQuery").mkdir(parents=True)
+        elif how == "a plain file":
+            (folder / f"{level}.parquet").write_bytes(b"")
+    with pytest.raises(
+        ValueError, match=f"the settings measure '.*' at '{level}', and there is nothing in {level}.par"
+    ):
+        read(folder)
+
+
+def test_geolevels_that_the_settings_do_not_measure_may_be_missing(folder: Path) -> None:
+    losses = {level: row for level, row in SETTINGS.budget.losses.items() if level != "Block"}
+    shutil.rmtree(folder / "Block.parquet")
+    release = read(folder, dataclasses.replace(SETTINGS, budget=Budget(losses)))
+    assert release.problem.spine is not None
+    assert release.problem.spine.levels == ("State", "County")
 
 
 def test_a_query_is_known_by_its_attributes_if_its_name_is_not(folder: Path) -> None:
@@ -393,6 +424,8 @@ def test_names_of_columns_are_no_names_of_variables(folder: Path) -> None:
 
 def test_another_schema_is_refused(folder: Path) -> None:
     settings = production_settings("pl94_us_units")
+    losses = {level: settings.budget.losses[level] for level in ("State", "County", "Block")}
+    settings = dataclasses.replace(settings, budget=Budget(losses))
     with pytest.raises(ValueError, match=r"query_shape \[2, 3\], but table 'detailed' has \[2\]"):
         read(folder, settings)
     for level in ("County", "Block"):
