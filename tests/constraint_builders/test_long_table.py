@@ -143,8 +143,8 @@ def where(row: int, column: str, value: Any) -> Callable[[pl.DataFrame], pl.Data
 BAD = [
     (lambda f: f.drop("variance"), "column 'variance' is missing: there are 'table', 'sex', 'age', 'value'"),
     (lambda f: f.drop("age"), "column 'age' is missing"),
-    (lambda f: f.with_columns(note=pl.lit("x")), "column 'note' is no variable of the schema"),
-    (lambda f: f.with_columns(geocode=pl.lit("44")), "column 'geocode': several geounits are not read yet"),
+    (lambda f: f.with_columns(hue=pl.lit("x")), "column 'hue' is no variable of the schema"),
+    (lambda f: f.with_columns(geocode=pl.lit("44")), "column 'geolevel' is missing beside 'geocode'"),
     (lambda f: f.clear(), "there are no rows"),
     (lambda f: pl.concat([f, f[6:7]]), r"table 'age', cell \(age=1\) is given twice, in rows 7 and 15"),
     (lambda f: pl.concat([f, f[0:1]]), "table 'total' is given twice, in rows 1 and 15"),
