@@ -25,6 +25,13 @@ from blue_solvers.commands.picture import picture, require_picture
 from blue_solvers.nonnegative import METHODS, Movement, movements
 from blue_solvers.uncertainty import normal_intervals
 
+LEVEL = 0.95
+NOT_OF_FOLDERS = {
+    "--level": "its result keeps standard errors, give --level to query",
+    "--plot": "too many cells to draw",
+    "--nonnegative": "its result keeps unbiased estimates, of which any places can be asked; fit a long table instead",
+}
+
 
 def add_parser(subparsers: SubParsers) -> None:
     """Declare the subcommand."""
@@ -47,6 +54,12 @@ def add_parser(subparsers: SubParsers) -> None:
         help="read only geounits of the folder whose geocodes begin so, may be repeated",
     )
     parser.add_argument(
+        "--totals",
+        metavar="FILE",
+        help="totals of geounits of the folder that are known exactly, .csv: columns geocode and total; 044+144 for "
+        "two that are all the children of one",
+    )
+    parser.add_argument(
         "--memory",
         metavar="BYTES",
         type=_bytes,
@@ -61,7 +74,7 @@ def add_parser(subparsers: SubParsers) -> None:
     )
     parser.add_argument("--solver", choices=list(SOLVERS), default="auto", help="default: auto")
     parser.add_argument(
-        "--level", type=coverage, default=0.95, help="coverage of a long table's intervals; default: 0.95"
+        "--level", type=coverage, help=f"coverage of a long table's intervals; default: {LEVEL}; of a folder query asks"
     )
     parser.add_argument(
         "--nonnegative",
@@ -94,14 +107,13 @@ def run(args: argparse.Namespace) -> None:
     if not Path(args.input).exists():
         raise FileNotFoundError(f"{args.input}: No such file or directory")
     if Path(args.input).is_dir():
-        for option, given in (("--plot", args.plot), ("--nonnegative", args.nonnegative)):
-            if given:
-                raise ValueError(f"{option} is for one file of tables: {args.input} is a folder of measurement files")
+        for option, instead in NOT_OF_FOLDERS.items():
+            if getattr(args, option[2:]) is not None:
+                raise ValueError(f"{option} is for one file of tables, and {args.input} is a folder: {instead}")
         return run_on_folder(args)
-    if args.settings or args.within or args.memory:
-        raise ValueError(
-            f"--settings, --within and --memory are for a folder of measurement files: {args.input} is none"
-        )
+    for option in ("--settings", "--within", "--totals", "--memory"):
+        if getattr(args, option[2:]) is not None:
+            raise ValueError(f"{option} is for a folder of measurement files: {args.input} is none")
     return run_on_table(args)
 
 
@@ -124,7 +136,8 @@ def run_on_table(args: argparse.Namespace) -> None:
     estimate = P @ y + P.offset
     progress("computing exact variances")
     std_error = np.sqrt(np.maximum(P.variances(), 0))
-    lower, upper = normal_intervals(estimate, std_error, args.level)
+    level = LEVEL if args.level is None else args.level
+    lower, upper = normal_intervals(estimate, std_error, level)
     frame = estimates_frame(problem, estimate, std_error, lower, upper)
     moved: list[Movement] = []
     if args.nonnegative:
@@ -134,7 +147,7 @@ def run_on_table(args: argparse.Namespace) -> None:
         moved = movements(fit, estimate)
     with ExitStack() as written:
         if args.plot:
-            written.enter_context(picture(P, y, args.level, (lower, upper), args.plot))
+            written.enter_context(picture(P, y, level, (lower, upper), args.plot))
         write_frame(frame, args.out)
     report(P, args.out)
     for movement in moved:

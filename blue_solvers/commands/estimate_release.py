@@ -36,13 +36,16 @@ def run_on_folder(args: argparse.Namespace) -> None:
 
 def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     from blue_solvers.result_files import write_result
-    from constraint_builders.files import read_noisy_measurements
+    from constraint_builders.files import read_noisy_measurements, read_totals
     from constraint_builders.files.new_folder import require_new
 
     require_new(args.out)
     settings = _settings(args)
     with reading(), LevelBar("reading") as bar:
-        release = read_noisy_measurements(args.input, settings, desired=desired, within=args.within, progress=bar)
+        totals = () if args.totals is None else read_totals(args.totals)
+        release = read_noisy_measurements(
+            args.input, settings, desired=desired, within=args.within, totals=totals, progress=bar
+        )
     problem = release.problem
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
@@ -59,12 +62,21 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
 
 def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
     from blue_solvers.streaming import estimate_measurements
+    from constraint_builders.files import read_totals
 
     if args.solver not in ("auto", TwoPass.name):
         raise ValueError(f"--memory streams the passes of {TwoPass.name!r}: leave --solver {args.solver} out")
+    totals = () if args.totals is None else read_totals(args.totals)
     with LevelBar("estimating") as bar:
         read = estimate_measurements(
-            args.input, _settings(args), args.out, memory=args.memory, desired=desired, within=args.within, progress=bar
+            args.input,
+            _settings(args),
+            args.out,
+            memory=args.memory,
+            desired=desired,
+            within=args.within,
+            totals=totals,
+            progress=bar,
         )
     observed = f"{plural(read.cells, 'cell')} of {plural(read.tables, 'table')}"
     print(f"observed   {observed}, {read.exact:,} exact, {read.unmeasured:,} not measured")

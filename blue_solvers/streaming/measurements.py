@@ -31,7 +31,7 @@ from blue_solvers.streaming.partition import Desired, partition_known
 from blue_solvers.streaming.run import WORK, Progress, stream
 from blue_solvers.streaming.value_files import ValueFiles
 from constraint_builders import Schema
-from constraint_builders.files import Settings, Unused
+from constraint_builders.files import ExactTotal, Settings, Unused
 from constraint_builders.files.measurement_outline import Outline, read_outline
 from constraint_builders.files.new_folder import require_new
 from constraint_builders.files.replacing import replacing
@@ -103,6 +103,7 @@ def estimate_measurements(
     memory: float,
     desired: Desired = None,
     within: Sequence[str] | None = None,
+    totals: Sequence[ExactTotal] = (),
     progress: Progress | None = None,
 ) -> Summary:
     """Estimate all tables of a folder of noisy measurements, and store them for questions.
@@ -118,7 +119,7 @@ def estimate_measurements(
         Made anew, as `results.Result` reads it. If an earlier run was killed, it is resumed.
     memory : float
         Bytes that the work may take beside the program itself.
-    desired, within
+    desired, within, totals
         As in `read_noisy_measurements`.
     progress : callable, optional
         Called with what is done next, a number of steps that are done, and how many there are: of reading geolevels
@@ -144,9 +145,10 @@ def estimate_measurements(
     memory -= READER
     place = Path(out)
     work = place / WORK
-    _begin(place, {"files": _fingerprint(files), "settings": settings.text, "desired": desired, "within": within})
+    wishes = {"desired": desired, "within": within, "totals": totals}
+    _begin(place, {"files": _fingerprint(files), "settings": settings.text} | wishes)
     if not (work / PARTS).exists():
-        _read(files, settings, place, memory, desired, within, progress)
+        _read(files, settings, place, memory, desired, within, totals, progress)
     try:
         stream(work / PARTS, place / "estimates", memory=memory, progress=progress)
     except PartitionError as error:
@@ -187,6 +189,7 @@ def _read(
     memory: float,
     desired: Desired,
     within: Sequence[str] | None,
+    totals: Sequence[ExactTotal],
     progress: Progress | None,
 ) -> None:
     """Cut the measurements into parts, and write what variances follow from."""
@@ -196,7 +199,7 @@ def _read(
     (work / VALUES).mkdir()
     values = ValueFiles(work / VALUES)
     bar = None if progress is None else lambda level, done, count: progress(f"reading {level}", done, count)
-    outline = read_outline(files, settings, values.write, within=within, memory=memory, progress=bar)
+    outline = read_outline(files, settings, values.write, within=within, totals=totals, memory=memory, progress=bar)
     spine, schema = outline.spine, settings.schema
     layout = spine_layout(schema, spine, list(outline.zeros))
     zeros = StructuralZeros(schema, spine, layout, outline.zeros) if outline.zeros else None

@@ -12,6 +12,7 @@ except ImportError as error:
     raise missing_extra("settings and schema files need msgspec", "frames") from error
 
 from constraint_builders.files.block_counts import read_block_counts
+from constraint_builders.files.exact_totals import ExactTotal, read_totals
 from constraint_builders.files.long_table import (
     estimates_frame,
     infer_schema,
@@ -24,13 +25,16 @@ from constraint_builders.files.measurement_writer import write_noisy_measurement
 from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
+from constraint_builders.sources import combine_sources
 
 __all__ = [
     "PRODUCTION",
+    "ExactTotal",
     "Release",
     "SchemaFile",
     "Settings",
     "Unused",
+    "combine_sources",
     "estimates_frame",
     "format_schema",
     "infer_schema",
@@ -41,6 +45,7 @@ __all__ = [
     "read_noisy_measurements",
     "read_schema_file",
     "read_settings",
+    "read_totals",
     "write_frame",
     "write_noisy_measurements",
     "write_schema_file",

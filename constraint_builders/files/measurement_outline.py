@@ -16,10 +16,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from constraint_builders.files.exact_totals import ExactTotal, totals_by_geounit
 from constraint_builders.files.measurement_constraints import ExactCounts, Zeros, read_constraints
 from constraint_builders.files.measurement_files import (
     CONSTRAINTS,
     LEVEL_SUFFIX,
+    MEASUREMENT_SUFFIX,
     MEASUREMENTS,
     Leftovers,
     Measurements,
@@ -41,9 +43,10 @@ from constraint_builders.table import Table
 Index: TypeAlias = NDArray[np.intp]
 Flags: TypeAlias = NDArray[np.bool_]
 Progress: TypeAlias = Callable[[str, int, int], None]
+Arrays: TypeAlias = dict[str, dict[str, Float]]  # by geolevel and table
 Keep: TypeAlias = Callable[[str, str, Index, NDArray], None]
 
-ROOT = "Root"
+ROOT, TOTAL = "Root", "total"
 BYTES_A_GEOUNIT = 1_000  # of a spine while it is made: codes, parents, and the tables that find them
 BATCH_SHARE = 1 / 16  # of the memory: rows are held as lists, as an array, and once more in order
 LARGEST_BATCH = 64 << 20
@@ -79,6 +82,7 @@ def read_outline(
     keep: Keep,
     *,
     within: Sequence[str] | None = None,
+    totals: Sequence[ExactTotal] = (),
     memory: float | None = None,
     progress: Progress | None = None,
 ) -> Outline:
@@ -86,7 +90,7 @@ def read_outline(
 
     Parameters
     ----------
-    folder, settings, within, progress
+    folder, settings, within, totals, progress
         As in `read_noisy_measurements`.
     keep : callable
         Called with a geolevel, the canonical name of a table, numbers of geounits within their level (G,) and their
@@ -124,11 +128,29 @@ def read_outline(
     if not any(level.is_measured for level in levels.values()):
         raise _nothing_measured(folder, leftovers, within)
     observed = {name: level.variances for name, level in levels.items() if level.variances}
+    sums = {name: level.totals for name, level in levels.items() if level.variances}
+    for position, known in totals_by_geounit(totals, spine).items():
+        _add_total(known, position, spine, observed, sums, keep, leftovers)
     with naming(folder):
-        totals = {name: level.totals for name, level in levels.items()}
-        refuse_missing_children(settings.schema, spine, observed, totals)
+        refuse_missing_children(settings.schema, spine, observed, sums)
     zeros = {(name, table): cells for name, level in levels.items() for table, cells in level.zeros.items()}
     return Outline(spine, observed, zeros, leftovers.listed(), ledger.claimed)
+
+
+def _add_total(
+    known: ExactTotal, position: int, spine: Spine, observed: Arrays, sums: Arrays, keep: Keep, leftovers: Leftovers
+) -> None:
+    """Put an exact total in place of what was measured of it."""
+    number = int(spine.level_of[position])
+    level, rank, count = spine.levels[number], spine.rank_in_level[position], spine.members[number].size
+    variances = observed.setdefault(level, {}).setdefault(TOTAL, np.full(count, np.inf))
+    totals = sums.setdefault(level, {}).setdefault(TOTAL, np.zeros(count))
+    if variances[rank] == 0 and totals[rank] != known.total:
+        raise ValueError(f"{known.place}: the total is {known.total:,.0f}, a constraint says {totals[rank]:,.0f}")
+    if 0 < variances[rank] < np.inf:
+        leftovers.add(level, f"{TOTAL}{MEASUREMENT_SUFFIX}", f"{known.place.rpartition(',')[0]} says it exactly", 1)
+    variances[rank], totals[rank] = 0, known.total
+    keep(level, TOTAL, np.array([rank]), np.array([[known.total]]))
 
 
 @dataclass
@@ -297,17 +319,21 @@ class _Level:
         keep(self._name, rows.table.name, geounits, rows.values)
 
     def _add_exact(self, counts: ExactCounts, keep: Keep) -> None:
-        """Exact counts of what was not measured; a constraint never replaces a measurement of the same name."""
-        geounits = self._numbers(counts.geocodes)
-        known = self.variances.get(counts.table.name)
-        free = np.full(geounits.size, True) if known is None else np.isinf(known[geounits])
-        reason = f"table {counts.table.name!r} is already given there"
-        self._leftovers.add(self._name, counts.name, reason, int((~free).sum()))
-        if free.any():
-            variances, totals = self._of(counts.table)
-            variances[geounits[free]] = 0
-            totals[geounits[free]] = counts.values[free].sum(axis=1, dtype=np.float64)
-            keep(self._name, counts.table.name, geounits[free], counts.values[free])
+        """Exact counts, also in place of what was measured: that would only test them."""
+        geounits, table = self._numbers(counts.geocodes), counts.table
+        variances, totals = self._of(table)
+        sums = counts.values.sum(axis=1, dtype=np.float64)
+        twice = variances[geounits] == 0
+        wrong = twice & (totals[geounits] != sums)
+        if wrong.any():
+            code = counts.geocodes[int(wrong.argmax())]
+            raise ValueError(f"{counts.name} of {self._name} {code!r}: another constraint says another {table.name!r}")
+        self._leftovers.add(self._name, counts.name, f"table {table.name!r} is already given there", int(twice.sum()))
+        measured = int((np.isfinite(variances[geounits]) & ~twice).sum())
+        self._leftovers.add(self._name, f"{table.name}{MEASUREMENT_SUFFIX}", f"{counts.name} says it exactly", measured)
+        geounits, sums = geounits[~twice], sums[~twice]
+        variances[geounits], totals[geounits] = 0, sums
+        keep(self._name, table.name, geounits, counts.values[~twice])
 
     def _add_zeros(self, rows: Zeros) -> None:
         if rows.table.name not in self.zeros:

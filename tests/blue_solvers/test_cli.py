@@ -342,9 +342,35 @@ def test_plots_that_cannot_be_written_are_refused_before_any_work(
     assert "give a file that ends in .png, .svg, .pdf" in message
     message = refusal(capsys, "estimate", BERKELEY, "--out", out, "--plot", str(tmp_path / "none" / "picture.png"))
     assert "there is no folder" in message
-    message = refusal(capsys, "estimate", str(tmp_path), "--out", out, "--plot", str(tmp_path / "picture.png"))
-    assert "--plot is for one file of tables" in message
     assert not Path(out).exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("--plot", "picture.png", "too many cells to draw"),
+        ("--level", "0.9", "its result keeps standard errors, give --level to query"),
+        ("--nonnegative", "nnls", "its result keeps unbiased estimates"),
+        ("--schema", SCHEMA, "its schema is in --settings"),
+    ],
+)
+def test_what_is_of_no_use_with_a_folder_is_refused_with_the_reason(
+    option: str, value: str, reason: str, tmp_path: Path, out: str, capsys: pytest.CaptureFixture
+) -> None:
+    message = refusal(capsys, "estimate", str(tmp_path), "--out", out, option, value)
+    assert f"{option} is for " in message
+    assert reason in message
+    assert not Path(out).exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--settings", "s.toml"), ("--within", "44"), ("--totals", "t.csv"), ("--memory", "1e9")]
+)
+def test_what_is_of_no_use_with_a_file_is_refused(
+    option: str, value: str, out: str, capsys: pytest.CaptureFixture
+) -> None:
+    message = refusal(capsys, "estimate", BERKELEY, "--out", out, option, value)
+    assert f"{option} is for a folder of measurement files" in message
 
 
 @pytest.mark.parametrize("method", ["nnls", "max", "sequential", "reweighted", "anchored"])

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from blue_solvers import blue
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.budget import Budget
 from constraint_builders.files import (
@@ -207,7 +208,7 @@ def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Pat
             constraint("grown", "=", [7, 0], age="adult"),
             constraint("both", "=", [0, 0], age="old", sex="sex"),
             constraint("old", "=", [4], age="old"),
-            constraint("total", "=", [10]),
+            constraint("total", "=", [7]),
             constraint("published", "=", [0, 0], sex="detailed"),
             constraint("strange", "=", [0], age="eldest"),
             constraint("unsigned", "~", [0]),
@@ -217,7 +218,8 @@ def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Pat
     release = read(folder)
     values = release.problem.observed.tables(release.y)
     variances = release.problem.observed.tables(release.problem.variances)
-    assert (variances["Block", "total"] == 40).all()
+    assert variances["Block", "total"].tolist() == [40, 40, 0, 40, 40]
+    assert values["Block", "total"][2] == 7
     assert values["Block", "adult"][2].tolist() == [7, 0]
     assert variances["Block", "adult"][:, 0].tolist() == [np.inf, np.inf, 0, np.inf, np.inf]
     marked = {name: np.argwhere(cells).tolist() for name, cells in release.zeros.items()}
@@ -232,7 +234,7 @@ def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Pat
         "sex_ub_con": "a linear estimate cannot use an upper bound above 0",
         "sex_lb_con": "a linear estimate cannot use a lower bound",
         "old_con": "it is an exact count of a set of levels that no table has",
-        "total_con": "table 'total' is already given there",
+        "total_dpq": "total_con says it exactly",
         "published_con": "it holds of published estimates",
         "strange_con": "column 'age' says 'eldest'",
         "unsigned_con": "its sign '~' is not one of =",
@@ -240,7 +242,28 @@ def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Pat
     }
 
 
-def test_a_constraint_never_replaces_a_measurement_of_the_same_name(folder: Path) -> None:
+def test_an_exact_count_takes_the_place_of_a_measurement(folder: Path) -> None:
+    add_constraints(folder, [constraint("total", "=", [11]), constraint("again", "=", [11])])
+    release = read(folder)
+    assert release.problem.observed.tables(release.y)["Block", "total"][2] == 11
+    assert release.problem.observed.tables(release.problem.variances)["Block", "total"][2] == 0
+    P = blue(release.problem)
+    cells = release.problem.desired.tables(P @ release.y + P.offset)
+    assert cells["Block", "total"][2] == pytest.approx(11, abs=1e-9)
+    assert cells["Block", "detailed"][2].sum() == pytest.approx(11, abs=1e-9)
+    assert [(unused.name, unused.rows, unused.reason) for unused in release.unused] == [
+        ("total_dpq", 1, "total_con says it exactly"),
+        ("again_con", 1, "table 'total' is already given there"),
+    ]
+
+
+def test_exact_counts_that_contradict_are_refused(folder: Path) -> None:
+    add_constraints(folder, [constraint("total", "=", [11]), constraint("again", "=", [12])])
+    with pytest.raises(ValueError, match="again_con of Block '0440031': another constraint says another 'total'"):
+        read(folder)
+
+
+def test_bounds_never_replace_a_measurement_of_the_same_name(folder: Path) -> None:
     whole = read(folder)
     add_constraints(folder, [constraint("detailed", "<=", [0, 9, 9, 9, 9, 9], sex="detailed", age="detailed")])
     assert_same(read(folder), whole.problem, whole.y)
