@@ -27,6 +27,8 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.extras import missing_extra
+
 __all__ = [
     "LAWS",
     "ContinuousLaw",
@@ -623,7 +625,7 @@ def _opendp_measurement(shape: str, atom: str, scale: float) -> Callable[[NDArra
     try:
         import opendp.prelude as dp
     except ImportError as error:
-        raise ImportError("release_sample needs OpenDP, which is missing: install the extra 'release'") from error
+        raise missing_extra("release_sample needs OpenDP", "release") from error
     options = {} if atom == "i64" else {"nan": False}
     domain = dp.vector_domain(dp.atom_domain(T=atom, **options))
     with _contrib_enabled():

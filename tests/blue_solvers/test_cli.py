@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -120,6 +121,32 @@ def test_demo_shows_the_whole_job(capsys: pytest.CaptureFixture) -> None:
         assert word in printed
     assert main(["demo", "--seed", "1"]) == 0
     assert capsys.readouterr().out != printed
+
+
+def recommended(printed: str) -> list[str]:
+    """The command that the demo ends with."""
+    return shlex.split(printed.partition("The same from files:\n")[2])
+
+
+@pytest.mark.parametrize("path", ["", str(Path(sys.executable).parent)])
+def test_the_command_that_the_demo_recommends_works(
+    path: str, capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", path or "/nowhere")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    assert main(["demo"]) == 0
+    command = recommended(capsys.readouterr().out)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert pl.read_csv(tmp_path / "estimates.csv").height == 63
+
+
+def test_the_demo_says_what_files_need(capsys: pytest.CaptureFixture, monkeypatch: Any) -> None:
+    monkeypatch.setattr("blue_solvers.commands.demo.find_spec", lambda name: None if name == "polars" else name)
+    assert main(["demo"]) == 0
+    assert "Files need polars: " in (printed := capsys.readouterr().out)
+    assert "-m pip install 'blue-solvers[frames]'" in printed
 
 
 def test_the_shipped_example_is_what_it_says(tmp_path: Path) -> None:
