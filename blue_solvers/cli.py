@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -23,6 +24,7 @@ from constraint_builders.extras import EXTRA_OF, missing_extra
 COMMANDS = (estimate, info, simulate, query, spine, demo)
 
 LONGEST, MOST_READ = 400, 100_000  # characters of a message that are shown, and looked at
+PARAMETERS = re.compile(r"\b(desired|memory|schema|settings|solver|totals|within)=(?!\S)")  # of the library: flags here
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 
@@ -107,6 +109,10 @@ def _unwinding_when_terminated() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
+    return PARAMETERS.sub(r"--\1", _complaint(error))
+
+
+def _complaint(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name in EXTRA_OF:
         return str(missing_extra(f"this needs {error.name}", EXTRA_OF[error.name]))
     if isinstance(error, OSError) and error.strerror:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from blue_solvers import BlueOperator
+from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem
 from constraint_builders.layout import Float
@@ -53,6 +54,7 @@ def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
     from constraint_builders.files import format_schema, read_long_table, read_schema_file
 
     desired = "all" if args.desired == ["all"] else args.desired
+    require_file(args.input, "a long table")
     progress(f"reading {args.input}")
     with reading():
         if args.schema is not None:

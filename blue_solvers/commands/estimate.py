@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from blue_solvers.nonnegative import METHODS, Movement, movements
 from blue_solvers.uncertainty import normal_intervals
 
 LEVEL = 0.95
+AMOUNT = re.compile(r"(\d+\.?\d*(?:[eE]\+?\d{1,2})?)\s*([kKMGT]?)(i?)[bB]?", re.ASCII)
+PREFIXES = ("", "K", "M", "G", "T")
 NOT_OF_FOLDERS = {
     "--level": "its result keeps standard errors, give --level to query",
     "--plot": "too many cells to draw",
@@ -63,8 +66,8 @@ def add_parser(subparsers: SubParsers) -> None:
         "--memory",
         metavar="BYTES",
         type=_bytes,
-        help="stream a folder that need not fit in memory, in at most so many bytes beside the program itself, 4e9 for "
-        "instance; killed and run again it goes on where it was",
+        help="stream a folder that need not fit in memory, in at most so many bytes beside the program itself, 4e9 or "
+        "4GB for instance; killed and run again it goes on where it was",
     )
     parser.add_argument(
         "--out",
@@ -92,13 +95,11 @@ def add_parser(subparsers: SubParsers) -> None:
 
 
 def _bytes(text: str) -> float:
-    """A number of bytes, from an argument."""
-    try:
-        count = float(text)
-    except ValueError:
-        count = np.nan
+    """A number of bytes, also in kB, MB, GB, GiB and so on, from an argument."""
+    amount = AMOUNT.fullmatch(text.strip())
+    count = float(amount[1]) * (1024 if amount[3] else 1000) ** PREFIXES.index(amount[2].upper()) if amount else np.nan
     if not 0 < count < np.inf:
-        raise argparse.ArgumentTypeError(f"must be a number of bytes, 4e9 for instance: got {text}")
+        raise argparse.ArgumentTypeError(f"must be a number of bytes, 4e9 or 4GB for instance: got {text}")
     return count
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from blue_solvers import blue
 from blue_solvers.commands.common import plural, progress, report
+from blue_solvers.commands.kinds import is_release, what_is
 from blue_solvers.commands.progress import LevelBar
 from blue_solvers.commands.quiet import reading
 from blue_solvers.solvers import TwoPass
@@ -27,6 +28,8 @@ def run_on_folder(args: argparse.Namespace) -> None:
     """Estimate the tables at all geounits and store them for `query`."""
     if args.schema is not None:
         raise ValueError(f"--schema is for long tables, {args.input} is a folder: its schema is in --settings")
+    if not is_release(Path(args.input)):
+        raise ValueError(f"{args.input} {what_is(args.input)}")
     desired = "all" if args.desired == ["all"] else args.desired
     if args.memory is None:
         _run_in_memory(args, desired)

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Mapping
 
 from blue_solvers.commands.common import SubParsers, new_parser, plural, progress
+from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.progress import LevelBar
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem, Spine
@@ -57,6 +58,7 @@ def run(args: argparse.Namespace) -> None:
     from constraint_builders.files.new_folder import require_new
     from constraint_builders.files.settings import find_settings
 
+    require_file(args.input, "a table of true counts")
     require_new(args.out)
     settings = find_settings(args.settings)
     if not settings.noise.startswith("discrete"):

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from blue_solvers.commands.common import SubParsers, new_parser, plural, print_columns, refuse_overwriting
+from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.picture import require_picture, written
 from blue_solvers.commands.quiet import reading
 from blue_solvers.spine_bypasses import optimise_bypasses
@@ -77,6 +78,7 @@ def run(args: argparse.Namespace) -> None:
     from constraint_builders.files import write_frame
     from constraint_builders.files.naming import naming
 
+    require_file(args.blocks, "a block table")
     _check_outputs(args)
     columns = _read_columns(args.blocks, [args.geoid, *args.entity, *([args.aian] if args.aian else [])])
     with naming(args.blocks):
