@@ -5,6 +5,7 @@ from __future__ import annotations
 EXTRA_OF = {
     "polars": "frames",
     "msgspec": "frames",
+    "fastexcel": "excel",
     "matplotlib": "plots",
     "opendp": "release",
     "numba": "fast",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 RESULT, UNFINISHED, LEVEL_SUFFIX = "result.json", ".work", ".parquet"
-TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
+TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".xlsx")
 MEASURED = ("DPQuery", "Constraint")
 
 

@@ -151,13 +151,12 @@ def _shares(given: Sequence[str] | None, levels: Sequence[str]) -> dict[str, str
 
 
 def _read_columns(path: str, names: Sequence[str]) -> dict[str, list[str]]:
-    from constraint_builders.files.measured_table import SUFFIXES
     from constraint_builders.files.naming import naming
     from constraint_builders.files.numbers import read_labels
     from constraint_builders.files.source import open_source
 
     with reading():
-        source = open_source(path, SUFFIXES)
+        source = open_source(path)
     with naming(path):
         found = source.frame.columns
         missing = [name for name in names if name not in found]

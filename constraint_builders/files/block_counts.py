@@ -16,7 +16,6 @@ from constraint_builders.schema import Schema
 GEOID_COLUMNS = ("geoid", "geocode")
 COUNT_COLUMN = "count"
 LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
-SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
 def read_block_counts(path: str | os.PathLike[str], schema: Schema) -> tuple[list[str], Float]:
@@ -48,7 +47,7 @@ def read_block_counts(path: str | os.PathLike[str], schema: Schema) -> tuple[lis
     OSError
         If the file cannot be opened.
     """
-    source = open_source(path, SUFFIXES)
+    source = open_source(path)
     frame = source.frame
     with naming(path):
         key = next((name for name in GEOID_COLUMNS if name in frame.columns), None)

@@ -105,7 +105,7 @@ def find_columns(frame: pl.DataFrame, schema: Schema | None) -> Columns:
             ignored.append(name)
         else:
             strange.append(name)
-    _require(roles, spreads, names, strange)
+    _require(roles, spreads, frame, strange)
     if schema is None:
         variables = {name: name for name in names if name in (*variables, *strange)}
     else:
@@ -158,15 +158,16 @@ def _spread(name: str, role: str) -> Spread | None:
     return Spread(name, MARGIN, float(margin[1].replace("_", ".")) / 100)
 
 
-def _require(roles: Mapping[str, str], spreads: Sequence[Spread], names: Sequence[str], strange: Sequence[str]) -> None:
+def _require(roles: Mapping[str, str], spreads: Sequence[Spread], frame: pl.DataFrame, strange: Sequence[str]) -> None:
     if all(bound in map(plain_name, strange) for bound in BOUNDS):
         raise ValueError(
             "columns 'lower' and 'upper': it holds estimates, whose errors are correlated, no measurements"
         )
-    there = f"there are {', '.join(map(repr, names)) or 'none'}"
-    for role in (TABLE, "value"):
-        if role not in roles:
-            raise ValueError(f"column {role!r} is missing: {there}")
+    there = f"there are {', '.join(map(repr, frame.columns)) or 'none'}"
+    if TABLE not in roles:
+        raise ValueError(f"column 'table' is missing: {there}; it says what a row counts, 'total' or 'sex * age'")
+    if "value" not in roles:
+        raise ValueError(f"column 'value' is missing: {there}{_hint_for_wide(frame, strange)}")
     if not spreads:
         raise ValueError(f"column 'variance' is missing: {there}; give {HOW_PRECISE}")
     if len(spreads) > 1:
@@ -175,6 +176,19 @@ def _require(roles: Mapping[str, str], spreads: Sequence[Spread], names: Sequenc
     for role, other in ((GEOLEVEL, GEOCODE), (GEOCODE, GEOLEVEL), (PARENT, GEOCODE)):
         if role in roles and other not in roles:
             raise ValueError(f"column {other!r} is missing beside {roles[role]!r}: a geounit has a level and a code")
+
+
+def _hint_for_wide(frame: pl.DataFrame, strange: Sequence[str]) -> str:
+    """What to do with a table that has numbers in several columns."""
+    numbers = [name for name in strange if _holds_numbers(frame[name])]
+    if len(numbers) < 2:
+        return ""
+    return f"; give each number of {', '.join(map(repr, numbers))} a row of its own, these names in one column more"
+
+
+def _holds_numbers(column: pl.Series) -> bool:
+    said = column.drop_nulls()
+    return bool(said.len() and said.cast(pl.String, strict=False).cast(pl.Float64, strict=False).is_not_null().all())
 
 
 def _require_variables(

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constraint_builders.files.measured_table import SUFFIXES
 from constraint_builders.files.naming import naming
 from constraint_builders.files.numbers import TEXT, NotANumberError, decimal_mark, held, read_labels, read_numbers
 from constraint_builders.files.source import Source, open_source
@@ -51,7 +50,7 @@ def read_totals(path: str | os.PathLike[str]) -> list[ExactTotal]:
     OSError
         If the file cannot be opened.
     """
-    source = open_source(path, SUFFIXES)
+    source = open_source(path)
     with naming(path):
         for name in (GEOCODE, TOTAL):
             if name not in source.frame.columns:

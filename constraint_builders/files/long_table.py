@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 from constraint_builders.files.cell_keys import cell_keys
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, TABLE, find_columns
 from constraint_builders.files.geography_columns import spine_by_codes, spine_by_parents
-from constraint_builders.files.measured_table import SUFFIXES, read_measured_table
+from constraint_builders.files.measured_table import read_measured_table
 from constraint_builders.files.naming import naming
 from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.replacing import replacing
@@ -65,8 +65,8 @@ def read_long_table(
     Parameters
     ----------
     source : path or data frame
-        A ``.csv``, ``.csv.gz`` or ``.parquet`` file, or a frame with the Arrow PyCapsule interface
-        (``__arrow_c_stream__``: pandas, polars, pyarrow). Rows may come in any order.
+        A ``.csv``, ``.csv.gz``, ``.parquet`` or ``.xlsx`` file, a pandas frame, or a frame with the Arrow PyCapsule
+        interface (``__arrow_c_stream__``: polars, pyarrow). Rows may come in any order.
     schema : Schema, optional
         What the rows must agree with; by default `infer_schema` of them.
     desired, noise
@@ -115,7 +115,7 @@ def infer_schema(source: Any) -> Schema:
     ValueError, OSError, TypeError
         As for `read_long_table`.
     """
-    table = open_source(source, SUFFIXES)
+    table = open_source(source)
     with naming(table.what):
         return infer(table, find_columns(table.frame, None))
 

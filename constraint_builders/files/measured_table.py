@@ -22,8 +22,6 @@ from constraint_builders.sources import combine_sources
 from constraint_builders.spine import Spine
 from constraint_builders.table import Table
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet")
-
 
 @dataclass(frozen=True)
 class MeasuredTable:
@@ -56,7 +54,7 @@ def read_measured_table(
 
     Parameters and errors are those of `read_long_table`.
     """
-    table = open_source(source, SUFFIXES)
+    table = open_source(source)
     with naming(table.what):
         columns = find_columns(table.frame, schema)
         if table.frame.is_empty():

@@ -1,4 +1,4 @@
-"""Tables from wherever they are: CSV and Parquet files, and data frames."""
+"""Tables from wherever they are: CSV, Parquet and Excel files, and data frames."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from constraint_builders.extras import missing_extra
 from constraint_builders.files.naming import naming
+from constraint_builders.files.pandas_frames import from_pandas, is_pandas
 from constraint_builders.files.parquet import read_parquet
-from constraint_builders.files.text_table import read_text_table
+from constraint_builders.files.text_table import COMMENT, TextTable, named_columns, read_text_table
 
 FRAME = "data frame"
+SUFFIXES = (".csv", ".csv.gz", ".parquet", ".xlsx")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Source:
     what : str
         What messages call it.
     rows : ndarray of int, (height,)
-        The number of every row there, as people count: in text the header is a row too.
+        The number of every row there, as people count: in text and in Excel the header is a row too.
     delimiter : str
         Of the cells in text, empty elsewhere.
     """
@@ -40,14 +43,14 @@ class Source:
     delimiter: str = ""
 
 
-def open_source(source: Any, suffixes: Sequence[str]) -> Source:
+def open_source(source: Any) -> Source:
     """Read a table.
 
     Parameters
     ----------
     source : path or data frame
-    suffixes : sequence of str
-        The endings that a file may have.
+        A ``.csv``, ``.csv.gz``, ``.parquet`` or ``.xlsx`` file; a pandas frame, whose named index becomes columns; or a
+        frame with the Arrow PyCapsule interface (``__arrow_c_stream__``: polars, pyarrow).
 
     Raises
     ------
@@ -57,21 +60,49 @@ def open_source(source: Any, suffixes: Sequence[str]) -> Source:
         If the file cannot be opened.
     TypeError
         If `source` is neither a path nor a data frame.
+    ImportError
+        For Excel files without the extra ``excel``.
     """
-    if hasattr(source, "__arrow_c_stream__"):
+    if is_pandas(source) or hasattr(source, "__arrow_c_stream__"):
         with naming(FRAME):
-            frame = pl.DataFrame(source)
+            frame = from_pandas(source) if is_pandas(source) else pl.DataFrame(source)
             return Source(frame, FRAME, np.arange(1, frame.height + 1))
     if not isinstance(source, str | os.PathLike):
         raise TypeError(f"a table is a path or a data frame (pandas, polars, ...): got {type(source).__name__}")
-    path = Path(source)
-    suffix = require_suffix(path, suffixes)
+    path, what = Path(source), os.fspath(source)
+    suffix = require_suffix(path, SUFFIXES)
     with path.open("rb") as file, naming(path):
         if suffix == ".parquet":
             frame = read_parquet(path)
-            return Source(frame, os.fspath(path), np.arange(1, frame.height + 1))
-        text = read_text_table(file.read())
-        return Source(text.frame, os.fspath(path), text.rows, text.delimiter)
+            return Source(frame, what, np.arange(1, frame.height + 1))
+        table = _read_excel(file.read()) if suffix == ".xlsx" else read_text_table(file.read())
+        return Source(table.frame, what, table.rows, table.delimiter)
+
+
+def _read_excel(data: bytes) -> TextTable:
+    """The one sheet of a workbook that is not empty, all cells as text."""
+    try:
+        import fastexcel
+    except ImportError as error:
+        raise missing_extra("Excel files need fastexcel", "excel", "save the sheet as CSV") from error
+    try:
+        book = fastexcel.read_excel(data)
+        options: dict[str, Any] = {"header_row": None, "skip_rows": 0, "dtypes": "string"}
+        sheets = {name: book.load_sheet(name, **options) for name in book.sheet_names}
+    except fastexcel.FastExcelError as error:
+        raise ValueError(f"not readable as an Excel file: {str(error).splitlines()[0]}") from None
+    filled = {name: sheet.to_polars() for name, sheet in sheets.items() if sheet.height and sheet.width}
+    if len(filled) != 1:
+        names = ", ".join(map(repr, filled)) or "none"
+        raise ValueError(f"one sheet must hold a table: {names} do; save the one that is meant as CSV")
+    (cells,) = filled.values()
+    start = next((i for i, row in enumerate(cells.iter_rows()) if not _is_comment(row)), 0)
+    return named_columns(cells[start:], start, "")
+
+
+def _is_comment(row: Sequence[str | None]) -> bool:
+    said = next((cell for cell in row if cell is not None and cell.strip()), COMMENT)
+    return said.startswith(COMMENT)
 
 
 def require_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> str:

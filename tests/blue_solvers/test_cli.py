@@ -211,7 +211,10 @@ def test_bad_tables_are_refused(
         (["estimate", "nowhere", "--out", "{out}"], "nowhere: No such file or directory"),
         (["estimate", BERKELEY, "--schema", "none.toml", "--out", "{out}"], "none.toml: No such file or directory"),
         (["estimate", BERKELEY, "--schema", BERKELEY, "--out", "{out}"], "berkeley.csv: "),
-        (["estimate", SCHEMA, "--out", "{out}"], "berkeley.toml: the name must end in .csv, .csv.gz or .parquet"),
+        (
+            ["estimate", SCHEMA, "--out", "{out}"],
+            "berkeley.toml: the name must end in .csv, .csv.gz, .parquet or .xlsx",
+        ),
         (["estimate", BERKELEY, "--out", "{out}.xlsx"], "estimates.csv.xlsx: the name must end in .csv or .parquet"),
         (
             ["estimate", BERKELEY, "--out", "nowhere/x.csv"],

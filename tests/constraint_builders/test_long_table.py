@@ -321,7 +321,8 @@ def test_problems_that_long_tables_cannot_hold_are_refused() -> None:
         ("unnamed.csv", b"table,value,\ntotal,1,2\n", "column 3 has no name in row 1"),
         ("cut.csv.gz", gzip.compress(b"table,value\ntotal,1\n" * 99)[:-20], "it is compressed by gzip, and cut short"),
         ("text.parquet", b"table,value,variance\n", "not readable as a table"),
-        ("noisy.xlsx", b"", r"the name must end in \.csv, \.csv\.gz or \.parquet"),
+        ("noisy.xls", b"", r"the name must end in \.csv, \.csv\.gz, \.parquet or \.xlsx"),
+        ("noisy.xlsx", b"PK\x03\x04", "not readable as an Excel file: "),
     ],
 )
 def test_unreadable_files_are_refused_by_name(name: str, content: bytes, message: str, tmp_path: Path) -> None:
