@@ -254,7 +254,7 @@ def _combine(place: Place, part: Part, places: Sequence[int], *below: Upward) ->
 
 def _final(message: Upward) -> Downward:
     """Nothing lies above the root: what is known of it from below is all."""
-    return Downward(message.cells, [own.V[0] for own in message.messages])
+    return Downward(message.cells, [own.root[0] for own in message.messages])
 
 
 def _hand_down(

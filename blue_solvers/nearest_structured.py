@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.components import Components
-from blue_solvers.components.equalities import WithEqualities, form_of
+from blue_solvers.components.corrections import Corrected, form_of
 from blue_solvers.components.size import group_count
 from blue_solvers.kept_tables import KeptTables, kept_tables
 from blue_solvers.solver import Float
@@ -171,7 +171,7 @@ def structure_of(problem: Problem) -> Structure:
 
 def _exact_form(structured: Problem, known: NDArray[np.intp]) -> Components:
     if structured.equalities is not None or known.size:
-        return WithEqualities(structured, known)
+        return Corrected(structured, known)
     return form_of(structured)
 
 

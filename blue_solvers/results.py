@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.components.coefficients import solve_components
 from blue_solvers.components.functional_sweep import Weights, functional_covariance
 from blue_solvers.components.grouping import groupings_of
 from blue_solvers.components.tree_plan import TreePlan
@@ -228,14 +229,15 @@ class Result:
             geounits = np.flatnonzero(signs)
             weights = sparse.kron(sparse.csr_array(signs[geounits, None]), taken, format="csr")
             plan = self._plan(schema, observed, table)
-            return functional_covariance(plan, [Weights(geounits, table, weights)], len(counted))
+            counts = [Weights(geounits, table, weights)]
+            return functional_covariance(plan, solve_components(plan), counts, len(counted))
         levels = [level for level in self.spine.levels if signs[self._members(level)].any()]
         P = blue(self._problem(schema, observed, {level: [table.name] for level in levels}))
         parts = [sparse.kron(sparse.csr_array(signs[self._members(level), None]), taken) for level in levels]
         return P.functional_covariance(sparse.csc_array(sparse.vstack(parts)))
 
     def _plan(self, schema: Schema, observed: Variances, table: Table) -> TreePlan:
-        """Gains and covariances of the two passes for a table, which do not need a vector of all cells."""
+        """The plan of the two passes for a table, which needs no vector of all cells."""
         measured = [
             (self.spine.level_index(level), parse_table(schema, name), variances)
             for level, row in observed.items()

@@ -28,7 +28,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from blue_solvers.components import Components
-from blue_solvers.components.equalities import WithEqualities
+from blue_solvers.components.corrections import Corrected
 from blue_solvers.constrained import EPSILON, ROUNDING
 from blue_solvers.krylov import conjugate_gradients
 from blue_solvers.nearest_structured import structure_of
@@ -197,7 +197,7 @@ class NearestStructuredEstimate(Prepared):
 
 def _offset(form: Components, size: int) -> Float:
     """Constant part of an exact estimate, (size, 1): zero without equalities."""
-    return form.offset[:, None] if isinstance(form, WithEqualities) else np.zeros((size, 1))
+    return form.offset[:, None] if isinstance(form, Corrected) else np.zeros((size, 1))
 
 
 def _products(U: Float, V: Float) -> Float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from blue_solvers.components.array_form import ArrayForm, array_size
+from blue_solvers.components.array_form import ArrayForm, array_size, axes_in_use
 from blue_solvers.components.table_form import TableForm
+from blue_solvers.components.tree_form import TreeForm
 from blue_solvers.solver import Float
 from constraint_builders import Problem
 from constraint_builders.table import Table
@@ -31,19 +32,18 @@ class Components(Protocol):
 
 
 def components_of(problem: Problem) -> Components:
-    """The form of the decomposition that costs least for a problem, by a count of passes over its cells."""
+    """The form of the decomposition that costs least, by a count of passes over cells; recodes take that of a tree."""
     assert problem.schema is not None
     tables = list(problem.observed_tables) + list(problem.desired_tables)
-    plain = all(factor in problem.schema.names for table in tables for factor in table.factors)
-    if plain and _table_seconds(problem) < _array_seconds(problem, tables):
-        return TableForm(problem)
-    return ArrayForm(problem)
+    if not all(factor in problem.schema.names for table in tables for factor in table.factors):
+        return TreeForm(problem)
+    return TableForm(problem) if _table_seconds(problem) < _array_seconds(problem, tables) else ArrayForm(problem)
 
 
 def _array_seconds(problem: Problem, tables: list[Table]) -> float:
     """Every axis takes three visits to every slot of the array: a sum, and a subtraction there and back."""
     assert problem.schema is not None
-    axes = len({axis for table in tables for axis in table.axes})
+    axes = len(axes_in_use(problem.schema, tables))
     return VISIT * (3 * axes + 4) * array_size(problem.schema, tables)
 
 
@@ -55,4 +55,4 @@ def _table_seconds(problem: Problem) -> float:
     return CALL * (batches + len(problem.desired_tables) ** 0.5) + VISIT * (visits + 2 * problem.desired.size)
 
 
-__all__ = ["ArrayForm", "Components", "TableForm", "components_of"]
+__all__ = ["ArrayForm", "Components", "TableForm", "TreeForm", "components_of"]

@@ -26,3 +26,10 @@ def distinct(numbers: Index) -> tuple[Index, Index]:
         return numbers[new > 0], np.cumsum(new) - 1
     values, places = np.unique(numbers, return_inverse=True)
     return values, places
+
+
+def one_or_all(entries: Index) -> slice | Index:
+    """A single entry where all are the same."""
+    if entries.size and (entries == entries[0]).all():
+        return slice(int(entries[0]), int(entries[0]) + 1)
+    return entries

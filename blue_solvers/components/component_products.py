@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -20,30 +22,66 @@ class Component:
         For every variable in use whether it is contrasts.
     slots : tuple of slice
         Its part of an array of slots.
-    size : int
-        Number of group sums, m.
+    groups : tuple of int
+        Number of groups along every other variable.
     """
 
     contrasts: tuple[bool, ...]
     slots: tuple[slice, ...]
-    size: int
+    groups: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of group sums, m."""
+        return int(np.prod(self.groups, dtype=np.intp))
+
+    @property
+    def place(self) -> tuple[slice, ...]:
+        """Its part of slots of many geounits."""
+        return (slice(None), *self.slots)
+
+    @cached_property
+    def _order(self) -> tuple[int, ...]:
+        """Axes of (G, ..., K) with those that are no contrasts first, and the inverse."""
+        kept = [i for i, contrast in enumerate(self.contrasts, 1) if not contrast]
+        return (0, *kept, *(i for i in range(1, len(self.contrasts) + 2) if i not in kept))
+
+    @cached_property
+    def _inverse(self) -> tuple[int, ...]:
+        return tuple(self._order.index(i) for i in range(len(self._order)))
+
+    def to_front(self, array: Float, count: int) -> Float:
+        """The axes that are no contrasts, of `count` numbers together, as one: (G, ..., K) to (G, count, -1)."""
+        return array.transpose(self._order).reshape(len(array), count, -1)
+
+    def from_front(self, array: Float, lengths: tuple[int, ...], like: tuple[int, ...]) -> Float:
+        """The inverse, with `lengths` of these axes; all others as in the shape `like`."""
+        shape = [like[i] for i in self._order]
+        shape[1 : 1 + len(lengths)] = lengths
+        return array.reshape(shape).transpose(self._inverse)
 
 
 def multiply(block: Float, products: Iterable[tuple[Component, Float]], transpose: bool = False) -> None:
-    """Multiply every component of a block of geounits (G, ..., K) by its matrices (G, m, m), in place."""
+    """Multiply every component of a block of geounits (G, ..., K) by its matrices (G or 1, m, m), in place."""
     if not len(block):
         return
     for component, matrices in products:
-        place = (slice(None), *component.slots)
         if component.size == 1:
-            block[place] *= matrices.reshape(-1, *[1] * (block.ndim - 1))
+            block[component.place] *= matrices.reshape(-1, *[1] * (block.ndim - 1))
         else:
-            block[place] = product(component, matrices.swapaxes(-1, -2) if transpose else matrices, block[place])
+            own = matrices.swapaxes(-1, -2) if transpose else matrices
+            block[component.place] = product(component, own, [block[component.place]], component.groups)
 
 
-def product(component: Component, matrices: Float, slots: Float) -> Float:
-    """Matrices (G, m, m) times the slots of one component, (G, ..., K)."""
-    axes = [i + 1 for i, contrast in enumerate(component.contrasts) if not contrast]
-    front = np.moveaxis(slots, axes, range(1, len(axes) + 1))
-    products = matrices @ front.reshape(len(front), component.size, -1)
-    return np.moveaxis(products.reshape(front.shape), range(1, len(axes) + 1), axes)
+def product(component: Component, matrices: Float, parts: Sequence[Float], lengths: tuple[int, ...]) -> Float:
+    """Matrices (G or 1, r, q) times a component's parts of some coordinates, (G, ..., K) each.
+
+    Of their axes that are no contrasts, which hold q numbers together; of the result they have `lengths`, r together.
+    """
+    fronts = [component.to_front(part, prod(_kept(component, part))) for part in parts]
+    stacked = fronts[0] if len(fronts) == 1 else np.concatenate(fronts, axis=1)
+    return component.from_front(matrices @ stacked, lengths, parts[0].shape)
+
+
+def _kept(component: Component, array: Float) -> list[int]:
+    return [n for n, contrast in zip(array.shape[1:-1], component.contrasts, strict=True) if not contrast]

@@ -24,11 +24,16 @@ from math import prod
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.components.batches import Index
+from blue_solvers.components.coefficients import Coefficients
+from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping
+from blue_solvers.components.merges import merges_of
+from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.table_sums import along
-from blue_solvers.components.tree_form import NEGLIGIBLE, ROUNDING
-from blue_solvers.components.tree_plan import Coefficients, Component, Index, TreePlan
+from blue_solvers.components.tree_plan import TreePlan
+from blue_solvers.components.tree_variances import ROUNDING
 from blue_solvers.solver import Float
 from constraint_builders.memory import require_memory
 from constraint_builders.table import Table
@@ -54,12 +59,16 @@ class Weights:
     cells: sparse.csr_array
 
 
-def functional_covariance(plan: TreePlan, weights: Sequence[Weights], count: int) -> Float:
+def functional_covariance(
+    plan: TreePlan, coefficients: Sequence[Coefficients], weights: Sequence[Weights], count: int
+) -> Float:
     """Covariance of functionals of the estimate.
 
     Parameters
     ----------
     plan : TreePlan
+    coefficients : sequence of Coefficients
+        Of every component of the plan.
     weights : sequence of Weights
         Added up; a functional must be one that the measurements determine.
     count : int
@@ -79,29 +88,17 @@ def functional_covariance(plan: TreePlan, weights: Sequence[Weights], count: int
     if not weights or not count:
         return covariance
     branches = _Branches(plan, np.concatenate([own.geounits for own in weights]))
-    least, negligible = np.zeros(count), _negligible(plan)
-    for component, coefficients in zip(plan.components, plan.coefficients, strict=True):
-        if any(_sees(plan, own.table, component) for own in weights):
+    rounding = np.zeros(count)
+    for component, own in zip(plan.components, coefficients, strict=True):
+        if any(_sees(plan, table.table, component) for table in weights):
             slots = _slots(plan, weights, count, component, branches)
-            for left, V in branches.errors(coefficients, slots):
-                covariance += left.reshape(-1, count).T @ (V @ left).reshape(-1, count)
-                least += _least(left, V, negligible).reshape(-1, count).sum(axis=0)
-    exact = covariance.diagonal() <= least
+            for left, root in branches.errors(own, slots):
+                half = (root.swapaxes(1, 2) @ left).reshape(-1, count)
+                covariance += half.T @ half
+                rounding += ((abs(root).swapaxes(1, 2) @ abs(left)).reshape(-1, count) ** 2).sum(axis=0)
+    exact = covariance.diagonal() <= ROUNDING**2 * rounding
     covariance[exact] = covariance[:, exact] = 0
     return (covariance + covariance.T) / 2
-
-
-def _negligible(plan: TreePlan) -> float:
-    """Variances below it are 0 that rounding has moved."""
-    precisions = [float(weights.max(initial=0)) for level in plan.levels for weights in level.weights]
-    largest = max(precisions, default=0.0)
-    return NEGLIGIBLE / largest if largest else 0.0
-
-
-def _least(weights: Float, V: Float, negligible: float) -> Float:
-    """What rounding can add to a variance for every weight, (G, m, rest * K)."""
-    rounding = ROUNDING * V.shape[-1] * abs(V).max(axis=(1, 2), initial=0)
-    return np.maximum(rounding, negligible)[:, None, None] * weights**2
 
 
 class _Branches:
@@ -127,12 +124,13 @@ class _Branches:
         self.class_of = class_of[self.geounits]
         self.pair = plan.posterior_of[self.geounits[1:]] - 1
         others = np.flatnonzero(~inside & (self.number[spine.parent] >= 0))
-        shape = self.geounits.size, plan.class_rank.size
-        pairs = self.number[spine.parent[others]], class_of[others]
-        self.other_children = sparse.csr_array((np.ones(others.size), pairs), shape=shape)
+        keys, counts = np.unique(plan.posterior_of[others] - 1, return_counts=True)
+        self._other_pairs, self._other_counts = keys, counts
+        self._other_class = plan.pair_class[keys]
+        self._other_parent = self.number[plan.parents[plan.pair_parent[keys]]]
 
     def errors(self, coefficients: Coefficients, weights: Float) -> Iterator[tuple[Float, Float]]:
-        """Weights on independent errors in one component, (G, m, rest * K), and their covariances, (G, m, m).
+        """Weights on independent errors in one component, (G, m, rest * K), and roots of their covariances, (G, m, m).
 
         Of weights on its slots, (T, m, rest * K), which are overwritten.
         """
@@ -145,11 +143,21 @@ class _Branches:
             received[self.parent[below][starts]] += np.add.reduceat(passed, starts, axis=0)
         weights[0] += received[0]
         weights[1:] -= received[self.parent]
-        V = coefficients.own
-        yield weights, V[self.class_of]
-        inner = np.flatnonzero(np.diff(self.other_children.indptr))
-        others = self.other_children[inner] @ V.reshape(len(V), -1)
-        yield received[inner], others.reshape(-1, *V.shape[1:])
+        yield weights, coefficients.root[self.class_of]
+        if self._other_pairs.size:
+            roots = coefficients.root[self._other_class] * np.sqrt(self._other_counts)[:, None, None]
+            order = np.argsort(self._other_parent, kind="stable")
+            owners, root = _roots_of_sums(roots[order], self._other_parent[order])
+            yield received[owners], root
+
+
+def _roots_of_sums(roots: Float, owners: Index) -> tuple[Index, Float]:
+    """Owners, and a square root of the sum of each one's covariances."""
+    merges = merges_of(owners)
+    nodes = np.concatenate([roots, np.zeros((merges.size - len(roots), *roots.shape[1:]))])
+    for left, right, total in merges.rounds:
+        nodes[total] = compress(nodes[left], nodes[right])
+    return np.unique(owners), nodes[merges.totals]
 
 
 def _sees(plan: TreePlan, table: Table, component: Component) -> bool:

@@ -1,188 +1,221 @@
-"""What a subtree tells about group sums of one component, and how messages combine.
+"""What is known of group sums u of one component, and how statements about them combine and add up.
 
-A message has three parts, kept apart as projectors: directions that nothing below determines (unknown), directions
-known exactly, and the rest with a finite covariance V. All functions work on batches (..., m, m).
-
-The limits that define them (a variance M to infinity for unknown directions, to zero for exact ones) were worked out by
-hand; `tests` compare them with dense least squares.
+A message has three parts, kept apart as projectors: directions that nothing determines (unknown), directions known
+exactly, and the rest with a finite covariance. The covariance is kept as square roots of itself and of its inverse,
+which orthogonal transformations combine without losing what is known well beside what is known badly. All arrays are
+batches (N, ..., m).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
 
+from blue_solvers.components.orthogonal import compress, fit
+from blue_solvers.components.subspaces import complement, inverse_on, range_projector, trace
 from blue_solvers.solver import Float
-
-RANK_TOLERANCE = 1e-9  # of sums of projectors, whose nonzero eigenvalues are of order one
-
-
-class Batch:
-    """Arrays of equal length, indexed together."""
-
-    @classmethod
-    def zeros(cls, shape: tuple[int, ...]) -> Self:
-        """A batch of zero matrices."""
-        return cls(*(np.zeros(shape) for _ in fields(cls)))  # type: ignore[arg-type]
-
-    def __getitem__(self, index: object) -> Self:
-        return type(self)(*(getattr(self, field.name)[index] for field in fields(self)))  # type: ignore[arg-type]
-
-    def __setitem__(self, index: object, values: Self) -> None:
-        for field in fields(self):  # type: ignore[arg-type]
-            getattr(self, field.name)[index] = getattr(values, field.name)
 
 
 @dataclass(frozen=True)
-class Message(Batch):
-    """What is known of group sums u, for a batch of geounits.
+class Message:
+    """What is known of group sums, for a batch.
 
     Attributes
     ----------
-    V : ndarray, (..., m, m)
-        Covariance along the directions that are neither unknown nor exact.
-    unknown, exact : ndarray, (..., m, m)
+    root : ndarray, (N, m, m)
+        L with covariance L L' along the directions that are neither unknown nor exact.
+    information_root : ndarray, (N, m, m)
+        T with T'T the inverse of the covariance along these directions.
+    unknown, exact : ndarray, (N, m, m)
         Orthogonal projectors.
     """
 
-    V: Float
+    root: Float
+    information_root: Float
     unknown: Float
     exact: Float
 
+    @classmethod
+    def zeros(cls, shape: tuple[int, ...]) -> Self:
+        """A batch of zero matrices, (..., m, m)."""
+        return cls(*(np.zeros(shape) for _ in fields(cls)))
+
+    @property
+    def arrays(self) -> tuple[Float, Float, Float, Float]:
+        """All four."""
+        return self.root, self.information_root, self.unknown, self.exact
+
+    def __getitem__(self, index: object) -> Self:
+        return type(self)(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def __setitem__(self, index: object, values: Self) -> None:
+        for field in fields(self):
+            getattr(self, field.name)[index] = getattr(values, field.name)
+
+    @property
+    def finite(self) -> Float:
+        """Projector on the directions of finite covariance."""
+        return complement(self.unknown, self.exact)
+
+    def repeated(self, counts: Float) -> Message:
+        """Of the sum of as many independent ones as `counts`, (N,)."""
+        scale = np.sqrt(counts)[:, None, None]
+        return Message(self.root * scale, self.information_root / scale, self.unknown, self.exact)
+
 
 @dataclass(frozen=True)
-class Total(Batch):
-    """Messages of children, added up.
+class Source:
+    """A statement about u: a value v = W u with independent noise where it is noisy, or exactly where it is exact.
 
     Attributes
     ----------
-    V : ndarray, (..., m, m)
-        Sum of the children's covariances.
-    precision : ndarray
-        Its inverse along the finite directions of the sum.
-    exact : ndarray
-        Projector on directions that are exact in every child.
-    unknown_inverse : ndarray
-        Pseudo-inverse of the sum of the children's unknown projectors.
+    design : ndarray, (N or 1, q, m)
+        W.
+    noisy : ndarray, (N, k, q)
+        Square root of the information about v, so that noisy @ v ~ noisy @ W u with unit noise; zero where nothing
+        noisy is said.
+    seen : ndarray, (N or 1, m, m)
+        W'W without weights, of what is noisy.
+    exact : ndarray, (N, e, q) or None
+        Which combinations of v hold exactly.
     """
 
-    V: Float
-    precision: Float
-    exact: Float
-    unknown_inverse: Float
+    design: Float
+    noisy: Float
+    seen: Float
+    exact: Float | None = None
+
+    @classmethod
+    def measured(cls, W: Float, precisions: Float, exact: Float) -> Source:
+        """A table with rows W, (k, m) or (N, k, m), of precisions (N,), 0 for none; exact where flagged."""
+        design = W if W.ndim == 3 else W[None]
+        identity = np.eye(design.shape[1])
+        return cls(
+            design,
+            np.sqrt(precisions)[:, None, None] * identity,
+            (precisions > 0)[:, None, None] * (design.swapaxes(1, 2) @ design),
+            exact[:, None, None] * identity if exact.any() else None,
+        )
+
+    @classmethod
+    def told(cls, message: Message) -> Source:
+        """What a message says of u, v being its estimate."""
+        identity = np.eye(message.root.shape[-1])[None]
+        return cls(identity, message.information_root, message.finite, message.exact if message.exact.any() else None)
 
 
 @dataclass(frozen=True)
-class Update:
-    """Own measurements combined with the children's total s: the estimate is own h + own_exact h_exact + children s."""
+class Combined:
+    """The estimate from several sources: u is the sum of gains (N, m, q) times their values."""
 
     message: Message
-    own: Float
-    own_exact: Float | None
-    children: Float | None
+    gains: list[Float]
 
 
-def add_up(V: Float, unknown: Float, finite_or_unknown: Float) -> Total:
-    """Combine children.
+def combine(sources: Sequence[Source]) -> Combined:
+    """The best estimate of u from independent sources, those that are exact first.
 
-    Parameters
-    ----------
-    V, unknown : ndarray, (..., m, m)
-        Sums over children of their covariances and unknown projectors.
-    finite_or_unknown : ndarray
-        Sum over children of the projectors on directions that are not exact.
+    Directions that nothing determines are estimated as zero.
     """
-    identity = np.eye(V.shape[-1])
-    unknown_range = range_projector(unknown)
-    exact = identity - range_projector(finite_or_unknown)
-    finite = identity - unknown_range - exact
-    return Total(V, inverse_on(finite, V), exact, inverse_on(unknown_range, unknown))
+    F = np.concatenate([source.noisy @ source.design for source in sources], axis=1)
+    N, _, m = F.shape
+    identity = np.eye(m)
+    exact, along_exact = _exact_part(sources, N, m)
+    seen = sum((source.seen for source in sources), start=np.zeros((N, m, m)))
+    open_ = complement(exact)
+    determined = range_projector(open_ @ seen @ open_, 1 + trace(seen))
+    widths = [source.noisy.shape[2] for source in sources]
+    B = _block_diagonal([source.noisy for source in sources])
+    size = np.sqrt((F**2).sum(axis=(1, 2)) / m)
+    padding = np.where(size > 0, size, 1.0)[:, None, None] * complement(determined)
+    fitted = fit(
+        np.concatenate([F @ determined, padding], axis=1),
+        np.concatenate([B, np.zeros((N, m, B.shape[2]))], axis=1),
+    )
+    gains = _made_consistent(
+        np.split(determined @ fitted.solution, np.cumsum(widths)[:-1], axis=2), sources, determined
+    )
+    if along_exact is not None:
+        rest = identity - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
+        gains = [gain + rest @ own for gain, own in zip(gains, along_exact, strict=True)]
+    message = Message(
+        determined @ fitted.covariance_root, fitted.information_root @ determined, complement(exact, determined), exact
+    )
+    return Combined(message, gains)
 
 
-def update(J: Float, seen: Float, J_exact: Float | None, total: Total | None) -> Update:
-    """Combine a geounit's own measurements with what its children tell.
+def add(left: Message, right: Message) -> Message:
+    """What is known of the sum of two independent u."""
+    identity = np.eye(left.root.shape[-1])
+    unknown = range_projector(left.unknown + right.unknown)
+    exact = complement(range_projector(complement(left.exact) + complement(right.exact)))
+    finite = complement(unknown, exact)
+    parts = finite @ left.root, finite @ right.root
+    size = np.sqrt((left.root**2 + right.root**2).sum(axis=(1, 2)) / len(identity))
+    padding = np.where(size > 0, size, 1.0)[:, None, None] * complement(finite)
+    root = compress(*parts, padding)
+    inverse = fit(root, np.broadcast_to(identity, root.shape)).solution
+    return Message(finite @ root, inverse @ finite, unknown, exact)
 
-    Parameters
-    ----------
-    J : ndarray, (..., m, m)
-        Information of its noisy measurements.
-    seen : ndarray
-        The same with all precisions 1: its range is what they measure.
-    J_exact : ndarray or None
-        Information of its exact measurements, with weights 1.
-    total : Total or None
-        Of its children; None for geounits without any.
+
+@dataclass(frozen=True)
+class Parting:
+    """How two u share what their sum d is found to differ by: `left` d and `right` d, which add up to d.
+
+    `root` is a square root of the covariance that either has when the sum is known.
     """
-    identity = np.eye(J.shape[-1])
-    own_exact = None if J_exact is None else range_projector(J_exact, 1 + _trace(J_exact))
-    sources = [p for p in (own_exact, None if total is None else total.exact) if p is not None]
-    weights = sum(sources, start=np.zeros_like(J))
-    exact = range_projector(weights) if sources else np.zeros_like(J)
-    precision = J if total is None else J + total.precision
-    informed = seen if total is None else seen + _finite_range(total)
-    open_ = identity - exact
-    determined = range_projector(open_ @ informed @ open_, 1 + _trace(seen))
-    V = inverse_on(determined, precision)
-    message = Message(V, open_ - determined, exact)
-    reconciled = (identity - V @ precision) @ inverse_on(exact, weights) if sources else np.zeros_like(J)
-    return Update(
-        message,
-        V,
-        None if J_exact is None or own_exact is None else reconciled @ own_exact @ inverse_on(own_exact, J_exact),
-        None if total is None else V @ total.precision + reconciled @ total.exact,
+
+    left: Float
+    right: Float
+    root: Float
+
+
+def part(left: Message, right: Message) -> Parting:
+    """How the sum of two independent u tells of each."""
+    combined = combine([Source.told(left), Source.told(right)])  # of the left one: 0, and d less the right one
+    shared = combined.message.unknown / 2  # what neither knows of by itself
+    return Parting(
+        complement(left.exact) @ (combined.gains[1] + shared),
+        complement(right.exact) @ (combined.gains[0] + shared),
+        combined.message.root,
     )
 
 
-def _finite_range(total: Total) -> Float:
-    identity = np.eye(total.V.shape[-1])
-    return identity - total.exact - range_projector(total.unknown_inverse)
+def _exact_part(sources: Sequence[Source], N: int, m: int) -> tuple[Float, list[Float] | None]:
+    """Projectors on what is known exactly, and the gains there; None where nothing is."""
+    if all(source.exact is None for source in sources):
+        return np.zeros((N, m, m)), None
+    rows = [None if s.exact is None else s.exact @ s.design for s in sources]
+    gram = sum((E.swapaxes(1, 2) @ E for E in rows if E is not None), start=np.zeros((N, m, m)))
+    exact = range_projector(gram, 1 + trace(gram))
+    inverse = inverse_on(exact, gram)
+    gains = [
+        np.zeros((N, m, source.noisy.shape[2]))
+        if E is None or source.exact is None
+        else inverse @ E.swapaxes(1, 2) @ source.exact
+        for source, E in zip(sources, rows, strict=True)
+    ]
+    return exact, gains
 
 
-def gain(child: Message, total: Total) -> Float:
-    """How a child takes part in what its parent learns: x_c = m_c + A (x_p - s_p)."""
-    return child.V @ total.precision + _unknown_gain(child, total)
+def _made_consistent(gains: list[Float], sources: Sequence[Source], determined: Float) -> list[Float]:
+    """Gains that keep u when all values agree with it, to rounding: counts are large beside their noise."""
+    if determined.shape[-1] == 1:
+        return gains
+    kept = sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
+    missing = determined - kept @ determined
+    return [gain + missing @ gain for gain in gains]
 
 
-def _unknown_gain(child: Message, total: Total) -> Float:
-    identity = np.eye(child.V.shape[-1])
-    return child.unknown @ total.unknown_inverse @ (identity - total.V @ total.precision)
-
-
-def conditional_covariance(child: Message, total: Total) -> Float:
-    """Covariance of a child's group sums given the total of all children."""
-    Y = _unknown_gain(child, total)
-    cross = Y @ child.V
-    taken = child.V @ total.precision @ child.V + cross + cross.swapaxes(-1, -2)
-    return child.V - taken + child.unknown @ total.unknown_inverse @ total.V @ Y.swapaxes(-1, -2)
-
-
-def range_projector(matrix: Float, scale: Float | None = None) -> Float:
-    """Orthogonal projectors on the ranges of positive semidefinite matrices.
-
-    Eigenvalues count from `RANK_TOLERANCE` times `scale`, (...), by default 1 as fits sums of projectors.
-    """
-    least = RANK_TOLERANCE * (np.ones(matrix.shape[:-2]) if scale is None else scale)
-    if matrix.shape[-1] == 1:
-        return (matrix > least[..., None, None]).astype(float)
-    values, vectors = np.linalg.eigh(matrix)
-    kept = vectors * (values > least[..., None])[..., None, :]
-    return kept @ kept.swapaxes(-1, -2)
-
-
-def inverse_on(projector: Float, matrix: Float) -> Float:
-    """Inverse of symmetric matrices restricted to the ranges of orthogonal projectors."""
-    m = matrix.shape[-1]
-    if m == 1:
-        return np.divide(projector, matrix, out=np.zeros_like(matrix), where=projector > 0.5)
-    rest = np.eye(m) - projector
-    restricted = projector @ matrix @ projector
-    size = _trace(restricted)[..., None, None] / m
-    empty = _trace(projector)[..., None, None] < 0.5  # no direction at all, up to rounding
-    inverse = np.linalg.inv(np.where(empty, np.eye(m), restricted + size * rest))
-    return np.where(empty, 0.0, projector @ inverse @ projector)
-
-
-def _trace(matrix: Float) -> Float:
-    return np.trace(matrix, axis1=-2, axis2=-1)
+def _block_diagonal(blocks: list[Float]) -> Float:
+    """(N, sum of k, sum of q) from (N, k, q)."""
+    N = len(blocks[0])
+    result = np.zeros((N, sum(b.shape[1] for b in blocks), sum(b.shape[2] for b in blocks)))
+    row = column = 0
+    for block in blocks:
+        result[:, row : row + block.shape[1], column : column + block.shape[2]] = block
+        row, column = row + block.shape[1], column + block.shape[2]
+    return result

@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.components.coefficients import Boundary
 from blue_solvers.components.grouping import Grouping, groupings_of
-from blue_solvers.components.messages import Message, Total, Update
+from blue_solvers.components.messages import Message
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree_form import TreeForm
-from blue_solvers.components.tree_plan import TreePlan
+from blue_solvers.components.tree_plan import TableRows, TreePlan
 from blue_solvers.solver import Float
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.layout import Layout
@@ -49,8 +50,6 @@ class Design:
         Geolevels, from the root down.
     observed, desired : tuple of (int, Table)
         The tables at every geolevel, by its number.
-    smallest_variance : float
-        Of all noisy measurements; 0 if there is none.
     zero_axes : tuple of int or None
         The variables by which structural zeros are told apart; None without any.
     equal_to : tuple of float
@@ -74,8 +73,8 @@ class Design:
         return make_table(self.schema, tuple(self.schema.names[axis] for axis in sorted(axes)))
 
     @cached_property
-    def informations(self) -> dict[tuple[str, tuple[bool, ...]], Float | None]:
-        """Information of tables about components, the same in all parts: the plan that first needs one adds it."""
+    def rows(self) -> TableRows:
+        """What tables tell of components, the same in all parts: the plan that first needs it adds it."""
         return {}
 
 
@@ -142,12 +141,12 @@ class Downward:
     ----------
     cells : ndarray, (cells of the finest table, columns)
         Its estimate.
-    covariances : list of ndarray, (m, m)
-        Of group sums, for every component.
+    roots : list of ndarray, (m, m)
+        Square roots of the covariance of group sums, for every component.
     """
 
     cells: Float
-    covariances: list[Float]
+    roots: list[Float]
 
 
 @dataclass(frozen=True)
@@ -229,7 +228,6 @@ class Subproblem(Problem):
         own_names = {table.name for _, table in (*((level, table) for _, level, table in inside), *desired)}
         others = {table.name: table for _, table in (*design.observed, *design.desired) if table.name not in own_names}
         self.schema = design.schema
-        self.informations = design.informations
         self.spine = Subtree(
             part.parent, np.searchsorted(present, part.level_of), tuple(design.levels[level] for level in present)
         )
@@ -290,80 +288,6 @@ def _anchor_variances(part: Part, level: int, anchored: Sequence[int]) -> Float:
     return exact
 
 
-class BoundedPlan(TreePlan):
-    """A plan with messages from below at some geounits without children, and a root whose covariance is given.
-
-    Parameters
-    ----------
-    spine : Spine
-    groupings : list of Grouping
-        Of the variables in use.
-    problem : Subproblem
-    below : mapping of int to sequence of Message
-        For each of these geounits one message for every component.
-    above : sequence of ndarray (m, m), optional
-        The root's final covariance, for every component.
-    """
-
-    def __init__(
-        self,
-        spine: Spine,
-        groupings: list[Grouping],
-        problem: Subproblem,
-        below: Mapping[int, Sequence[Message]],
-        above: Sequence[Float] | None,
-    ) -> None:
-        assert problem.schema is not None
-        assert problem.geounit_variances is not None
-        self._below = below
-        self._above = above
-        self._roots: dict[int, Message] = {}
-        super().__init__(
-            problem.schema,
-            spine,
-            groupings,
-            list(problem.observed_tables),
-            problem.observed_levels,
-            problem.geounit_variances,
-            problem.zeros,
-            problem.informations,
-        )
-
-    def _classify(self) -> None:
-        """Messages differ from geounit to geounit: where there are any, every geounit is a class of its own."""
-        if not self._below:
-            super()._classify()
-            return
-        self.class_rank = np.concatenate([np.arange(level.members.size) for level in self.levels])
-        starts = np.cumsum([0, *(level.members.size for level in self.levels)])
-        for level, start in zip(self.levels, starts.tolist(), strict=False):
-            level.class_of = start + np.arange(level.members.size)
-            level.leaf_classes = np.setdiff1d(level.class_of, level.class_of[level.inner])
-
-    def _update(self, stack: list[int], number: int, classes: Index, total: Total | None) -> Update:
-        result = super()._update(stack, number, classes, total)
-        if self._below:
-            for row, own in enumerate(classes.tolist()):
-                geounit = int(self.levels[number].members[self.class_rank[own]])
-                if geounit in self._below:
-                    for i, place in enumerate(stack):
-                        result.message[i, row] = self._below[geounit][place][0]
-        return result
-
-    def _posterior(self, stack: list[int], message: Message, child: Message, total: Total, gains: Float) -> Float:
-        root = self.levels[0].class_of[:1]
-        for i, place in enumerate(stack):
-            self._roots[place] = message[i, root]
-            if self._above is not None:
-                message.V[i, root] = self._above[place]
-        return super()._posterior(stack, message, child, total, gains)
-
-    @property
-    def root(self) -> list[Message]:
-        """What the tree tells of its root, arrays (1, m, m), for every component."""
-        return [self._roots[place] for place in range(len(self.components))]
-
-
 class SubtreeForm(TreeForm):
     """The two passes over a part.
 
@@ -396,21 +320,26 @@ class SubtreeForm(TreeForm):
         chosen = range(len(design.desired)) if wanted is None else wanted
         self._subproblem = Subproblem(design, part, sorted(self._anchors), chosen)
         self._messages = {position: message.messages for position, message in (below or {}).items()}
-        self._root_covariances = None if above is None else above.covariances
+        self._above = None if above is None else above.roots
         super().__init__(self._subproblem)
 
     def _make_plan(self, groupings: list[Grouping], tables: list[Table], levels: tuple[int, ...]) -> TreePlan:
-        self._bounded = BoundedPlan(self._spine, groupings, self._subproblem, self._messages, self._root_covariances)
-        return self._bounded
+        own = self._subproblem
+        assert own.schema is not None
+        assert own.geounit_variances is not None
+        alike, rows = not self._messages, self._design.rows
+        return TreePlan(
+            own.schema, self._spine, groupings, tables, levels, own.geounit_variances, own.zeros, rows, alike
+        )
 
-    def _smallest_variance(self) -> float:
-        return self._design.smallest_variance
+    def _boundary(self) -> Boundary:
+        return Boundary(self._messages, self._above)
 
     def message(self) -> Upward:
         """Go up, and tell what the part knows of its root."""
         Y = self._subproblem.lay_out(self._part, self._anchors, self._columns)
         _, root = next(self._estimates(Y))
-        return Upward(root.reshape(-1, self._columns), self._bounded.root)
+        return Upward(root.reshape(-1, self._columns), [own.message for own in self.coefficients])
 
     def estimates(self, variances: bool = True) -> Estimates:
         """Go up and down."""
@@ -424,7 +353,7 @@ class SubtreeForm(TreeForm):
             for position in self._below:
                 if place.start <= position < place.stop:
                     own = cells[position - place.start].reshape(-1, self._columns).copy()
-                    below[position] = Downward(own, self._covariances(position))
+                    below[position] = Downward(own, self._posterior_roots(position))
             contradictions += self._contradictions(levels[number], cells)
             self._read_desired(number, cells, X)
         return Estimates(
@@ -451,9 +380,9 @@ class SubtreeForm(TreeForm):
                     where = f"{self._design.levels[level]} {code!r}"
                     yield f"others put table {table.name!r} of {where} off by {gaps[worst]:.6g}"
 
-    def _covariances(self, position: int) -> list[Float]:
+    def _posterior_roots(self, position: int) -> list[Float]:
         place = self.plan.posterior_of[position]
-        return [coefficients.posterior[place] for coefficients in self.plan.coefficients]
+        return [own.posterior[place] for own in self.coefficients]
 
     def _cut(self, vectors: Float) -> dict[int, Float]:
         """The wanted tables by their number in the design, (geounits, cells, ...) of vectors (m, ...)."""

@@ -1,9 +1,12 @@
-"""A table's information in the slots of its geounits, and the table from slots."""
+"""A table's cells in coordinates that every component has its own part of."""
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
+from blue_solvers.components.component_products import Component
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.table_sums import along
 from blue_solvers.components.tree_plan import TreePlan
@@ -12,10 +15,9 @@ from constraint_builders.table import Table
 
 
 class TableAccess:
-    """A table's cells from slots, and the transpose.
+    """Coordinates of a table, and what components make of them.
 
-    Along a variable that the table keeps whole, slots are reflected to levels; along others group coordinates are
-    summed.
+    Along a variable that the table keeps whole, coordinates are slots; along others they are its cells.
 
     Parameters
     ----------
@@ -25,39 +27,84 @@ class TableAccess:
     Attributes
     ----------
     is_whole : bool
-        Whether it is the finest table, whose cells are as many as the slots.
+        Whether it is the finest table, whose coordinates are all slots.
     """
 
     def __init__(self, plan: TreePlan, table: Table) -> None:
+        self._plan, self._table = plan, table
         self._maps = plan.table_maps(table)
         pairs = list(zip(self._maps, plan.groupings, strict=True))
         self._lengths = [g.levels if sums is None else len(sums) for sums, g in pairs]
         self._kept = Basis([g if sums is None else None for sums, g in pairs])
-        self._basis = Basis(plan.groupings)
         self._shape = table.shape
         self.is_whole = table.name == plan.finest.name
         self._slots = tuple(slice(None) if sums is None else slice(g.levels - g.sizes.size, None) for sums, g in pairs)
+        # Where variables that are summed out have one group, a component of one group sum sees a multiple of the table.
+        self.has_numbers = all(sums is None or sums.shape == (1, 1) for sums in self._maps)
+        self._scale = prod(float(sums[0, 0]) for sums in self._maps if sums is not None and sums.shape == (1, 1))
 
-    def set_information(self, cells: Float, weights: Float, block: Float) -> None:
-        """As `add_information` of a whole table to an empty block."""
-        np.multiply(cells.reshape(block.shape), weights.reshape(-1, *[1] * (block.ndim - 1)), out=block)
-        self._basis.to_slots(block)
+    def coordinates(self, cells: Float) -> Float:
+        """From cells (G, *shape, K) to coordinates (G, ..., K), a copy."""
+        array = np.array(cells, order="C", copy=True).reshape(len(cells), *self._lengths, cells.shape[-1])
+        self._kept.to_slots(array)
+        return array
+
+    def cells(self, coordinates: Float) -> Float:
+        """The inverse of `coordinates`, and its transpose; it works in their place."""
+        self._kept.to_cells(coordinates)
+        return coordinates.reshape(len(coordinates), *self._shape, coordinates.shape[-1])
+
+    def part(self, component: Component) -> tuple[slice, ...]:
+        """Where a component's part of coordinates lies, of a table that sees it."""
+        own = (slots if sums is None else slice(None) for slots, sums in zip(component.slots, self._maps, strict=True))
+        return (slice(None), *own)
+
+    def lengths(self, component: Component) -> tuple[int, ...]:
+        """Its lengths along axes that are no contrasts."""
+        pairs = zip(self._maps, component.contrasts, self._plan.groupings, strict=True)
+        return tuple(g.sizes.size if sums is None else len(sums) for sums, contrast, g in pairs if not contrast)
+
+    def empty(self, block: Float) -> Float:
+        """Coordinates of zeros for as many geounits and columns as slots have."""
+        return np.zeros((len(block), *self._lengths, block.shape[-1]))
+
+    def place_in(self, levels: list[bool]) -> tuple[tuple[slice, ...], tuple[slice, ...], float]:
+        """Where coordinates go in slots that hold, of variables not in `levels`, the sum over all levels alone.
+
+        Of what components of one group sum see: the slots, the coordinates that go there, what multiplies them.
+        """
+        slots, taken = [], []
+        for kept, own, sums, length in zip(levels, self._slots, self._maps, self._lengths, strict=True):
+            slots.append(own if kept else slice(None))
+            taken.append(slice(None) if kept or sums is not None else slice(length - 1, None))
+        return (slice(None), *slots), (slice(None), *taken), self._scale
+
+    def add_numbers(self, coordinates: Float, weights: Float, block: Float) -> None:
+        """Add to slots (G, ..., K) the information about components of one group sum, times weights (G,).
+
+        What it adds elsewhere means nothing.
+        """
+        if self.has_numbers:
+            factors = (self._scale * weights).reshape(-1, *[1] * (block.ndim - 1))
+            block[(slice(None), *self._slots)] += coordinates * factors
+
+    def read_numbers(self, block: Float, weights: Float, coordinates: Float) -> None:
+        """The transpose of `add_numbers`, set in coordinates."""
+        if self.has_numbers:
+            factors = (self._scale * weights).reshape(-1, *[1] * (block.ndim - 1))
+            np.multiply(block[(slice(None), *self._slots)], factors, out=coordinates)
 
     def read(self, block: Float) -> Float:
         """The table's cells, (G, *shape, K), of slots (G, ..., K)."""
-        cells = block[(slice(None), *self._slots)]
+        found = block[(slice(None), *self._slots)]
         for axis, sums in enumerate(self._maps, start=1):
             if sums is not None:
-                cells = along(sums, cells, axis)
-        cells = np.array(cells, order="C", copy=True)
-        self._kept.to_cells(cells)
-        return cells.reshape(len(block), *self._shape, block.shape[-1])
+                found = along(sums, found, axis)
+        return self.cells(np.array(found, order="C", copy=True))
 
-    def add_information(self, cells: Float, weights: Float, block: Float) -> None:
-        """Add the transpose of `read`, each geounit times its weight, to slots."""
-        cells = np.ascontiguousarray(cells).reshape(len(cells), *self._lengths, cells.shape[-1])
-        slots = cells * weights.reshape(-1, *[1] * (cells.ndim - 1))
-        self._kept.to_slots(slots)
+    def spread(self, cells: Float, block: Float) -> None:
+        """Add the transpose of `read` to slots."""
+        slots = self.coordinates(np.ascontiguousarray(cells))
         for axis, sums in enumerate(self._maps, start=1):
             if sums is not None:
                 slots = along(sums.T, slots, axis)

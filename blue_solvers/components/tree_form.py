@@ -1,7 +1,7 @@
 """The exact estimate over all geounits of a spine: one pass up, one pass down, level by level.
 
 In a basis of orthonormal contrasts and group sums (`reflections`) the problem falls into components, each a tree
-problem with small matrices that all its right-hand sides share (`tree_plan`). Going up, every geounit combines its
+problem with small matrices that all its right-hand sides share (`coefficients`). Going up, every geounit combines its
 own measurements with the sum of its children's estimates; going down, every child takes its part of what its parent
 learnt since.
 
@@ -20,26 +20,23 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
-from blue_solvers.components.batches import as_slice, chunks, distinct
-from blue_solvers.components.component_products import Component, multiply
+from blue_solvers.components.batches import Index, as_slice, chunks, distinct, one_or_all
+from blue_solvers.components.by_parent import ByParent
+from blue_solvers.components.coefficients import Boundary, solve_components
+from blue_solvers.components.component_products import Component, multiply, product
 from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.leaf_form import LeafForm
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree_plan import LevelPlan, TreePlan
+from blue_solvers.components.tree_variances import TreeVariances
 from blue_solvers.solver import Float
 from constraint_builders import Problem, Spine
 from constraint_builders.table import Table
 
-Index = NDArray[np.intp]
-
 BLOCK_BYTES = 1 << 22  # working set of a block of geounits
-ROUNDING = 16 * float(np.finfo(float).eps)
-NEGLIGIBLE = 1e-12  # of the smallest variance: less than averaging any number of measurements at hand leaves
 
 
 class TreeForm:
@@ -49,6 +46,12 @@ class TreeForm:
     ----------
     problem : Problem
         With equal variances within every table of every geounit; assumption A2.
+
+    Attributes
+    ----------
+    plan : TreePlan
+    coefficients : list of Coefficients
+        Of every component of the plan.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -63,7 +66,7 @@ class TreeForm:
         observed_levels = problem.observed_levels if problem.spine else (0,) * len(tables)
         self._desired_levels = problem.desired_levels if problem.spine else (0,) * len(desired)
         self.plan = self._make_plan(groupings, tables, observed_levels)
-        self._negligible = NEGLIGIBLE * self._smallest_variance()
+        self.coefficients = solve_components(self.plan, self._boundary())
         self._shape = tuple(grouping.levels for grouping in groupings)
         self._basis = Basis(groupings)
         self._readers = {table.name: TableAccess(self.plan, table) for table in [*tables, *desired]}
@@ -72,9 +75,11 @@ class TreeForm:
         self._sums = [
             TableSums(problem.schema, self.plan.finest, [desired[i] for i in chosen]) for chosen in self._desired_at
         ]
-        self._leaves = [LeafForm(self.plan, number, self.plan.finest, BLOCK_BYTES) for number in numbers]
+        self._leaves = [
+            LeafForm(self.plan, self.coefficients, number, self._readers, BLOCK_BYTES) for number in numbers
+        ]
         self._others = [
-            _ByParent(self.plan, level, np.delete(np.arange(level.members.size), leaves.rows))
+            ByParent(self.plan, level, np.delete(np.arange(level.members.size), leaves.rows))
             for level, leaves in zip(self.plan.levels, self._leaves, strict=True)
         ]
 
@@ -86,11 +91,9 @@ class TreeForm:
             problem.schema, self._spine, groupings, tables, levels, problem.geounit_variances, problem.zeros
         )
 
-    def _smallest_variance(self) -> float:
-        """Of all noisy measurements; 0 if there is none."""
-        assert self._problem.geounit_variances is not None
-        noisy = [own[(own > 0) & np.isfinite(own)] for own in self._problem.geounit_variances]
-        return min((float(own.min()) for own in noisy if own.size), default=0.0)
+    def _boundary(self) -> Boundary:
+        """Nothing comes from outside."""
+        return Boundary()
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -160,13 +163,7 @@ class TreeForm:
         row_of[level.inner] = self.plan.parent_number[level.members[level.inner]]
         for rows in self._blocks(self._others[number].rows, Y.shape[1]):
             block = result[rows]
-            self._collect(level, rows, measured, block, exact=False)
-            self._multiply(block, level.class_of[rows], "own")
-            if level.has_exact:
-                exact = np.empty_like(block)
-                self._collect(level, rows, measured, exact, exact=True)
-                self._multiply(exact, level.class_of[rows], "own_exact")
-                block += exact
+            self._collect(level, rows, measured, block)
             inner = np.flatnonzero(row_of[rows] >= 0)
             if inner.size:
                 numbers = row_of[rows][inner]
@@ -197,6 +194,44 @@ class TreeForm:
             self._basis.to_cells(block)
             _put_back(block, rows, estimates)
 
+    def _collect(self, level: LevelPlan, rows: slice | Index, measured: list[Float], block: Float) -> None:
+        """What a level's own tables make of the slots of some geounits, into `block`."""
+        used = [
+            (t, self._readers[table.name], cells[rows], weights[rows], exact[rows].astype(float))
+            for (t, table), cells, weights, exact in zip(
+                level.tables, measured, level.weights, level.exact, strict=True
+            )
+            if weights[rows].any() or exact[rows].any()
+        ]
+        coordinates = [reader.coordinates(cells) for _, reader, cells, _, _ in used]
+        block[...] = 0
+        for (_, reader, _, weights, _), own in zip(used, coordinates, strict=True):
+            reader.add_numbers(own, weights, block)
+        classes = level.class_of[rows]
+        self._multiply_numbers(block, classes, "own")
+        if any(exact.any() for *_, exact in used):
+            exactly = np.zeros_like(block)
+            for (_, reader, _, _, exact), own in zip(used, coordinates, strict=True):
+                reader.add_numbers(own, exact, exactly)
+            self._multiply_numbers(exactly, classes, "own_exact")
+            block += exactly
+        tables = {t: (reader, own) for (t, reader, *_), own in zip(used, coordinates, strict=True)}
+        for component, gains in self._matrices(level, classes):
+            seeing = [t for t in tables if t in gains]
+            if not seeing:
+                block[component.place] = 0
+                continue
+            parts = [own[reader.part(component)] for reader, own in (tables[t] for t in seeing)]
+            together = np.concatenate([gains[t] for t in seeing], axis=2)
+            block[component.place] = product(component, together, parts, component.groups)
+
+    def _matrices(self, level: LevelPlan, classes: Index) -> Iterator[tuple[Component, dict[int, Float]]]:
+        """Components of several group sums, each with its gains from the tables of a level that see it."""
+        places = one_or_all(classes - level.first_class)
+        for component, own in zip(self.plan.components, self.coefficients, strict=True):
+            if component.size > 1:
+                yield component, {t: own.measured[t][places] for t, _ in level.tables if t in own.measured}
+
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K); all of it in slots."""
         K = V.shape[1]
@@ -218,13 +253,7 @@ class TreeForm:
             self._multiply(sums, numbers, "children", transpose=True)
             from_parents[numbers] = sums - learnt[numbers]
             for rows in self._blocks(np.arange(level.members.size), K):
-                if level.has_exact:
-                    exact = pulls[number][rows].copy()
-                    self._multiply(exact, level.class_of[rows], "own_exact", transpose=True)
-                    self._collect_transpose(level, rows, exact, result, exact=True)
-                block = pulls[number][rows]
-                self._multiply(block, level.class_of[rows], "own", transpose=True)
-                self._collect_transpose(level, rows, block, result, exact=False)
+                self._collect_transpose(level, rows, pulls[number][rows], result)
         return result
 
     def _pull_up(self, number: int, pulls: Float, learnt: Float) -> None:
@@ -236,10 +265,33 @@ class TreeForm:
         self._multiply(sums, everyone.pairs, "gain", transpose=True)
         np.add.at(learnt, self.plan.pair_parent[everyone.pairs], sums)
 
+    def _collect_transpose(self, level: LevelPlan, rows: slice | Index, block: Float, result: Float) -> None:
+        classes = level.class_of[rows]
+        numbers, exactly = block.copy(), block.copy()
+        self._multiply_numbers(numbers, classes, "own")
+        self._multiply_numbers(exactly, classes, "own_exact")
+        for (t, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
+            if not (weights[rows].any() or exact[rows].any()):
+                continue
+            reader = self._readers[table.name]
+            own = reader.empty(block)
+            reader.read_numbers(numbers, weights[rows], own)
+            if exact[rows].any():
+                other = reader.empty(block)
+                reader.read_numbers(exactly, exact[rows].astype(float), other)
+                own += other
+            for component, gains in self._matrices(level, classes):
+                if t in gains:
+                    lengths = reader.lengths(component)
+                    pulls = product(component, gains[t].swapaxes(1, 2), [block[component.place]], lengths)
+                    own[reader.part(component)] = pulls
+            place = result[self._problem.observed.block(t)].reshape(level.members.size, *table.shape, -1)
+            place[rows] = reader.cells(own)
+
     @cached_property
-    def _all(self) -> list[_ByParent]:
+    def _all(self) -> list[ByParent]:
         """Every geounit of every level."""
-        return [_ByParent(self.plan, level, np.arange(level.members.size)) for level in self.plan.levels]
+        return [ByParent(self.plan, level, np.arange(level.members.size)) for level in self.plan.levels]
 
     def _blocks(self, rows: Index, K: int) -> list[slice | Index]:
         return [as_slice(rows[some]) for some in chunks(rows.size, self._rows_in_cache(K))]
@@ -249,36 +301,15 @@ class TreeForm:
 
     def _multiply(self, block: Float, entries: Index, name: str, transpose: bool = False) -> None:
         """Multiply every geounit's components by its coefficients, in place."""
-        matrices = (getattr(coefficients, name)[entries] for coefficients in self.plan.coefficients)
+        places = one_or_all(entries)
+        matrices = (getattr(own, name)[places] for own in self.coefficients)
         multiply(block, zip(self.plan.components, matrices, strict=True), transpose)
 
-    def _collect(self, level: LevelPlan, rows: slice | Index, measured: list[Float], block: Float, exact: bool) -> None:
-        """The information of a level's tables, weighted by precision (exact ones equally), into `block`."""
-        used = [
-            (self._readers[table.name], cells, factors)
-            for (_, table), cells, weights, flags in zip(
-                level.tables, measured, level.weights, level.exact, strict=True
-            )
-            if (factors := flags[rows].astype(float) if exact else weights[rows]).any()
-        ]
-        used.sort(key=lambda entry: not entry[0].is_whole)
-        if not used or not used[0][0].is_whole:
-            block[...] = 0
-        for reader, cells, factors in used:
-            if reader.is_whole:
-                reader.set_information(cells[rows], factors, block)
-            else:
-                reader.add_information(cells[rows], factors, block)
-
-    def _collect_transpose(
-        self, level: LevelPlan, rows: slice | Index, block: Float, result: Float, exact: bool
-    ) -> None:
-        for (number, table), weights, flags in zip(level.tables, level.weights, level.exact, strict=True):
-            factors = flags[rows].astype(float) if exact else weights[rows]
-            if factors.any():
-                place = result[self._problem.observed.block(number)].reshape(level.members.size, *table.shape, -1)
-                cells = self._readers[table.name].read(block)
-                place[rows] += cells * factors.reshape(-1, *[1] * (cells.ndim - 1))
+    def _multiply_numbers(self, block: Float, classes: Index, name: str) -> None:
+        """The same for components of one group sum only, by class."""
+        places = one_or_all(classes)
+        pairs = zip(self.plan.components, self.coefficients, strict=True)
+        multiply(block, ((c, getattr(own, name)[places]) for c, own in pairs if c.size == 1))
 
     def _read_desired(self, number: int, estimates: Float, X: Float) -> None:
         """The desired tables of a level, but for one that the estimates were worked out in the place of."""
@@ -300,102 +331,19 @@ class TreeForm:
             table = self._problem.desired_tables[i]
             cells = V[self._problem.desired.block(i)].reshape(level.members.size, *table.shape, V.shape[1])
             for rows in self._blocks(np.arange(level.members.size), V.shape[1]):
-                self._readers[table.name].add_information(cells[rows], np.ones(len(cells[rows])), pulls[rows])
+                self._readers[table.name].spread(cells[rows], pulls[rows])
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
         result = np.empty(self._problem.desired.size)
+        variances = TreeVariances(self.plan, self.coefficients)
         for level, chosen in zip(self.plan.levels, self._desired_at, strict=True):
             places, place_of = distinct(self.plan.posterior_of[level.members])
             for i in chosen:
-                by_place = self._table_variances(self._problem.desired_tables[i], places)
+                by_place = variances.of_table(self._problem.desired_tables[i], places)
                 place = result[self._problem.desired.block(i)].reshape(level.members.size, -1)
                 np.take(by_place, place_of, axis=0, out=place, mode="clip")  # numpy copies unless it may clip
         return result
-
-    def _table_variances(self, table: Table, places: NDArray[np.intp]) -> Float:
-        """Variances of a table's cells at chosen posterior entries, (entries, cells)."""
-        total: Float = np.zeros(())
-        maps = self.plan.table_maps(table)
-        for component, coefficients in zip(self.plan.components, self.plan.coefficients, strict=True):
-            if any(contrast and sums is not None for contrast, sums in zip(component.contrasts, maps, strict=True)):
-                continue
-            total = total + self._component_variances(component, maps, coefficients.posterior[places])
-        lengths: list[int] = []
-        for grouping, sums in zip(self.plan.groupings, maps, strict=True):
-            if sums is None:
-                total = np.take(total, grouping.groups, axis=len(lengths) + 1)
-            lengths.append(total.shape[len(lengths) + 1])
-        own = {g.axis: length for g, length in zip(self.plan.groupings, lengths, strict=True)}
-        shape = [own.get(axis, 1) for axis in table.axes]
-        kept = total.reshape(len(places), *shape)
-        return np.broadcast_to(kept, (len(places), *table.shape)).reshape(len(places), -1)
-
-    def _component_variances(self, component: Component, maps: list[Float | None], C: Float) -> Float:
-        """Variances that one component gives, an axis for every variable: its groups, or a coarser factor's cells."""
-        scale: Float = np.ones(())
-        W: NDArray = np.ones((1, 1))
-        shape = []
-        for grouping, sums, contrast in zip(self.plan.groupings, maps, component.contrasts, strict=True):
-            if contrast:
-                shape.append(1)
-                scale = np.multiply.outer(scale, 1 - 1 / grouping.sizes)
-            else:
-                rows = np.diag(1 / np.sqrt(grouping.sizes)) if sums is None else sums
-                shape.append(len(rows))
-                scale = np.multiply.outer(scale, np.ones(len(rows)))
-                W = np.kron(W, rows)
-        variances = _diagonals(W, C)
-        rounding = ROUNDING * _diagonals(abs(W), abs(C))
-        variances = np.where(variances > np.maximum(rounding, self._negligible), variances, 0.0)
-        return variances.reshape(len(C), *shape) * scale
-
-
-class _ByParent:
-    """Some geounits of a level by their parents.
-
-    Attributes
-    ----------
-    rows : ndarray of int
-        Which members of the level they are.
-    pairs : ndarray of int
-        Their pairs with their parents; none for the root.
-    pair_of : ndarray of int
-        For each of them the number of its pair among these.
-    """
-
-    def __init__(self, plan: TreePlan, level: LevelPlan, rows: Index) -> None:
-        self.rows = rows
-        self._count = level.members.size
-        pairs = level.parent_pair[rows]
-        self.pairs, self.pair_of = distinct(pairs[pairs >= 0])
-        parents = plan.parent_number[plan.spine.parent[level.members[rows]]] if self.pairs.size else rows[:0]
-        self._parents, self._parent_of = distinct(parents)
-
-    def add_to_parents(self, values: Float, sums: Float) -> None:
-        """Add values of the level, (G, ..., K), to those of all geounits with children."""
-        if self.pairs.size:
-            sums[self._parents] += self._adding(self._parent_of, self._parents.size, values)
-
-    def sum_by_pair(self, values: Float) -> Float:
-        """Sums over each pair's geounits."""
-        return self._adding(self.pair_of, self.pairs.size, values)
-
-    def add_from_parents(self, given: Float, values: Float) -> None:
-        """The transpose of `add_to_parents`."""
-        if self.pairs.size:
-            for some in chunks(self.rows.size, 256):
-                values[self.rows[some]] += given[self._parents[self._parent_of[some]]]
-
-    def _adding(self, target_of: Index, targets: int, values: Float) -> Float:
-        shape = (targets, self._count)
-        matrix = sparse.csr_array((np.ones(self.rows.size), (target_of, self.rows)), shape=shape)
-        return (matrix @ values.reshape(len(values), -1)).reshape(targets, *values.shape[1:])
-
-
-def _diagonals(W: Float, C: Float) -> Float:
-    """Diagonals of W C W' for a batch of C (N, m, m), (N, rows)."""
-    return ((W @ C) * W).sum(axis=-1)
 
 
 def _put_back(block: Float, rows: slice | Index, array: Float) -> None:

@@ -1,4 +1,4 @@
-"""Everything about a tree problem that does not depend on the data: gains and covariances of every component.
+"""What a tree problem consists of, apart from the data: tables, components, and which geounits are alike.
 
 Geounits without children that were measured alike share a class; every other geounit is a class of its own.
 Children of one parent and one class share a pair. Coefficients exist once for each class, each geounit with
@@ -7,7 +7,7 @@ children and each pair, so millions of leaves cost no more than the geounits abo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -19,16 +19,7 @@ from scipy import sparse
 from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, sees_contrasts
-from blue_solvers.components.information import kronecker
-from blue_solvers.components.messages import (
-    Message,
-    Total,
-    Update,
-    add_up,
-    conditional_covariance,
-    gain,
-    update,
-)
+from blue_solvers.components.subspaces import kronecker
 from blue_solvers.solver import Float
 from constraint_builders import Schema, Spine
 from constraint_builders.table import Table, make_table
@@ -36,7 +27,7 @@ from constraint_builders.zeros import StructuralZeros
 
 Index = NDArray[np.intp]
 STACKED = 1 << 14  # numbers in an array that several components share: beyond, each by itself costs no more
-Informations = dict[tuple[str, tuple[bool, ...]], Float | None]
+TableRows = dict[tuple[str, tuple[bool, ...]], Float | None]
 
 
 @dataclass
@@ -54,6 +45,8 @@ class LevelPlan:
         Which members have children.
     zeros : ndarray of bool, (G, ...), or None
         Empty cells over the variables that tell them apart.
+    first_class, class_count : int
+        Its classes, one after the other.
     class_of : ndarray of int, (G,)
     leaf_classes : ndarray of int
         Classes of members without children.
@@ -67,6 +60,8 @@ class LevelPlan:
     exact: list[NDArray[np.bool_]]
     inner: Index
     zeros: NDArray[np.bool_] | None
+    first_class: int = 0
+    class_count: int = 0
     class_of: Index = field(default_factory=lambda: np.zeros(0, np.intp))
     leaf_classes: Index = field(default_factory=lambda: np.zeros(0, np.intp))
     parent_pair: Index = field(default_factory=lambda: np.zeros(0, np.intp))
@@ -75,25 +70,6 @@ class LevelPlan:
     def has_exact(self) -> bool:
         """Whether anything is known exactly in any geounit."""
         return self.zeros is not None or any(flags.any() for flags in self.exact)
-
-
-@dataclass
-class Coefficients:
-    """Coefficients of one component, arrays (entries, m, m).
-
-    Attributes
-    ----------
-    own, own_exact : by class
-    children : by geounit with children, over all levels
-    gain : by pair
-    posterior : by geounit of `posterior_of`: covariance of the estimate
-    """
-
-    own: Float
-    own_exact: Float
-    children: Float
-    gain: Float
-    posterior: Float
 
 
 class TreePlan:
@@ -113,14 +89,23 @@ class TreePlan:
         Their variances in each geounit; 0 exact, ``inf`` not measured.
     zeros : StructuralZeros or None
         Cells known to be empty; the variables that tell them apart have no contrasts among `groupings`.
-    informations : dict, optional
-        What tables tell of components, by the table's name and the component's contrasts: plans that have the schema
-        and the groupings in common may share it. What is missing is added.
+    rows : dict, optional
+        What tables tell of components (`table_rows`), by the table's name and the component's contrasts: plans that
+        have the schema and the groupings in common may share it. What is missing is added.
+    alike : bool
+        Whether geounits without children that were measured alike share a class.
 
     Attributes
     ----------
+    schema : Schema
     finest : Table
         Of all variables in use.
+    components : list of Component
+    levels : list of LevelPlan
+    parents : ndarray of int
+        Geounits with children; `parent_number` gives every geounit's place among them, or -1.
+    pair_parent, pair_class : ndarray of int
+        For every pair its parent, by its place among `parents`, and its children's class; in order of these.
     """
 
     def __init__(
@@ -132,23 +117,24 @@ class TreePlan:
         levels: tuple[int, ...],
         variances: list[Float],
         zeros: StructuralZeros | None = None,
-        informations: Informations | None = None,
+        rows: TableRows | None = None,
+        alike: bool = True,
     ) -> None:
-        self._schema = schema
+        self.tables = tables
+        self.schema = schema
         self._zeros = zeros
         self.spine = spine
         self.groupings = groupings
         self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
         self._maps: dict[str, list[Float | None]] = {}
-        self._informations: Informations = {} if informations is None else informations
+        self._rows: TableRows = {} if rows is None else rows
         self.levels = [self._level(level, tables, levels, variances) for level in range(len(spine.levels))]
-        self.parents = np.flatnonzero(spine.child_counts > 0)  # geounits with children, as `children` lists them
+        self.parents = np.flatnonzero(spine.child_counts > 0)
         self.parent_number = np.full(spine.size, -1, dtype=np.intp)
         self.parent_number[self.parents] = np.arange(self.parents.size)
         self.components = list(self._components())
-        self._classify()
+        self._classify(alike)
         self._pair()
-        self.coefficients = self._solve_all()
 
     def _level(self, level: int, tables: list[Table], levels: tuple[int, ...], variances: list[Float]) -> LevelPlan:
         here = [i for i, own in enumerate(levels) if own == level]
@@ -166,19 +152,21 @@ class TreePlan:
             None if self._zeros is None else self._zeros.empty[members],
         )
 
-    def _classify(self) -> None:
+    def _classify(self, alike: bool) -> None:
         """Number the classes, of every level those of leaves first; `class_rank` is one geounit's rank of each."""
         ranks: list[Index] = []
         count = 0
         for level in self.levels:
             leaves = np.flatnonzero(self.spine.child_counts[level.members] == 0)
-            first, own = self._leaves_alike(level, leaves)
+            every = np.arange(leaves.size)
+            first, own = self._leaves_alike(level, leaves) if alike else (every, every)
             level.class_of = np.empty(level.members.size, dtype=np.intp)
             level.class_of[leaves] = count + own
             level.class_of[level.inner] = count + first.size + np.arange(level.inner.size)
             level.leaf_classes = count + np.arange(first.size)
+            level.first_class, level.class_count = count, first.size + level.inner.size
             ranks += [leaves[first], level.inner]
-            count += first.size + level.inner.size
+            count += level.class_count
         self.class_rank = np.concatenate(ranks)
 
     def _leaves_alike(self, level: LevelPlan, leaves: Index) -> tuple[Index, Index]:
@@ -211,29 +199,72 @@ class TreePlan:
             level.parent_pair = np.maximum(places, -1)
 
     @cached_property
-    def _children_by_class(self) -> sparse.csr_array:
-        """Number of children of every class, (geounits with children, classes)."""
-        counts = np.concatenate([level.parent_pair for level in self.levels])
-        number = np.bincount(counts[counts >= 0], minlength=self.pair_parent.size)
-        shape = (self.parents.size, self.class_rank.size)
-        return sparse.csr_array((number.astype(float), (self.pair_parent, self.pair_class)), shape=shape)
+    def pair_count(self) -> Index:
+        """Number of children of every pair."""
+        pairs = np.concatenate([level.parent_pair for level in self.levels])
+        return np.bincount(pairs[pairs >= 0], minlength=self.pair_parent.size)
+
+    @cached_property
+    def _children_by_pair(self) -> sparse.csr_array:
+        """Number of children of every pair, (geounits with children, pairs); pairs come in order of their parents."""
+        starts = np.searchsorted(self.pair_parent, np.arange(self.parents.size + 1))
+        shape = (self.parents.size, self.pair_parent.size)
+        return sparse.csr_array((self.pair_count.astype(float), np.arange(self.pair_parent.size), starts), shape=shape)
+
+    def sums_of_children(self, numbers: Index, *by_class: NDArray) -> list[Float]:
+        """Sums over the children of some geounits, (components, geounits), of values by class."""
+        counts = self._children_by_pair[numbers]
+        used = np.unique(counts.indices)
+        counts = counts[:, used]
+        return [(counts @ own[:, self.pair_class[used]].T.astype(float)).T for own in by_class]
+
+    def sums_of_pairs(self, by_pair: Float) -> Float:
+        """Sums over the pairs of every geounit with children."""
+        starts = np.searchsorted(self.pair_parent, np.arange(self.parents.size))
+        return np.add.reduceat(by_pair, starts, axis=1)
+
+    @cached_property
+    def pairs_by_level(self) -> list[Index]:
+        """Pairs whose parents lie in every geolevel that has such, from the root down."""
+        found = []
+        for level in self.levels[:-1]:
+            here = np.zeros(self.parents.size, dtype=bool)
+            here[self.parent_number[level.members[level.inner]]] = True
+            found.append(np.flatnonzero(here[self.pair_parent]))
+        return found
+
+    def bounded(self, number: int, classes: Index, below: Mapping[int, object]) -> Iterator[tuple[int, int]]:
+        """Classes of a level, each with its geounit, of which a message comes from below."""
+        if below:
+            for own in classes.tolist():
+                geounit = int(self.levels[number].members[self.class_rank[own]])
+                if geounit in below:
+                    yield own, geounit
+
+    def stacks(self, numbers: list[int]) -> list[list[int]]:
+        """Components of one size, by number, in lots that are worked out together as far as they are small."""
+        if not numbers:
+            return []
+        entries = max(self.class_rank.size, self.pair_parent.size)
+        count = max(1, STACKED // (entries * self.components[numbers[0]].size ** 2))
+        return [numbers[some] for some in chunks(len(numbers), count)]
 
     def _components(self) -> Iterator[Component]:
         for contrasts in product(*([False, True] if g.has_contrasts else [False] for g in self.groupings)):
             firsts = [g.levels - g.sizes.size for g in self.groupings]
             slots = tuple(slice(0, n) if own else slice(n, None) for own, n in zip(contrasts, firsts, strict=True))
-            sizes = [g.sizes.size for g, own in zip(self.groupings, contrasts, strict=True) if not own]
-            yield Component(contrasts, slots, int(np.prod(sizes, dtype=np.intp)))
+            groups = tuple(g.sizes.size for g, own in zip(self.groupings, contrasts, strict=True) if not own)
+            yield Component(contrasts, slots, groups)
 
     def factor_map(self, grouping: Grouping, factor: str | None) -> Float | None:
         """The factor's cells from orthonormal group coordinates, (cells, r); None if it sees every slot."""
-        if sees_contrasts(self._schema, grouping, factor):
+        if sees_contrasts(self.schema, grouping, factor):
             return None
-        return group_sums(self._schema, grouping, factor) * np.sqrt(grouping.sizes)
+        return group_sums(self.schema, grouping, factor) * np.sqrt(grouping.sizes)
 
     def cells_of_levels(self, grouping: Grouping, factor: str | None) -> Index:
         """For every level the factor's cell, (n,); None is the total."""
-        return np.zeros(grouping.levels, np.intp) if factor is None else np.array(self._schema.groups_of(factor))
+        return np.zeros(grouping.levels, np.intp) if factor is None else np.array(self.schema.groups_of(factor))
 
     def table_maps(self, table: Table) -> list[Float | None]:
         """`factor_map` of a table along every variable in use."""
@@ -242,121 +273,34 @@ class TreePlan:
             self._maps[table.name] = [self.factor_map(own, factors.get(own.axis)) for own in self.groupings]
         return self._maps[table.name]
 
-    def table_information(self, table: Table, component: Component) -> Float | None:
-        """Information (m, m) of a unit-variance measurement of a table about a component; None if it sees nothing."""
+    def table_rows(self, table: Table, component: Component) -> Float | None:
+        """Cells of a table from the group sums of a component, (k, m); None if it sees nothing of it."""
         key = table.name, component.contrasts
-        if key not in self._informations:
-            self._informations[key] = self._work_out_information(table, component)
-        return self._informations[key]
+        if key not in self._rows:
+            self._rows[key] = self._work_out_rows(table, component)
+        return self._rows[key]
 
-    def _work_out_information(self, table: Table, component: Component) -> Float | None:
+    def _work_out_rows(self, table: Table, component: Component) -> Float | None:
         matrices = []
         for grouping, sums, contrast in zip(self.groupings, self.table_maps(table), component.contrasts, strict=True):
             if contrast:
                 if sums is not None:
                     return None
             else:
-                matrices.append(np.eye(grouping.sizes.size) if sums is None else sums.T @ sums)
+                matrices.append(np.eye(grouping.sizes.size) if sums is None else sums)
         return kronecker(matrices)
 
-    def _solve_all(self) -> list[Coefficients]:
-        """Coefficients of every component; those of one size together, as far as they are small."""
-        found: dict[int, Coefficients] = {}
-        for size in {component.size for component in self.components}:
-            alike = [i for i, component in enumerate(self.components) if component.size == size]
-            entries = max(self.class_rank.size, self.pair_parent.size)
-            for some in chunks(len(alike), max(1, STACKED // (entries * size**2))):
-                found |= dict(zip(alike[some], self._solve(alike[some]), strict=True))
-        return [found[i] for i in range(len(self.components))]
-
-    def _solve(self, stack: list[int]) -> list[Coefficients]:
-        """Going up, messages of all classes and totals of all geounits with children; then gains and posteriors.
-
-        Of components of one size, given by their numbers: arrays (components, entries, m, m).
-        """
-        m = self.components[stack[0]].size
-        by_class = len(stack), self.class_rank.size, m, m
-        by_parent = len(stack), self.parents.size, m, m
-        message, totals = Message.zeros(by_class), Total.zeros(by_parent)
-        own, own_exact, children = np.zeros(by_class), np.zeros(by_class), np.zeros(by_parent)
-        for number in reversed(range(len(self.levels))):
-            level = self.levels[number]
-            inner = level.class_of[level.inner]
-            numbers = self.parent_number[level.members[level.inner]]
-            total = self._total(message, numbers)
-            totals[:, numbers] = total
-            for entries, known in ((level.leaf_classes, None), (inner, total)):
-                if not entries.size:
-                    continue
-                result = self._update(stack, number, entries, known)
-                message[:, entries] = result.message
-                own[:, entries] = result.own
-                if result.own_exact is not None:
-                    own_exact[:, entries] = result.own_exact
-                if result.children is not None:
-                    children[:, numbers] = result.children
-        child, total = message[:, self.pair_class], totals[:, self.pair_parent]
-        gains = gain(child, total)
-        posterior = self._posterior(stack, message, child, total, gains)
-        return [Coefficients(*parts) for parts in zip(own, own_exact, children, gains, posterior, strict=True)]
-
-    def _total(self, message: Message, numbers: Index) -> Total:
-        count, m = len(message.V), message.V.shape[-1]
-        counts = self._children_by_class[numbers]
-        sums = [
-            (counts @ part.swapaxes(0, 1).reshape(-1, count * m * m)).reshape(-1, count, m, m).swapaxes(0, 1)
-            for part in (message.V, message.unknown, np.eye(m) - message.exact)
-        ]
-        return add_up(*sums)
-
-    def _update(self, stack: list[int], number: int, classes: Index, total: Total | None) -> Update:
-        m, level = self.components[stack[0]].size, self.levels[number]
-        ranks = self.class_rank[classes]
-        shape = len(stack), classes.size, m, m
-        J, seen = np.zeros(shape), np.zeros(shape)
-        J_exact = np.zeros(shape) if level.has_exact else None
-        for (_, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
-            K = self._stacked_information(table, stack)
-            if K is not None:
-                J += weights[ranks, None, None] * K
-                seen += (weights[ranks, None, None] > 0) * K
-                if J_exact is not None:
-                    J_exact += exact[ranks, None, None] * K
-        if J_exact is not None and level.zeros is not None:
-            for i, place in enumerate(stack):
-                J_exact[i] += self._empty_information(level.zeros[ranks], self.components[place])
-        return update(J, seen, J_exact, total)
-
-    def _stacked_information(self, table: Table, stack: list[int]) -> Float | None:
-        """`table_information` about several components, (components, 1, m, m), 0 where it sees nothing."""
-        found = [self.table_information(table, self.components[place]) for place in stack]
-        if all(K is None for K in found):
-            return None
-        m = self.components[stack[0]].size
-        return np.stack([np.zeros((m, m)) if K is None else K for K in found])[:, None]
-
-    def _empty_information(self, empty: NDArray[np.bool_], component: Component) -> Float:
-        """Information of empty cells, (N, m, m): each is one group sum, or several where others are told apart too."""
+    def empty_groups(self, number: int, ranks: Index, component: Component) -> NDArray[np.bool_]:
+        """Which group sums of a component are known to be empty at geounits of a level, (N, m)."""
         assert self._zeros is not None
+        empty = self.levels[number].zeros
+        assert empty is not None
+        own = empty[ranks]
         kept = [g for g, contrast in zip(self.groupings, component.contrasts, strict=True) if not contrast]
         lengths = [g.sizes.size if g.axis in self._zeros.axes else 1 for g in kept]
         shape = [g.sizes.size for g in kept]
-        flags = np.broadcast_to(empty.reshape(len(empty), *lengths), (len(empty), *shape)).reshape(
-            len(empty), component.size
-        )
-        return flags[:, :, None] * np.eye(flags.shape[1])
-
-    def _posterior(self, stack: list[int], message: Message, child: Message, total: Total, gains: Float) -> Float:
-        """Covariance of the estimate: of the root first, then of every pair."""
-        root = message.V[:, self.levels[0].class_of[:1]]
-        posterior = np.concatenate([root, conditional_covariance(child, total)], axis=1)
-        for level in self.levels[:-1]:
-            here = np.zeros(self.parents.size, dtype=bool)
-            here[self.parent_number[level.members[level.inner]]] = True
-            pairs = np.flatnonzero(here[self.pair_parent])
-            above = posterior[:, self.posterior_of[self.parents[self.pair_parent[pairs]]]]
-            posterior[:, pairs + 1] += gains[:, pairs] @ above @ gains[:, pairs].swapaxes(-1, -2)
-        return posterior
+        flags = np.broadcast_to(own.reshape(len(own), *lengths), (len(own), *shape))
+        return flags.reshape(len(own), component.size)
 
     @cached_property
     def posterior_of(self) -> Index:

@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 from scipy import sparse
 
-from blue_solvers.components.equalities import WithEqualities
+from blue_solvers.components.corrections import Corrected
 from blue_solvers.components.functional_sweep import Weights, functional_covariance
 from blue_solvers.components.size import groupings_in_use, too_many_groups
 from blue_solvers.components.tree_form import TreeForm
@@ -53,7 +53,7 @@ class TwoPass(Solver):
             return _NodesOfTree(problem, self.prepare(problem.tree.problem))
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
         if problem.equalities is not None:
-            return SeaBlueEstimate(problem, WithEqualities(problem), info)
+            return SeaBlueEstimate(problem, Corrected(problem), info)
         return _TwoPassEstimate(problem, TreeForm(problem), info)
 
 
@@ -62,10 +62,10 @@ class _TwoPassEstimate(SeaBlueEstimate):
 
     def __init__(self, problem: Problem, form: TreeForm, info: Info) -> None:
         super().__init__(problem, form, info)
-        self._plan = form.plan
+        self._form = form
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
-        return functional_covariance(self._plan, _weights(self.problem, W), W.shape[1])
+        return functional_covariance(self._form.plan, self._form.coefficients, _weights(self.problem, W), W.shape[1])
 
 
 def _weights(problem: Problem, W: sparse.csc_array) -> list[Weights]:

@@ -2,7 +2,7 @@
 
 A best estimate x of measurements y with noise Sigma has Cov(x, y) = Cov(x), so that Cov(x) E' is what x would be if the
 measurements were Sigma E': as many columns more, which go up and down with these. With E x = b the estimate becomes
-x - Cov(x) E' (E Cov(x) E')^+ (E x - b), as in `components.equalities`; E x and E Cov(x) E' are sums over parts.
+x - Cov(x) E' (E Cov(x) E')^+ (E x - b), as in `components.corrections`; E x and E Cov(x) E' are sums over parts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.equalities import CONTRADICTION_TOLERANCE, RANK_TOLERANCE, covariance_inverse
 from blue_solvers.components.subtrees import Design, Downward, Estimates, Index, Part, SubtreeForm, Upward
 from blue_solvers.solver import Float
 from constraint_builders import Spine
 
+RANK_TOLERANCE = 1e-10  # relative to what the combinations' cells could vary: implied and repeated ones drop out
+CONTRADICTION_TOLERANCE = 1e-6  # relative; rounding in the squares of what rows make of values stays below its square
 MOST_DEVIATIONS = 10.0  # that noise moves what is known almost exactly
 
 
@@ -137,3 +138,12 @@ class Correction:
             for i, own in result.variances.items()
         }
         return replace(result, cells=cells, variances=variances)
+
+
+def covariance_inverse(covariance: Float, deviations: Float) -> Float:
+    """Pseudo-inverse of the combinations' covariance, scaled by the most that each could deviate."""
+    scale = np.where(deviations > 0, deviations, 1.0)
+    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    kept = values > RANK_TOLERANCE
+    scaled = vectors[:, kept] / scale[:, None]
+    return (scaled / values[kept]) @ scaled.T

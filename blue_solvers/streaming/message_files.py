@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from dataclasses import fields
 
 import numpy as np
 
@@ -11,32 +12,34 @@ from blue_solvers.components.messages import Message
 from blue_solvers.components.subtrees import Downward, Upward
 from blue_solvers.solver import Float
 
+NAMES = tuple(field.name for field in fields(Message))
+
 
 def pack_upward(message: Upward) -> bytes:
     """A message in bytes; the inverse of `unpack_upward`."""
     arrays = {"cells": message.cells}
     for i, own in enumerate(message.messages):
-        arrays |= {f"V{i}": own.V, f"unknown{i}": own.unknown, f"exact{i}": own.exact}
+        arrays |= {f"{name}{i}": array for name, array in zip(NAMES, own.arrays, strict=True)}
     return pack_arrays(arrays)
 
 
 def unpack_upward(data: bytes) -> Upward:
     """The message that `pack_upward` wrote."""
     arrays = unpack_arrays(data)
-    count = len(arrays) // 3
-    messages = [Message(arrays[f"V{i}"], arrays[f"unknown{i}"], arrays[f"exact{i}"]) for i in range(count)]
+    count = len(arrays) // len(NAMES)
+    messages = [Message(*(arrays[f"{name}{i}"] for name in NAMES)) for i in range(count)]
     return Upward(arrays["cells"], messages)
 
 
 def pack_downward(message: Downward) -> bytes:
     """A message in bytes; the inverse of `unpack_downward`."""
-    return pack_arrays({"cells": message.cells} | {f"C{i}": C for i, C in enumerate(message.covariances)})
+    return pack_arrays({"cells": message.cells} | {f"root{i}": root for i, root in enumerate(message.roots)})
 
 
 def unpack_downward(data: bytes) -> Downward:
     """The message that `pack_downward` wrote."""
     arrays = unpack_arrays(data)
-    return Downward(arrays["cells"], [arrays[f"C{i}"] for i in range(len(arrays) - 1)])
+    return Downward(arrays["cells"], [arrays[f"root{i}"] for i in range(len(arrays) - 1)])
 
 
 def pack_arrays(arrays: Mapping[str, Float]) -> bytes:

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from strategies import Case, cases
 
 from blue_solvers import blue
-from blue_solvers.components import ArrayForm, TableForm, components_of
+from blue_solvers.components import ArrayForm, TableForm, TreeForm, components_of
 from constraint_builders import Problem, Schema, gallery
 
-FORMS = [ArrayForm, TableForm]
+FORMS = [ArrayForm, TableForm, TreeForm]
 
 
 def close(X: np.ndarray, expected: np.ndarray, errors: np.ndarray) -> bool:
@@ -45,11 +45,11 @@ def test_forms_agree_with_each_other_and_with_dense(case: Case) -> None:
 
 @settings(max_examples=30)
 @given(cases("equal"))
-def test_array_form_with_recodes(case: Case) -> None:
+def test_tree_form_with_recodes(case: Case) -> None:
     problem = case.problem()
     rng = np.random.default_rng(0)
     spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
-    form = ArrayForm(problem)
+    form = TreeForm(problem)
     Y, V = spread[:, None] * rng.normal(size=(spread.size, 2)), rng.normal(size=(problem.desired.size, 2))
     forward, backward = V.T @ form.apply(Y), form.adjoint(V).T @ Y
     assert np.allclose(forward, backward, rtol=1e-8, atol=1e-8 * max(1, spread.max(initial=0)))
@@ -82,7 +82,7 @@ def test_input_is_not_changed(make) -> None:
 def test_the_cheaper_form_is_taken() -> None:
     assert isinstance(components_of(gallery.cube(6, 2)), ArrayForm)
     assert isinstance(components_of(gallery.wide(variables=20, levels=5, max_way=2)), TableForm)
-    assert isinstance(components_of(gallery.pl94()), ArrayForm)
+    assert isinstance(components_of(gallery.pl94()), TreeForm)
 
 
 def test_wide_tables_against_factorisation() -> None:

@@ -1,0 +1,356 @@
+"""What the closed form and the two passes cannot say by themselves: equalities, exact cells, cells not measured.
+
+Let x be the exact estimate of a structured problem, with covariance V, and F x a few combinations of observed cells.
+One more independent measurement f of these, with covariance R, changes the estimate to
+
+    x - V F' K^+ (F x - f),    Cov = V - V F' K^+ F V,    K = R + F V F'.
+
+R = 0 makes F x = f exact. R = -t takes back a measurement of variance t that the structured problem only pretends:
+tables that equalities speak of and that were not measured are pretended to be, so that every combination has an
+estimate.
+
+Which combinations say something new is decided without variances, where all noise counts alike: it is a matter of the
+tables alone. Each combination costs one covariance column, once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import qr, solve_triangular
+
+from blue_solvers.components import Components, components_of
+from blue_solvers.components.tree_form import TreeForm
+from blue_solvers.solver import VARIANCE_BLOCK, Float, UnsupportedProblemError
+from constraint_builders import Problem
+from constraint_builders.marginals import refines
+from constraint_builders.memory import require_memory
+
+Index = NDArray[np.intp]
+
+INDEPENDENT = 1e-10  # of a combination's own length, where all noise counts alike: what is left of one that is implied
+CANCELLED = 1e-4  # of a variance: where less is left than that, it is worked out afresh
+CONTRADICTION_TOLERANCE = 1e-8  # relative: right-hand sides may be rounded sums
+MOST_PRETENDED = 1_500  # cells: the size of the dense matrix K
+UNDETERMINED = 1e-11  # of the pretended variance: what is less was not told by anything else, up to rounding
+COPIES = 4  # of all columns over the observed layout
+
+
+class Corrected:
+    """The exact estimate of a problem with equalities; see the module.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of equal variances within the tables of a geounit, with `equalities` or without.
+    known : ndarray of int, optional
+        Observed cells whose measurement is exact, whatever variance the problem gives them.
+
+    Attributes
+    ----------
+    offset : ndarray, (m,)
+        Constant part of the estimate.
+
+    Raises
+    ------
+    ValueError
+        If the equalities contradict one another, or structural zeros.
+    MemoryError
+        If a column for each of them would not fit.
+    """
+
+    def __init__(self, problem: Problem, known: Index | None = None) -> None:
+        known = np.zeros(0, dtype=np.intp) if known is None else known
+        pretended = pretended_cells(problem)
+        variances, pretence = _pretending(problem, pretended)
+        base = _without_equalities(problem, variances)
+        self._measured = np.ones((problem.observed.size, 1))
+        self._measured[pretended] = 0
+        E, b = _equalities(problem)
+        rows = sparse.csr_array(sparse.vstack([E, _units(known, problem.observed.size)], format="csr"))
+        needed = COPIES * 8.0 * problem.observed.size * (rows.shape[0] + pretended.size)
+        require_memory(needed, f"{rows.shape[0]:,} equalities", "use solver='cholesky' or 'cg', or fewer")
+        self._alike = _alike(base)
+        chosen, self._news = _independent(self._alike, rows, b)
+        self._data = np.concatenate([np.full(b.size, -1), known])[chosen]
+        constants = np.concatenate([b, np.zeros(known.size)])[chosen]
+        self._F = sparse.csr_array(
+            sparse.vstack([_units(pretended, problem.observed.size), rows[chosen]], format="csr")
+        )
+        same = problem.desired.names == problem.observed.names
+        self._desired = form_of(base)
+        self._observed = self._desired if same else form_of(base.observing())
+        self._noise = np.where(np.isfinite(base.variances), base.variances, 0.0)[:, None]
+        self._pretended = pretended.size
+        self._work_out_gain(problem.desired.size, pretence)
+        self.offset = self._gained(np.concatenate([np.zeros(pretended.size), constants])[:, None])[:, 0]
+
+    def _work_out_gain(self, size: int, pretence: float) -> None:
+        """What combinations change is `_left` times `_right` times what is missing.
+
+        Where nothing is pretended the combinations are made orthonormal first: one that is known well is then not what
+        two that are known badly leave.
+        """
+        deviations = np.sqrt(self._noise)
+        W = deviations * _adjoint(self._observed, self._F.T.toarray(), deviations.size)
+        if not self._pretended:
+            Q, self._right = _orthonormal(W)
+            self._left = _applied(self._desired, deviations * Q, size)
+            self._changed = np.einsum("ij,ij->i", self._left, self._left)
+            return
+        H = _applied(self._desired, deviations * W, size)
+        inverse = _inverse(W, self._F, self._pretended, pretence)
+        self._left, self._right = H @ inverse, np.eye(len(inverse))
+        self._changed = np.einsum("ij,ij->i", self._left, H)
+
+    def _gained(self, missing: Float) -> Float:
+        """V F' K^+ times (combinations, K)."""
+        return self._left @ (self._right @ missing)
+
+    def apply(self, Y: Float) -> Float:
+        """P Y, (m, K)."""
+        Y = Y * self._measured
+        desired = self._desired.apply(Y)
+        missing = self._F @ (desired if self._observed is self._desired else self._observed.apply(Y))
+        fixed = self._data >= 0
+        missing[self._pretended :][fixed] -= Y[self._data[fixed]]
+        return desired - self._gained(missing)
+
+    def adjoint(self, V: Float) -> Float:
+        """P' V, (n, K)."""
+        multipliers = self._right.T @ (self._left.T @ V)
+        pulls = self._F.T @ multipliers
+        if self._observed is self._desired:
+            result = self._desired.adjoint(V - pulls)
+        else:
+            result = self._desired.adjoint(V) - self._observed.adjoint(pulls)
+        fixed = self._data >= 0
+        np.add.at(result, self._data[fixed], multipliers[self._pretended :][fixed])
+        return result * self._measured
+
+    def variances(self) -> Float:
+        """Variance of every desired cell, (m,); exactly 0 where equalities determine a cell."""
+        pretended = self._desired.variances()
+        variances = np.where(pretended > 0, pretended - self._changed, 0.0)
+        small = np.flatnonzero((variances < CANCELLED * pretended) & (pretended > 0))
+        alike = form_of(self._alike) if small.size else None
+        for start in range(0, small.size, VARIANCE_BLOCK):
+            cells = small[start : start + VARIANCE_BLOCK]
+            units = np.zeros((variances.size, cells.size))
+            units[cells, np.arange(cells.size)] = 1
+            afresh = (self._noise * self.adjoint(units) ** 2).sum(axis=0)
+            assert alike is not None
+            pulls = _noisy_only(self._alike, alike.adjoint(units))
+            left = np.linalg.norm(pulls - self._news @ (self._news.T @ pulls), axis=0)
+            variances[cells] = np.where(left > INDEPENDENT * np.linalg.norm(pulls, axis=0), afresh, 0.0)
+        return variances
+
+    def violation(self, Y: Float) -> float:
+        """Largest difference between a geounit's estimate and the sum of its children's, before the equalities."""
+        return self._desired.violation(Y * self._measured)
+
+
+def form_of(problem: Problem) -> Components:
+    """The exact estimate of a problem of equal variances within the tables of a geounit, but for its equalities."""
+    special = problem.spine is not None or problem.zeros is not None
+    return TreeForm(problem) if special else components_of(problem)
+
+
+def pretended_cells(problem: Problem) -> Index:
+    """Cells of tables that were not measured in a geounit, that equalities speak of and nothing determines.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If there are too many.
+    """
+    cells = _spoken_of(problem)
+    if not cells.size:
+        return cells
+    if cells.size > MOST_PRETENDED:
+        raise UnsupportedProblemError(why_too_many(cells.size))
+    alike = _alike(_without_equalities(problem, _pretending(problem, cells)[0]))
+    told = _adjoint(form_of(alike.observing()), _units(cells, alike.observed.size).T.toarray(), alike.observed.size)
+    values, vectors = np.linalg.eigh(np.eye(cells.size) - told[cells])
+    open_ = np.linalg.norm(vectors[:, values <= INDEPENDENT], axis=1) > INDEPENDENT
+    kept = np.zeros(problem.observed.size, dtype=bool)
+    kept[cells[open_]] = True
+    return cells[_whole_tables(problem, kept)[cells]]
+
+
+def _spoken_of(problem: Problem) -> Index:
+    """Cells of such tables, but for those that a table measured in the same geounit can be summed to."""
+    if problem.equalities is None or not problem.unmeasured.any():
+        return np.zeros(0, dtype=np.intp)
+    assert problem.schema is not None
+    touched = np.zeros(problem.observed.size, dtype=bool)
+    touched[problem.equalities[0].indices] = True
+    touched &= problem.unmeasured
+    levels = problem.observed_levels or (0,) * len(problem.observed_tables)
+    for index, table in enumerate(problem.observed_tables):
+        cells = touched[problem.observed.block(index)].reshape(-1, table.size)
+        if not cells.any():
+            continue
+        for other, fine in enumerate(problem.observed_tables):
+            if levels[other] == levels[index] and refines(problem.schema, fine, table):
+                measured = ~problem.unmeasured[problem.observed.block(other)].reshape(-1, fine.size)
+                cells[measured.all(axis=1)] = False
+    return np.flatnonzero(_whole_tables(problem, touched) & problem.unmeasured)
+
+
+def _whole_tables(problem: Problem, cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """All cells of every table of a geounit some of whose cells are flagged."""
+    whole = cells.copy()
+    for index, table in enumerate(problem.observed_tables):
+        own = whole[problem.observed.block(index)].reshape(-1, table.size)
+        own[...] = own.any(axis=1, keepdims=True)
+    return whole
+
+
+def _pretending(problem: Problem, cells: Index) -> tuple[Float, float]:
+    """Variances where some cells pretend to be measured, and the variance that these have."""
+    variances = np.array(problem.variances)
+    noisy = variances[(variances > 0) & np.isfinite(variances)]
+    pretence = float(noisy.max(initial=0.0)) or 1.0
+    variances[cells] = pretence
+    return variances, pretence
+
+
+def why_too_many(count: int) -> str:
+    """Why so many cells cannot be pretended."""
+    return (
+        f"its equalities speak of tables with {count:,} cells that nothing measured determines, more than "
+        f"{MOST_PRETENDED:,}: use solver='cholesky' or 'cg'"
+    )
+
+
+def _without_equalities(problem: Problem, variances: Float) -> Problem:
+    base = problem.with_variances(variances)
+    base.equalities = None
+    return base
+
+
+def _units(cells: Index, size: int) -> sparse.csr_array:
+    return sparse.csr_array((np.ones(cells.size), (np.arange(cells.size), cells)), shape=(cells.size, size))
+
+
+def _equalities(problem: Problem) -> tuple[sparse.csr_array, Float]:
+    if problem.equalities is None:
+        return sparse.csr_array((0, problem.observed.size)), np.zeros(0)
+    return problem.equalities
+
+
+def _alike(base: Problem) -> Problem:
+    """The same problem with one variance for all noise: what is determined by what is a matter of the tables alone."""
+    noisy = np.isfinite(base.variances) & (base.variances > 0)
+    return base.with_variances(np.where(noisy, 1.0, base.variances))
+
+
+def _noisy_only(problem: Problem, pulls: Float) -> Float:
+    return np.where(problem.exact[:, None], 0.0, pulls)
+
+
+def _independent(alike: Problem, rows: sparse.csr_array, b: Float) -> tuple[Index, Float]:
+    """Numbers of combinations that say something new, and an orthonormal basis of what these do, (n, k).
+
+    Where all noise counts alike, what a combination makes of consistent values is its projection on them.
+
+    Raises
+    ------
+    ValueError
+        If some of the first, which are equal to `b`, contradict one another.
+    """
+    lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1))).ravel()
+    scale = np.where(lengths > 0, lengths, 1.0)
+    pulls = _adjoint(form_of(alike.observing()), rows.T.toarray() / scale, alike.observed.size)
+    _require_attainable(pulls[:, : b.size], b / scale[: b.size])
+    pulls = _noisy_only(alike, pulls)
+    chosen = _pivots(pulls)[0]
+    return chosen, qr(pulls[:, chosen], mode="economic")[0] if chosen.size else pulls[:, :0]
+
+
+def _applied(form: Components, Y: Float, size: int) -> Float:
+    """P Y, (size, K), of no columns too."""
+    return form.apply(Y) if Y.shape[1] else np.zeros((size, 0))
+
+
+def _adjoint(form: Components, V: Float, size: int) -> Float:
+    """P' V, (size, K), of no columns too."""
+    return form.adjoint(V) if V.shape[1] else np.zeros((size, 0))
+
+
+def _pivots(columns: Float) -> tuple[Index, Float, Index]:
+    """Independent columns of about unit length; the triangular factor of all, and their order."""
+    if not columns.shape[1]:
+        return np.zeros(0, dtype=np.intp), np.zeros((0, 0)), np.zeros(0, dtype=np.intp)
+    R, order = qr(columns, mode="r", pivoting=True)
+    size = min(R.shape)
+    rank = int(np.count_nonzero(abs(R.diagonal()[:size]) > INDEPENDENT))
+    return np.sort(order[:rank]), R[:size], order
+
+
+def _require_attainable(pulls: Float, b: Float) -> None:
+    """Refuse E x = b that no consistent x satisfies: combinations of rows that are 0 for all must be 0 on the right.
+
+    `pulls` is what the rows make of consistent values, (n, k).
+    """
+    chosen, R, order = _pivots(pulls)
+    rank = chosen.size
+    if rank == b.size:
+        return
+    first, rest = order[:rank], order[rank:]
+    implied = solve_triangular(R[:rank, :rank], R[:rank, rank:]) if rank else np.zeros((0, rest.size))
+    gaps = abs(b[rest] - implied.T @ b[first])
+    sizes = abs(b[rest]) + abs(implied.T) @ abs(b[first])
+    if (gaps > CONTRADICTION_TOLERANCE * sizes + INDEPENDENT * abs(b).max()).any():
+        raise ValueError(
+            "the equalities contradict one another, the structural zeros or the tables' own sums: no values satisfy "
+            "all of them; correct their right-hand side"
+        )
+
+
+def _inverse(W: Float, F: sparse.csr_array, pretended: int, pretence: float) -> Float:
+    """K^+ where W'W = F V F', the first combinations being pretended measurements of one variance.
+
+    Directions of these that nothing else determines, data or equalities, stay as they are.
+    """
+    lengths = np.sqrt(np.asarray(F.multiply(F).sum(axis=1))).ravel()
+    scale = 1 / (lengths * np.sqrt(pretence))
+    W = W * scale
+    S, E = W[:, :pretended], W[:, pretended:]
+    values, vectors = np.linalg.eigh(np.eye(pretended) - S.T @ S)
+    told = values > UNDETERMINED
+    N0, half = vectors[:, ~told], vectors[:, told] / np.sqrt(values[told])  # half half' = A^+
+    C = S.T @ E
+    left, singular, right = np.linalg.svd(C.T @ N0)
+    rank = int(np.count_nonzero(singular > INDEPENDENT))
+    Q = left[:, rank:]
+    through = half.T @ C
+    root = _inverse_root(np.concatenate([E @ Q, through @ Q])) if Q.shape[1] else np.zeros((0, 0))
+    k = E.shape[1]
+    right_hand = np.concatenate([through.T @ half.T, np.eye(k)], axis=1)  # r_E + C'A^+ r_S
+    e = Q @ (root @ (root.T @ (Q.T @ right_hand)))
+    a = half @ (through @ e)
+    a[:, :pretended] -= half @ half.T
+    left_over = right_hand - E.T @ (E @ e) - through.T @ (through @ e)
+    a += N0 @ (right[:rank].T @ ((left[:, :rank].T @ left_over) / singular[:rank, None]))
+    return np.concatenate([a, e]) * np.outer(scale, scale)
+
+
+def _inverse_root(W: Float) -> Float:
+    """H with H H' = (W'W)^-1, of independent columns."""
+    return _orthonormal(W)[1].T
+
+
+def _orthonormal(W: Float) -> tuple[Float, Float]:
+    """Q with orthonormal columns, and L with W L' = Q, of independent columns W whose rows may differ by decades."""
+    if not W.shape[1]:
+        return W, np.zeros((0, 0))
+    lengths = np.linalg.norm(W, axis=0)
+    order = np.argsort(-abs(W).max(axis=1), kind="stable")
+    sorted_Q, R, columns = qr((W / lengths)[order], mode="economic", pivoting=True)
+    Q, inverse = np.empty_like(sorted_Q), np.empty_like(R)
+    Q[order] = sorted_Q
+    inverse[columns] = solve_triangular(R, np.eye(len(R)))
+    return Q, (inverse / lengths[:, None]).T

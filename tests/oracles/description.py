@@ -1,0 +1,189 @@
+"""A problem described in plain data, apart from the package: what the oracle reads and the package is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
+
+
+@dataclass(frozen=True)
+class Block:
+    """A table at a geolevel: its factors in the order of its axes, and an array over (geounits, *cells)."""
+
+    level: int
+    factors: tuple[str, ...]
+    values: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Description:
+    """Variables and recodes, a tree, what was measured, what is wanted, what is known.
+
+    Attributes
+    ----------
+    sizes : dict of str to int
+    groups : dict of str to (variable, groups)
+        Recodes.
+    parent : ndarray of int or None
+    level : ndarray of int or None
+        Depth number of every geounit; geolevels are called L0, L1, ...
+    observed : tuple of Block
+        With variances.
+    desired : tuple of Block
+    zeros : tuple of Block
+        With truth values.
+    equalities : (E, b) or None
+    covariance : ndarray (n, n) or None
+    shared : (D, U) or None
+        Low rank plus diagonal; `covariance` is then D + U U'.
+    """
+
+    sizes: dict[str, int]
+    groups: dict[str, tuple[str, tuple[int, ...]]]
+    parent: np.ndarray | None
+    level: np.ndarray | None
+    observed: tuple[Block, ...]
+    desired: tuple[Block, ...]
+    zeros: tuple[Block, ...] = ()
+    equalities: tuple[np.ndarray, np.ndarray] | None = None
+    covariance: np.ndarray | None = None
+    shared: tuple[np.ndarray, np.ndarray] | None = None
+
+    # ---- geometry
+
+    @property
+    def leaves(self) -> np.ndarray:
+        """Geounits without children."""
+        if self.parent is None:
+            return np.zeros(1, dtype=int)
+        return np.setdiff1d(np.arange(self.parent.size), self.parent)
+
+    def members(self, level: int) -> np.ndarray:
+        """Geounits of a level."""
+        return np.zeros(1, dtype=int) if self.level is None else np.flatnonzero(self.level == level)
+
+    def holds(self, geounit: int) -> np.ndarray:
+        """Which leaves lie in a geounit."""
+        if self.parent is None:
+            return np.ones(1, dtype=bool)
+        found = []
+        for leaf in self.leaves:
+            g = int(leaf)
+            while g not in (-1, geounit):
+                g = int(self.parent[g])
+            found.append(g == geounit)
+        return np.array(found)
+
+    def variable(self, factor: str) -> str:
+        """The variable that a factor groups."""
+        return self.groups[factor][0] if factor in self.groups else factor
+
+    def group_of(self, factor: str) -> np.ndarray:
+        """For every level of its variable the factor's cell."""
+        return np.array(self.groups[factor][1]) if factor in self.groups else np.arange(self.sizes[factor])
+
+    def shape(self, factors: tuple[str, ...]) -> tuple[int, ...]:
+        """Cells along every factor."""
+        return tuple(int(self.group_of(f).max()) + 1 for f in factors)
+
+    @cached_property
+    def detailed_shape(self) -> tuple[int, ...]:
+        """Levels of all variables."""
+        return tuple(self.sizes.values())
+
+    def cell_of(self, factors: tuple[str, ...]) -> np.ndarray:
+        """For every detailed cell the cell of a table, its axes in the order of `factors`."""
+        names = list(self.sizes)
+        levels = np.indices(self.detailed_shape).reshape(len(names), -1)
+        cell = np.zeros(levels.shape[1], dtype=int)
+        for factor, length in zip(factors, self.shape(factors), strict=True):
+            cell = cell * length + self.group_of(factor)[levels[names.index(self.variable(factor))]]
+        return cell
+
+    def rows(self, block: Block) -> np.ndarray:
+        """The 0/1 rows of a table in every geounit of its level, over (leaves, detailed cells)."""
+        cell, count = self.cell_of(block.factors), prod(self.shape(block.factors))
+        one = np.zeros((count, cell.size))
+        one[cell, np.arange(cell.size)] = 1
+        return np.vstack([np.kron(self.holds(int(g)).astype(float), one) for g in self.members(block.level)])
+
+    def marginal_matrix(self) -> np.ndarray:
+        """M, (n, leaves * detailed cells)."""
+        return np.vstack([self.rows(block) for block in self.observed])
+
+    def desired_matrix(self) -> np.ndarray:
+        """The same of the desired tables."""
+        return np.vstack([self.rows(block) for block in self.desired])
+
+    def empty_cells(self) -> np.ndarray:
+        """Detailed cells of leaves that are known to be empty."""
+        empty = np.zeros(self.leaves.size * prod(self.detailed_shape), dtype=bool)
+        for block in self.zeros:
+            empty |= (self.rows(block)[block.values.ravel()] > 0).any(axis=0)
+        return empty
+
+    @cached_property
+    def variances(self) -> np.ndarray:
+        """Of every observed cell."""
+        if self.covariance is not None:
+            v = np.diag(self.covariance).copy()
+            own = np.concatenate([b.values.ravel() for b in self.observed])
+            v[np.isinf(own)] = np.inf
+            return v
+        return np.concatenate([block.values.ravel() for block in self.observed])
+
+    # ---- the package's problem
+
+    def name(self, factors: tuple[str, ...]) -> str:
+        """A table's name, its factors in the given order."""
+        return " * ".join(factors) or "total"
+
+    def schema(self) -> Schema:
+        """The package's."""
+        recodes: dict[str, dict[str, list[int]]] = {}
+        for name, (variable, groups) in self.groups.items():
+            recodes.setdefault(variable, {})[name] = list(groups)
+        return Schema(dict(self.sizes), recodes)
+
+    def problem(self) -> Problem:
+        """The package's."""
+        options: dict[str, Any] = {}
+        if self.zeros:
+            options["zeros"] = {self._key(b): self._cut(b) for b in self.zeros}
+        if self.equalities is not None:
+            options["equalities"] = (sparse.csr_array(self.equalities[0]), self.equalities[1])
+        if self.shared is not None:
+            options["covariance"] = LowRankPlusDiagonal(*self.shared)
+        elif self.covariance is not None:
+            options["covariance"] = sparse.csr_array(self.covariance)
+        correlated = self.covariance is not None
+        if self.parent is None:
+            observed: dict[Any, Any] = {
+                self.name(b.factors): None if correlated else self._given(b) for b in self.observed
+            }
+            return Problem(self.schema(), observed, [self.name(b.factors) for b in self.desired], **options)
+        assert self.level is not None
+        spine = Spine(self.parent, [f"L{own}" for own in self.level])
+        observed, desired = {}, {}
+        for b in self.observed:
+            given = None if correlated else self._given(b)
+            observed.setdefault(f"L{b.level}", {})[self.name(b.factors)] = given
+        for b in self.desired:
+            desired.setdefault(f"L{b.level}", []).append(self.name(b.factors))
+        return Problem(self.schema(), observed, desired, spine=spine, **options)
+
+    def _key(self, block: Block) -> Any:
+        return self.name(block.factors) if self.parent is None else (f"L{block.level}", self.name(block.factors))
+
+    def _cut(self, block: Block) -> np.ndarray:
+        return block.values[0] if self.parent is None else block.values
+
+    def _given(self, block: Block) -> np.ndarray:
+        return block.values[0] if self.parent is None else block.values

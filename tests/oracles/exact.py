@@ -1,0 +1,211 @@
+"""The BLUE of a described problem to 600 bits, from the description alone: it builds its own M and Sigma.
+
+The structure (what exact knowledge fixes, what the measurements determine) is worked out in rational numbers; the least
+squares in ball arithmetic, whose radius says how many digits are right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
+
+from oracles.description import Description
+
+BITS = 600
+
+
+class Contradiction(ValueError):
+    """No counts satisfy what is known exactly."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the answer is.
+
+    Attributes
+    ----------
+    estimate : ndarray, (m,)
+        Of the desired cells, rounded once; NaN where nothing determines a cell.
+    variances : ndarray, (m,)
+        Exactly 0 where exact knowledge determines a cell; NaN where nothing does.
+    determined : ndarray of bool, (m,)
+    """
+
+    estimate: np.ndarray
+    variances: np.ndarray
+    determined: np.ndarray
+
+    @property
+    def std_errors(self) -> np.ndarray:
+        """Square roots of the variances."""
+        return np.sqrt(self.variances)
+
+
+def solve(description: Description, y: np.ndarray) -> Reference:
+    """Estimate and variances of the desired cells.
+
+    Raises
+    ------
+    Contradiction
+        If exact values, equalities and zeros contradict one another.
+    """
+    ctx.prec = BITS
+    M, D = description.marginal_matrix(), description.desired_matrix()
+    possible = ~description.empty_cells()
+    M, D = M[:, possible], D[:, possible]
+    v = description.variances
+    exact, noisy = np.flatnonzero(v == 0), np.flatnonzero((v > 0) & np.isfinite(v))
+    C, right = _known(description, M, exact, y)
+    start, N = _solutions(C, right)
+    NM, ND = _times(M, N), _times(D, N)
+    B = _rows(NM, noisy)
+    J, fixed = _independent_columns(B)
+    moved = _moved_by_the_undetermined(B, ND, J)
+    base_y = [_q(y[i]) - _dot(M[i], start) for i in noisy]
+    base_D = [_dot(row, start) for row in D]
+    A = _columns(B, J)
+    W, half = _precision(description, noisy)
+    WA = W(A)
+    if J:
+        normal = _ball(A).transpose() * WA
+        rhs = _ball(_column(base_y)).transpose() * WA
+        DJ = _ball(_columns(ND, J))
+        cov = normal.inv()
+        z = cov * rhs.transpose()
+        moved_by = DJ * z
+        estimate = [_mid(moved_by[i, 0] + _to_arb(base_D[i])) for i in range(D.shape[0])]
+        DC = DJ * cov
+        variances = [
+            _mid(sum((DC[i, k] * DJ[i, k] for k in range(len(J))), arb(0))) if any(ND[i, j] for j in J) else 0.0
+            for i in range(D.shape[0])
+        ]
+    else:
+        estimate, variances = [float(Fraction(int(q.p), int(q.q))) for q in base_D], [0.0] * D.shape[0]
+    determined = ~np.array(moved, dtype=bool)
+    return Reference(
+        np.where(determined, estimate, np.nan), np.where(determined, variances, np.nan), determined
+    )
+
+
+def _q(value: float) -> fmpq:
+    return fmpq(*Fraction(float(value)).as_integer_ratio())
+
+
+def _to_arb(value: fmpq) -> arb:
+    return arb(value)
+
+
+def _mid(value: arb) -> float:
+    return float(value.mid())
+
+
+def _rational(matrix: np.ndarray) -> fmpq_mat:
+    return fmpq_mat(*matrix.shape, [_q(value) for value in np.asarray(matrix, dtype=float).ravel()])
+
+
+def _known(
+    description: Description, M: np.ndarray, exact: np.ndarray, y: np.ndarray
+) -> tuple[fmpq_mat, list[fmpq]]:
+    """Equations C d = right of everything known exactly."""
+    C = _rational(M[exact])
+    right = [_q(value) for value in y[exact]]
+    if description.equalities is not None:
+        E, b = description.equalities
+        EM = _rational(E) * _rational(M)
+        C = fmpq_mat(C.nrows() + EM.nrows(), M.shape[1], [*C.entries(), *EM.entries()])
+        right += [_q(value) for value in b]
+    return C, right
+
+
+def _solutions(C: fmpq_mat, right: list[fmpq]) -> tuple[list[fmpq], fmpq_mat]:
+    """A particular solution and a basis of the differences, as columns."""
+    rows, columns = C.nrows(), C.ncols()
+    if not rows:
+        return [fmpq(0)] * columns, _identity(columns)
+    augmented = fmpq_mat(rows, columns + 1)
+    for i in range(rows):
+        for j in range(columns):
+            augmented[i, j] = C[i, j]
+        augmented[i, columns] = right[i]
+    reduced, rank = augmented.rref()
+    pivots = [next(j for j in range(columns + 1) if reduced[i, j]) for i in range(rank)]
+    if columns in pivots:
+        raise Contradiction("no counts satisfy what is known exactly")
+    start = [fmpq(0)] * columns
+    for i, j in enumerate(pivots):
+        start[j] = reduced[i, columns]
+    free = [j for j in range(columns) if j not in set(pivots)]
+    N = fmpq_mat(columns, len(free))
+    for k, j in enumerate(free):
+        N[j, k] = fmpq(1)
+        for i, pivot in enumerate(pivots):
+            N[pivot, k] = -reduced[i, j]
+    return start, N
+
+
+def _identity(size: int) -> fmpq_mat:
+    identity = fmpq_mat(size, size)
+    for i in range(size):
+        identity[i, i] = fmpq(1)
+    return identity
+
+
+def _times(matrix: np.ndarray, N: fmpq_mat) -> fmpq_mat:
+    return _rational(matrix) * N
+
+
+def _rows(matrix: fmpq_mat, rows: np.ndarray) -> fmpq_mat:
+    return fmpq_mat(len(rows), matrix.ncols(), [matrix[int(i), j] for i in rows for j in range(matrix.ncols())])
+
+
+def _columns(matrix: fmpq_mat, columns: list[int]) -> fmpq_mat:
+    return fmpq_mat(matrix.nrows(), len(columns), [matrix[i, j] for i in range(matrix.nrows()) for j in columns])
+
+
+def _column(values: list[fmpq]) -> fmpq_mat:
+    return fmpq_mat(len(values), 1, values)
+
+
+def _dot(row: np.ndarray, values: list[fmpq]) -> fmpq:
+    return sum((_q(a) * value for a, value in zip(row, values, strict=True) if a), fmpq(0))
+
+
+def _independent_columns(B: fmpq_mat) -> tuple[list[int], fmpq_mat]:
+    reduced, rank = B.rref()
+    return [next(j for j in range(B.ncols()) if reduced[i, j]) for i in range(rank)], reduced
+
+
+def _moved_by_the_undetermined(B: fmpq_mat, ND: fmpq_mat, J: list[int]) -> list[bool]:
+    """Which desired cells change along directions that no measurement sees."""
+    reduced, _ = B.rref()
+    free = [j for j in range(B.ncols()) if j not in set(J)]
+    moved = []
+    for i in range(ND.nrows()):
+        # the null vector of free column j has 1 there and -reduced[., j] at the pivots
+        moved.append(
+            any(ND[i, j] - sum((reduced[k, j] * ND[i, p] for k, p in enumerate(J)), fmpq(0)) != 0 for j in free)
+        )
+    return moved
+
+
+def _ball(matrix: fmpq_mat) -> arb_mat:
+    return arb_mat(matrix.nrows(), matrix.ncols(), [arb(value) for value in matrix.entries()])
+
+
+def _precision(description: Description, noisy: np.ndarray):
+    """Sigma^-1 times a matrix over the noisy cells."""
+    if description.covariance is None:
+        v = description.variances
+        weights = [1 / arb(float(v[i])) for i in noisy]
+
+        def scaled(A: fmpq_mat) -> arb_mat:
+            rows, columns = A.nrows(), A.ncols()
+            return arb_mat(rows, columns, [weights[i] * arb(A[i, j]) for i in range(rows) for j in range(columns)])
+
+        return scaled, None
+    Sigma = description.covariance[np.ix_(noisy, noisy)]
+    inverse = arb_mat(*Sigma.shape, [arb(float(value)) for value in Sigma.ravel()]).inv()
+    return (lambda A: inverse * _ball(A)), None

@@ -1,0 +1,248 @@
+"""Problems that a seed invents: every mixture of spine, recodes, zeros, equalities, exact and unmeasured cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from oracles.description import Block, Description
+from oracles.exact import Reference, solve
+
+MOST_ROWS = 70  # observed cells: keeps the exact reference fast
+MOST_COLUMNS = 110  # detailed cells of all leaves
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an invented problem may have.
+
+    Attributes
+    ----------
+    decades : float
+        How far variances spread.
+    count : float
+        Mean count of a detailed cell.
+    cellwise : bool
+        Whether variances differ within tables.
+    """
+
+    spine: bool = True
+    recodes: bool = True
+    zeros: bool = True
+    equalities: bool = True
+    exact: bool = True
+    unmeasured: bool = True
+    cellwise: bool = False
+    covariance: str = ""  # "", "sparse", "shared"
+    decades: float = 4.0
+    count: float = 20.0
+
+
+@dataclass(frozen=True)
+class Invented:
+    """A problem with its data and its answer."""
+
+    description: Description
+    y: np.ndarray
+    truth: np.ndarray
+    reference: Reference
+
+
+def invent(seed: int, kind: Kind = Kind()) -> Invented | None:
+    """The problem of a seed, or None where the seed leads to nothing that can be estimated."""
+    rng = np.random.default_rng(seed)
+    sizes, groups = _variables(rng, kind)
+    parent, level = _tree(rng) if kind.spine and rng.random() < 0.6 else (None, None)
+    shell = Description(sizes, groups, parent, level, (), ())
+    if shell.leaves.size * prod(sizes.values()) > MOST_COLUMNS:
+        return None
+    observed = _observed(rng, kind, shell)
+    if not observed:
+        return None
+    zeros = _zeros(rng, shell) if kind.zeros and rng.random() < 0.35 else ()
+    described = replace(shell, observed=observed, zeros=zeros)
+    counts = rng.poisson(kind.count, shell.leaves.size * prod(sizes.values())).astype(float)
+    counts[described.empty_cells()] = 0
+    truth = described.marginal_matrix() @ counts
+    if kind.equalities and rng.random() < 0.4:
+        described = replace(described, equalities=_equalities(rng, described, truth))
+    if kind.covariance:
+        described = _correlated(rng, described, kind.covariance)
+    y = _measure(rng, described, truth)
+    desired, reference = _desired(rng, described, y)
+    if not desired:
+        return None
+    return Invented(replace(described, desired=desired), y, truth, reference)
+
+
+def _variables(rng: np.random.Generator, kind: Kind) -> tuple[dict[str, int], dict]:
+    sizes = {f"v{i}": int(rng.integers(1, 6)) for i in range(rng.integers(1, 4))}
+    groups: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for name, size in sizes.items():
+        for k in range(int(rng.choice([0, 1, 2], p=[0.4, 0.35, 0.25])) if kind.recodes and size >= 3 else 0):
+            count = int(rng.integers(2, size))
+            found = rng.permutation(np.concatenate([np.arange(count), rng.integers(0, count, size - count)]))
+            if not any(_same(found, np.array(other)) for _, other in groups.values() if len(other) == size):
+                groups[f"r{name[1:]}{'abc'[k]}"] = (name, tuple(int(g) for g in found))
+    return sizes, groups
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return len({*zip(one.tolist(), other.tolist(), strict=True)}) == one.max() + 1 == other.max() + 1
+
+
+def _tree(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    parent, level = [-1], [0]
+    for depth in range(1, int(rng.integers(2, 5))):
+        for above in [i for i, own in enumerate(level) if own < depth]:
+            if len(parent) >= 9:
+                break
+            skips = level[above] < depth - 1
+            count = int(rng.integers(0, 2)) if skips else int(rng.integers(0, 4))
+            parent += [above] * count
+            level += [depth] * count
+    levels = {old: new for new, old in enumerate(sorted(set(level)))}
+    return np.array(parent), np.array([levels[own] for own in level])
+
+
+def _factors(rng: np.random.Generator, d: Description) -> tuple[str, ...]:
+    chosen = []
+    for name in d.sizes:
+        own = [None, name, *(g for g, (variable, _) in d.groups.items() if variable == name)]
+        chosen.append(own[rng.integers(len(own))])
+    return tuple(f for f in chosen if f is not None)
+
+
+def _levels(d: Description) -> list[int]:
+    return [0] if d.level is None else sorted(set(d.level.tolist()))
+
+
+def _observed(rng: np.random.Generator, kind: Kind, d: Description) -> tuple[Block, ...]:
+    found: list[Block] = []
+    rows = 0
+    for level in _levels(d):
+        tables: set[tuple[str, ...]] = set()
+        for _ in range(int(rng.integers(1, 5))):
+            tables.add(_factors(rng, d))
+        if rng.random() < 0.5:
+            tables.add(tuple(d.sizes))
+        for factors in sorted(tables):
+            shape = (d.members(level).size, *d.shape(factors))
+            if rows + prod(shape) <= MOST_ROWS:
+                found.append(Block(level, factors, _variances(rng, kind, shape)))
+                rows += prod(shape)
+    if any(np.isfinite(b.values).any() for b in found):
+        return tuple(found)
+    return ()
+
+
+def _variances(rng: np.random.Generator, kind: Kind, shape: tuple[int, ...]) -> np.ndarray:
+    def spread(*size: int) -> np.ndarray:
+        return 10.0 ** rng.uniform(-kind.decades / 2, kind.decades / 2, size)
+
+    per = shape if kind.cellwise and rng.random() < 0.7 else (shape[0], *[1] * (len(shape) - 1))
+    v = np.broadcast_to(spread(*per) if rng.random() < 0.6 else spread(1).reshape([1] * len(shape)), shape).copy()
+    for allowed, value in ((kind.exact, 0.0), (kind.unmeasured, np.inf)):
+        if allowed and rng.random() < 0.2:
+            chosen = rng.random(per) < rng.choice([0.3, 1.0])
+            v[np.broadcast_to(chosen, shape)] = value
+    return v
+
+
+def _zeros(rng: np.random.Generator, d: Description) -> tuple[Block, ...]:
+    found = {}
+    for _ in range(int(rng.integers(1, 3))):
+        level, factors = int(rng.choice(_levels(d))), _factors(rng, d)
+        shape = (d.members(level).size, *d.shape(factors))
+        found[level, factors] = Block(level, factors, rng.random(shape) < 0.25)
+    return tuple(found.values())
+
+
+def _equalities(rng: np.random.Generator, d: Description, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    n = truth.size
+    rows = int(rng.integers(1, 4))
+    E = np.zeros((rows, n))
+    for row in E:
+        kind = rng.integers(3)
+        if kind == 0:
+            row[rng.integers(n)] = 1
+        elif kind == 1:
+            row[rng.random(n) < 0.3] = 1
+        else:
+            row[:] = rng.integers(-3, 4, n) * (rng.random(n) < 0.4)
+    if rows > 1 and rng.random() < 0.3:
+        E[-1] = E[0] - 2 * E[1] if rows > 2 else 3 * E[0]
+    return E, E @ truth
+
+
+def _correlated(rng: np.random.Generator, d: Description, kind: str) -> Description:
+    v = d.variances
+    own = np.where(np.isfinite(v), v, 0.0)
+    if kind == "shared":
+        U = np.sqrt(own)[:, None] * rng.normal(0, 1, (v.size, int(rng.integers(1, 4)))) * (own > 0)[:, None]
+        return replace(d, covariance=np.diag(own) + U @ U.T, shared=(v.copy(), U))
+    noisy = (own > 0) & np.isfinite(v)
+    if not noisy.all():
+        blocks = tuple(replace(b, values=np.where((b.values > 0) & np.isfinite(b.values), b.values, 1.0)) for b in d.observed)
+        d = replace(d, observed=blocks)
+        own = d.variances
+    correlation = np.eye(own.size)
+    for _ in range(int(rng.integers(1, 2 * own.size))):
+        i, j = rng.integers(0, own.size, 2)
+        if i != j:
+            correlation[i, j] = correlation[j, i] = rng.uniform(-0.4, 0.4)
+    correlation += np.diag(np.maximum(abs(correlation).sum(axis=1) - 1.9, 0))
+    root = np.sqrt(own)
+    return replace(d, covariance=correlation * np.outer(root, root))
+
+
+def _measure(rng: np.random.Generator, d: Description, truth: np.ndarray) -> np.ndarray:
+    v = d.variances
+    noisy = (v > 0) & np.isfinite(v)
+    y = truth.copy()
+    if d.covariance is None:
+        y[noisy] += np.sqrt(v[noisy]) * rng.standard_normal(int(noisy.sum()))
+    else:
+        S = d.covariance[np.ix_(noisy, noisy)]
+        y[noisy] += np.linalg.cholesky(S) @ rng.standard_normal(int(noisy.sum()))
+    y[~np.isfinite(v)] = 0
+    return y
+
+
+def _desired(rng: np.random.Generator, d: Description, y: np.ndarray) -> tuple[tuple[Block, ...], Reference]:
+    """Tables all of whose cells are determined: the observed ones if they are, and others."""
+    pool = [Block(b.level, b.factors) for b in d.observed]
+    pool += [Block(int(rng.choice(_levels(d))), _factors(rng, d)) for _ in range(4)]
+    unique = {(b.level, b.factors): b for b in pool}
+    candidates = tuple(unique.values())
+    answer = solve(replace(d, desired=candidates), y)
+    sizes = [d.members(b.level).size * prod(d.shape(b.factors)) for b in candidates]
+    cuts = np.cumsum([0, *sizes])
+    kept = [
+        i
+        for i in range(len(candidates))
+        if answer.determined[cuts[i] : cuts[i + 1]].all()
+    ]
+    observed = list(range(len(d.observed)))
+    if set(observed) <= set(kept) and rng.random() < 0.5:
+        kept = observed
+    elif kept:
+        kept = sorted(rng.permutation(kept)[: int(rng.integers(1, len(kept) + 1))].tolist())
+    if d.parent is not None:  # the package orders desired tables by geolevel as they are given
+        kept.sort(key=lambda i: candidates[i].level)
+    cells = np.concatenate([np.arange(cuts[i], cuts[i + 1]) for i in kept]) if kept else np.zeros(0, dtype=int)
+    part = Reference(answer.estimate[cells], answer.variances[cells], answer.determined[cells])
+    return tuple(candidates[i] for i in kept), part
+
+
+def all_kinds() -> list[Kind]:
+    """One of each mixture that a seed may draw from."""
+    return [
+        Kind(decades=decades, count=count, cellwise=cellwise, covariance=covariance)
+        for decades, count, (cellwise, covariance) in product(
+            (2.0, 6.0, 12.0), (20.0, 1e6), ((False, ""), (True, ""), (False, "sparse"), (False, "shared"))
+        )
+    ]
