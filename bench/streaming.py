@@ -83,6 +83,7 @@ def _write(frames: dict[Path, pl.DataFrame], folder: Path) -> None:
 
 
 def _on_cluster(place: Path, workers: int) -> float:
+    import dask
     from distributed import Client, LocalCluster
 
     from blue_solvers.distributed import estimate
@@ -90,7 +91,9 @@ def _on_cluster(place: Path, workers: int) -> float:
     os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])
     space = place / f"space{workers}"
     options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None, "local_directory": space}
-    with LocalCluster(**options) as local, Client(local) as client:
+    # A fork of a process with polars' threads would wait for them for ever.
+    spawn = dask.config.set({"distributed.worker.multiprocessing-method": "spawn"})
+    with spawn, LocalCluster(**options) as local, Client(local) as client:
         client.submit(int).result()
         return _seconds(lambda: estimate(client, place / "in", place / f"out{workers}"))
 

@@ -1,6 +1,6 @@
 """The command ``blue-solvers``.
 
-Exit codes: 0 done, 1 failed inside, 2 bad input, 130 interrupted, 143 terminated.
+Exit codes: 0 done, 1 failed inside, 2 bad input, 129 hung up, 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ import argparse
 import io
 import os
 import re
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 from blue_solvers.commands import demo, estimate, info, query, simulate, spine
+from blue_solvers.signals import Unwinding
 from blue_solvers.solver import ConvergenceError
 from constraint_builders.extras import EXTRA_OF, missing_extra
 
@@ -25,7 +23,7 @@ COMMANDS = (estimate, info, simulate, query, spine, demo)
 
 LONGEST, MOST_READ = 400, 100_000  # characters of a message that are shown, and looked at
 PARAMETERS = re.compile(r"\b(desired|memory|schema|settings|solver|totals|within)=(?!\S)")  # of the library: flags here
-FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+FAILED, BAD_INPUT = 1, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        Its arguments, by default those of the process.
+        Its arguments, by default those of the process, which is to end then: signals find nothing to interrupt.
 
     Returns
     -------
@@ -49,12 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # labels that a terminal has no letters for are no reason to stop
         sys.stdout.reconfigure(errors="backslashreplace")
     args = _parser().parse_args(argv)
+    unwinding = Unwinding(forever=argv is None)
     try:
-        with _unwinding_when_terminated():
+        with unwinding:
             args.run(args)
             sys.stdout.flush()
     except KeyboardInterrupt:
-        return _complain("interrupted", INTERRUPTED)
+        return _complain(*unwinding.message())
     except BrokenPipeError:  # the reader of our output went away, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
@@ -93,19 +92,6 @@ def _version() -> str:
         return version("blue-solvers")
     except PackageNotFoundError:
         return "(not installed: run from its source)"
-
-
-@contextmanager
-def _unwinding_when_terminated() -> Iterator[None]:
-    """Turn the termination signal into an exception, so that temporary files are removed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def _reason(error: Exception) -> str:

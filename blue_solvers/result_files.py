@@ -9,14 +9,13 @@
                                          that result.json names); if there are structural zeros
     <folder>/estimates/<Geolevel>.parquet table, geocode, estimate and std_error (lists, cells in C order); a file, or a
                                          folder of the files of parts
-    <folder>/result.json                 how the estimates were made; written last
+    <folder>/result.json                 how the estimates were made, and the SHA-256 of every file; written last
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +23,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from blue_solvers.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
 from blue_solvers.operator import BlueOperator
 from blue_solvers.solver import Float, Info
 from constraint_builders import Problem, Spine
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.parquet import write_parquet
-from constraint_builders.files.replacing import replacing
+from constraint_builders.files.safe_paths import inside, path_component
 from constraint_builders.files.settings import Settings
 from constraint_builders.table import Table
 from constraint_builders.zeros import StructuralZeros
 
 FORMAT = 1
-OUTLINE, SETTINGS = "result.json", "settings.toml"
+OUTLINE, SETTINGS, ESTIMATES = "result.json", "settings.toml", "estimates"
 SPINE, VARIANCES, ZEROS = "spine.parquet", "variances.parquet", "zeros.parquet"
 ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
 
@@ -80,20 +80,25 @@ def write_result(
     spine = problem.spine
     with new_folder(folder) as temporary:
         write_measured(temporary, settings, spine, _observed(problem), problem.zeros)
-        (temporary / "estimates").mkdir()
+        (temporary / ESTIMATES).mkdir()
         for number, level in enumerate(spine.levels):
             if progress is not None:
                 progress(level, number, len(spine.levels))
             tables = list(_estimates_at(problem, estimate, std_error, number))
             if tables:
                 geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
-                write_estimates(estimates_of(temporary, level), geocodes, tables)
-        write_description(temporary, settings, P.info, () if problem.zeros is None else problem.zeros.axes)
+                write_estimates(temporary / estimates_of(level), geocodes, tables)
+        axes = () if problem.zeros is None else problem.zeros.axes
+        written = sorted(path for path in temporary.rglob("*") if path.is_file())
+        files = {path.relative_to(temporary).as_posix(): sha256(path) for path in written}
+        desired = zip(problem.desired_levels, problem.desired_tables, strict=True)
+        text = describe(settings, spine.levels, desired, P.info, axes, files)
+        (temporary / OUTLINE).write_text(text, encoding="utf-8")
 
 
-def estimates_of(folder: Path, geolevel: str) -> Path:
-    """Where the estimates of a geolevel are."""
-    return folder / "estimates" / f"{geolevel}.parquet"
+def estimates_of(geolevel: str) -> str:
+    """Path within a result of the estimates of a geolevel, a file or a folder."""
+    return f"{ESTIMATES}/{path_component(geolevel, 'geolevel')}.parquet"
 
 
 def write_measured(
@@ -123,19 +128,70 @@ def write_measured(
         write_parquet(_zero_rows(zeros), folder / ZEROS)
 
 
-def write_description(folder: Path, settings: Settings, info: Info, zero_axes: Sequence[int]) -> None:
-    """Say how the estimates were made, and which variables tell zeros apart; after that the result is whole."""
-    said = {
-        "format": FORMAT,
-        "settings": settings.name,
-        "noise": settings.noise,
-        "solver": info.solver,
-        "exact": info.exact,
-        "reason": info.reason,
-        "zeros": [settings.schema.names[axis] for axis in zero_axes],
-    }
-    with replacing(folder / OUTLINE) as temporary:
-        temporary.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+def describe(
+    settings: Settings,
+    levels: Sequence[str],
+    desired: Iterable[tuple[int, Table]],
+    info: Info,
+    zero_axes: Sequence[int],
+    files: Mapping[str, str],
+) -> str:
+    """What the last file of a result says, with a checksum of its own.
+
+    Parameters
+    ----------
+    settings : Settings
+    levels : sequence of str
+        Geolevels, from the root down.
+    desired : iterable of (int, Table)
+        The tables that were estimated, each with the number of its geolevel.
+    info : Info
+        How the estimates were made.
+    zero_axes : sequence of int
+        The variables that tell structural zeros apart.
+    files : mapping of str to str
+        SHA-256 of every other file by its path within the folder.
+    """
+    tables: dict[str, list[str]] = {level: [] for level in levels}
+    for level, table in desired:
+        tables[levels[level]].append(table.name)
+    return seal_json(
+        {
+            "format": FORMAT,
+            "settings": settings.name,
+            "noise": settings.noise,
+            "solver": info.solver,
+            "exact": info.exact,
+            "reason": info.reason,
+            "zeros": [settings.schema.names[axis] for axis in zero_axes],
+            "tables": tables,
+            "files": dict(files),
+        }
+    )
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """What `describe` said of a result.
+
+    Raises
+    ------
+    DamagedError
+        If it is not what was written, or a file's name leads out of the folder.
+    ValueError
+        If it has another format.
+    OSError
+        If it is missing.
+    """
+    path = folder / OUTLINE
+    said = read_json_object(path)
+    if said.get("format") != FORMAT:
+        raise ValueError(f"{path}: format {said.get('format')!r} is another than {FORMAT}: estimate again")
+    if SEAL not in said:
+        raise DamagedError(f"{path}: it has no checksums: estimate again with this version")
+    said = read_sealed_json(path)
+    for name in said["files"]:
+        inside(folder, name)
+    return said
 
 
 def write_estimates(
@@ -152,6 +208,13 @@ def write_estimates(
     **options
         As `polars.DataFrame.write_parquet` takes them.
     """
+    for table, estimate, std_error in tables:
+        for what, cells in (("estimate", estimate), ("standard error", std_error)):
+            if cells is not None and not np.isfinite(cells).all():
+                code = geocodes[int((~np.isfinite(cells)).any(axis=1).argmax())]
+                raise ValueError(
+                    f"the {what} of table {table.name!r} at {code!r} is not finite: are measurements too large?"
+                )
     codes = pl.Series("geocode", geocodes, dtype=pl.String)
     frames = [_rows(table, codes, estimate, std_error) for table, estimate, std_error in tables]
     write_parquet(pl.concat(frames), path, row_group_size=ROW_GROUP, **options)

@@ -5,7 +5,6 @@ Estimates are read from there; their variances and covariances follow from the v
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -17,18 +16,19 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.checksums import DamagedError, require_intact
 from blue_solvers.components.coefficients import solve_components
 from blue_solvers.components.functional_sweep import Weights, functional_covariance
 from blue_solvers.components.grouping import groupings_of
 from blue_solvers.components.tree_plan import TreePlan
 from blue_solvers.operator import blue
-from blue_solvers.result_files import FORMAT, OUTLINE, SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of
+from blue_solvers.result_files import SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of, read_description
 from blue_solvers.solver import Float
 from blue_solvers.solvers import TwoPass
 from blue_solvers.uncertainty.functionals import Functionals
 from constraint_builders import Problem, Spine
 from constraint_builders.files.naming import naming
-from constraint_builders.files.parquet import scan_parquet
+from constraint_builders.files.parquet import read_parquet, scan_parquet
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.geography import Entities, NotComposableError, compositions
 from constraint_builders.schema import Schema
@@ -51,7 +51,7 @@ def _block_geoid(code: str) -> str:
 
 
 class Result:
-    """Stored estimates.
+    """Stored estimates. Every file is compared with its checksum before anything in it is believed.
 
     Parameters
     ----------
@@ -60,22 +60,32 @@ class Result:
 
     Raises
     ------
+    DamagedError
+        If a file is missing or is not what was written, here or as soon as it is needed; it is named.
     ValueError
-        If a file of it cannot be understood.
+        If the result has another format.
     OSError
-        If one is missing.
+        If there is no result.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        path = self.folder / OUTLINE
-        with naming(path):
-            self.description = json.loads(path.read_text(encoding="utf-8"))
-            if self.description.get("format") != FORMAT:
-                raise ValueError(f"format {self.description.get('format')!r} is another than {FORMAT}: estimate again")
-        path = self.folder / SETTINGS
+        self.description = read_description(self.folder)
+        self._checked: dict[str, os.stat_result] = {}
+        path = self._intact(SETTINGS)
         with naming(path):
             self.settings = parse_settings(path.read_text(encoding="utf-8"), self.description["settings"])
+
+    def _intact(self, name: str) -> Path:
+        """A file of the result, which is what was written."""
+        path = self.folder / name
+        if name not in self.description["files"]:
+            raise DamagedError(f"{path} is no file of this result: estimate again")
+        now = path.stat() if path.is_file() else None
+        if now is None or not _untouched(now, self._checked.get(name)):
+            require_intact(path, self.description["files"][name])
+            self._checked[name] = path.stat() if now is None else now
+        return path
 
     @property
     def schema(self) -> Schema:
@@ -89,20 +99,15 @@ class Result:
         return Spine(frame["parent"].to_numpy(), frame["geolevel"].to_list(), frame["geocode"].to_list())
 
     def _frame(self, name: str) -> pl.DataFrame:
-        path = self.folder / name
-        with path.open("rb") as file, naming(path):
-            return pl.read_parquet(file)
+        path = self._intact(name)
+        with naming(path):
+            return read_parquet(path)
 
     def tables(self, geolevel: str) -> list[Table]:
         """The tables that were estimated at a geolevel, in order of size."""
         self.spine.level_index(geolevel)
-        path = estimates_of(self.folder, geolevel)
-        if not path.exists():
-            return []
-        with naming(path):
-            names = scan_parquet(path).select(pl.col("table").unique()).collect()["table"]
-            tables = [parse_table(self.schema, name) for name in names]
-            return sorted(tables, key=lambda table: (table.size, table.name))
+        tables = [parse_table(self.schema, name) for name in self.description["tables"].get(geolevel, ())]
+        return sorted(tables, key=lambda table: (table.size, table.name))
 
     def problem(self, desired: Mapping[str, Sequence[str]]) -> Problem:
         """The estimation problem again, for other desired tables."""
@@ -119,7 +124,12 @@ class Result:
         for (level, table), rows in self._frame(VARIANCES).group_by("geolevel", "table", maintain_order=True):
             members = self.spine.members[self.spine.level_index(str(level))]
             variances = np.full(members.size, np.inf)
-            variances[rows["geounit"].to_numpy()] = rows["variance"].to_numpy()
+            geounits, measured = rows["geounit"].to_numpy(), rows["variance"].to_numpy()
+            if np.unique(geounits).size < geounits.size or not np.isin(geounits, np.arange(members.size)).all():
+                raise DamagedError(f"{self.folder / VARIANCES}: geounits of {level} are repeated or unknown")
+            if not (np.isfinite(measured) & (measured >= 0)).all():
+                raise DamagedError(f"{self.folder / VARIANCES}: a variance of {table!r} at {level} is not one")
+            variances[geounits] = measured
             observed.setdefault(str(level), {})[str(table)] = variances
         return observed
 
@@ -265,13 +275,37 @@ class Result:
     def _estimates(self, geolevel: str, table: Table, geounits: NDArray[np.intp]) -> Float:
         """Stored estimates of some geounits, (g, cells)."""
         codes = [self.spine.geocodes[i] for i in self._members(geolevel)[geounits]]
-        path = estimates_of(self.folder, geolevel)
+        found = pl.concat([self._rows(name, table, codes) for name in self._files_of(geolevel)])
+        values = found["estimate"].explode().to_numpy()
+        if sorted(found["geocode"]) != sorted(codes) or values.size != len(codes) * table.size:
+            raise DamagedError(f"{self.folder}: there is not one estimate of {table.name!r} for each {geolevel}")
+        if not np.isfinite(values).all():
+            raise DamagedError(f"{self.folder}: an estimate of {table.name!r} at {geolevel} is not finite")
+        number = {code: i for i, code in enumerate(found["geocode"])}
+        return values.reshape(len(codes), table.size)[[number[code] for code in codes]]
+
+    def _files_of(self, geolevel: str) -> list[str]:
+        """The files of estimates of a geolevel."""
+        whole = estimates_of(geolevel)
+        return [name for name in self.description["files"] if name == whole or name.startswith(f"{whole}/")]
+
+    def _rows(self, name: str, table: Table, codes: Sequence[str]) -> pl.DataFrame:
+        """The estimates of a table that a file has of some geounits; a file that has none need not be intact."""
+        path = self.folder / name
+        if not path.is_file():
+            raise DamagedError(f"{path} is missing")
         with naming(path):
-            rows = scan_parquet(path).filter((pl.col("table") == table.name) & pl.col("geocode").is_in(codes))
-            found = rows.select("geocode", "estimate").collect()
-            number = {code: i for i, code in enumerate(found["geocode"])}
-            values = found["estimate"].explode().to_numpy().reshape(len(codes), table.size)
-            return values[[number[code] for code in codes]]
+            wanted = (pl.col("table") == table.name) & pl.col("geocode").is_in(codes)
+            rows = scan_parquet(path).filter(wanted).select("geocode", "estimate").collect()
+        if rows.height:
+            self._intact(name)
+        return rows
+
+
+def _untouched(now: os.stat_result, before: os.stat_result | None) -> bool:
+    """Whether a file is the one that was seen before; nothing that a program can do leaves the last time as it was."""
+    keys = ("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
+    return before is not None and all(getattr(now, key) == getattr(before, key) for key in keys)
 
 
 def _cells_counted(schema: Schema, table: Table, levels: Levels) -> Float | None:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.memory import require_cells
+
 Float = NDArray[np.float64]
 Name = Hashable
 Place = slice
@@ -26,6 +28,13 @@ class Layout:
     canonical : callable, optional
         Turns any spelling of a name into a canonical one, so that ``"b * a"`` finds ``"a * b"``. It raises `ValueError`
         for a name that means nothing.
+
+    Raises
+    ------
+    ValueError
+        If two names are those of one table.
+    MemoryError
+        If the cells would not fit in memory.
     """
 
     def __init__(
@@ -35,9 +44,13 @@ class Layout:
         canonical: Callable[[Any], Name] | None = None,
     ) -> None:
         self.names = tuple(names)
-        self._shapes = tuple(tuple(shape) for shape in shapes)
+        self._shapes = tuple(tuple(map(int, shape)) for shape in shapes)
         self._canonical = canonical
-        self.sizes = np.array([prod(shape) for shape in self._shapes], dtype=np.int64)
+        sizes = [prod(shape) for shape in self._shapes]
+        for name, size in zip(self.names, sizes, strict=True):
+            require_cells(size, f"table {name!r}")
+        require_cells(sum(sizes), f"a layout of {len(sizes)} tables")
+        self.sizes = np.array(sizes, dtype=np.int64)
         self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         self._index: dict[Name, int] = {}
         for index, name in enumerate(self.names):

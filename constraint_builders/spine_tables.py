@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders.layout import Float, Layout
+from constraint_builders.memory import require_cells
 from constraint_builders.schema import Schema
 from constraint_builders.spine import Spine
 from constraint_builders.spine_constraints import SpineConsistency
@@ -73,6 +74,7 @@ def read_observed(
 
 def _cell_variances(name: LevelTable, table: Table, count: int, value: Any) -> Float:
     shape = (count, *table.shape)
+    require_cells(count * table.size, f"table {name!r}")
     try:
         variances = np.asarray(np.nan if value is None else value, dtype=np.float64)
     except (TypeError, ValueError):

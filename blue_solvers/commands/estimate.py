@@ -99,7 +99,7 @@ def _bytes(text: str) -> float:
     amount = AMOUNT.fullmatch(text.strip())
     count = float(amount[1]) * (1024 if amount[3] else 1000) ** PREFIXES.index(amount[2].upper()) if amount else np.nan
     if not 0 < count < np.inf:
-        raise argparse.ArgumentTypeError(f"must be a number of bytes, 4e9 or 4GB for instance: got {text}")
+        raise argparse.ArgumentTypeError(f"must be a number of bytes, 4e9 for instance: got {text}")
     return count
 
 

@@ -18,6 +18,7 @@ from noise_mechanisms import add_noise
 from noise_mechanisms.budgeted import noise_variances
 
 SEED_BITS = 64
+LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
 
 
 def add_parser(subparsers: SubParsers) -> None:
@@ -69,6 +70,8 @@ def run(args: argparse.Namespace) -> None:
     progress(f"reading {args.input}")
     with reading():
         geoids, counts = read_block_counts(args.input, settings.schema)
+    if counts.sum() > LARGEST:
+        raise ValueError(f"{args.input}: beyond {LARGEST:,.0f} in all sums are not exact: give smaller counts")
     with naming(args.input):
         spine, left_out = block_spine(geoids, widths)
     variances = noise_variances(settings.budget, settings.noise)

@@ -301,6 +301,8 @@ class SubtreeForm(TreeForm):
         What all measurements tell of the root; without it the part is all there is.
     wanted : sequence of int, optional
         Numbers of the desired tables that are wanted, by default all.
+    read : sequence of int, optional
+        Numbers of the observed tables whose values the part has, by default all; others are not compared.
     """
 
     def __init__(
@@ -310,8 +312,10 @@ class SubtreeForm(TreeForm):
         below: Mapping[int, Upward] | None = None,
         above: Downward | None = None,
         wanted: Sequence[int] | None = None,
+        read: Sequence[int] | None = None,
     ) -> None:
         self._design, self._part = design, part
+        self._compared = range(len(design.observed)) if read is None else read
         self._columns = 1 + len(design.equal_to)
         self._anchors = {position: message.cells for position, message in (below or {}).items()}
         if above is not None:
@@ -367,7 +371,7 @@ class SubtreeForm(TreeForm):
     def _contradictions(self, level: int, cells: Float) -> Iterator[str]:
         """Tables of a level that are known exactly and that its final cells differ from."""
         for i, (own, table) in enumerate(self._design.observed):
-            if own != level:
+            if own != level or i not in self._compared:
                 continue
             exact = np.flatnonzero(self._part.variances[i] == 0)
             if exact.size:

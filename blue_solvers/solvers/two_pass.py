@@ -7,7 +7,6 @@ from math import prod
 from typing import ClassVar
 
 import numpy as np
-import psutil
 from scipy import sparse
 
 from blue_solvers.components.corrections import Corrected
@@ -17,7 +16,7 @@ from blue_solvers.components.tree_form import TreeForm
 from blue_solvers.solver import Float, Info, Prepared, Solver
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem, Spine
-from constraint_builders.memory import format_bytes
+from constraint_builders.memory import format_bytes, free_memory
 
 MATRICES = 12  # held for every component and geounit with children while they are worked out
 
@@ -129,7 +128,7 @@ def _too_large(problem: Problem) -> str | None:
     geounits = 1 if problem.spine is None else problem.spine.size
     matrices = MATRICES * 8.0 * _parents(problem) * prod(g.sizes.size**2 + g.has_contrasts for g in groupings)
     cells = 8.0 * geounits * prod(grouping.levels for grouping in groupings)
-    free = psutil.virtual_memory().available
+    free = free_memory()
     if max(cells, matrices) > free:
         what = "cells" if cells > matrices else f"matrices of {prod(g.sizes.size for g in groupings):,} groups"
         return (

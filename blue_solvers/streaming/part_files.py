@@ -1,4 +1,4 @@
-"""Parquet files of the parts of a problem, and files that notice their own damage; needs the extra ``frames``.
+"""Parquet files of the parts of a problem; needs the extra ``frames``.
 
 ::
 
@@ -15,8 +15,6 @@ column ``*:empty``, over the variables that tell them apart.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -28,21 +26,19 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.checksums import DamagedError, read_json_object, read_sealed_json, require_intact, seal_json, sha256
 from blue_solvers.components.subtrees import Design, LevelTable, Part
 from blue_solvers.solver import Float
 from constraint_builders.files import read_schema_file, write_schema_file
 from constraint_builders.files.parquet import read_parquet, write_parquet
 from constraint_builders.files.replacing import replacing
+from constraint_builders.files.safe_paths import inside, path_component
 from constraint_builders.table import parse_table
 
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
 EMPTY = "*:empty"
-FORMAT = 2
-
-
-class DamagedError(ValueError):
-    """A file is missing or is not what was written; the message names it."""
+FORMAT = 3
 
 
 class PartitionError(ValueError):
@@ -124,20 +120,19 @@ class Partitions:
             If it is missing or cannot be understood.
         """
         path = Path(folder) / MANIFEST
+        if not path.is_file():
+            raise DamagedError(f"{path} is missing: give a folder that `partition` wrote")
+        if (version := read_json_object(path).get("format")) != FORMAT:
+            raise DamagedError(f"{path} has format {version!r}, not {FORMAT}: write it anew with this version")
+        said = read_sealed_json(path)
+        require_intact(path.with_name(SCHEMA), said["schema"])
         try:
-            data = path.read_bytes()
-            said = json.loads(data)
-            require_intact(path.with_name(SCHEMA), said["schema"])
             design = _design(said, path.with_name(SCHEMA))
-            parts = [PartEntry(**entry) for entry in said["parts"]]
-            top = PartEntry(**said["top"])
-        except FileNotFoundError:
-            raise DamagedError(f"{path} is missing: give a folder that `partition` wrote") from None
-        except DamagedError:
-            raise
+            parts = [_entry(entry, design.levels) for entry in said["parts"]]
+            top = _entry(said["top"], design.levels)
         except (KeyError, TypeError, ValueError) as error:
-            raise DamagedError(f"{path} is damaged: {error!r}") from None
-        return cls(Path(folder), design, {part.name: part for part in parts}, top, hashlib.sha256(data).hexdigest())
+            raise DamagedError(f"{path} is damaged: {error}") from None
+        return cls(Path(folder), design, {part.name: part for part in parts}, top, sha256(path))
 
     def read(self, name: str, tables: Sequence[int] | None = None) -> Part:
         """The geounits of a part, with the values of all observed tables, or of chosen ones and zeros for the others.
@@ -149,17 +144,17 @@ class Partitions:
         """
         entry = self.top if name == TOP else self.parts[name]
         chosen = range(len(self.design.observed)) if tables is None else tables
-        by_level = {path.split(".parquet/")[0]: path for path in entry.files}
         parents, levels, geocodes = [], [], []
         frames: dict[int, pl.DataFrame] = {}
         for number, level in enumerate(self.design.levels):
-            if level in by_level:
-                require_intact(self.folder / by_level[level], entry.files[by_level[level]])
+            path = level_file(level, entry.name)
+            if path in entry.files:
+                require_intact(inside(self.folder, path), entry.files[path])
                 own = [(i, table.name) for i, (where, table) in enumerate(self.design.observed) if where == number]
                 columns = ["geocode", "parent", *(variance_column(table) for _, table in own)]
                 columns += [table for i, table in own if i in chosen]
                 columns += [] if self.design.zero_axes is None else [EMPTY]
-                frames[number] = read_parquet(self.folder / by_level[level], columns)
+                frames[number] = read_parquet(self.folder / path, columns)
                 parents.append(frames[number]["parent"].to_numpy())
                 levels.append(np.full(frames[number].height, number))
                 geocodes += frames[number]["geocode"].to_list()
@@ -178,7 +173,7 @@ class Partitions:
         if not self.design.equal_to:
             return None
         name = combinations_file(entry.name)
-        require_intact(self.folder / name, entry.files[name])
+        require_intact(inside(self.folder, name), entry.files[name])
         return sparse.csr_array(sparse.load_npz(self.folder / name))
 
     def _empty(self, frames: Mapping[int, pl.DataFrame]) -> NDArray[np.bool_] | None:
@@ -207,9 +202,14 @@ def variance_column(table: str) -> str:
     return f"{table}:variance"
 
 
+def level_file(geolevel: str, part: str) -> str:
+    """Path within a folder, of parts or of estimates, of one level of a part; `ValueError` if a name cannot be one."""
+    return f"{path_component(geolevel, 'geolevel')}.parquet/{path_component(part, 'part')}.parquet"
+
+
 def combinations_file(part: str) -> str:
     """Path within the folder of a part's share of the combinations that are known exactly."""
-    return f"equalities/{part}.npz"
+    return f"equalities/{path_component(part, 'part')}.npz"
 
 
 def write_combinations(path: Path, combinations: sparse.csr_array) -> str:
@@ -241,20 +241,6 @@ def write_level(path: Path, geocodes: Iterable[str], columns: Mapping[str, NDArr
     return digest
 
 
-def sha256(path: Path) -> str:
-    """SHA-256 of a file, in constant memory."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def require_intact(path: Path, digest: str) -> None:
-    """Raise `DamagedError` unless a file is there with this SHA-256."""
-    if not path.is_file():
-        raise DamagedError(f"{path} is missing")
-    if sha256(path) != digest:
-        raise DamagedError(f"{path} is not what was written: its checksum differs")
-
-
 def write_manifest(folder: Path, design: Design, parts: Sequence[PartEntry], top: PartEntry) -> None:
     """Write the manifest of parts whose files are written."""
     write_schema_file(folder / SCHEMA, design.schema)
@@ -271,12 +257,18 @@ def write_manifest(folder: Path, design: Design, parts: Sequence[PartEntry], top
         "top": asdict(top),
     }
     with replacing(folder / MANIFEST) as temporary:
-        temporary.write_text(json.dumps(said, indent=1), encoding="utf-8")
+        temporary.write_text(seal_json(said), encoding="utf-8")
+
+
+def _entry(said: Mapping[str, Any], levels: Sequence[str]) -> PartEntry:
+    entry = PartEntry(**said)
+    strange = entry.files.keys() - {*(level_file(level, entry.name) for level in levels), combinations_file(entry.name)}
+    if strange:
+        raise ValueError(f"{entry} has the strange file {min(strange)!r}")
+    return entry
 
 
 def _design(said: Mapping[str, Any], schema_file: Path) -> Design:
-    if said["format"] != FORMAT:
-        raise ValueError(f"format {said['format']} is not {FORMAT}: write it anew with this version")
     schema = read_schema_file(schema_file).schema
 
     def tables(key: str) -> tuple[LevelTable, ...]:
@@ -292,19 +284,3 @@ def _design(said: Mapping[str, Any], schema_file: Path) -> Design:
         None if axes is None else tuple(axes),
         tuple(said["equal_to"]),
     )
-
-
-def write_sealed(path: Path, payload: bytes) -> None:
-    """Write bytes after their SHA-256, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_bytes(hashlib.sha256(payload).digest() + payload)
-
-
-def read_sealed(path: Path) -> bytes | None:
-    """What `write_sealed` wrote; None if the file is missing or damaged."""
-    if not path.is_file():
-        return None
-    data = path.read_bytes()
-    payload = data[32:]
-    return payload if hashlib.sha256(payload).digest() == data[:32] else None

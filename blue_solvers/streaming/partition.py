@@ -21,6 +21,7 @@ from blue_solvers.streaming.part_files import (
     PartEntry,
     Partitions,
     combinations_file,
+    level_file,
     variance_column,
     write_combinations,
     write_level,
@@ -268,8 +269,7 @@ def _write_parts(
 
 def _require_file_names(design: Design) -> None:
     for name in design.levels:
-        if not name or name.startswith(".") or set(name) & set('/\\:*?"<>|'):
-            raise ValueError(f"geolevel {name!r} cannot be the name of a folder: rename it")
+        level_file(name, TOP)
     for level, table in (*design.observed, *design.desired):
         tables = [own.name for where, own in (*design.observed, *design.desired) if where == level]
         if table.name in ("geocode", "parent") or variance_column(table.name) in tables:
@@ -307,7 +307,7 @@ class _PartWriter:
                 if where == level:
                     columns[variance_column(table.name)] = self._variances[i][spine.rank_in_level[here]]
                     columns[table.name] = self._measured(i, here)
-            path = f"{spine.levels[level]}.parquet/{name}.parquet"
+            path = level_file(spine.levels[level], name)
             files[path] = write_level(self._folder / path, [spine.geocodes[i] for i in here.tolist()], columns)
         if self._shares is not None:
             path = combinations_file(name)

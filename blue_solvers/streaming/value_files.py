@@ -24,6 +24,7 @@ class ValueFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._sizes: dict[tuple[str, str], int] = {}
+        self._heights: dict[tuple[str, str], int] = {}
 
     def _path(self, level: str, table: str) -> Path:
         return self._folder / str(list(self._sizes).index((level, table)))
@@ -31,21 +32,30 @@ class ValueFiles:
     def write(self, level: str, table: str, ranks: Index, values: NDArray) -> None:
         """Keep the values, (G, cells), of some geounits."""
         self._sizes.setdefault((level, table), values.shape[1])
-        path = self._path(level, table)
-        with path.open("r+b" if path.exists() else "w+b") as file:
+        path, known = self._path(level, table), self._heights.get((level, table))
+        self._heights[level, table] = max(known or 0, int(ranks.max(initial=-1)) + 1)
+        with path.open("xb" if known is None else "r+b") as file:
             for rows, start in _runs(ranks):
                 file.seek(8 * values.shape[1] * start)
                 file.write(np.ascontiguousarray(values[rows], dtype=np.float64).data)
 
     def read(self, level: str, table: str, ranks: Index) -> Float:
-        """The values of some geounits, (G, cells); zeros where nothing was written."""
-        size = self._sizes[level, table]
+        """The values of some geounits, (G, cells); zeros where nothing was written.
+
+        Raises
+        ------
+        OSError
+            If the file is gone, or shorter than what was written.
+        """
+        size, path = self._sizes[level, table], self._path(level, table)
         values = np.zeros((ranks.size, size))
-        with self._path(level, table).open("rb") as file:
+        with path.open("rb") as file:
             for rows, start in _runs(ranks):
                 file.seek(8 * size * start)
                 own = np.zeros((rows.size, size))
-                file.readinto(own.data)
+                written = min(max(self._heights[level, table] - start, 0), rows.size)
+                if written and file.readinto(own[:written].data) < 8 * size * written:
+                    raise OSError(f"{path}: what was written there is gone: let nobody remove it, and run again")
                 values[rows] = own
         return values
 

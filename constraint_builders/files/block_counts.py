@@ -7,6 +7,7 @@ import os
 import numpy as np
 import polars as pl
 
+from constraint_builders.files.measurement_files import LARGEST
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.numbers import TEXT, NotANumberError, held, read_labels, read_numbers
 from constraint_builders.files.source import Source, open_source
@@ -15,7 +16,6 @@ from constraint_builders.schema import Schema
 
 GEOID_COLUMNS = ("geoid", "geocode")
 COUNT_COLUMN = "count"
-LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
 
 
 def read_block_counts(path: str | os.PathLike[str], schema: Schema) -> tuple[list[str], Float]:

@@ -27,6 +27,7 @@ MEASUREMENT_SUFFIX, CONSTRAINT_SUFFIX = "_dpq", "_con"
 SUMMED_OUT = "*"
 SUMMED_OUT_SPELLINGS = (None, "", SUMMED_OUT, "total")
 DETAILED = "detailed"
+LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
 WHOLE_NUMBERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 NUMPY_NUMBERS = (*WHOLE_NUMBERS, pl.Float32, pl.Float64)
 ROW, POSITION = "row*", "position*"  # columns of ours: no variable's name has a *
@@ -303,7 +304,8 @@ class Values:
         Raises
         ------
         ValueError
-            If a list has another length, or an element is empty, NaN or infinite; the first such row is named.
+            If a list has another length, or an element is empty, NaN, infinite or so large that sums would not be
+            exact; the first such row is named.
         """
         wrong = np.flatnonzero(self.lengths != size)
         if wrong.size:
@@ -317,6 +319,10 @@ class Values:
         bad = ~np.isfinite(values).all(axis=1)
         if bad.any():
             raise ValueError(f"{_place(self.rows[int(bad.argmax()) :])}: a value is empty, NaN or infinite")
+        bad = ~((values >= -LARGEST) & (values <= LARGEST)).all(axis=1)
+        if bad.any():
+            place = _place(self.rows[int(bad.argmax()) :])
+            raise ValueError(f"{place}: a value is beyond {LARGEST:,.0f}: no such number is a count")
         return values
 
 

@@ -14,6 +14,7 @@ from constraint_builders.files.measurement_files import (
     CONSTRAINT_SUFFIX,
     CONSTRAINTS,
     DETAILED,
+    LARGEST,
     LEVEL_SUFFIX,
     MEASUREMENT_SUFFIX,
     MEASUREMENTS,
@@ -29,7 +30,6 @@ from constraint_builders.spine import Spine
 from constraint_builders.table import Table, parse_table
 
 GROUP_CELLS = 1 << 21  # of a row group at most, so that files can be read in little memory
-LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
 NO_BOUND = 99999  # what the Census Bureau writes as an upper bound where there is none
 
 

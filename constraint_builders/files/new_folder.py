@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from constraint_builders.files.replacing import temporary_beside
+from constraint_builders.files.replacing import naming_place, temporary_beside
 
 
 def require_new(path: str | os.PathLike[str]) -> Path:
@@ -37,7 +37,8 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = temporary_beside(path)
     temporary.mkdir()
     try:
-        yield temporary
+        with naming_place(path):
+            yield temporary
         os.rename(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -8,6 +8,8 @@ from typing import Any
 
 import polars as pl
 
+from constraint_builders.files.replacing import os_error
+
 
 def scan_parquet(path: str | os.PathLike[str]) -> pl.LazyFrame:
     """The rows of a Parquet file, or of all files of a folder, to be read later.
@@ -49,5 +51,16 @@ def write_parquet(frame: pl.DataFrame, path: str | os.PathLike[str], **options: 
     path : path
     **options
         As `polars.DataFrame.write_parquet` takes them.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written: the disk is full, say.
     """
-    frame.write_parquet(os.path.abspath(path), **options)
+    try:
+        frame.write_parquet(os.path.abspath(path), **options)
+    except pl.exceptions.PolarsError as error:
+        number = os_error(error)
+        if number is None:
+            raise
+        raise OSError(number, os.strerror(number)) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MOST_KEPT = 50  # characters of a name, to which a temporary one adds some
+OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def require_writable(path: str | os.PathLike[str]) -> Path:
@@ -43,7 +45,26 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(os.path.realpath(require_writable(path)))
     temporary = temporary_beside(path)
     try:
-        yield temporary
+        with naming_place(path):
+            yield temporary
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming_place(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Let errors of the operating system that name no file, such as a full disk, name what was being written."""
+    try:
+        yield
+    except OSError as error:
+        number = os_error(error)
+        if number is None or error.filename is not None:
+            raise
+        raise OSError(number, os.strerror(number), os.fspath(path)) from None
+
+
+def os_error(error: Exception) -> int | None:
+    """The number of the operating system's error behind an exception; polars has it in its message only."""
+    told = OS_ERROR.search(str(error))
+    return error.errno if isinstance(error, OSError) and error.errno is not None else (int(told[1]) if told else None)

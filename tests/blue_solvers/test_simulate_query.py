@@ -312,6 +312,44 @@ def test_simulate_and_estimate_refuse_bad_input_by_name(
     assert Result(tmp_path / "out").spine.levels == ("County", "Tract", "Block_Group", "Block")
 
 
+@pytest.mark.parametrize("count", ["1e308", "1" + "0" * 40, "9e15"])
+def test_counts_whose_sums_are_not_exact_are_refused(
+    count: str, blocks: str, settings: str, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    frame = pl.read_csv(blocks, infer_schema=False)
+    changed = [count if row < 2 else own for row, own in enumerate(frame["adult_two"])]
+    frame.with_columns(adult_two=pl.Series(changed)).write_csv(blocks)
+    said = refusal(capsys, "simulate", blocks, "--settings", settings, "--out", str(tmp_path / "out"))
+    assert "blocks.csv: " in said
+    assert "9,007,199,254,740,992" in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("value", [1e308, -1.7e308, 1e17])
+@pytest.mark.parametrize("memory", [[], ["--memory", "1e8"]])
+def test_measurements_whose_sums_are_not_exact_are_refused(
+    value: float, memory: list[str], release: str, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    for path in Path(release).rglob("*.parquet"):
+        if path.is_file():
+            frame = pl.read_parquet(path, hive_partitioning=False)
+            frame.with_columns(pl.col("value").list.eval(pl.element() * 0.0 + value)).write_parquet(path)
+    said = refusal(capsys, "estimate", release, "--out", str(tmp_path / "out"), *memory)
+    assert "a value is beyond 9,007,199,254,740,992: no such number is a count" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_not_finite_is_not_stored(settings: str, tmp_path: Path) -> None:
+    read = read_settings(settings)
+    variances = {level: noise_variances(read.budget, "gaussian")[level] for level in ("County", "Block")}
+    spine = Spine.from_geocodes({"County": ["44001"], "Block": BLOCKS[:2]})
+    P = blue(Problem(read.schema, variances, {"Block": ["total"]}, spine=spine))
+    for estimate, error, what in (([1, np.nan], [1.0, 1.0], "estimate"), ([1, 2], [1.0, np.inf], "standard error")):
+        with pytest.raises(ValueError, match=f"the {what} of table 'total' at '{BLOCKS[1]}' is not finite"):
+            write_result(tmp_path / "out", P, np.array(estimate), np.array(error), read)
+    assert not list(tmp_path.glob("*out*"))
+
+
 def test_constraints_are_reported(release: str, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     folder = Path(release) / "County.parquet" / "Constraint"
     folder.mkdir()

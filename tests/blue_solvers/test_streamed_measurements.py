@@ -237,7 +237,17 @@ def test_refusals(release: Path, whole: Path, tmp_path: Path) -> None:
         estimate_measurements(release, settings_of(), tmp_path / "out", memory=READER + 1e6)
     with pytest.raises(MemoryError, match="reading files alone needs 40 MiB and the limit is 20 MiB"):
         estimate_measurements(release, settings_of(), tmp_path / "out", memory=20 << 20)
-    with pytest.raises(ValueError, match="holds the work of another input, or of other wishes"):
+    assert not (tmp_path / "out").exists()
+
+    def interrupt(step: str, done: int, count: int) -> None:
+        if step.startswith("top"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        estimate_measurements(release, settings_of(), tmp_path / "out", memory=TIGHT, progress=interrupt)
+    with pytest.raises(
+        ValueError, match=r"holds the work of another input, or of other wishes \(desired tables differ"
+    ):
         estimate_measurements(release, settings_of(), tmp_path / "out", memory=TIGHT, desired=["total"])
     with pytest.raises(ValueError, match="adults"):
         estimate_measurements(release, settings_of(), tmp_path / "other", memory=TIGHT, desired=["adults"])

@@ -324,7 +324,7 @@ def test_refusals(job, tmp_path: Path) -> None:
     unequal = Problem(SCHEMA, {"A": {"a": np.array([[1.0, 2.0]])}}, spine=Spine([-1], ["A"]))
     with pytest.raises(UnsupportedProblemError, match="variances differ within a table"):
         partition(tmp_path / "in", unequal, [1, 2], at="A")
-    with pytest.raises(ValueError, match=r"geolevel 'A/B' cannot be the name of a folder"):
+    with pytest.raises(ValueError, match=r"geolevel 'A/B' cannot name a file"):
         partition(tmp_path / "in", Problem(SCHEMA, {"A/B": {"a": 1.0}}, spine=Spine([-1], ["A/B"])), [1, 2], at="A/B")
     assert not (tmp_path / "in").exists()
 

@@ -1,0 +1,314 @@
+"""The steps of a run from the files of parts to those of their estimates, for one process or many."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from blue_solvers.checksums import DamagedError, is_intact, sha256
+from blue_solvers.components.subtrees import (
+    Design,
+    Downward,
+    Estimates,
+    Index,
+    Part,
+    SubtreeForm,
+    Upward,
+    part_bytes,
+)
+from blue_solvers.result_files import write_estimates
+from blue_solvers.solver import Float
+from blue_solvers.streaming.equalities import Combined, Correction
+from blue_solvers.streaming.message_files import (
+    pack_arrays,
+    pack_downward,
+    pack_upward,
+    unpack_arrays,
+    unpack_downward,
+    unpack_upward,
+)
+from blue_solvers.streaming.part_files import TOP, PartEntry, PartitionError, Partitions, level_file
+from blue_solvers.streaming.partition import BUFFERS
+from blue_solvers.streaming.workplace import Workplace
+from constraint_builders.memory import format_bytes
+from constraint_builders.table import Table
+
+CHECKSUMS = "checksums.json"
+UP, SHARES, DOWN, DONE, CORRECTION, AGREED = "up", "shares", "down", "done", "correction", "agreed"
+
+
+class Job:
+    """A run from one folder to another. Every step is on disk when it is done, and is not done twice.
+
+    Parameters
+    ----------
+    folder, out : path
+    variances : bool
+    memory : float, optional
+        Bytes that one step may take.
+
+    Raises
+    ------
+    DamagedError
+        If the manifest is missing or damaged.
+    MemoryError
+        If a part of several geounits, or one table of a part of a single geounit, needs more than `memory`.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        out: str | os.PathLike[str],
+        variances: bool = True,
+        memory: float | None = None,
+    ) -> None:
+        self.input = Partitions.open(folder)
+        self.place = Workplace(Path(out), (UP, SHARES, DOWN, DONE, CORRECTION, AGREED))
+        self.variances = variances
+        parts = self.input.parts.values()
+        self.split = {entry.name for entry in parts if memory is not None and self._is_split(entry, memory)}
+        self._spare = 0.0
+        self._kept: dict[str, Part] = {}
+
+    def _is_split(self, entry: PartEntry, memory: float) -> bool:
+        """Whether a part has to be split by table."""
+        if entry.bytes <= memory:
+            return False
+        whole = entry.geounits > 1 or self.input.design.equal_to
+        _require(entry.bytes if whole else _table_bytes(self.input.design, self._level(entry)), str(entry), memory)
+        return True
+
+    def keep_within(self, memory: float) -> None:
+        """Keep parts for the way down, as far as all steps in one process leave memory over.
+
+        Raises
+        ------
+        MemoryError
+            If the top of the tree needs more.
+        """
+        top = self.input.top
+        _require(top.bytes, str(top), memory)
+        parts = self.input.parts.values()
+        self._spare = memory - max(entry.bytes for entry in (top, *parts) if entry.name not in self.split)
+
+    def _level(self, entry: PartEntry) -> int:
+        return self.input.design.levels.index(entry.geolevel)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Lock the folder, and begin in it or take up what an earlier run left; raises as `Workplace.held`."""
+        wishes = {"standard errors": self.variances, "parts split by table": sorted(self.split)}
+        with self.place.held({"measurements": self.input.digest, **wishes}):
+            yield
+
+    def shares(self, name: str) -> list[list[int]]:
+        """The observed tables of a part that is split, as numbers in the design, one by one."""
+        level = self._level(self.input.parts[name])
+        return [[i] for i, (own, _) in enumerate(self.input.design.observed) if own == level] or [[]]
+
+    def share(self, name: str, number: int) -> Upward:
+        """A part's message as if all but one of its tables were zero: messages are linear in what was measured."""
+        place = f"{SHARES}/{name}-{number:05d}"
+        known = self.place.sealed(place)
+        if known is None:
+            part = self.input.read(name, self.shares(name)[number])
+            known = pack_upward(SubtreeForm(self.input.design, part, wanted=()).message())
+            self.place.seal(place, known)
+        return unpack_upward(known)
+
+    def message(self, name: str) -> Upward:
+        """What a part tells of its root."""
+        known = self.place.sealed(f"{UP}/{name}")
+        if known is None:
+            known = pack_upward(self._added(name) if name in self.split else self._read_message(name))
+            self.place.seal(f"{UP}/{name}", known)
+        return unpack_upward(known)
+
+    def _read_message(self, name: str) -> Upward:
+        part = self.input.read(name)
+        message = SubtreeForm(self.input.design, part).message()
+        needed = sum(values.nbytes for values in part.values)
+        if needed <= self._spare:  # keep it for the way down
+            self._kept[name] = part
+            self._spare -= needed
+        return message
+
+    def _added(self, name: str) -> Upward:
+        """The message of a part that is split."""
+        total = self.share(name, 0)
+        for number in range(1, len(self.shares(name))):
+            total = Upward(total.cells + self.share(name, number).cells, total.messages)
+        return total
+
+    def crown(self) -> None:
+        """Solve the top of the tree: its estimates, and what it tells of the root of every part."""
+        known = all(self.place.sealed(f"{DOWN}/{name}") is not None for name in self.input.parts)
+        if known and self.is_written(TOP) and (self._correction() or not self.input.design.equal_to):
+            return
+        below = {entry.leaf: self.message(name) for name, entry in self.input.parts.items()}
+        part = self.input.read(TOP)
+        result = SubtreeForm(self.input.design, part, below).estimates(self.variances).agreed()
+        for name, entry in self.input.parts.items():
+            if self.place.sealed(f"{DOWN}/{name}") is None:
+                self.place.seal(f"{DOWN}/{name}", pack_downward(result.below[entry.leaf]))
+        if self.input.design.equal_to and self._correction() is None:
+            self._work_out_correction(part, below)
+        if not self.is_written(TOP):
+            self._write(TOP, part, result, np.setdiff1d(np.arange(part.level_of.size), list(below)))
+
+    def _work_out_correction(self, top: Part, below: Mapping[int, Upward]) -> None:
+        """Put together what all parts say of the combinations that are known exactly."""
+        design = self.input.design
+        combined, failed = [Combined.of(design, top, below, None)], {}
+        for name in self.input.parts:
+            try:
+                part = self._kept[name] if name in self._kept else self.input.read(name)
+                if part.combinations is not None and part.combinations.nnz:
+                    combined.append(Combined.of(design, part, {}, self._above(name)))
+            except DamagedError as error:
+                failed[name] = str(error)
+        self.refuse(failed)
+        correction = Correction.of(combined, np.array(design.equal_to))
+        self.place.seal(CORRECTION, pack_arrays(asdict(correction)))
+
+    def _correction(self) -> Correction | None:
+        """What equalities change; None without any, or if it is not known yet."""
+        known = self.place.sealed(CORRECTION)
+        return None if known is None else Correction(**unpack_arrays(known))
+
+    def outputs(self, name: str) -> dict[str, list[int] | None]:
+        """What is written for a part: for each step the desired tables, as numbers in the design; None for all."""
+        if name not in self.split:
+            return {name: None}
+        level = self._level(self.input.parts[name])
+        wanted = [i for i, (own, _) in enumerate(self.input.design.desired) if own == level]
+        return {f"{name}-{i:05d}": [i] for i in wanted}
+
+    def descend(self, name: str) -> None:
+        """Estimates of a part, once the top is solved."""
+        for output in self.outputs(name):
+            self.write_output(name, output)
+
+    def write_output(self, name: str, output: str) -> None:
+        """Write one of the outputs of a part, once the top is solved."""
+        if self.is_written(output):
+            return
+        tables = self.outputs(name)[output]
+        if tables is None:
+            part = self._kept.pop(name) if name in self._kept else self.input.read(name)
+        else:  # a single geounit, whose estimate is known: nothing is read but its name
+            self._require_agreement(name)
+            part = self.input.read(name, ())
+        read = None if tables is None else ()
+        form = SubtreeForm(self.input.design, part, above=self._above(name), wanted=tables, read=read)
+        self._write(output, part, form.estimates(self.variances).agreed(), np.arange(part.level_of.size))
+
+    def _require_agreement(self, name: str) -> None:
+        """Raise `ValueError` if tables known exactly of a part that is split contradict others."""
+        if self.place.sealed(f"{AGREED}/{name}") is None:
+            for tables in self.shares(name):
+                part = self.input.read(name, tables)
+                if any((part.variances[i] == 0).any() for i in tables):
+                    form = SubtreeForm(self.input.design, part, above=self._above(name), wanted=(), read=tables)
+                    form.estimates(variances=False).agreed()
+            self.place.seal(f"{AGREED}/{name}", b"")
+
+    def _above(self, name: str) -> Downward:
+        known = self.place.sealed(f"{DOWN}/{name}")
+        if known is None:
+            raise DamagedError(f"{self.place.work / DOWN / name} is damaged: run again")
+        return unpack_downward(known)
+
+    def _write(self, output: str, part: Part, result: Estimates, kept: Index) -> None:
+        """Write estimates of some geounits of a part."""
+        if self.input.design.equal_to:
+            correction = self._correction()
+            if correction is None:
+                raise DamagedError(f"{self.place.work / CORRECTION} is damaged: run again")
+            result = correction.applied(result)
+        files = {}
+        for level, level_name in enumerate(self.input.design.levels):
+            members = part.members(level)
+            rows = kept[(kept >= members.start) & (kept < members.stop)] - members.start
+            tables = self._tables(level, result, rows)
+            if rows.size and tables:
+                path = level_file(level_name, output)
+                codes = [part.geocodes[members.start + row] for row in rows.tolist()]
+                with self.place.replacing(path) as temporary:
+                    write_estimates(temporary, codes, tables, compression="lz4")
+                    files[path] = sha256(temporary)
+        self.place.seal(f"{DONE}/{output}", json.dumps(files).encode())
+
+    def _tables(self, level: int, result: Estimates, rows: Index) -> list[tuple[Table, Float, Float | None]]:
+        """Tables of a level with their standard errors, if these are wanted."""
+        tables = []
+        for i, cells in result.cells.items():
+            where, table = self.input.design.desired[i]
+            if where == level:
+                errors = np.sqrt(_rows(result.variances[i], rows)) if i in result.variances else None
+                tables.append((table, _rows(cells, rows), errors))
+        return tables
+
+    def _files(self, output: str) -> dict[str, str] | None:
+        """The files of an output with their SHA-256; None if it is not written."""
+        said = self.place.sealed(f"{DONE}/{output}")
+        return None if said is None else dict(json.loads(said))
+
+    def is_written(self, output: str) -> bool:
+        """Whether an output is there and undamaged."""
+        files = self._files(output)
+        return files is not None and all(is_intact(self.place.out / path, digest) for path, digest in files.items())
+
+    def refuse(self, failed: Mapping[str, str]) -> None:
+        """Raise `PartitionError` if parts failed."""
+        if failed:
+            lines = "; ".join(f"{self.input.parts[name]}: {reason}" for name, reason in failed.items())
+            raise PartitionError(
+                f"{len(failed)} of {len(self.input.parts)} parts cannot be read: {lines}. The others are done: put "
+                "these files back, and run again",
+                failed,
+            )
+
+    def finish(self) -> dict[str, str]:
+        """Say that all is done, with the SHA-256 of every file.
+
+        Raises
+        ------
+        DamagedError
+            If something is not done.
+        """
+        files: dict[str, str] = {}
+        for output in (*(own for name in self.input.parts for own in self.outputs(name)), TOP):
+            own = self._files(output)
+            if own is None or not all((self.place.out / path).is_file() for path in own):
+                raise DamagedError(f"{self.place.out}: estimates of part {output} are missing: run again")
+            files |= own
+        files = dict(sorted(files.items()))
+        with self.place.replacing(CHECKSUMS) as temporary:
+            temporary.write_text(json.dumps({"input": self.input.digest, "files": files}, indent=1), encoding="utf-8")
+        return files
+
+
+def _require(needed: float, what: str, memory: float) -> None:
+    if needed > memory:
+        raise MemoryError(
+            f"{what} needs {format_bytes(needed)} and the limit is {format_bytes(memory)}: raise it, or partition anew "
+            "with this memory"
+        )
+
+
+def _table_bytes(design: Design, level: int) -> float:
+    """Bytes of a step that takes one table of a geounit."""
+    bare = Design(design.schema, design.levels, (), ((level, design.finest),), 0.0, design.zero_axes)
+    largest = max(table.size for own, table in (*design.observed, *design.desired) if own == level)
+    return float(part_bytes(bare, np.array([level]), np.array([False]))[0]) + 8.0 * 4 * largest + BUFFERS
+
+
+def _rows(array: Float, rows: Index) -> Float:
+    return array if rows.size == len(array) else array[rows]

@@ -1,0 +1,45 @@
+"""What the bytes of a result depend on beside its input."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from functools import cache
+from pathlib import Path
+
+import numpy
+import polars
+import scipy
+
+import blue_solvers
+import constraint_builders
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of Python and the packages at work, and a digest of our own source."""
+    return {
+        "Python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "polars": polars.__version__,
+        "blue_solvers": _source_digest(blue_solvers.__file__),
+        "constraint_builders": _source_digest(constraint_builders.__file__),
+    }
+
+
+def difference(here: dict[str, str], there: dict[str, str]) -> str:
+    """The first package whose versions differ, with both; empty if all agree."""
+    for name in sorted(here.keys() | there.keys()):
+        if here.get(name) != there.get(name):
+            return f"{name} {there.get(name)} instead of {here.get(name)}"
+    return ""
+
+
+def _source_digest(package: str | None) -> str:
+    assert package is not None
+    folder = Path(package).parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    return f"source {digest.hexdigest()[:12]}"
