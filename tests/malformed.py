@@ -59,6 +59,17 @@ BLOCKS = """geoid,sex,age,count
 440010001001001,female,1,4
 440010001001001,male,1,2
 """
+GEOGRAPHY = """table,sex,geolevel,geocode,source,value,std_error
+total,*,State,44,one,100,1
+sex,f,County,44001,one,31,2
+sex,m,County,44001,one,29,2
+sex,f,County,44003,one,20,2
+sex,m,County,44003,one,20,2
+total,*,State,44,two,101,1
+"""
+TOTALS = """geocode,total
+44001,15
+"""
 SPINE_BLOCKS = """geoid,place,county
 440010001001000,A,1
 440010001001001,B,1
@@ -213,3 +224,10 @@ def strange_places(folder: Path, name: str) -> Iterator[tuple[str, Callable[[], 
     yield "a link to itself", lambda: path.symlink_to(path)
     yield "a link to nothing", lambda: path.symlink_to(folder / "nothing")
     yield "nothing", lambda: None
+
+
+def workbook(text: str) -> bytes:
+    """A CSV file's cells in a sheet of Excel, as bytes."""
+    file = io.BytesIO()
+    pl.read_csv(text.encode(), infer_schema=False).write_excel(file)
+    return file.getvalue()

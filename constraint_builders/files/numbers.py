@@ -97,9 +97,10 @@ def decimal_mark(columns: Sequence[pl.Series], delimiter: str) -> str:
     ValueError
         If entries contradict one another, or could mean two numbers each.
     """
-    texts = [_unspaced(_text(column, "numbers")) for column in columns if column.dtype in TEXT]
-    if delimiter == "," or not texts:
+    columns = [column for column in columns if column.dtype in TEXT]
+    if delimiter == "," or not columns:
         return "."
+    texts = [_unspaced(_text(column, "numbers")) for column in columns]
     text = pl.concat(texts).drop_nulls()
     either = text.filter(text.str.contains(EITHER))
     text = text.filter(~text.str.contains(EITHER))

@@ -74,7 +74,7 @@ def complaints(command: list[str], name: str, capfd: pytest.CaptureFixture, fold
         yield f"said {said[:300]!r}"
     if len(said) > LONGEST_LINE:
         yield f"said {len(said)} characters"
-    if re.search(r"\w\.(csv|toml|parquet|txt)\b|release|\bout: |x{99}", said) is None:
+    if re.search(r"\w\.(csv|toml|parquet|txt|xlsx)\b|release|\bout: |x{99}", said) is None:
         yield f"named no file: {said[:300]!r}"
     if sorted(folder.rglob("*")) != before:
         yield f"left something: {sorted(set(folder.rglob('*')) - set(before))}"
@@ -97,6 +97,19 @@ TABLES = {
         *malformed.of_bytes(),
         *malformed.of_text_table(malformed.TABLE),
         *malformed.of_chance(malformed.TABLE.encode(), 1, 150),
+    ),
+    "tables of geounits": lambda: (
+        *malformed.of_text_table(malformed.GEOGRAPHY),
+        *malformed.of_chance(malformed.GEOGRAPHY.encode(), 9, 100),
+    ),
+    "totals": lambda: (
+        *malformed.of_bytes(),
+        *malformed.of_text_table(malformed.TOTALS),
+        *malformed.of_chance(malformed.TOTALS.encode(), 10, 50),
+    ),
+    "sheets": lambda: (
+        *malformed.of_bytes(),
+        *malformed.of_chance(malformed.workbook(malformed.TABLE), 11, 150),
     ),
     "typed tables": lambda: (
         *malformed.of_bytes(),
@@ -132,6 +145,9 @@ TABLES = {
 CASES: list[tuple[str, list[str], str]] = [
     ("text tables", changed(ESTIMATE, "table.csv", "bad.csv"), "bad.csv"),
     ("text tables", ["info", "bad.csv"], "bad.csv"),
+    ("tables of geounits", ["estimate", "bad.csv", "--out", "out.csv"], "bad.csv"),
+    ("totals", ["estimate", "release", "--totals", "bad.csv", "--out", "out"], "bad.csv"),
+    ("sheets", changed(ESTIMATE, "table.csv", "bad.xlsx"), "bad.xlsx"),
     ("typed tables", changed(ESTIMATE, "table.csv", "bad.parquet"), "bad.parquet"),
     ("schemas", changed(ESTIMATE, "schema.toml", "bad.toml"), "bad.toml"),
     ("settings", changed(SIMULATE, "settings.toml", "bad.toml"), "bad.toml"),
