@@ -68,15 +68,15 @@ def write_result(
     Raises
     ------
     ValueError
-        If the problem has no spine, equalities, or unequal variances within a table of a geounit.
+        If the problem has no spine, another schema than the settings, correlated noise, equalities, or unequal
+        variances within a table of a geounit, if the estimates are not the best ones, or if a value is not finite.
     OSError
         If there is something at `folder`, or it cannot be written.
     """
     problem = P.problem
-    if problem.spine is None or problem.geounit_variances is None:
-        raise ValueError("results are stored for a spine with one variance for each table of a geounit")
-    if problem.equalities is not None:
-        raise ValueError("results are not stored for problems with equalities: give exact counts the variance 0")
+    reason = _not_stored(P, settings)
+    if reason or problem.spine is None:
+        raise ValueError(f"this result cannot be stored: {reason}")
     spine = problem.spine
     with new_folder(folder) as temporary:
         write_measured(temporary, settings, spine, _observed(problem), problem.zeros)
@@ -94,6 +94,24 @@ def write_result(
         desired = zip(problem.desired_levels, problem.desired_tables, strict=True)
         text = describe(settings, spine.levels, desired, P.info, axes, files)
         (temporary / OUTLINE).write_text(text, encoding="utf-8")
+
+
+def _not_stored(P: BlueOperator, settings: Settings) -> str:
+    """Why questions to a result could not be answered from the variances of its measurements alone."""
+    problem = P.problem
+    if problem.spine is None:
+        return "it has no spine of geounits"
+    if problem.schema != settings.schema:
+        return "its schema is not that of the settings"
+    if problem.covariance is not None:
+        return "its noise is correlated (assumption A2)"
+    if problem.geounit_variances is None:
+        return "variances differ within a table of a geounit (assumption A3)"
+    if problem.equalities is not None:
+        return "it has equalities: give exact counts the variance 0"
+    if not P.info.exact:
+        return f"its estimates are not the best ones ({P.info.reason})"
+    return ""
 
 
 def estimates_of(geolevel: str) -> str:

@@ -62,7 +62,6 @@ class Design:
     levels: tuple[str, ...]
     observed: tuple[LevelTable, ...]
     desired: tuple[LevelTable, ...]
-    smallest_variance: float
     zero_axes: tuple[int, ...] | None = None
     equal_to: tuple[float, ...] = ()
 

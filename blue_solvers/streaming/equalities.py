@@ -2,7 +2,10 @@
 
 A best estimate x of measurements y with noise Sigma has Cov(x, y) = Cov(x), so that Cov(x) E' is what x would be if the
 measurements were Sigma E': as many columns more, which go up and down with these. With E x = b the estimate becomes
-x - Cov(x) E' (E Cov(x) E')^+ (E x - b), as in `components.corrections`; E x and E Cov(x) E' are sums over parts.
+x - Cov(x) E' (E Cov(x) E')^+ (E x - b); E x and E Cov(x) E' are sums over parts.
+
+A combination whose variance rounding could hide, being less than 1e-10 of that of the same combination of measurements,
+must agree with the estimate as it is: then it says nothing new. Otherwise it is refused.
 """
 
 from __future__ import annotations
@@ -17,9 +20,9 @@ from blue_solvers.components.subtrees import Design, Downward, Estimates, Index,
 from blue_solvers.solver import Float
 from constraint_builders import Spine
 
-RANK_TOLERANCE = 1e-10  # relative to what the combinations' cells could vary: implied and repeated ones drop out
-CONTRADICTION_TOLERANCE = 1e-6  # relative; rounding in the squares of what rows make of values stays below its square
-MOST_DEVIATIONS = 10.0  # that noise moves what is known almost exactly
+RANK_TOLERANCE = 1e-10  # share of the noise of a combination of measurements that counts as none
+CONTRADICTION_TOLERANCE = 1e-11  # relative to the sizes of the cells that a combination adds
+ROUNDING = 1e-12  # share of a variance that is left by rounding where nothing is
 
 
 class Shares:
@@ -71,12 +74,15 @@ class Combined:
     ----------
     values : ndarray, (k, 1 + k)
         E x, and E Cov(x) E'.
-    deviations : ndarray, (k,)
-        The most that each could deviate.
+    noise : ndarray, (k,)
+        Variance of each combination of the measurements themselves, E Sigma E': estimates have no more.
+    sizes : ndarray, (k,)
+        Sum of the sizes of what each combination adds.
     """
 
     values: Float
-    deviations: Float
+    noise: Float
+    sizes: Float
 
     @classmethod
     def of(cls, design: Design, part: Part, below: Mapping[int, Upward], above: Downward | None) -> Combined:
@@ -87,13 +93,15 @@ class Combined:
         first, k = len(design.desired), part.combinations.shape[0]
         both = replace(design, desired=(*design.desired, *design.observed))
         result = SubtreeForm(both, part, below, above, [first + i for i in spoken_of]).estimates()
-        values, deviations = np.zeros((k, 1 + k)), np.zeros(k)
+        values, noise, sizes = np.zeros((k, 1 + k)), np.zeros(k), np.zeros(k)
         for i in spoken_of:
             own = part.combinations[:, places[i] : places[i + 1]]
-            values[:, 0] += own @ result.cells[first + i].ravel()
+            cells = result.cells[first + i].ravel()
+            values[:, 0] += own @ cells
             values[:, 1:] += own @ result.responses[first + i].reshape(-1, k)
-            deviations += abs(own) @ np.sqrt(result.variances[first + i].ravel())
-        return cls(values, deviations)
+            noise += own.power(2) @ np.repeat(part.variances[i], cells.size // max(part.variances[i].size, 1))
+            sizes += abs(own) @ abs(cells)
+        return cls(values, noise, sizes)
 
 
 @dataclass(frozen=True)
@@ -113,19 +121,19 @@ class Correction:
 
     @classmethod
     def of(cls, combined: Iterable[Combined], b: Float) -> Correction:
-        """From the combinations of all parts; `ValueError` if their right-hand sides contradict what is exact."""
+        """From the combinations of all parts; `ValueError` if one contradicts what is known exactly, or nearly so."""
         shares = list(combined)
         values = sum((own.values for own in shares), start=np.zeros((b.size, 1 + b.size)))
-        deviations = sum((own.deviations for own in shares), start=np.zeros(b.size))
+        noise = sum((own.noise for own in shares), start=np.zeros(b.size))
+        sizes = sum((own.sizes for own in shares), start=np.zeros(b.size))
         covariance, excess = values[:, 1:], values[:, 0] - b
-        inverse = covariance_inverse(covariance, deviations)
-        fixed = excess - covariance @ (inverse @ excess)  # of combinations that count as exact
-        allowed = CONTRADICTION_TOLERANCE * np.maximum(1.0, np.maximum(abs(values[:, 0]), abs(b)))
-        if (abs(fixed) > allowed + MOST_DEVIATIONS * np.sqrt(RANK_TOLERANCE) * deviations).any():
+        inverse = _inverse(covariance, noise)
+        fixed = excess - covariance @ (inverse @ excess)  # of combinations without noise of their own
+        if (abs(fixed) > CONTRADICTION_TOLERANCE * (1 + sizes + abs(b))).any():
             row = int(abs(fixed).argmax())
             raise ValueError(
-                f"the equalities contradict one another, or other values known exactly, by {abs(fixed[row]):.6g} in "
-                f"row {row}: correct their right-hand side"
+                f"the equalities contradict one another, or what is known otherwise, exactly or nearly so, by "
+                f"{abs(fixed[row]):.6g} in row {row}: correct their right-hand side, or estimate in memory"
             )
         return cls(inverse, excess)
 
@@ -133,16 +141,16 @@ class Correction:
         """Corrected estimates and variances of a part."""
         gain = self.inverse @ self.excess
         cells = {i: own - result.responses[i] @ gain for i, own in result.cells.items()}
-        variances = {
-            i: np.maximum(own - np.einsum("gck,kl,gcl->gc", result.responses[i], self.inverse, result.responses[i]), 0)
-            for i, own in result.variances.items()
-        }
+        variances = {}
+        for i, own in result.variances.items():
+            left = own - np.einsum("gck,kl,gcl->gc", result.responses[i], self.inverse, result.responses[i])
+            variances[i] = np.where(left > ROUNDING * own, left, 0.0)
         return replace(result, cells=cells, variances=variances)
 
 
-def covariance_inverse(covariance: Float, deviations: Float) -> Float:
-    """Pseudo-inverse of the combinations' covariance, scaled by the most that each could deviate."""
-    scale = np.where(deviations > 0, deviations, 1.0)
+def _inverse(covariance: Float, noise: Float) -> Float:
+    """Pseudo-inverse of the combinations' covariance, on those directions that have noise."""
+    scale = np.sqrt(np.where(noise > 0, noise, 1.0))
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
     kept = values > RANK_TOLERANCE
     scaled = vectors[:, kept] / scale[:, None]

@@ -305,7 +305,7 @@ def _require(needed: float, what: str, memory: float) -> None:
 
 def _table_bytes(design: Design, level: int) -> float:
     """Bytes of a step that takes one table of a geounit."""
-    bare = Design(design.schema, design.levels, (), ((level, design.finest),), 0.0, design.zero_axes)
+    bare = Design(design.schema, design.levels, (), ((level, design.finest),), design.zero_axes)
     largest = max(table.size for own, table in (*design.observed, *design.desired) if own == level)
     return float(part_bytes(bare, np.array([level]), np.array([False]))[0]) + 8.0 * 4 * largest + BUFFERS
 

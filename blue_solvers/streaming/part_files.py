@@ -250,7 +250,6 @@ def write_manifest(folder: Path, design: Design, parts: Sequence[PartEntry], top
         "levels": design.levels,
         "observed": [[level, table.name] for level, table in design.observed],
         "desired": [[level, table.name] for level, table in design.desired],
-        "smallest_variance": design.smallest_variance,
         "zero_axes": design.zero_axes,
         "equal_to": design.equal_to,
         "parts": [asdict(part) for part in parts],
@@ -280,7 +279,6 @@ def _design(said: Mapping[str, Any], schema_file: Path) -> Design:
         tuple(said["levels"]),
         tables("observed"),
         tables("desired"),
-        float(said["smallest_variance"]),
         None if axes is None else tuple(axes),
         tuple(said["equal_to"]),
     )

@@ -84,7 +84,6 @@ def partition(
         problem.spine.levels,
         tuple(zip(problem.observed_levels, problem.observed_tables, strict=True)),
         tuple(zip(problem.desired_levels, problem.desired_tables, strict=True)),
-        _smallest(problem.geounit_variances),
         None if problem.zeros is None else problem.zeros.axes,
         () if problem.equalities is None else tuple(problem.equalities[1].tolist()),
     )
@@ -103,12 +102,6 @@ def _unmeasured_in_equalities(problem: Problem) -> str | None:
     spoken_of = problem.equalities[0].tocoo()
     touched = problem.unmeasured[spoken_of.coords[1][spoken_of.data != 0]]
     return "its equalities speak of cells that were not measured: estimate it in memory" if touched.any() else None
-
-
-def _smallest(variances: list[Float]) -> float:
-    """The smallest variance of noisy measurements, 0 if there is none."""
-    noisy = np.concatenate([own[np.isfinite(own) & (own > 0)] for own in variances])
-    return float(noisy.min()) if noisy.size else 0.0
 
 
 def partition_source(
@@ -188,7 +181,7 @@ def partition_known(
     ]
     wanted = _desired(schema, spine, desired, names, tables, variances)
     axes = None if zeros is None else zeros.axes
-    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), _smallest(variances), axes)
+    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), axes)
     spelled = {(level, table.name): name for (level, table), (_, name) in zip(tables, names, strict=True)}
 
     def read_as_named(level: str, table: str, ranks: Index) -> ArrayLike:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from partitioned import assert_same, digests, invented_problem
+from partitioned import assert_same, digests, invented_problem, read_estimates
 from scipy import sparse
 from spines import SCHEMA, consistent_measurements, spine_problems
 
@@ -145,6 +145,61 @@ def test_equalities_within_parts_and_over_several(seed: int, level: int, tmp_pat
     without = problem.observing()
     without.equalities = None
     assert abs(E @ (blue(without, "two_pass") @ y) - b).max() > 0.1  # or the equalities would change nothing
+
+
+def known_sum(blocks: int, above: float, variance: float, off: float) -> tuple[Problem, np.ndarray, float]:
+    """Blocks whose sum is known, and was measured too; the last number is by how much it was off."""
+    spine = Spine([-1] + [0] * blocks, ["State"] + ["Block"] * blocks)
+    rows = np.concatenate([[0.0], np.ones(blocks)])[None]
+    observed = {"State": {"a": above}, "Block": {"a": variance}}
+    rng = np.random.default_rng(blocks)
+    y = np.round(rng.normal(100, 10, 1 + blocks))
+    y[0] = y[1:].sum() + rng.normal(0, np.sqrt(above))
+    known = float(y[1:].sum()) + off
+    problem = Problem(Schema({"a": 1}), observed, spine=spine, equalities=(rows, [known]))
+    return problem, y, off
+
+
+@pytest.mark.parametrize("off", [0.0, 3.0, -2000.0])
+def test_a_known_sum_of_many_blocks_is_kept(off: float, tmp_path: Path) -> None:
+    """With their sum known, blocks of equal variance s share what is missing: x = y + off / n, variance s (1 - 1/n)."""
+    problem, y, _ = known_sum(40_000, 1e-2, 100.0, off)
+    partition(tmp_path / "in", problem, y, at="State")
+    stream(tmp_path / "in", tmp_path / "out")
+    x = read_estimates(tmp_path / "out", problem)
+    # The sum's variance is 2.5e-9 of that of the measurements' sum: so much of the correction is rounding's.
+    assert abs(x[0] - y[1:].sum() - off) < 1e-11 * y[0] + 1e-7 * abs(off)
+    assert abs(x[1:].sum() - y[1:].sum() - off) < 1e-11 * y[0]
+    assert abs(x[1:] - y[1:] - off / 40_000).max() < 1e-9
+    errors = read_estimates(tmp_path / "out", problem, "std_error")
+    np.testing.assert_allclose(errors[1:], np.sqrt(100.0 * (1 - 1 / 40_000)), rtol=1e-9)
+    assert errors[0] < 1e-5
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(1, 6), st.floats(-14, 6), st.floats(-3, 5), st.sampled_from([0.0, 1e-9, 1e-3, 1.0, 50.0]), st.booleans()
+)
+def test_a_known_sum_is_kept_or_refused_whatever_the_variances(
+    blocks: int, above: float, variance: float, off: float, exact: bool
+) -> None:
+    problem, y, _ = known_sum(blocks, 0.0 if exact else 10.0**above, 10.0**variance, off)
+    with tempfile.TemporaryDirectory() as folder:
+        partition(Path(folder) / "in", problem, y, at="Block")
+        try:
+            stream(Path(folder) / "in", Path(folder) / "out")
+        except ValueError as error:
+            assert "the equalities contradict" in str(error)  # noqa: PT017
+            assert off != 0
+            return
+        x = read_estimates(Path(folder) / "out", problem)
+        errors = read_estimates(Path(folder) / "out", problem, "std_error")
+    size = abs(y).sum()
+    assert abs(x[1:].sum() - y[1:].sum() - off) < 1e-10 * size
+    assert abs(x[1:] - y[1:] - off / blocks).max() < 1e-6 * np.sqrt(10.0**variance) + 1e-10 * size
+    np.testing.assert_allclose(
+        errors[1:] ** 2, 10.0**variance * (1 - 1 / blocks), rtol=1e-6, atol=1e-11 * 10.0**variance
+    )
 
 
 def test_killed_runs_with_equalities_end_with_the_same_bytes(tmp_path: Path) -> None:

@@ -85,9 +85,7 @@ def solve(description: Description, y: np.ndarray) -> Reference:
     else:
         estimate, variances = [float(Fraction(int(q.p), int(q.q))) for q in base_D], [0.0] * D.shape[0]
     determined = ~np.array(moved, dtype=bool)
-    return Reference(
-        np.where(determined, estimate, np.nan), np.where(determined, variances, np.nan), determined
-    )
+    return Reference(np.where(determined, estimate, np.nan), np.where(determined, variances, np.nan), determined)
 
 
 def _q(value: float) -> fmpq:
@@ -106,9 +104,7 @@ def _rational(matrix: np.ndarray) -> fmpq_mat:
     return fmpq_mat(*matrix.shape, [_q(value) for value in np.asarray(matrix, dtype=float).ravel()])
 
 
-def _known(
-    description: Description, M: np.ndarray, exact: np.ndarray, y: np.ndarray
-) -> tuple[fmpq_mat, list[fmpq]]:
+def _known(description: Description, M: np.ndarray, exact: np.ndarray, y: np.ndarray) -> tuple[fmpq_mat, list[fmpq]]:
     """Equations C d = right of everything known exactly."""
     C = _rational(M[exact])
     right = [_q(value) for value in y[exact]]

@@ -186,7 +186,9 @@ def _correlated(rng: np.random.Generator, d: Description, kind: str) -> Descript
         return replace(d, covariance=np.diag(own) + U @ U.T, shared=(v.copy(), U))
     noisy = (own > 0) & np.isfinite(v)
     if not noisy.all():
-        blocks = tuple(replace(b, values=np.where((b.values > 0) & np.isfinite(b.values), b.values, 1.0)) for b in d.observed)
+        blocks = tuple(
+            replace(b, values=np.where((b.values > 0) & np.isfinite(b.values), b.values, 1.0)) for b in d.observed
+        )
         d = replace(d, observed=blocks)
         own = d.variances
     correlation = np.eye(own.size)
@@ -221,11 +223,7 @@ def _desired(rng: np.random.Generator, d: Description, y: np.ndarray) -> tuple[t
     answer = solve(replace(d, desired=candidates), y)
     sizes = [d.members(b.level).size * prod(d.shape(b.factors)) for b in candidates]
     cuts = np.cumsum([0, *sizes])
-    kept = [
-        i
-        for i in range(len(candidates))
-        if answer.determined[cuts[i] : cuts[i + 1]].all()
-    ]
+    kept = [i for i in range(len(candidates)) if answer.determined[cuts[i] : cuts[i + 1]].all()]
     observed = list(range(len(d.observed)))
     if set(observed) <= set(kept) and rng.random() < 0.5:
         kept = observed
