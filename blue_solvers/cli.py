@@ -6,7 +6,9 @@ Exit codes: 0 done, 1 failed inside, 2 bad input, 129 hung up, 130 interrupted, 
 from __future__ import annotations
 
 import argparse
+import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -15,9 +17,12 @@ from typing import NoReturn
 from blue_solvers.commands import demo, estimate, info, query, simulate, spine
 from blue_solvers.signals import Unwinding
 from blue_solvers.solver import ConvergenceError
+from constraint_builders.extras import EXTRA_OF, missing_extra
 
 COMMANDS = (estimate, info, simulate, query, spine, demo)
 
+LONGEST, MOST_READ = 400, 100_000  # characters of a message that are shown, and looked at
+PARAMETERS = re.compile(r"\b(desired|memory|schema|settings|solver|totals|within)=(?!\S)")  # of the library: flags here
 FAILED, BAD_INPUT = 1, 2
 
 
@@ -39,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit
         For ``--help``, ``--version`` and arguments that are no command.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # labels that a terminal has no letters for are no reason to stop
+        sys.stdout.reconfigure(errors="backslashreplace")
     args = _parser().parse_args(argv)
     unwinding = Unwinding(forever=argv is None)
     try:
@@ -63,7 +70,7 @@ class _Parser(argparse.ArgumentParser):
     """Reports wrong arguments in one line, as `main` does everything else."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"blue-solvers: {message} (see {self.prog} --help)\n")
+        self.exit(BAD_INPUT, _line(f"{message} (see {self.prog} --help)"))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,14 +95,29 @@ def _version() -> str:
 
 
 def _reason(error: Exception) -> str:
+    return PARAMETERS.sub(r"--\1", _complaint(error))
+
+
+def _complaint(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRA_OF:
+        return str(missing_extra(f"this needs {error.name}", EXTRA_OF[error.name]))
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
 
 
 def _complain(message: str, code: int) -> int:
-    print("blue-solvers:", " ".join(message.split()), file=sys.stderr)
+    print(_line(message), end="", file=sys.stderr)
     return code
+
+
+def _line(message: str) -> str:
+    """A message in one line that a terminal can show, its end kept if it is too long."""
+    text = " ".join(message[:MOST_READ].split())
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST - 100]} ... {text[-90:]}"
+    return f"blue-solvers: {text}\n"
 
 
 if __name__ == "__main__":

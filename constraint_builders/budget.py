@@ -31,6 +31,7 @@ Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", N
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -60,6 +61,7 @@ Neighbours: TypeAlias = Literal["bounded", "unbounded"]
 Shares: TypeAlias = Mapping[str, Rational | None]
 Losses: TypeAlias = Mapping[str, Mapping[str, Fraction]]
 
+_UNWIELDY = re.compile(r".{200}|[eE][+-]?\d{4}")  # text whose Fraction would fill the memory
 _SENSITIVITY = {"bounded": 2, "unbounded": 1}
 
 
@@ -350,6 +352,8 @@ def _epsilon_of_variance(variance: Fraction, neighbours: Neighbours) -> Fraction
 def _exact(value: Rational, what: str) -> Fraction:
     if isinstance(value, (float, np.floating)):
         raise TypeError(f"{what} is the float {value}, which is not exact: give a Fraction or a string such as '1/10'")
+    if isinstance(value, str) and _UNWIELDY.search(value):
+        raise ValueError(f"{what} is {value[:20]!r} and so on: give a number of fewer digits")
     if isinstance(value, AnyRational) and not isinstance(value, (bool, np.timedelta64)):
         return Fraction(int(value.numerator), int(value.denominator))  # numpy's integers would overflow
     try:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
+from typing import SupportsIndex
+
+MOST_LEVELS = 1_000_000  # of a variable: more would fill the memory with labels
 
 RESERVED_NAMES = frozenset(
     {"total", "detailed", "all", "table", "value", "variance", "geolevel", "geocode"}
@@ -54,10 +59,11 @@ class Schema:
     Raises
     ------
     ValueError
-        If a name is repeated, reserved or contains ``*``; if a variable has no level or a repeated one; if a recode
-        does not give one group for every level, leaves out a group number, or equals ``total`` or the variable itself.
+        If a name is repeated, reserved or contains ``*``; if a variable has no level, a repeated one or more than a
+        million; if a recode does not give one group for every level, leaves out a group number, or equals ``total`` or
+        the variable itself.
     TypeError
-        If levels are neither a number nor a sequence.
+        If levels are neither a number nor a sequence, or groups of a recode neither numbers nor labels.
 
     Examples
     --------
@@ -73,6 +79,7 @@ class Schema:
         variables: Mapping[str, int | Sequence],
         recodes: Mapping[str, Mapping[str, Sequence]] | None = None,
     ) -> None:
+        _require_mapping(variables, "variables", 'the levels of each, as in {"sex": ["female", "male"], "age": 4}')
         if not variables:
             raise ValueError("a schema needs at least one variable: got none")
         self.variables = tuple(_variable(name, levels) for name, levels in variables.items())
@@ -81,6 +88,8 @@ class Schema:
         self.recodes = tuple(self._read_recodes(recodes or {}))
 
     def _read_recodes(self, recodes: Mapping[str, Mapping[str, Sequence]]) -> list[Recode]:
+        shape = 'recodes of each variable, as in {"age": {"adult": [0, 0, 1, 1]}}'
+        _require_mapping(recodes, "recodes", shape)
         taken = [variable.name for variable in self.variables]
         axes = {name: axis for axis, name in enumerate(taken)}
         found = []
@@ -89,6 +98,7 @@ class Schema:
                 raise ValueError(
                     f"recodes are given for {owner!r}, which is not a variable: variables are {sorted(axes)}"
                 )
+            _require_mapping(named_groups, f"recodes of {owner!r}", shape)
             for name, groups in named_groups.items():
                 _require_free_name(name, "recode", taken)
                 taken.append(name)
@@ -168,38 +178,66 @@ def _require_free_name(name: str, kind: str, taken: Sequence[str]) -> None:
         raise ValueError(f"{kind} name {name!r} is already taken: names of variables and recodes are unique")
 
 
+def _require_mapping(value: object, what: str, shape: str) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what} must be a mapping that gives {shape}: got {type(value).__name__}")
+
+
 def _variable(name: str, levels: int | Sequence) -> Variable:
     if isinstance(levels, (str, bytes, bool)):
         raise TypeError(f"levels of variable {name!r} must be a number or a list of labels: got {levels!r}")
     try:
-        labels = tuple(str(label) for label in (levels if isinstance(levels, Iterable) else range(levels)))
+        known = levels if isinstance(levels, Iterable) else range(_few_enough(name, levels))
     except TypeError:
         raise TypeError(f"levels of variable {name!r} must be a number or a list of labels: got {levels!r}") from None
+    labels = tuple(str(label) for label in known)
+    _few_enough(name, len(labels))
     if not labels:
         raise ValueError(f"variable {name!r} has no levels: give at least one")
     if len(set(labels)) < len(labels):
-        repeated = next(label for label in labels if labels.count(label) > 1)
+        repeated = Counter(labels).most_common(1)[0][0]
         raise ValueError(f"variable {name!r} has the level {repeated!r} twice: labels are unique")
     return Variable(name, labels)
 
 
+def _few_enough(name: str, levels: SupportsIndex) -> int:
+    number = operator.index(levels)
+    if number > MOST_LEVELS:
+        raise ValueError(f"variable {name!r} has {number:,} levels: the most are {MOST_LEVELS:,}")
+    return number
+
+
 def _recode(name: str, axis: int, variable: Variable, groups: Sequence) -> Recode:
+    if isinstance(groups, (str, bytes)) or not isinstance(groups, Sized):
+        raise TypeError(f"recode {name!r} must be a list of one group for every level: got {groups!r}")
     if len(groups) != variable.size:
         raise ValueError(
             f"recode {name!r} gives {len(groups)} groups for the {variable.size} levels of {variable.name!r}: "
             "give one for every level"
         )
     if all(isinstance(group, str) for group in groups):
-        labels = tuple(dict.fromkeys(groups))
-        numbers = tuple(labels.index(group) for group in groups)
+        number_of = {label: number for number, label in enumerate(dict.fromkeys(groups))}
+        labels = tuple(number_of)
+        numbers = tuple(number_of[group] for group in groups)
     else:
-        numbers = tuple(int(group) for group in groups)
+        numbers = _group_numbers(name, groups)
         labels = tuple(str(number) for number in range(max(numbers) + 1))
-    if set(numbers) != set(range(len(labels))):
-        raise ValueError(
-            f"recode {name!r} must use the groups 0 to {len(labels) - 1} without a gap: got {list(numbers)}"
-        )
     if len(labels) in (1, variable.size):
         same = "'total'" if len(labels) == 1 else f"the variable {variable.name!r} itself"
         raise ValueError(f"recode {name!r} has {len(labels)} groups, which is {same}: leave it out")
     return Recode(name, axis, numbers, labels)
+
+
+def _group_numbers(name: str, groups: Iterable) -> tuple[int, ...]:
+    try:
+        numbers = tuple(operator.index(group) for group in groups)
+    except TypeError:
+        strange = next(group for group in groups if isinstance(group, str) or not hasattr(group, "__index__"))
+        raise TypeError(f"groups of recode {name!r} must be all labels or all whole numbers: got {strange!r}") from None
+    used = set(numbers)
+    gap = next(number for number in range(len(used) + 1) if number not in used)
+    if max(used) >= len(used):
+        raise ValueError(f"recode {name!r} must use the groups 0 to {max(used)} without a gap: {gap} is missing")
+    if min(used) < 0:
+        raise ValueError(f"recode {name!r} must use the groups 0, 1, ... without a gap: got {min(used)}")
+    return numbers

@@ -11,6 +11,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from constraint_builders.extras import missing_extra
+
 UNBIASED = (0, 14, 2)  # the first version whose samplers are
 
 
@@ -37,7 +39,7 @@ def _opendp() -> ModuleType:
         found = version("opendp")
         import opendp.prelude as dp
     except ImportError as error:
-        raise ImportError("release_sample needs OpenDP, which is missing: install the extra 'release'") from error
+        raise missing_extra("release_sample needs OpenDP", "release") from error
     if not _is_unbiased(found):
         raise ImportError(
             f"release_sample needs OpenDP {'.'.join(map(str, UNBIASED))} or later, since the samplers of earlier ones "

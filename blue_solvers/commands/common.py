@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from blue_solvers import BlueOperator
+from blue_solvers.commands.kinds import require_file
+from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem
 from constraint_builders.layout import Float
 
@@ -47,18 +51,37 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
 
 def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
     """Read the problem that `add_input_arguments` describes, and show the schema if it had to be inferred."""
-    from constraint_builders.files import format_schema, read_long_table, read_schema_file
+    from constraint_builders.files import format_schema, read_schema_file
+    from constraint_builders.files.measured_table import read_measured_table
 
     desired = "all" if args.desired == ["all"] else args.desired
+    require_file(args.input, "a long table")
     progress(f"reading {args.input}")
-    if args.schema is not None:
-        file = read_schema_file(args.schema)
-        return read_long_table(args.input, file.schema, desired=desired or file.desired, noise=file.noise)
-    problem, y = read_long_table(args.input, desired=desired)
-    assert problem.schema is not None
-    print(f"Schema inferred from {args.input}; where it is wrong, correct it in a file and pass that as --schema:\n")
-    print(textwrap.indent(format_schema(problem.schema), "    "))
-    return problem, y
+    with reading():
+        if args.schema is not None:
+            file = read_schema_file(args.schema)
+            wanted = desired or file.desired
+            table = read_measured_table(args.input, file.schema, desired=wanted, noise=file.noise)
+        else:
+            table = read_measured_table(args.input, desired=desired)
+    if args.schema is None:
+        assert table.problem.schema is not None
+        print(
+            f"Schema inferred from {args.input}; where it is wrong, correct it in a file and pass that as --schema:\n"
+        )
+        print(textwrap.indent(format_schema(table.problem.schema), "    "))
+    for column in table.ignored:
+        print(f"ignored    column {column!r}, of notes")
+    for name in table.combined:
+        print(f"combined   table {name!r} of several sources")
+    return table.problem, table.y
+
+
+def refuse_overwriting(out: str, inputs: Iterable[str | None]) -> None:
+    """Refuse an output that is one of the inputs, by whatever name or link."""
+    for path in inputs:
+        if path and Path(path).exists() and Path(out).exists() and os.path.samefile(path, out):
+            raise ValueError(f"--out {out} would overwrite what is read: choose another file")
 
 
 def progress(step: str) -> None:

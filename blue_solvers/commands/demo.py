@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
 from blue_solvers import blue, examples
 from blue_solvers.commands.common import SubParsers, new_parser, print_columns
 from constraint_builders import Problem, gallery
+from constraint_builders.extras import EXTRA_OF
 from constraint_builders.layout import Float
 from noise_mechanisms import add_noise
 
@@ -49,8 +56,32 @@ def run(args: argparse.Namespace) -> None:
     print(f"\nlargest inconsistency    {abs(A @ noisy - b).max():.3g} before, {P.info.violation:.1g} after")
     print(f"root mean squared error  {_rms(noisy - truth):.2f} before, {_rms(estimate - truth):.2f} after")
     print(f"solver                   {P.info.reason}")
+    missing = [library for library, extra in EXTRA_OF.items() if extra == "frames" and find_spec(library) is None]
+    if missing:
+        print(
+            f"\nFiles need {' and '.join(missing)}: {shlex.quote(sys.executable)} -m pip install 'blue-solvers[frames]'"
+        )
     print("\nThe same from files:")
-    print(f"  blue-solvers estimate {examples.BERKELEY} --schema {examples.BERKELEY_SCHEMA} --out estimates.csv")
+    arguments = [
+        "estimate",
+        str(examples.BERKELEY),
+        "--schema",
+        str(examples.BERKELEY_SCHEMA),
+        "--out",
+        "estimates.csv",
+    ]
+    print(f"  {shlex.join([*own_command(), *arguments])}")
+
+
+def own_command() -> list[str]:
+    """How this command is called here, also where its environment is not active."""
+    script = Path(sys.executable).with_name("blue-solvers")
+    found = shutil.which("blue-solvers")
+    if found is not None and Path(found).parent == script.parent:
+        return ["blue-solvers"]
+    if script.exists():
+        return [os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)]
+    return [sys.executable, "-m", "blue_solvers.cli"]
 
 
 def _rms(errors: Float) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
+import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,22 @@ from blue_solvers.commands.common import (
     plural,
     progress,
     read_input,
+    refuse_overwriting,
     report,
 )
 from blue_solvers.commands.estimate_release import run_on_folder
-from blue_solvers.commands.picture import require_picture, write_picture
+from blue_solvers.commands.picture import picture, require_picture
 from blue_solvers.nonnegative import METHODS, Movement, movements
 from blue_solvers.uncertainty import normal_intervals
+
+LEVEL = 0.95
+AMOUNT = re.compile(r"(\d+\.?\d*(?:[eE]\+?\d{1,2})?)\s*([kKMGT]?)(i?)[bB]?", re.ASCII)
+PREFIXES = ("", "K", "M", "G", "T")
+NOT_OF_FOLDERS = {
+    "--level": "its result keeps standard errors, give --level to query",
+    "--plot": "too many cells to draw",
+    "--nonnegative": "its result keeps unbiased estimates, of which any places can be asked; fit a long table instead",
+}
 
 
 def add_parser(subparsers: SubParsers) -> None:
@@ -46,11 +57,17 @@ def add_parser(subparsers: SubParsers) -> None:
         help="read only geounits of the folder whose geocodes begin so, may be repeated",
     )
     parser.add_argument(
+        "--totals",
+        metavar="FILE",
+        help="totals of geounits of the folder that are known exactly, .csv: columns geocode and total; 044+144 for "
+        "two that are all the children of one",
+    )
+    parser.add_argument(
         "--memory",
         metavar="BYTES",
         type=_bytes,
-        help="stream a folder that need not fit in memory, in at most so many bytes beside the program itself, 4e9 for "
-        "instance; killed and run again it goes on where it was",
+        help="stream a folder that need not fit in memory, in at most so many bytes beside the program itself, 4e9 or "
+        "4GB for instance; killed and run again it goes on where it was",
     )
     parser.add_argument(
         "--out",
@@ -60,7 +77,7 @@ def add_parser(subparsers: SubParsers) -> None:
     )
     parser.add_argument("--solver", choices=list(SOLVERS), default="auto", help="default: auto")
     parser.add_argument(
-        "--level", type=coverage, default=0.95, help="coverage of a long table's intervals; default: 0.95"
+        "--level", type=coverage, help=f"coverage of a long table's intervals; default: {LEVEL}; of a folder query asks"
     )
     parser.add_argument(
         "--nonnegative",
@@ -78,11 +95,9 @@ def add_parser(subparsers: SubParsers) -> None:
 
 
 def _bytes(text: str) -> float:
-    """A number of bytes, from an argument."""
-    try:
-        count = float(text)
-    except ValueError:
-        count = np.nan
+    """A number of bytes, also in kB, MB, GB, GiB and so on, from an argument."""
+    amount = AMOUNT.fullmatch(text.strip())
+    count = float(amount[1]) * (1024 if amount[3] else 1000) ** PREFIXES.index(amount[2].upper()) if amount else np.nan
     if not 0 < count < np.inf:
         raise argparse.ArgumentTypeError(f"must be a number of bytes, 4e9 for instance: got {text}")
     return count
@@ -93,26 +108,26 @@ def run(args: argparse.Namespace) -> None:
     if not Path(args.input).exists():
         raise FileNotFoundError(f"{args.input}: No such file or directory")
     if Path(args.input).is_dir():
-        for option, given in (("--plot", args.plot), ("--nonnegative", args.nonnegative)):
-            if given:
-                raise ValueError(f"{option} is for one file of tables: {args.input} is a folder of measurement files")
+        for option, instead in NOT_OF_FOLDERS.items():
+            if getattr(args, option[2:]) is not None:
+                raise ValueError(f"{option} is for one file of tables, and {args.input} is a folder: {instead}")
         return run_on_folder(args)
-    if args.settings or args.within or args.memory:
-        raise ValueError(
-            f"--settings, --within and --memory are for a folder of measurement files: {args.input} is none"
-        )
+    for option in ("--settings", "--within", "--totals", "--memory"):
+        if getattr(args, option[2:]) is not None:
+            raise ValueError(f"{option} is for a folder of measurement files: {args.input} is none")
     return run_on_table(args)
 
 
 def run_on_table(args: argparse.Namespace) -> None:
     """Estimate from a long table."""
     from constraint_builders.files import estimates_frame, write_frame
-    from constraint_builders.files.long_table import require_suffix, with_nonnegative
+    from constraint_builders.files.long_table import WRITE_SUFFIXES, with_nonnegative
     from constraint_builders.files.replacing import require_writable
+    from constraint_builders.files.source import require_suffix
 
-    require_suffix(args.out)
+    require_suffix(args.out, WRITE_SUFFIXES)
     require_writable(args.out)
-    _refuse_overwriting_input(args)
+    refuse_overwriting(args.out, (args.input, args.schema))
     if args.plot:
         require_picture(args.plot)
     problem, y = read_input(args)
@@ -122,7 +137,8 @@ def run_on_table(args: argparse.Namespace) -> None:
     estimate = P @ y + P.offset
     progress("computing exact variances")
     std_error = np.sqrt(np.maximum(P.variances(), 0))
-    lower, upper = normal_intervals(estimate, std_error, args.level)
+    level = LEVEL if args.level is None else args.level
+    lower, upper = normal_intervals(estimate, std_error, level)
     frame = estimates_frame(problem, estimate, std_error, lower, upper)
     moved: list[Movement] = []
     if args.nonnegative:
@@ -130,15 +146,10 @@ def run_on_table(args: argparse.Namespace) -> None:
         fit = METHODS[args.nonnegative](problem, y)
         frame = with_nonnegative(frame, fit.desired)
         moved = movements(fit, estimate)
-    write_frame(frame, args.out)
-    if args.plot:
-        write_picture(P, y, args.level, (lower, upper), args.plot)
+    with ExitStack() as written:
+        if args.plot:
+            written.enter_context(picture(P, y, level, (lower, upper), args.plot))
+        write_frame(frame, args.out)
     report(P, args.out)
     for movement in moved:
         print(f"moved      {movement}")
-
-
-def _refuse_overwriting_input(args: argparse.Namespace) -> None:
-    for path in filter(None, (args.input, args.schema)):
-        if Path(path).exists() and Path(args.out).exists() and os.path.samefile(path, args.out):
-            raise ValueError(f"--out {args.out} would overwrite what is read: choose another file")

@@ -11,7 +11,9 @@ import numpy as np
 
 from blue_solvers import blue
 from blue_solvers.commands.common import plural, progress, report
+from blue_solvers.commands.kinds import is_release, what_is
 from blue_solvers.commands.progress import LevelBar
+from blue_solvers.commands.quiet import reading
 from blue_solvers.solvers import TwoPass
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ SETTINGS_FILE = "settings.toml"
 def run_on_folder(args: argparse.Namespace) -> None:
     """Estimate the tables at all geounits and store them for `query`."""
     if args.schema is not None:
-        raise ValueError("--schema is for long tables: the schema of measurement files is in their --settings")
+        raise ValueError(f"--schema is for long tables, {args.input} is a folder: its schema is in --settings")
+    if not is_release(Path(args.input)):
+        raise ValueError(f"{args.input} {what_is(args.input)}")
     desired = "all" if args.desired == ["all"] else args.desired
     if args.memory is None:
         _run_in_memory(args, desired)
@@ -35,13 +39,16 @@ def run_on_folder(args: argparse.Namespace) -> None:
 
 def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     from blue_solvers.result_files import write_result
-    from constraint_builders.files import read_noisy_measurements
+    from constraint_builders.files import read_noisy_measurements, read_totals
     from constraint_builders.files.new_folder import require_new
 
     require_new(args.out)
     settings = _settings(args)
-    with LevelBar("reading") as bar:
-        release = read_noisy_measurements(args.input, settings, desired=desired, within=args.within, progress=bar)
+    with reading(), LevelBar("reading") as bar:
+        totals = () if args.totals is None else read_totals(args.totals)
+        release = read_noisy_measurements(
+            args.input, settings, desired=desired, within=args.within, totals=totals, progress=bar
+        )
     problem = release.problem
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
@@ -58,12 +65,21 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
 
 def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
     from blue_solvers.streaming import estimate_measurements
+    from constraint_builders.files import read_totals
 
     if args.solver not in ("auto", TwoPass.name):
         raise ValueError(f"--memory streams the passes of {TwoPass.name!r}: leave --solver {args.solver} out")
+    totals = () if args.totals is None else read_totals(args.totals)
     with LevelBar("estimating") as bar:
         read = estimate_measurements(
-            args.input, _settings(args), args.out, memory=args.memory, desired=desired, within=args.within, progress=bar
+            args.input,
+            _settings(args),
+            args.out,
+            memory=args.memory,
+            desired=desired,
+            within=args.within,
+            totals=totals,
+            progress=bar,
         )
     observed = f"{plural(read.cells, 'cell')} of {plural(read.tables, 'table')}"
     print(f"observed   {observed}, {read.exact:,} exact, {read.unmeasured:,} not measured")

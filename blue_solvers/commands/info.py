@@ -11,10 +11,10 @@ from blue_solvers.commands.common import SubParsers, add_input_arguments, new_pa
 from constraint_builders import Problem
 from constraint_builders.layout import Float, Layout
 
-ASSUMPTIONS = {
-    "A1": "the covariance of the noise is known",
-    "A2": "noise is uncorrelated",
-    "A3": "variances are equal within each table",
+ASSUMPTIONS = {  # what it means that one holds, and that it fails
+    "A1": ("the covariance of the noise is known", "the covariance of the noise is not known"),
+    "A2": ("noise is uncorrelated", "noise is correlated"),
+    "A3": ("variances are equal within each table", "variances differ within a table"),
 }
 
 
@@ -48,8 +48,10 @@ def print_problem(problem: Problem) -> None:
     print(f"observed     {_summary(problem.observed)}")
     print(f"desired      {_summary(problem.desired)}")
     print(f"constraints  {problem.rank:,} independent")
-    for name, meaning in ASSUMPTIONS.items():
-        print(f"{name}           {'holds' if getattr(problem.assumptions, name) else 'FAILS'}: {meaning}")
+    if problem.spine is not None:
+        print(f"geography    {problem.spine}")
+    for name, (holds, fails) in ASSUMPTIONS.items():
+        print(f"{name}           {f'holds: {holds}' if getattr(problem.assumptions, name) else f'FAILS: {fails}'}")
     solver, reason = Auto().choose(problem)
     print(f"solver       auto would take {solver.name}: {reason}")
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from blue_solvers.operator import BlueOperator
 from blue_solvers.solver import Float
+from constraint_builders.extras import missing_extra
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -27,19 +33,31 @@ def require_picture(path: str) -> None:
 
     if Path(path).suffix.lower() not in SUFFIXES:
         raise ValueError(f"--plot {path}: give a file that ends in {', '.join(SUFFIXES)}")
-    if find_spec("matplotlib") is None:
-        raise ImportError("--plot needs matplotlib, which is missing: install the extra 'plots'")
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise missing_extra("--plot needs matplotlib", "plots") from error
     require_writable(path)
 
 
-def write_picture(P: BlueOperator, y: Float, level: float, bounds: tuple[Float, Float], path: str) -> None:
-    """Draw estimates with their intervals over the noisy counts."""
+@contextmanager
+def picture(P: BlueOperator, y: Float, level: float, bounds: tuple[Float, Float], path: str) -> Iterator[None]:
+    """Draw estimates with their intervals over the noisy counts; the file is there once what is done within is done."""
     from matplotlib.figure import Figure
 
     from blue_solvers.plots import noisy_against_estimated
-    from constraint_builders.files.replacing import replacing
 
     figure = Figure(figsize=(7, 7), layout="constrained")
     noisy_against_estimated(figure.subplots(), P, y, level, bounds)
+    with written(figure, path):
+        yield
+
+
+@contextmanager
+def written(figure: Figure, path: str) -> Iterator[None]:
+    """Write a picture, whose file is there once what is done within is done."""
+    from constraint_builders.files.replacing import replacing
+
     with replacing(path) as temporary:
         figure.savefig(temporary, format=Path(path).suffix[1:].lower())
+        yield

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from blue_solvers.commands.common import (
     SubParsers,
@@ -13,7 +18,11 @@ from blue_solvers.commands.common import (
     print_columns,
     progress,
 )
+from blue_solvers.commands.kinds import RESULT, what_is
 from blue_solvers.uncertainty import normal_intervals
+
+if TYPE_CHECKING:
+    from blue_solvers.results import Result
 
 TOTAL = "total"
 
@@ -45,12 +54,16 @@ def add_parser(subparsers: SubParsers) -> None:
 def run(args: argparse.Namespace) -> None:
     """Estimate the counts over all the geounits together."""
     from blue_solvers.results import Result
+    from constraint_builders.files.naming import naming
 
+    if Path(args.result).exists() and not (Path(args.result) / RESULT).exists():
+        raise ValueError(f"{args.result} {what_is(args.result)}")
     result = Result(args.result)
     geolevel = args.geolevel or result.spine.levels[-1]
     names = args.count or [TOTAL]
     counts = [parse_count(name) for name in names]
-    geounits = result.geounits(geolevel, args.geounits or _lines(args.geounits_file))
+    with naming(args.geounits_file or args.result):
+        geounits = _geounits(result, geolevel, args.geounits or _lines(args.geounits_file))
     progress(f"computing the variance of {plural(len(counts), 'count')}")
     answer = result.ask(geolevel, geounits, counts)
     lower, upper = normal_intervals(answer.estimate, answer.std_errors, args.level)
@@ -58,6 +71,20 @@ def run(args: argparse.Namespace) -> None:
     columns = (answer.estimate, answer.std_errors, lower, upper)
     rows = [(name, *(f"{value:,.2f}" for value in row)) for name, *row in zip(names, *columns, strict=True)]
     print_columns(("count", "estimate", "std error", f"{args.level:.0%} from", "to"), rows)
+
+
+def _geounits(result: Result, geolevel: str, codes: Sequence[str]) -> NDArray[np.intp]:
+    """Positions of geounits; where one is at another level the error says at which."""
+    try:
+        return result.geounits(geolevel, codes)
+    except ValueError as error:
+        spine = result.spine
+        own = {spine.geocodes[i] for i in spine.members[spine.level_index(geolevel)]}
+        levels = {code: spine.levels[level] for level, code in zip(spine.level_of, spine.geocodes, strict=True)}
+        other = next((code for code in codes if code not in own and code in levels), None)
+        if other is None:
+            raise ValueError(f"{error}: its codes are such as {min(own)!r}") from None
+        raise ValueError(f"{error}: {other!r} is a {levels[other]}, give --geolevel {levels[other]}") from None
 
 
 def parse_count(text: str) -> dict[str, list[str]]:
@@ -82,5 +109,5 @@ def parse_count(text: str) -> dict[str, list[str]]:
 def _lines(path: str) -> list[str]:
     codes = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
     if not codes:
-        raise ValueError(f"{path}: there is no geocode: give one on every line")
+        raise ValueError("there is no geocode: give one on every line")
     return codes

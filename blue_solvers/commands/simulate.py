@@ -8,7 +8,9 @@ import secrets
 from collections.abc import Mapping
 
 from blue_solvers.commands.common import SubParsers, new_parser, plural, progress
+from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.progress import LevelBar
+from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem, Spine
 from constraint_builders.spine import CENSUS_WIDTHS
 from constraint_builders.true_tables import true_vector
@@ -53,18 +55,25 @@ def add_parser(subparsers: SubParsers) -> None:
 def run(args: argparse.Namespace) -> None:
     """Sum the counts up the spine, add noise, write."""
     from constraint_builders.files import read_block_counts, write_noisy_measurements
+    from constraint_builders.files.naming import naming
     from constraint_builders.files.new_folder import require_new
     from constraint_builders.files.settings import find_settings
 
+    require_file(args.input, "a table of true counts")
     require_new(args.out)
     settings = find_settings(args.settings)
+    if not settings.noise.startswith("discrete"):
+        whole = 'measurement files hold whole numbers: write noise = "discrete_gaussian"'
+        raise ValueError(f"{args.settings}: noise {settings.noise!r} cannot be written, {whole}")
     widths = _level_widths(args.widths, settings.geolevels)
     seed = secrets.randbits(SEED_BITS) if args.seed is None else args.seed
     progress(f"reading {args.input}")
-    geoids, counts = read_block_counts(args.input, settings.schema)
-    if counts.max() > LARGEST or counts.sum() > LARGEST:
+    with reading():
+        geoids, counts = read_block_counts(args.input, settings.schema)
+    if counts.sum() > LARGEST:
         raise ValueError(f"{args.input}: beyond {LARGEST:,.0f} in all sums are not exact: give smaller counts")
-    spine, left_out = block_spine(geoids, widths)
+    with naming(args.input):
+        spine, left_out = block_spine(geoids, widths)
     variances = noise_variances(settings.budget, settings.noise)
     observed = {level: variances[level] for level in spine.levels if level in variances}
     problem = Problem(settings.schema, observed, spine=spine, noise=settings.noise)

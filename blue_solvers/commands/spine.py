@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
 from collections.abc import Sequence
+from contextlib import ExitStack
 from fractions import Fraction
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import SubParsers, new_parser, plural, print_columns
+from blue_solvers.commands.common import SubParsers, new_parser, plural, print_columns, refuse_overwriting
+from blue_solvers.commands.kinds import require_file
+from blue_solvers.commands.picture import require_picture, written
+from blue_solvers.commands.quiet import reading
 from blue_solvers.spine_bypasses import optimise_bypasses
 from blue_solvers.spine_optimiser import optimise_spine
 from blue_solvers.spine_report import SpineReport, compare_spines
@@ -24,6 +26,10 @@ from constraint_builders.geography import (
     regroup_blocks,
 )
 from constraint_builders.geography.block_groups import FANOUT_CUTOFF, VARIANTS
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.figure import Figure
 
 TOTALS = Schema({"person": 1})
 PLAIN, OPTIMISED, OURS = "plain", "optimised", "ours"
@@ -69,28 +75,52 @@ def add_parser(subparsers: SubParsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Build the spines, print how they compare, and write what was asked for."""
+    from constraint_builders.files import write_frame
+    from constraint_builders.files.naming import naming
+
+    require_file(args.blocks, "a block table")
+    _check_outputs(args)
     columns = _read_columns(args.blocks, [args.geoid, *args.entity, *([args.aian] if args.aian else [])])
-    entities = Entities.from_labels({name: columns[name] for name in args.entity}, outside=False)
-    strategies = _strategies(args, columns, entities)
+    with naming(args.blocks):
+        entities = Entities.from_labels({name: columns[name] for name in args.entity}, outside=False)
+        plain = _plain_spine(args, columns)
+    strategies = _strategies(args, plain, entities)
     report = compare_spines(strategies, TOTALS, entities)
     last = list(strategies)[-1]
     print(f"{plural(entities.blocks, 'block')}, {entities.size:,} entities; variances are exact, of entities' totals\n")
     _print_summary(strategies, report)
     _print_changes(report, last)
+    with ExitStack() as files:
+        if args.plot:
+            files.enter_context(written(_figure(strategies, last, report), args.plot))
+        if args.out:
+            write_frame(_spine_frame(strategies[last]), args.out)
+    for path in filter(None, (args.out, args.plot)):
+        print(f"\nwrote {path}")
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Refuse, before any work, what could not be written after it."""
+    from constraint_builders.files.long_table import WRITE_SUFFIXES
+    from constraint_builders.files.replacing import require_writable
+    from constraint_builders.files.source import require_suffix
+
     if args.out:
-        _write_spine(args.out, strategies[last])
-        print(f"\nwrote {args.out}")
+        require_suffix(args.out, WRITE_SUFFIXES)
+        require_writable(args.out)
+        refuse_overwriting(args.out, (args.blocks,))
     if args.plot:
-        _draw(args.plot, strategies[PLAIN].spine, strategies[last].spine, last, report)
-        print(f"\nwrote {args.plot}")
+        require_picture(args.plot)
 
 
-def _strategies(args: argparse.Namespace, columns: dict[str, list[str]], entities: Entities) -> dict[str, Strategy]:
+def _plain_spine(args: argparse.Namespace, columns: dict[str, list[str]]) -> Spine:
     if args.aian:
-        plain = aian_spine(columns[args.geoid], on_spine_areas(columns[args.aian]))
-    else:
-        states = {geoid[:2] for geoid in columns[args.geoid]}
-        plain = Spine.from_geoids(columns[args.geoid], root="US" if len(states) > 1 else None)
+        return aian_spine(columns[args.geoid], on_spine_areas(columns[args.aian]))
+    states = {geoid[:2] for geoid in columns[args.geoid]}
+    return Spine.from_geoids(columns[args.geoid], root="US" if len(states) > 1 else None)
+
+
+def _strategies(args: argparse.Namespace, plain: Spine, entities: Entities) -> dict[str, Strategy]:
     optimised = regroup_blocks(plain, entities, fanout_cutoff=args.fanout_cutoff, variant=args.variant)
     if args.tract_groups:
         optimised = group_tracts(optimised, entities, fanout_cutoff=args.fanout_cutoff, variant=args.variant)
@@ -121,19 +151,21 @@ def _shares(given: Sequence[str] | None, levels: Sequence[str]) -> dict[str, str
 
 
 def _read_columns(path: str, names: Sequence[str]) -> dict[str, list[str]]:
-    opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "rt", newline="") as file:
-        reader = csv.DictReader(file)
-        missing = [name for name in names if name not in (reader.fieldnames or ())]
+    from constraint_builders.files.naming import naming
+    from constraint_builders.files.numbers import read_labels
+    from constraint_builders.files.source import open_source
+
+    with reading():
+        source = open_source(path)
+    with naming(path):
+        found = source.frame.columns
+        missing = [name for name in names if name not in found]
         if missing:
-            raise ValueError(f"{path}: no column {missing[0]!r}: there are {', '.join(reader.fieldnames or ['none'])}")
-        columns: dict[str, list[str]] = {name: [] for name in names}
-        for row in reader:
-            for name in columns:
-                columns[name].append((row[name] or "").strip())
-    if not columns[names[0]]:
-        raise ValueError(f"{path}: there are no rows: give one for every block")
-    return columns
+            raise ValueError(f"no column {missing[0]!r}: there are {', '.join(found) or 'none'}")
+        if source.frame.is_empty():
+            raise ValueError("there are no rows: give one for every block")
+        labels = {name: read_labels(source.frame[name]) for name in names}
+        return {name: column.fill_null("").str.strip_chars().to_list() for name, column in labels.items()}
 
 
 def _print_summary(strategies: dict[str, Strategy], report: SpineReport) -> None:
@@ -160,28 +192,31 @@ def _print_changes(report: SpineReport, last: str) -> None:
     print_columns(("entity", "OSED before", "after", "variance before", "after"), shown)
 
 
-def _write_spine(path: str, strategy: Strategy) -> None:
+def _spine_frame(strategy: Strategy) -> pl.DataFrame:
+    import polars as pl
+
     spine = strategy.spine
-    with Path(path).open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("geolevel", "geocode", "parent", "share"))
-        for i, parent in enumerate(spine.parent.tolist()):
-            above = spine.geocodes[parent] if parent >= 0 else ""
-            writer.writerow((spine.levels[spine.level_of[i]], spine.geocodes[i], above, strategy.shares[i]))
+    codes = [*spine.geocodes, ""]  # the last for the parent of the root, which has number -1
+    return pl.DataFrame(
+        {
+            "geolevel": [spine.levels[level] for level in spine.level_of.tolist()],
+            "geocode": codes[:-1],
+            "parent": [codes[parent] for parent in spine.parent.tolist()],
+            "share": [str(share) for share in strategy.shares],
+        }
+    )
 
 
-def _draw(path: str, before: Spine, after: Spine, last: str, report: SpineReport) -> None:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("--plot needs matplotlib: pip install 'blue-solvers[plots]'") from None
+def _figure(strategies: dict[str, Strategy], last: str, report: SpineReport) -> Figure:
+    from matplotlib.figure import Figure
+
     from blue_solvers import spine_plots
 
     furthest = report.entities.names[int(report.distances[PLAIN].argmax())]
     figure = Figure(figsize=(10, 9), layout="constrained")
     above, below, curves = figure.subplots(3, 1)
-    for axes, tree, name in ((above, before, PLAIN), (below, after, last)):
-        spine_plots.spine(axes, tree, report.entities, furthest)
+    for axes, name in ((above, PLAIN), (below, last)):
+        spine_plots.spine(axes, strategies[name].spine, report.entities, furthest)
         axes.set_title(f"{name}: {axes.get_title()}")
     spine_plots.accuracy(curves, report)
-    figure.savefig(path)
+    return figure

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from blue_solvers.nonnegative.model import possible_cells
 from blue_solvers.nonnegative.programme import Float
 from constraint_builders import Problem
+from constraint_builders.extras import missing_extra
 from constraint_builders.reals import real_array
 
 if TYPE_CHECKING:
@@ -118,5 +119,5 @@ def _frame_library() -> ModuleType:
     try:
         import polars
     except ImportError as error:
-        raise ImportError("data frames need polars: pip install 'blue-solvers[frames]'") from error
+        raise missing_extra("data frames need polars", "frames") from error
     return polars

@@ -48,7 +48,7 @@ from blue_solvers.streaming.run import Progress, work_through
 from blue_solvers.streaming.value_files import ValueFiles
 from blue_solvers.streaming.workplace import RUN, WORK, Workplace, remove
 from constraint_builders import Schema
-from constraint_builders.files import Settings, Unused
+from constraint_builders.files import ExactTotal, Settings, Unused
 from constraint_builders.files.measurement_outline import Outline, read_outline
 from constraint_builders.files.new_folder import require_new
 from constraint_builders.files.replacing import naming_place
@@ -115,6 +115,7 @@ def estimate_measurements(
     memory: float,
     desired: Desired = None,
     within: Sequence[str] | None = None,
+    totals: Sequence[ExactTotal] = (),
     progress: Progress | None = None,
 ) -> Summary:
     """Estimate all tables of a folder of noisy measurements, and store them for questions.
@@ -130,7 +131,7 @@ def estimate_measurements(
         Made anew, as `results.Result` reads it. If an earlier run was killed, it is resumed.
     memory : float
         Bytes that the work may take beside the program itself.
-    desired, within
+    desired, within, totals
         As in `read_noisy_measurements`.
     progress : callable, optional
         Called with what is done next, a number of steps that are done, and how many there are: of reading geolevels
@@ -157,7 +158,7 @@ def estimate_measurements(
     require_limit(memory)
     if memory <= READER:
         raise MemoryError(f"reading files alone needs {format_bytes(READER)} and the limit is {format_bytes(memory)}")
-    return _Run(files, settings, Path(out), memory - READER, desired, within, progress).estimate()
+    return _Run(files, settings, Path(out), memory - READER, desired, within, totals, progress).estimate()
 
 
 class _Run:
@@ -171,10 +172,11 @@ class _Run:
         memory: float,
         desired: Desired,
         within: Sequence[str] | None,
+        totals: Sequence[ExactTotal],
         progress: Progress | None,
     ) -> None:
         self._files, self._settings, self._out, self._memory = files, settings, out, memory
-        self._desired, self._within, self._progress = desired, within, progress
+        self._desired, self._within, self._totals, self._progress = desired, within, totals, progress
         made = (SETTINGS, SPINE, VARIANCES, ZEROS, ESTIMATES)
         self._place = Workplace(out, (READING, PARTS, READ), made, OUTLINE)
         self._parts = self._place.work / PARTS
@@ -185,7 +187,9 @@ class _Run:
             require_new(self._out)
         self._place.require_free()
         seen = InputFiles.of(self._files, self._settings.geolevels)
-        wishes = {"settings": self._settings.text, "desired tables": self._desired, "geounits": self._within}
+        wishes: dict[str, Any] = {"settings": self._settings.text, "desired tables": self._desired}
+        wishes["geounits"] = self._within
+        wishes["exact totals"] = [[list(known.codes), known.total] for known in self._totals]
         with naming_place(self._out), self._place.held({"files": seen.digests, **wishes}):
             summary = self._read_before() or self._read(seen)
             if not self._is_done():
@@ -244,7 +248,13 @@ class _Run:
                 self._progress(f"reading {level}", done, count)
 
         return read_outline(
-            self._files, self._settings, store.write, within=self._within, memory=self._memory, progress=report
+            self._files,
+            self._settings,
+            store.write,
+            within=self._within,
+            totals=self._totals,
+            memory=self._memory,
+            progress=report,
         )
 
     def _is_done(self) -> bool:

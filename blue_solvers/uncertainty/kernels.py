@@ -17,6 +17,7 @@ import numpy as np
 
 from blue_solvers.solver import Float
 from blue_solvers.uncertainty.supernodes import Index
+from constraint_builders.extras import missing_extra
 
 Gather = Callable[[Float, Index, Index, Index, Float], None]
 KeepLargest = Callable[[Float, Float], None]
@@ -106,7 +107,7 @@ def compiled_keep_largest() -> KeepLargest:
 
 def _compile(function: Callable[..., None]) -> Any:
     if not has_numba():
-        raise ImportError("compiled kernels need numba, which is missing: install the extra 'fast'")
+        raise missing_extra("compiled kernels need numba", "fast")
     return importlib.import_module("numba").njit(cache=True)(function)
 
 

@@ -1,11 +1,18 @@
 """Reading measurements from files, and writing results to them; needs the extra ``frames``."""
 
+from constraint_builders.extras import missing_extra
+
 try:
     import polars  # noqa: F401
 except ImportError as error:
-    raise ImportError("files and data frames need polars: pip install 'blue-solvers[frames]'") from error
+    raise missing_extra("files and data frames need polars", "frames") from error
+try:
+    import msgspec  # noqa: F401
+except ImportError as error:
+    raise missing_extra("settings and schema files need msgspec", "frames") from error
 
 from constraint_builders.files.block_counts import read_block_counts
+from constraint_builders.files.exact_totals import ExactTotal, read_totals
 from constraint_builders.files.long_table import (
     estimates_frame,
     infer_schema,
@@ -16,17 +23,22 @@ from constraint_builders.files.long_table import (
 from constraint_builders.files.measurement_files import Unused
 from constraint_builders.files.measurement_writer import write_noisy_measurements
 from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
+from constraint_builders.files.pandas_frames import frame_like
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
+from constraint_builders.sources import combine_sources
 
 __all__ = [
     "PRODUCTION",
+    "ExactTotal",
     "Release",
     "SchemaFile",
     "Settings",
     "Unused",
+    "combine_sources",
     "estimates_frame",
     "format_schema",
+    "frame_like",
     "infer_schema",
     "measurements_frame",
     "production_settings",
@@ -35,6 +47,7 @@ __all__ = [
     "read_noisy_measurements",
     "read_schema_file",
     "read_settings",
+    "read_totals",
     "write_frame",
     "write_noisy_measurements",
     "write_schema_file",

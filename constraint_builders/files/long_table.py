@@ -9,31 +9,48 @@ one for each variable   a level's label, ``*`` where the variable is summed out,
 ``variance``            variance of its noise: 0 for an exact value, ``inf`` where it was not measured
 ======================  ================================================================================
 
-Results have ``estimate``, ``std_error``, ``lower`` and ``upper`` in place of the last two.
+Instead of the variance may stand ``std_error``, ``moe_90`` (a margin of error of 90 %, or another level) or
+``cv_percent``. With a geography there are two columns more, or three:
+
+======================  ================================================================================
+``geolevel``            the geounit's level
+``geocode``             its code, text; the code of its parent begins it, whatever their widths
+``parent``              where codes do not tell: the parent's code, empty at the top
+======================  ================================================================================
+
+A column ``source`` tells sources apart that measured the same cells; they are combined. Columns of notes are ignored.
+Capitals and outer spaces make no difference where there is one label or name that is meant.
+
+Results have ``estimate``, ``std_error``, ``lower`` and ``upper`` in place of the value and its variance.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.files.cell_keys import cell_keys
+from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, TABLE, find_columns
+from constraint_builders.files.geography_columns import spine_by_codes, spine_by_parents
+from constraint_builders.files.measured_table import read_measured_table
 from constraint_builders.files.naming import naming
 from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.replacing import replacing
-from constraint_builders.files.rows import Rows, infer
+from constraint_builders.files.rows import infer
+from constraint_builders.files.source import open_source, require_suffix
+from constraint_builders.files.spreadsheet_cells import without_formulas
 from constraint_builders.layout import Float, Layout
 from constraint_builders.problem import Problem
 from constraint_builders.schema import Schema
+from constraint_builders.spine import Spine
 from constraint_builders.table import Table
 
-SUFFIXES = (".csv", ".parquet")
+WRITE_SUFFIXES = (".csv", ".parquet")
 
 
 def read_long_table(
@@ -48,8 +65,8 @@ def read_long_table(
     Parameters
     ----------
     source : path or data frame
-        A ``.csv`` or ``.parquet`` file, or a frame with the Arrow PyCapsule interface (``__arrow_c_stream__``: pandas,
-        polars, pyarrow). Rows may come in any order.
+        A ``.csv``, ``.csv.gz``, ``.parquet`` or ``.xlsx`` file, a pandas frame, or a frame with the Arrow PyCapsule
+        interface (``__arrow_c_stream__``: polars, pyarrow). Rows may come in any order.
     schema : Schema, optional
         What the rows must agree with; by default `infer_schema` of them.
     desired, noise
@@ -81,18 +98,8 @@ def read_long_table(
     >>> read_long_table(frame)
     (Problem(2 observed tables, 3 cells; 2 desired tables, 3 cells), array([ 6.,  9., 14.]))
     """
-    frame, what = _open(source)
-    with naming(what):
-        inferred = schema is None
-        schema = infer(frame) if schema is None else schema
-        rows = Rows(frame, schema, inferred)
-        order = rows.order()
-        values, variances = (column[order] for column in rows.measurements())
-        layout = Layout(rows.names, [table.shape for table in rows.tables])
-        observed = {str(name): cells for name, cells in layout.tables(variances).items()}
-        problem = Problem(schema, observed, desired, noise=noise)
-        problem.check_vector(values)
-        return problem, values
+    table = read_measured_table(source, schema, desired=desired, noise=noise)
+    return table.problem, table.y
 
 
 def infer_schema(source: Any) -> Schema:
@@ -108,9 +115,9 @@ def infer_schema(source: Any) -> Schema:
     ValueError, OSError, TypeError
         As for `read_long_table`.
     """
-    frame, what = _open(source)
-    with naming(what):
-        return infer(frame)
+    table = open_source(source)
+    with naming(table.what):
+        return infer(table, find_columns(table.frame, None))
 
 
 def measurements_frame(problem: Problem, y: ArrayLike) -> pl.DataFrame:
@@ -134,9 +141,9 @@ def measurements_frame(problem: Problem, y: ArrayLike) -> pl.DataFrame:
     """
     if problem.covariance is not None:
         raise ValueError("a long table holds variances only: this problem's noise is correlated")
-    columns = _columns(problem.observed, value=y, variance=problem.variances)
+    columns = _vectors(problem.observed, value=y, variance=problem.variances)
     columns[0] = columns[0].fill_nan(None)
-    return _key_columns(problem.schema, problem.observed, problem.observed_tables).with_columns(columns)
+    return _key_columns(problem, problem.observed, problem.observed_tables).with_columns(columns)
 
 
 def estimates_frame(
@@ -159,8 +166,8 @@ def estimates_frame(
     ValueError
         If a vector has another length.
     """
-    columns = _columns(problem.desired, estimate=estimate, std_error=std_error, lower=lower, upper=upper)
-    return _key_columns(problem.schema, problem.desired, problem.desired_tables).with_columns(columns)
+    columns = _vectors(problem.desired, estimate=estimate, std_error=std_error, lower=lower, upper=upper)
+    return _key_columns(problem, problem.desired, problem.desired_tables).with_columns(columns)
 
 
 def with_nonnegative(frame: pl.DataFrame, fitted: ArrayLike) -> pl.DataFrame:
@@ -171,6 +178,9 @@ def with_nonnegative(frame: pl.DataFrame, fitted: ArrayLike) -> pl.DataFrame:
 def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     """Write a frame to a ``.csv`` or ``.parquet`` file, whole or not at all: a failure leaves what was there before.
 
+    In CSV, text that a spreadsheet would run as a formula (``=``, ``+``, ``-`` or ``@`` first, and no number) gets an
+    apostrophe before it, which reading takes away.
+
     Raises
     ------
     ValueError
@@ -178,50 +188,60 @@ def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     OSError
         If the file cannot be written.
     """
-    suffix = require_suffix(path)
+    suffix = require_suffix(path, WRITE_SUFFIXES)
     with replacing(path) as temporary:
         if suffix == ".csv":
-            frame.write_csv(temporary)
+            without_formulas(frame).write_csv(temporary)
         else:
             write_parquet(frame, temporary)
 
 
-def require_suffix(path: str | os.PathLike[str]) -> str:
-    """The kind of a long table's file, ``.csv`` or ``.parquet``; `ValueError` for any other."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise ValueError(f"{os.fspath(path)}: the name must end in {' or '.join(SUFFIXES)}")
-    return suffix
-
-
-def _open(source: Any) -> tuple[pl.DataFrame, str]:
-    """The rows, and what to call them in messages."""
-    if hasattr(source, "__arrow_c_stream__"):
-        with naming("data frame"):
-            return pl.DataFrame(source), "data frame"
-    if not isinstance(source, str | os.PathLike):
-        raise TypeError(f"a long table is a path or a data frame (pandas, polars, ...): got {type(source).__name__}")
-    suffix = require_suffix(source)
-    what = os.fspath(source)
-    with Path(source).open("rb") as file, naming(what):
-        return pl.read_csv(file, infer_schema=False) if suffix == ".csv" else pl.read_parquet(file), what
-
-
-def _key_columns(schema: Schema | None, layout: Layout, tables: Sequence[Table]) -> pl.DataFrame:
+def _key_columns(problem: Problem, layout: Layout, tables: Sequence[Table]) -> pl.DataFrame:
     """The columns that name every cell of a layout."""
+    schema, spine = problem.schema, problem.spine
     if schema is None:
         raise ValueError("a problem made from a matrix has no tables: there is no long table of it")
-    keys = cell_keys(schema, tables)
+    keys, names = cell_keys(schema, tables), [_level_and_table(name) for name in layout.names]
     table_of_cell = np.repeat(np.arange(len(tables)), layout.sizes)
-    position_in_table = np.arange(layout.size) - layout.offsets[:-1][table_of_cell]
-    columns = [pl.Series("table", [str(name) for name in layout.names]).gather(table_of_cell)]
+    position_in_block = np.arange(layout.size) - layout.offsets[:-1][table_of_cell]
+    sizes = np.array([table.size for table in tables])[table_of_cell]
+    columns = [_said(TABLE, [table for _, table in names], table_of_cell)]
     for axis, name in enumerate(schema.names):
         labels = [label for factor in keys.labels[axis] for label in factor]
-        columns.append(pl.Series(name, labels).gather(keys.numbers(axis, table_of_cell, position_in_table)))
+        columns.append(_said(name, labels, keys.numbers(axis, table_of_cell, position_in_block % sizes)))
+    if spine is not None:
+        level_of_cell = np.array([spine.level_index(level) for level, _ in names])[table_of_cell]
+        first = np.cumsum([0, *(members.size for members in spine.members)])
+        geounits = np.concatenate(spine.members)[first[level_of_cell] + position_in_block // sizes]
+        columns += [_said(GEOLEVEL, spine.levels, level_of_cell), _said(GEOCODE, spine.geocodes, geounits)]
+        codes_of_parents = _codes_of_parents(spine)
+        if codes_of_parents is not None:
+            columns.append(_said(PARENT, codes_of_parents, geounits))
     return pl.DataFrame(columns)
 
 
-def _columns(layout: Layout, **vectors: ArrayLike) -> list[pl.Series]:
+def _level_and_table(name: Any) -> tuple[str, str]:
+    return name if isinstance(name, tuple) else ("", name)
+
+
+def _said(name: str, labels: Sequence[Any], numbers: NDArray[np.integer]) -> pl.Series:
+    return pl.Series(name, list(map(str, labels)), dtype=pl.String).gather(numbers)
+
+
+def _codes_of_parents(spine: Spine) -> list[str] | None:
+    """The code of every geounit's parent; None where the geounits' own codes tell which lies in which."""
+    units = [(spine.levels[level], code) for level, code in zip(spine.level_of.tolist(), spine.geocodes, strict=True)]
+    codes = [*spine.geocodes, ""]
+    parents = [codes[above] for above in spine.parent.tolist()]
+    if len(set(spine.geocodes)) == spine.size and np.array_equal(spine_by_codes(units).parent, spine.parent):
+        return None
+    found = spine_by_parents(units, dict(zip(units, parents, strict=True)))
+    if not np.array_equal(found.parent, spine.parent):
+        raise ValueError("geounits of several levels have one code, which does not tell parents: give each its own")
+    return parents
+
+
+def _vectors(layout: Layout, **vectors: ArrayLike) -> list[pl.Series]:
     columns = []
     for name, vector in vectors.items():
         array = np.asarray(vector, dtype=np.float64)

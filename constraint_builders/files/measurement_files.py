@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -13,8 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from polars._typing import PolarsDataType
 
 from constraint_builders.files.naming import naming
+from constraint_builders.files.numbers import TEXT, held
 from constraint_builders.files.parquet import parquet_schema, scan_parquet
 from constraint_builders.schema import Schema
 from constraint_builders.table import Table, make_table, parse_table
@@ -26,6 +28,10 @@ SUMMED_OUT = "*"
 SUMMED_OUT_SPELLINGS = (None, "", SUMMED_OUT, "total")
 DETAILED = "detailed"
 LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
+WHOLE_NUMBERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+NUMPY_NUMBERS = (*WHOLE_NUMBERS, pl.Float32, pl.Float64)
+ROW, POSITION = "row*", "position*"  # columns of ours: no variable's name has a *
+OWN_COLUMNS = ("query_name", "query_shape", "sign")
 KEYS_AT_ONCE = 1 << 20  # rows of a file whose geocodes are held at once
 
 
@@ -143,24 +149,33 @@ def batches(
     """
     with naming(path):
         present = parquet_schema(path)
-        _require_columns(present, required)
         names = [name for name in (*required, *optional) if name in present]
+        _require_columns(present, required, set(names) - {"value", "variance", "query_shape"})
         file = scan_parquet(path)
         height = int(file.select(pl.len()).collect().item())
     for start in range(0, max(height, 1), rows or max(height, 1)):
         with naming(path):
-            frame = _batch(file.with_row_index("row", offset=1).slice(start, rows).select("row", *names), within)
+            frame = _batch(file.with_row_index(ROW, offset=1).slice(start, rows).select(ROW, *names), within)
         yield frame
 
 
-def _require_columns(present: Mapping[str, pl.DataType], required: Sequence[str]) -> None:
+def _require_columns(present: Mapping[str, pl.DataType], required: Sequence[str], texts: Iterable[str]) -> None:
     missing = [name for name in required if name not in present]
     if missing:
         raise ValueError(f"column {missing[0]!r} is missing: there are {', '.join(present)}")
-    if "value" in required and not isinstance(present["value"], pl.List | pl.Array):
-        raise ValueError(f"column 'value' must hold lists of numbers: it holds {present['value']}")
-    if present["geocode"].is_numeric():
-        raise ValueError(f"column 'geocode' must hold text, for leading zeros: it holds {present['geocode']}")
+    value = present.get("value")
+    if "value" in required and not (isinstance(value, pl.List | pl.Array) and _holds_numbers(value.inner)):
+        raise ValueError(f"column 'value' must hold lists of numbers: it holds {held(present['value'])}")
+    if "variance" in required and not _holds_numbers(present["variance"]):
+        raise ValueError(f"column 'variance' must hold numbers: it holds {held(present['variance'])}")
+    for name in texts:
+        if name in present and present[name] not in (*TEXT, pl.Null):
+            reason = ", for leading zeros" if name == "geocode" else ""
+            raise ValueError(f"column {name!r} must hold text{reason}: it holds {held(present[name])}")
+
+
+def _holds_numbers(dtype: PolarsDataType) -> bool:
+    return dtype.is_numeric() or dtype == pl.Null
 
 
 def _batch(rows: pl.LazyFrame, within: Sequence[str] | None) -> pl.DataFrame:
@@ -168,13 +183,28 @@ def _batch(rows: pl.LazyFrame, within: Sequence[str] | None) -> pl.DataFrame:
         inside = [pl.col("geocode").cast(pl.String).str.starts_with(prefix) for prefix in within]
         rows = rows.filter(pl.any_horizontal(inside))
     frame = rows.with_columns(pl.col("geocode", "query_name").cast(pl.String)).collect()
-    if "value" in frame.columns and not isinstance(frame.schema["value"], pl.List):
-        frame = frame.with_columns(pl.col("value").arr.to_list())
+    if "value" in frame.columns:
+        frame = frame.with_columns(_lists(frame["value"]))
     for name in ("geocode", "query_name"):
         if frame[name].null_count():
-            row = frame.filter(pl.col(name).is_null())["row"][0]
+            row = frame.filter(pl.col(name).is_null())[ROW][0]
             raise ValueError(f"column {name!r} is empty in row {row}")
     return frame
+
+
+def _lists(values: pl.Series) -> pl.Series:
+    """Lists of numbers that numpy has a type for."""
+    if isinstance(values.dtype, pl.Array):
+        values = values.arr.to_list()
+    assert isinstance(values.dtype, pl.List)
+    return values if values.dtype.inner in NUMPY_NUMBERS else values.cast(pl.List(pl.Float64))
+
+
+def require_free_names(schema: Schema) -> None:
+    """Refuse a schema with a variable that has the name of a column of these files."""
+    for name in OWN_COLUMNS:
+        if name in schema.names:
+            raise ValueError(f"variable {name!r} has the name of a column of measurement files: rename it")
 
 
 def read_keys(path: Path, schema: Schema, within: Sequence[str] | None) -> tuple[pl.Series, int]:
@@ -189,7 +219,7 @@ def read_keys(path: Path, schema: Schema, within: Sequence[str] | None) -> tuple
     widest = 1
     for frame in batches(path, ("geocode", "query_name"), schema.names, within, KEYS_AT_ONCE):
         geocodes = pl.concat([geocodes, frame["geocode"]]).unique()
-        said = frame.drop("row", "geocode").unique()
+        said = frame.drop(ROW, "geocode").unique()
         widest = max((_most_cells(schema, row) for row in said.iter_rows(named=True)), default=widest)
     return geocodes, widest
 
@@ -245,7 +275,7 @@ def _measured(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _place(rows: pl.DataFrame) -> str:
-    row, name, geocode = rows.select("row", "query_name", "geocode").row(0)
+    row, name, geocode = rows.select(ROW, "query_name", "geocode").row(0)
     return f"row {row} ({name} of {geocode!r})"
 
 
@@ -306,9 +336,9 @@ def groups(frame: pl.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str,
     if empty.size:
         raise ValueError(f"{_place(frame[int(empty[0]) :])}: the list of values is empty")
     starts, elements = np.cumsum(lengths) - lengths, frame["value"].explode()
-    others = frame.drop("value").with_row_index("position")
+    others = frame.drop("value").with_row_index(POSITION)
     for said, rows in others.group_by(keys, maintain_order=True):
-        positions = rows["position"].to_numpy()
+        positions = rows[POSITION].to_numpy()
         yield (
             dict(zip(keys, said, strict=True)),
             rows,

@@ -16,9 +16,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from constraint_builders.files.exact_totals import ExactTotal, totals_by_geounit
 from constraint_builders.files.measurement_constraints import ExactCounts, Zeros, read_constraints
 from constraint_builders.files.measurement_files import (
     CONSTRAINTS,
+    LEVEL_SUFFIX,
+    MEASUREMENT_SUFFIX,
     MEASUREMENTS,
     Leftovers,
     Measurements,
@@ -27,6 +30,7 @@ from constraint_builders.files.measurement_files import (
     level_folders,
     read_keys,
     read_measurements,
+    require_free_names,
 )
 from constraint_builders.files.missing_partitions import refuse_missing_children
 from constraint_builders.files.naming import naming
@@ -39,9 +43,10 @@ from constraint_builders.table import Table
 Index: TypeAlias = NDArray[np.intp]
 Flags: TypeAlias = NDArray[np.bool_]
 Progress: TypeAlias = Callable[[str, int, int], None]
+Arrays: TypeAlias = dict[str, dict[str, Float]]  # by geolevel and table
 Keep: TypeAlias = Callable[[str, str, Index, NDArray], None]
 
-ROOT = "Root"
+ROOT, TOTAL = "Root", "total"
 BYTES_A_GEOUNIT = 1_000  # of a spine while it is made: codes, parents, and the tables that find them
 BATCH_SHARE = 1 / 16  # of the memory: rows are held as lists, as an array, and once more in order
 LARGEST_BATCH = 64 << 20
@@ -77,6 +82,7 @@ def read_outline(
     keep: Keep,
     *,
     within: Sequence[str] | None = None,
+    totals: Sequence[ExactTotal] = (),
     memory: float | None = None,
     progress: Progress | None = None,
 ) -> Outline:
@@ -84,7 +90,7 @@ def read_outline(
 
     Parameters
     ----------
-    folder, settings, within, progress
+    folder, settings, within, totals, progress
         As in `read_noisy_measurements`.
     keep : callable
         Called with a geolevel, the canonical name of a table, numbers of geounits within their level (G,) and their
@@ -103,12 +109,18 @@ def read_outline(
     MemoryError
         If the spine, the variances and the zeros alone need more than `memory`.
     """
+    require_free_names(settings.schema)
+    if within is not None and not all(within):
+        raise ValueError("within '' names no geounits: give the first characters of their geocodes, or leave it out")
     leftovers, ledger = Leftovers(), _Ledger(memory)
     levels = _read_levels(folder, settings, within, leftovers, ledger)
+    _require_prefixes(folder, levels, within or ())
     if not any(level.geocodes.len() for level in levels.values()):
         raise _nothing_measured(folder, leftovers, within)
+    _require_levels(folder, levels, settings)
     ledger.claim(BYTES_A_GEOUNIT * sum(level.geocodes.len() for level in levels.values()))
-    spine = _spine({name: level.geocodes.to_list() for name, level in levels.items()}, settings.geolevels)
+    with naming(folder):
+        spine = _spine({name: level.geocodes.to_list() for name, level in levels.items()}, settings.geolevels)
     for number, (name, level) in enumerate(levels.items()):
         if progress is not None:
             progress(name, number, len(levels))
@@ -116,11 +128,29 @@ def read_outline(
     if not any(level.is_measured for level in levels.values()):
         raise _nothing_measured(folder, leftovers, within)
     observed = {name: level.variances for name, level in levels.items() if level.variances}
+    sums = {name: level.totals for name, level in levels.items() if level.variances}
+    for position, known in totals_by_geounit(totals, spine).items():
+        _add_total(known, position, spine, observed, sums, keep, leftovers)
     with naming(folder):
-        totals = {name: level.totals for name, level in levels.items()}
-        refuse_missing_children(settings.schema, spine, observed, totals)
+        refuse_missing_children(settings.schema, spine, observed, sums)
     zeros = {(name, table): cells for name, level in levels.items() for table, cells in level.zeros.items()}
     return Outline(spine, observed, zeros, leftovers.listed(), ledger.claimed)
+
+
+def _add_total(
+    known: ExactTotal, position: int, spine: Spine, observed: Arrays, sums: Arrays, keep: Keep, leftovers: Leftovers
+) -> None:
+    """Put an exact total in place of what was measured of it."""
+    number = int(spine.level_of[position])
+    level, rank, count = spine.levels[number], spine.rank_in_level[position], spine.members[number].size
+    variances = observed.setdefault(level, {}).setdefault(TOTAL, np.full(count, np.inf))
+    totals = sums.setdefault(level, {}).setdefault(TOTAL, np.zeros(count))
+    if variances[rank] == 0 and totals[rank] != known.total:
+        raise ValueError(f"{known.place}: the total is {known.total:,.0f}, a constraint says {totals[rank]:,.0f}")
+    if 0 < variances[rank] < np.inf:
+        leftovers.add(level, f"{TOTAL}{MEASUREMENT_SUFFIX}", f"{known.place.rpartition(',')[0]} says it exactly", 1)
+    variances[rank], totals[rank] = 0, known.total
+    keep(level, TOTAL, np.array([rank]), np.array([[known.total]]))
 
 
 @dataclass
@@ -163,6 +193,25 @@ def _read_levels(
                 files.append((kind, path, ledger.rows_at_once(widest)))
         levels[name] = _Level(name, files, geocodes.sort(), settings, within, leftovers, ledger)
     return levels
+
+
+def _require_prefixes(folder: str | os.PathLike[str], levels: Mapping[str, _Level], within: Sequence[str]) -> None:
+    """Refuse a prefix with which no geocode begins."""
+    for prefix in within:
+        if not any(level.geocodes.str.starts_with(prefix).any() for level in levels.values()):
+            raise ValueError(f"{os.fspath(folder)}: nothing was measured within {prefix}: no geocode begins so")
+
+
+def _require_levels(folder: str | os.PathLike[str], levels: Mapping[str, _Level], settings: Settings) -> None:
+    """Refuse a folder without files of a geolevel that the settings measure, below others of which it has files."""
+    found = [settings.geolevels.index(name) for name, level in levels.items() if level.geocodes.len()]
+    for name in settings.geolevels[found[0] :]:
+        tables = settings.budget.losses.get(name, {})
+        if tables and settings.geolevels.index(name) not in found:
+            what = f"{', '.join(tables)!r:.60} at {name!r}, and there is nothing in {name}{LEVEL_SUFFIX}"
+            raise ValueError(
+                f"{os.fspath(folder)}: the settings measure {what}: copy that folder, or give settings without {name!r}"
+            )
 
 
 def _nothing_measured(folder: str | os.PathLike[str], leftovers: Leftovers, within: Sequence[str] | None) -> ValueError:
@@ -270,17 +319,21 @@ class _Level:
         keep(self._name, rows.table.name, geounits, rows.values)
 
     def _add_exact(self, counts: ExactCounts, keep: Keep) -> None:
-        """Exact counts of what was not measured; a constraint never replaces a measurement of the same name."""
-        geounits = self._numbers(counts.geocodes)
-        known = self.variances.get(counts.table.name)
-        free = np.full(geounits.size, True) if known is None else np.isinf(known[geounits])
-        reason = f"table {counts.table.name!r} is already given there"
-        self._leftovers.add(self._name, counts.name, reason, int((~free).sum()))
-        if free.any():
-            variances, totals = self._of(counts.table)
-            variances[geounits[free]] = 0
-            totals[geounits[free]] = counts.values[free].sum(axis=1, dtype=np.float64)
-            keep(self._name, counts.table.name, geounits[free], counts.values[free])
+        """Exact counts, also in place of what was measured: that would only test them."""
+        geounits, table = self._numbers(counts.geocodes), counts.table
+        variances, totals = self._of(table)
+        sums = counts.values.sum(axis=1, dtype=np.float64)
+        twice = variances[geounits] == 0
+        wrong = twice & (totals[geounits] != sums)
+        if wrong.any():
+            code = counts.geocodes[int(wrong.argmax())]
+            raise ValueError(f"{counts.name} of {self._name} {code!r}: another constraint says another {table.name!r}")
+        self._leftovers.add(self._name, counts.name, f"table {table.name!r} is already given there", int(twice.sum()))
+        measured = int((np.isfinite(variances[geounits]) & ~twice).sum())
+        self._leftovers.add(self._name, f"{table.name}{MEASUREMENT_SUFFIX}", f"{counts.name} says it exactly", measured)
+        geounits, sums = geounits[~twice], sums[~twice]
+        variances[geounits], totals[geounits] = 0, sums
+        keep(self._name, table.name, geounits, counts.values[~twice])
 
     def _add_zeros(self, rows: Zeros) -> None:
         if rows.table.name not in self.zeros:

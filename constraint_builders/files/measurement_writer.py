@@ -14,10 +14,12 @@ from constraint_builders.files.measurement_files import (
     CONSTRAINT_SUFFIX,
     CONSTRAINTS,
     DETAILED,
+    LARGEST,
     LEVEL_SUFFIX,
     MEASUREMENT_SUFFIX,
     MEASUREMENTS,
     SUMMED_OUT,
+    require_free_names,
 )
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.parquet import write_parquet
@@ -95,6 +97,8 @@ def _require_layout(problem: Problem, values: Float) -> None:
         raise ValueError("measurement files hold geounits: this problem has no spine")
     if problem.geounit_variances is None:
         raise ValueError("measurement files hold one variance for each table of a geounit: this problem's differ")
+    assert problem.schema is not None
+    require_free_names(problem.schema)
     broken = np.isfinite(values) & (values != np.round(values))
     if broken.any():
         position = int(broken.argmax())
@@ -102,6 +106,11 @@ def _require_layout(problem: Problem, values: Float) -> None:
             f"{problem.observed.describe(position)} is {values[position]}: measurement files hold whole numbers; "
             "draw discrete noise"
         )
+    large = abs(values) > LARGEST
+    if large.any():
+        position = int(large.argmax())
+        cell = problem.observed.describe(position)
+        raise ValueError(f"{cell} is {values[position]:.3g}: whole numbers are exact to {LARGEST:,.0f}")
 
 
 def _partitions(spine: Spine, level: int, partition: str) -> pl.Series:

@@ -1,4 +1,4 @@
-"""Errors that begin with the file that they are about."""
+"""Errors that begin with the file that they are about, and say in short what they found there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import polars as pl
+
+LONGEST_SHOWN = 60
 
 
 @contextmanager
@@ -19,3 +21,11 @@ def naming(what: str | os.PathLike[str]) -> Iterator[None]:
     except pl.exceptions.PolarsError as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{os.fspath(what)}: not readable as a table: {reason}") from None
+    except pl.exceptions.PanicException:  # polars' own word for a file that contradicts itself
+        raise ValueError(f"{os.fspath(what)}: not readable as a table: it is damaged, copy it again") from None
+
+
+def shown(value: object) -> str:
+    """A value from a file, as messages quote it: not more of it than helps."""
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 10]}...{text[-7:]}"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from constraint_builders.files.replacing import naming_place
+from constraint_builders.files.replacing import naming_place, temporary_beside
 
 
 def require_new(path: str | os.PathLike[str]) -> Path:
@@ -21,7 +20,8 @@ def require_new(path: str | os.PathLike[str]) -> Path:
         If there is something at `path`, or the folder above does not exist or cannot be written to.
     """
     path = Path(path)
-    if path.exists():
+    with suppress(FileNotFoundError):
+        path.lstat()
         raise FileExistsError(f"{path}: it is there already: remove it, or choose another name")
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"{path}: cannot be made: there is no folder {str(path.parent)!r}")
@@ -34,7 +34,7 @@ def require_new(path: str | os.PathLike[str]) -> Path:
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary folder beside `path`, which becomes `path` at the end, or vanishes if anything goes wrong."""
     path = require_new(path).absolute()
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    temporary = temporary_beside(path)
     temporary.mkdir()
     try:
         with naming_place(path):

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.files.exact_totals import ExactTotal
 from constraint_builders.files.measurement_files import Unused
 from constraint_builders.files.measurement_outline import Progress, read_outline
 from constraint_builders.files.settings import Settings
@@ -67,6 +68,7 @@ def read_noisy_measurements(
     *,
     desired: Mapping[str, Sequence[str] | str] | Sequence[str] | str | None = None,
     within: Sequence[str] | None = None,
+    totals: Sequence[ExactTotal] = (),
     progress: Progress | None = None,
 ) -> Release:
     """Read a folder of noisy measurements.
@@ -83,6 +85,8 @@ def read_noisy_measurements(
     within : sequence of str, optional
         Read only geounits whose geocodes begin with one of these: ``["044", "144"]`` for both branches of Rhode
         Island. Geounits above are left out, since their counts include others.
+    totals : sequence of ExactTotal, optional
+        Totals that are known exactly, as `read_totals` reads them.
     progress : callable, optional
         Called with each geolevel, its number from 0, and how many there are, before it is read.
 
@@ -93,14 +97,17 @@ def read_noisy_measurements(
     Raises
     ------
     ValueError
-        If a file cannot be understood (it is named, with the column and the row), nothing was measured, a geounit is
-        given twice for one table, a geounit above the lowest level has none below, or one below has none above, or
+        If a file cannot be understood (it is named, with the column and the row), nothing was measured, or nothing
+        within one of the prefixes, or nothing at a geolevel that the settings measure below others, a geounit is given
+        twice for one table, a geounit above the lowest level has none below, or one below has none above, or
         counts of a geounit and of its children differ by more than noise.
     OSError
         If the folder cannot be opened.
     """
     kept: list[tuple[str, str, NDArray[np.intp], NDArray]] = []
-    outline = read_outline(folder, settings, lambda *rows: kept.append(rows), within=within, progress=progress)
+    outline = read_outline(
+        folder, settings, lambda *rows: kept.append(rows), within=within, totals=totals, progress=progress
+    )
     zeros = outline.zeros
     problem = Problem(
         settings.schema, outline.observed, desired, spine=outline.spine, zeros=zeros or None, noise=settings.noise

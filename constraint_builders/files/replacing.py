@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+MOST_KEPT = 50  # characters of a name, to which a temporary one adds some
 OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
@@ -18,23 +20,30 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
     Raises
     ------
     OSError
-        If its folder does not exist or cannot be written to, or if `path` is there and is not a plain file.
+        If its folder does not exist or cannot be written to, or if `path` is there and is not a plain file, or is no
+        name of one: too long, or a link to itself.
     """
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: cannot be written: there is no folder {str(path.parent)!r}")
-    if path.exists() and not path.is_file():
-        raise OSError(f"{path}: cannot be written: it is not a plain file")
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(f"{path}: cannot be written: it is not a plain file")
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"{path}: cannot be written: the folder {str(path.parent)!r} is read-only")
     return path
 
 
+def temporary_beside(path: Path) -> Path:
+    """A new name in the folder of a path that is about to be made, hidden, and not too long for a file system."""
+    return path.with_name(f".{path.name[:MOST_KEPT]}.{secrets.token_hex(4)}.part")
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary path beside `path`, which becomes `path` at the end, or vanishes if anything goes wrong."""
-    path = require_writable(path).resolve()
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    path = Path(os.path.realpath(require_writable(path)))
+    temporary = temporary_beside(path)
     try:
         with naming_place(path):
             yield temporary

@@ -3,62 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.files.cell_keys import SUMMED_OUT, Integers, cell_keys
-from constraint_builders.layout import Float
+from constraint_builders.files.columns import SOURCE, TABLE, Columns
+from constraint_builders.files.geography_columns import Geography
+from constraint_builders.files.labels import LabelNumbers, inferred_levels, read_table_name, summed_out_labels
+from constraint_builders.files.naming import shown
+from constraint_builders.files.numbers import read_labels
+from constraint_builders.files.source import Source
 from constraint_builders.schema import Schema
-from constraint_builders.table import Table, parse_table
+from constraint_builders.spine import Spine
+from constraint_builders.table import Table
 
-VALUE_COLUMNS = ("value", "variance")
-GEOGRAPHY_COLUMNS = ("geolevel", "geocode")
+LevelTable = tuple[str, str]
 
 
-def infer(frame: pl.DataFrame) -> Schema:
+def infer(source: Source, columns: Columns) -> Schema:
     """The variables that the columns are, with levels in order of first appearance."""
-    _require_columns(frame, ("table", *VALUE_COLUMNS))
     levels = {}
-    for name in frame.columns:
-        if name not in ("table", *VALUE_COLUMNS):
-            labels = _text(frame, name).unique(maintain_order=True).to_list()
-            levels[name] = [label for label in labels if label != SUMMED_OUT]
-            if not levels[name]:
-                raise ValueError(f"column {name!r} is {SUMMED_OUT!r} in every row: remove it, or give a schema")
+    for name in columns.variables:
+        levels[name] = inferred_levels(_labels(source, name, variable=True), source.rows)
+        if not levels[name]:
+            raise ValueError(f"column {name!r} is {SUMMED_OUT!r} in every row: remove it, or give a schema")
     return Schema(levels)
 
 
-def _require_columns(frame: pl.DataFrame, names: Sequence[str]) -> None:
-    for name in names:
-        if name not in frame.columns:
-            raise ValueError(f"column {name!r} is missing: there are {', '.join(map(repr, frame.columns)) or 'none'}")
-    for name in GEOGRAPHY_COLUMNS:
-        if name in frame.columns:
-            raise ValueError(f"column {name!r}: several geounits are not read yet; make geography an ordinary variable")
-    if frame.is_empty():
-        raise ValueError("there are no rows: give one for every cell")
-
-
-def _text(frame: pl.DataFrame, name: str) -> pl.Series:
-    column = frame[name].cast(pl.String)
+def _labels(source: Source, name: str, variable: bool) -> pl.Series:
+    column = read_labels(source.frame[name])
     if column.null_count():
-        row = column.is_null().arg_max()
-        hint = "" if name == "table" else f": write {SUMMED_OUT!r} where the variable is summed out"
-        raise ValueError(f"column {name!r} is empty in row {_count(row)}{hint}")
+        row = source.rows[int(column.is_null().arg_max() or 0)]
+        hint = f": write {SUMMED_OUT!r} where the variable is summed out" if variable else ""
+        raise ValueError(f"column {name!r} is empty in row {row}{hint}")
     return column
 
 
-def _count(row: int | None) -> int:
-    """Rows as people count them."""
-    return 1 + int(row or 0)
-
-
-def _codes(column: pl.Series) -> tuple[list[str], NDArray[np.integer]]:
+def _codes(column: pl.Series) -> tuple[list[str], NDArray[np.int64]]:
     """The different labels of a column in order of first appearance, and for every row the number of its label."""
     labels = column.unique(maintain_order=True)
-    return labels.to_list(), column.cast(pl.Enum(labels)).to_physical().to_numpy()
+    return labels.to_list(), column.cast(pl.Enum(labels)).to_physical().to_numpy().astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Cells that one source gives for one table, at all geounits of one geolevel.
+
+    Attributes
+    ----------
+    level : int
+        Position of the geolevel among those of the spine; 0 without one.
+    table : int
+        Position among the tables.
+    source : str
+        Empty where sources are not told apart.
+    """
+
+    level: int
+    table: int
+    source: str
 
 
 class Rows:
@@ -66,128 +73,178 @@ class Rows:
 
     Parameters
     ----------
-    frame : polars.DataFrame
+    source : Source
+    columns : Columns
     schema : Schema
+    geography : Geography or None
     inferred : bool
         Whether the schema comes from the rows themselves, for messages.
 
     Attributes
     ----------
     names : list of str
-        Names of the tables as the rows give them, in order of first appearance.
+        Names of the tables as the rows give them, put right where they differ in capitals and spaces alone, in order of
+        first appearance.
     tables : list of Table
         What they are.
+    blocks : list of Block
+        In order of first appearance.
 
     Raises
     ------
     ValueError
-        If a column is missing or not of the schema, or a table or a label is unknown. `order` and `measurements` refuse
-        the rest.
+        If a table or a label is unknown. `order` refuses the rest.
     """
 
-    def __init__(self, frame: pl.DataFrame, schema: Schema, inferred: bool) -> None:
-        _require_columns(frame, ("table", *schema.names, *VALUE_COLUMNS))
-        unknown = [name for name in frame.columns if name not in ("table", *schema.names, *VALUE_COLUMNS)]
-        if unknown:
-            raise ValueError(f"column {unknown[0]!r} is no variable of the schema: it has {', '.join(schema.names)}")
-        self.frame = frame
-        self.schema = schema
-        self.names, self.table_of_row = _codes(_text(frame, "table"))
-        self.tables = self._parse_tables(inferred)
+    def __init__(
+        self, source: Source, columns: Columns, schema: Schema, geography: Geography | None, inferred: bool
+    ) -> None:
+        self.source, self._columns, self._schema, self._geography = source, columns, schema, geography
+        written, number = _codes(_labels(source, columns.keys[TABLE], variable=False))
+        found = [self._table(name, inferred, number == i) for i, name in enumerate(written)]
+        self.names = list(dict.fromkeys(name for name, _ in found))
+        self.tables = [dict(found)[name] for name in self.names]
+        self.table_of_row = np.array([self.names.index(name) for name, _ in found])[number]
         self.keys = cell_keys(schema, self.tables)
         self.cells = [self._cells_along(axis) for axis in range(len(schema.names))]
+        self.blocks, self.block_of_row = self._find_blocks()
 
-    def _parse_tables(self, inferred: bool) -> list[Table]:
+    def _table(self, name: str, inferred: bool, mine: NDArray[np.bool_]) -> tuple[str, Table]:
         try:
-            return [parse_table(self.schema, name) for name in self.names]
+            return read_table_name(self._schema, name)
         except ValueError as error:
             hint = "; recodes cannot be inferred, give a schema" if inferred else ""
+            hint += f"; a table is named by what it counts, by its rows {self._counted(mine)!r}"
             raise ValueError(f"{error}{hint}") from None
+
+    def _counted(self, mine: NDArray[np.bool_]) -> str:
+        """What some rows count, by the variables that they do not sum out."""
+        kept = []
+        for variable, column in self._columns.variables.items():
+            labels = read_labels(self.source.frame[column]).filter(pl.Series(mine)).unique().drop_nulls()
+            summed_out = LabelNumbers(summed_out_labels(self._schema.labels_of(variable)))
+            if any(summed_out.get(label) < 0 for label in labels):
+                kept.append(variable)
+        return " * ".join(kept) or "total"
 
     def _cells_along(self, axis: int) -> NDArray[np.int32]:
         """For every row the level or group along one variable, 0 where it is summed out."""
-        labels, codes = _codes(_text(self.frame, self.schema.names[axis]))
+        name = self._schema.names[axis]
+        labels, codes = _codes(_labels(self.source, self._columns.variables[name], variable=True))
         lookup = np.full((len(self.keys.labels[axis]), len(labels)), -1, dtype=np.int32)
-        for row, known in zip(lookup, self.keys.labels[axis], strict=True):
-            numbers = {label: number for number, label in enumerate(known)}
-            row[:] = [numbers.get(label, -1) for label in labels]
+        for factor, (row, known) in enumerate(zip(lookup, self.keys.labels[axis], strict=True)):
+            numbers = LabelNumbers(known if factor else summed_out_labels(self._schema.labels_of(name)))
+            row[:] = [numbers.get(label) if factor else min(numbers.get(label), 0) for label in labels]
         cells = lookup[self.keys.factors[self.table_of_row, axis], codes]
-        if cells.min() < 0:
+        if cells.size and cells.min() < 0:
             self._refuse_label(axis, int(cells.argmin()), labels[codes[cells.argmin()]])
         return cells
 
     def _refuse_label(self, axis: int, row: int, label: str) -> None:
-        name, table = self.schema.names[axis], int(self.table_of_row[row])
+        name, table = self._columns.variables[self._schema.names[axis]], int(self.table_of_row[row])
         factor = int(self.keys.factors[table, axis])
-        place = f"table {self.names[table]!r}, row {_count(row)}"
+        place = f"table {self.names[table]!r}, row {self.source.rows[row]}"
+        got = shown(label)
         if factor == 0:
-            raise ValueError(f"{place}: column {name!r} must be {SUMMED_OUT!r}, the table sums it out: got {label!r}")
-        if label == SUMMED_OUT:
+            raise ValueError(f"{place}: column {name!r} must be {SUMMED_OUT!r}, the table sums it out: got {got}")
+        if label.strip() == SUMMED_OUT:
             raise ValueError(f"{place}: column {name!r} is {SUMMED_OUT!r}, but the table keeps it: give a level")
         known = self.keys.labels[axis][factor]
-        shown = ", ".join(map(repr, known[:8])) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
-        raise ValueError(f"{place}: unknown level {label!r} in column {name!r}: there are {shown}")
+        there = ", ".join(map(repr, known[:8])) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
+        raise ValueError(f"{place}: unknown level {got} in column {name!r}: there are {there}")
+
+    def _find_blocks(self) -> tuple[list[Block], Integers]:
+        """All blocks, and the number of every row's."""
+        rows = self.table_of_row.size
+        levels = np.zeros(rows, np.int64) if self._geography is None else self._spine.level_of[self._geography.geounits]
+        sources, source_of_row = [""], np.zeros(rows, np.int64)
+        if SOURCE in self._columns.keys:
+            sources, source_of_row = _codes(_labels(self.source, self._columns.keys[SOURCE], variable=False))
+        shape = (int(levels.max(initial=0)) + 1, len(self.names), len(sources))
+        key = np.ravel_multi_index((levels, self.table_of_row, source_of_row), shape)
+        found, first, number = np.unique(key, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        places = zip(*np.unravel_index(found[order], shape), strict=True)
+        blocks = [Block(int(level), int(table), sources[source]) for level, table, source in places]
+        return blocks, np.argsort(order)[number]
+
+    @property
+    def _spine(self) -> Spine:
+        assert self._geography is not None
+        return self._geography.spine
+
+    @cached_property
+    def geounit_of_row(self) -> Integers:
+        """Number within its geolevel of every row's geounit."""
+        if self._geography is None:
+            return np.zeros(self.table_of_row.size, np.int64)
+        return self._spine.rank_in_level[self._geography.geounits].astype(np.int64)
+
+    def shape(self, block: Block) -> tuple[int, ...]:
+        """Shape of a block's cells: (geounits of the level, *table's shape)."""
+        geounits = 1 if self._geography is None else self._spine.members[block.level].size
+        return (geounits, *self.tables[block.table].shape)
+
+    def name(self, block: Block) -> str | LevelTable:
+        """What a problem calls a block's table."""
+        name = self.names[block.table]
+        return name if self._geography is None else (self._spine.levels[block.level], name)
 
     def order(self) -> Integers:
-        """The row of every cell of the layout, each there exactly once."""
-        self._refuse_missing_cells()
-        sizes = np.array([table.size for table in self.tables])
-        starts, strides = np.cumsum(sizes) - sizes, self.keys.strides
-        positions = starts[self.table_of_row]
+        """The row of every cell of all blocks, block after block, each there exactly once."""
+        for number, block in enumerate(self.blocks):
+            self._refuse_missing_cells(number, block)
+        sizes = np.array([np.prod(self.shape(block), dtype=np.int64) for block in self.blocks])
+        starts = np.cumsum(sizes) - sizes
+        per_table = np.array([table.size for table in self.tables])
+        positions = starts[self.block_of_row] + self.geounit_of_row * per_table[self.table_of_row]
         for axis, cells in enumerate(self.cells):
-            positions += strides[self.table_of_row, axis] * cells
+            positions += self.keys.strides[self.table_of_row, axis] * cells
         self._refuse_duplicates(positions, int(sizes.sum()))
         order = np.empty_like(positions)
         order[positions] = np.arange(positions.size)
         return order
 
-    def _refuse_missing_cells(self) -> None:
-        found = np.bincount(self.table_of_row, minlength=len(self.tables))
-        for number, (table, rows) in enumerate(zip(self.tables, found, strict=True)):
-            if rows < table.size:
-                mine = np.flatnonzero(self.table_of_row == number)
-                gap = _first_gap(np.stack([self.cells[axis][mine] for axis in table.axes], axis=1), table.shape)
-                labels = [self.schema.labels_of(factor)[cell] for factor, cell in zip(table.factors, gap, strict=True)]
-                cell = _describe(self.names[number], [self.schema.names[axis] for axis in table.axes], labels)
-                raise ValueError(f"{cell} is missing: the table has {rows:,} of {table.size:,} cells; give each a row")
+    def _refuse_missing_cells(self, number: int, block: Block) -> None:
+        table, shape = self.tables[block.table], self.shape(block)
+        size = int(np.prod([1, *shape], dtype=object))
+        mine = np.flatnonzero(self.block_of_row == number)
+        if mine.size >= size:
+            return
+        columns: list[NDArray[np.integer]] = [self.geounit_of_row, *(self.cells[axis] for axis in table.axes)]
+        gap = _first_gap(np.stack([column[mine].astype(np.int64) for column in columns], axis=1), shape)
+        labels = [self._schema.labels_of(factor)[cell] for factor, cell in zip(table.factors, gap[1:], strict=True)]
+        variables = [self._schema.names[axis] for axis in table.axes]
+        where = "" if self._geography is None else self._geounit(int(self._spine.members[block.level][gap[0]]))
+        cell = _describe(self.names[block.table], where, variables, labels, block.source)
+        there = f"the table has {mine.size:,} of {size:,} cells"
+        instead = f"of {self._columns.spread.column} inf where it was not published"
+        raise ValueError(f"{cell} is missing: {there}; give each a row, {instead}")
 
     def _refuse_duplicates(self, positions: Integers, size: int) -> None:
         counts = np.bincount(positions, minlength=size)
         repeated = np.flatnonzero(counts[positions] > 1)
         if repeated.size:
             first, second = np.flatnonzero(positions == positions[repeated[0]])[:2]
-            raise ValueError(f"{self._cell(first)} is given twice, in rows {_count(first)} and {_count(second)}")
+            both = f"rows {self.source.rows[first]} and {self.source.rows[second]}"
+            hint = (
+                "" if SOURCE in self._columns.keys else "; two sources of one table are told apart by a column 'source'"
+            )
+            raise ValueError(f"{self.cell(int(first))} is given twice, in {both}{hint}")
 
-    def _cell(self, row: int) -> str:
-        table, *labels = self.frame.select("table", *self.schema.names).row(int(row))
-        return _describe(table, self.schema.names, labels)
+    def cell(self, row: int) -> str:
+        """Name the cell of a row for a message."""
+        block = self.blocks[self.block_of_row[row]]
+        names = [self._columns.variables[name] for name in self._schema.names]
+        labels = [str(label) for label in self.source.frame[row].select(names).row(0)]
+        where = "" if self._geography is None else self._geounit(int(self._geography.geounits[row]))
+        return _describe(self.names[block.table], where, self._schema.names, labels, block.source)
 
-    def measurements(self) -> tuple[Float, Float]:
-        """The values of the rows, NaN for an empty one, and their variances."""
-        values, variances = (self._numbers(name).fill_null(np.nan).to_numpy() for name in VALUE_COLUMNS)
-        self._refuse("variance", np.isnan(variances), "is missing: give a number, 0 for exact, or inf for not measured")
-        self._refuse("variance", variances < 0, "is negative: give a number of 0 or more")
-        missing = np.isnan(values) & np.isfinite(variances)
-        self._refuse("value", missing, "is missing: give a number, or the variance inf for not measured")
-        self._refuse("value", np.isinf(values), "is infinite: give a finite number")
-        return values, variances
-
-    def _numbers(self, name: str) -> pl.Series:
-        column = self.frame[name]
-        numbers = column.cast(pl.Float64, strict=False)
-        wrong = (numbers.is_null() & column.is_not_null()).to_numpy()
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise ValueError(f"{self._cell(row)}: {name} {column[row]!r} is not a number (row {_count(row)})")
-        return numbers
-
-    def _refuse(self, name: str, wrong: NDArray[np.bool_], why: str) -> None:
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise ValueError(f"{self._cell(row)}: {name} {why} (row {_count(row)})")
+    def _geounit(self, position: int) -> str:
+        return f" of {self._spine.levels[self._spine.level_of[position]]} {self._spine.geocodes[position]!r}"
 
 
-def _first_gap(cells: NDArray[np.int32], shape: tuple[int, ...]) -> tuple[int, ...]:
+def _first_gap(cells: Integers, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The first cell, in C order, that is not among the rows of `cells`; all cells may be more than can be counted."""
     present = np.unique(cells, axis=0)
     expected = np.empty((len(present) + 1, len(shape)), dtype=np.int64)
@@ -198,7 +255,8 @@ def _first_gap(cells: NDArray[np.int32], shape: tuple[int, ...]) -> tuple[int, .
     return tuple(int(i) for i in expected[gaps[0] if gaps.size else -1])
 
 
-def _describe(table: str, variables: Sequence[str], labels: Sequence[str]) -> str:
+def _describe(table: str, where: str, variables: Sequence[str], labels: Sequence[str], source: str) -> str:
     """Name a cell for a message, for instance ``table 'sex * age', cell (sex=male, age=3)``."""
     kept = [f"{name}={label}" for name, label in zip(variables, labels, strict=True) if label != SUMMED_OUT]
-    return f"table {table!r}" + (f", cell ({', '.join(kept)})" if kept else "")
+    cell = f", cell ({', '.join(kept)})" if kept else ""
+    return f"table {table!r}{where}{cell}{f', source {source!r}' if source else ''}"

@@ -19,17 +19,40 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta, Struct
+
+from constraint_builders.files.documents import read_document
+from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.replacing import replacing
 from constraint_builders.measurements import NOISE_LAWS
 from constraint_builders.schema import Recode, Schema, Variable
+from constraint_builders.table import parse_table
 
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+Levels = Annotated[int | list[str | int], Meta(description="a number of levels, or a list of labels")]
+GROUPS = "a list with one group a level, all text or all numbers"
+Groups = Annotated[list[str | int], Meta(description=GROUPS)]
+Desired = Annotated[list[str] | Literal["all"] | None, Meta(description="a list of tables, or 'all'")]
+
+
+class ProblemSection(Struct, frozen=True, forbid_unknown_fields=True):
+    """The section ``[problem]``."""
+
+    desired: Desired = None
+    noise: str = "gaussian"
+
+
+class SchemaDocument(Struct, frozen=True, forbid_unknown_fields=True):
+    """The file."""
+
+    variables: dict[str, Levels]
+    recodes: dict[str, dict[str, Groups]] = {}
+    problem: ProblemSection = ProblemSection()
 
 
 @dataclass(frozen=True)
@@ -60,11 +83,9 @@ def read_schema_file(path: str | os.PathLike[str]) -> SchemaFile:
     OSError
         If the file cannot be opened.
     """
-    text = Path(path).read_bytes()
-    try:
-        return _read(tomllib.loads(text.decode()))
-    except (ValueError, TypeError) as error:  # of which tomllib's and the decoder's are kinds
-        raise ValueError(f"{os.fspath(path)}: {error}") from None
+    document, _ = read_document(path, SchemaDocument)
+    with naming(path):
+        return _read(document)
 
 
 def write_schema_file(
@@ -110,53 +131,29 @@ def format_schema(schema: Schema, *, desired: Sequence[str] | str | None = None,
     return "\n\n".join(sections) + "\n"
 
 
-def _read(document: Mapping[str, Any]) -> SchemaFile:
-    _refuse_unknown_keys(document, ("variables", "recodes", "problem"), "the file")
-    if "variables" not in document:
-        raise ValueError("[variables] is missing: give each variable its levels, as in  sex = ['female', 'male']")
-    variables = dict(_section(document, "variables"))
-    for name, levels in variables.items():
-        if not _is_count(levels):
-            _require_labels(levels, f"variables.{name}", "a number of levels, or a list of labels")
-    recodes = _section(document, "recodes")
-    for name in recodes:
-        for recode, groups in _section(recodes, name, "recodes.").items():
-            key = f"recodes.{name}.{recode}"
-            _require_labels(groups, key, "a list with one group a level, all text or all numbers", alike=True)
-    return SchemaFile(Schema(variables, recodes), **_read_problem(_section(document, "problem")))
+def _read(document: SchemaDocument) -> SchemaFile:
+    if document.problem.noise not in NOISE_LAWS:
+        raise ValueError(f"problem.noise must be one of {', '.join(NOISE_LAWS)}: got {shown(document.problem.noise)}")
+    schema = build_schema(document.variables, document.recodes)
+    _require_tables(schema, document.problem.desired)
+    return SchemaFile(schema, document.problem.desired, document.problem.noise)
 
 
-def _read_problem(section: Mapping[str, Any]) -> dict[str, Any]:
-    _refuse_unknown_keys(section, ("desired", "noise"), "[problem]")
-    desired = section.get("desired")
-    if desired not in (None, "all") and not (isinstance(desired, list) and all(isinstance(t, str) for t in desired)):
-        raise ValueError(f"problem.desired must be a list of tables, or 'all': got {desired!r}")
-    if section.get("noise", "gaussian") not in NOISE_LAWS:
-        raise ValueError(f"problem.noise must be one of {', '.join(NOISE_LAWS)}: got {section['noise']!r}")
-    return dict(section)
+def _require_tables(schema: Schema, desired: list[str] | str | None) -> None:
+    if desired == []:
+        raise ValueError("problem.desired is empty: name a table, or leave it out for the tables of the input")
+    if isinstance(desired, list):
+        for table in desired:
+            parse_table(schema, table)
 
 
-def _refuse_unknown_keys(section: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    for key in section:
-        if key not in known:
-            raise ValueError(f"unknown key {key!r} in {where}: there are {', '.join(known)}")
-
-
-def _section(document: Mapping[str, Any], key: str, prefix: str = "") -> Mapping[str, Any]:
-    section = document.get(key, {})
-    if not isinstance(section, Mapping):
-        raise ValueError(f"{prefix}{key} must be a section [{prefix}{key}]: got {section!r}")
-    return section
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _require_labels(value: Any, key: str, expected: str, alike: bool = False) -> None:
-    kinds = {type(label) for label in value} if isinstance(value, list) else {None}
-    if not kinds <= {str, int} or (alike and len(kinds) > 1):
-        raise ValueError(f"{key} must be {expected}: got {value!r}")
+def build_schema(variables: Mapping[str, int | list], recodes: Mapping[str, Mapping[str, list]]) -> Schema:
+    """The schema that sections of a file describe; `ValueError` names the key of what is wrong."""
+    for variable, named in recodes.items():
+        for recode, groups in named.items():
+            if len({type(group) for group in groups}) > 1:
+                raise ValueError(f"recodes.{variable}.{recode} must be {GROUPS}: got {shown(groups)}")
+    return Schema(variables, recodes)
 
 
 def _format_variable(variable: Variable) -> str:

@@ -40,15 +40,19 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from constraint_builders.budget import Budget
+from constraint_builders.files.documents import parse_toml, read_document
+from constraint_builders.files.naming import naming, shown
+from constraint_builders.files.schema_file import Levels, build_schema
 from constraint_builders.measurements import NOISE_LAWS
 from constraint_builders.schema import Schema
 from constraint_builders.table import parse_table
@@ -62,8 +66,41 @@ NOT_AT_HAND = {
 
 Selections = Mapping[str, Mapping[str, tuple[int, ...]]]
 
-_SECTIONS = ("geolevels", "noise", "variables", "recodes", "selections", "constraints", "budget")
-_BUDGET_KEYS = ("measure", "neighbours", "total", "geolevels", "tables", "losses")
+Partition = Annotated[
+    str | list[str | int], Meta(description="a list with one group a level, or ranges of levels such as '0-17 | 18-99'")
+]
+Loss = Annotated[int | float | str, Meta(description="a whole number or an exact fraction such as '1/10'")]
+
+
+class BudgetSection(Struct, frozen=True, forbid_unknown_fields=True):
+    """The section ``[budget]``."""
+
+    measure: str | None = None
+    neighbours: str | None = None
+    total: Loss | None = None
+    geolevels: dict[str, Loss] | None = None
+    tables: dict[str, list[Loss]] | None = None
+    losses: dict[str, list[Loss]] | None = None
+
+
+class ConstraintsSection(Struct, frozen=True, forbid_unknown_fields=True):
+    """The section ``[constraints]``."""
+
+    untrue: list[str] = []
+
+
+class SettingsDocument(Struct, frozen=True, forbid_unknown_fields=True):
+    """The file."""
+
+    geolevels: list[str]
+    variables: dict[str, Levels]
+    budget: BudgetSection
+    noise: str = "gaussian"
+    recodes: dict[str, dict[str, Partition]] = {}
+    selections: dict[str, dict[str, list[str | int]]] = {}
+    constraints: ConstraintsSection = ConstraintsSection()
+
+
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -139,10 +176,9 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
     OSError
         If the file cannot be opened.
     """
-    try:
-        return parse_settings(Path(path).read_bytes().decode(), Path(path).stem)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{os.fspath(path)}: {error}") from None
+    document, text = read_document(path, SettingsDocument)
+    with naming(path):
+        return _settings(document, text, Path(path).stem)
 
 
 def find_settings(name_or_path: str) -> Settings:
@@ -161,27 +197,26 @@ def parse_settings(text: str, name: str) -> Settings:
 
     Raises
     ------
-    ValueError, TypeError
+    ValueError
         If it is not TOML, or a section is missing or wrong; the message names the key.
     """
-    document = tomllib.loads(text)
-    _require_keys(document, _SECTIONS, "the file")
-    for section in ("geolevels", "variables", "budget"):
-        if section not in document:
-            raise ValueError(f"{section!r} is missing: settings say geolevels, [variables] and [budget]")
-    geolevels = document["geolevels"]
-    if not isinstance(geolevels, list) or not geolevels or len(set(geolevels)) < len(geolevels):
-        raise ValueError(f"geolevels must be a list of different names, from the root down: got {geolevels!r}")
-    noise = document.get("noise", "gaussian")
-    if noise not in NOISE_LAWS:
-        raise ValueError(f"noise must be one of {', '.join(NOISE_LAWS)}: got {noise!r}")
-    schema = _schema(document["variables"], document.get("recodes", {}))
-    budget = _budget(document["budget"], geolevels, schema)
-    selections = _selections(document.get("selections", {}), schema)
-    constraints = document.get("constraints", {})
-    _require_keys(constraints, ("untrue",), "[constraints]")
-    untrue = tuple(constraints.get("untrue", ()))
-    return Settings(name, schema, tuple(geolevels), budget, noise, selections, untrue, text)
+    return _settings(parse_toml(text, SettingsDocument), text, name)
+
+
+def _settings(document: SettingsDocument, text: str, name: str) -> Settings:
+    geolevels = document.geolevels
+    if not geolevels or len(set(geolevels)) < len(geolevels):
+        raise ValueError(f"geolevels must be a list of different names, from the root down: got {shown(geolevels)}")
+    if document.noise not in NOISE_LAWS:
+        raise ValueError(f"noise must be one of {', '.join(NOISE_LAWS)}: got {shown(document.noise)}")
+    schema = _schema(document.variables, document.recodes)
+    try:
+        budget = _budget(document.budget, geolevels, schema)
+    except TypeError as error:  # of a float, which is not exact
+        raise ValueError(str(error)) from None
+    selections = _selections(document.selections, schema)
+    untrue = tuple(document.constraints.untrue)
+    return Settings(name, schema, tuple(geolevels), budget, document.noise, selections, untrue, text)
 
 
 def parse_partition(text: str, size: int) -> list[str] | list[int]:
@@ -223,25 +258,27 @@ def _levels(part: str, size: int) -> Iterator[int]:
         yield from range(first, last + 1)
 
 
-def _schema(variables: Mapping[str, Any], recodes: Mapping[str, Mapping[str, Any]]) -> Schema:
-    plain = Schema(variables)
+def _schema(variables: Mapping[str, int | list], recodes: Mapping[str, Mapping[str, str | list]]) -> Schema:
+    plain = build_schema(variables, {})
     groups = {
         variable: {name: _groups(plain, variable, name, value) for name, value in named.items()}
         for variable, named in recodes.items()
     }
-    return Schema(variables, groups)
+    return build_schema(variables, groups)
 
 
-def _groups(schema: Schema, variable: str, recode: str, value: Any) -> Sequence:
-    if not isinstance(value, str) or variable not in schema.names:
+def _groups(schema: Schema, variable: str, recode: str, value: str | list) -> list:
+    if not isinstance(value, str):
         return value
+    if variable not in schema.names:
+        raise ValueError(f"recodes.{variable}: there is no such variable: there are {', '.join(schema.names)}")
     try:
         return parse_partition(value, schema.size_of(variable))
     except ValueError as error:
         raise ValueError(f"recodes.{variable}.{recode}: {error}") from None
 
 
-def _selections(section: Mapping[str, Mapping[str, Sequence]], schema: Schema) -> Selections:
+def _selections(section: Mapping[str, Mapping[str, list]], schema: Schema) -> Selections:
     """Sets of levels, given by their labels, as positions."""
     found: dict[str, Mapping[str, tuple[int, ...]]] = {}
     for variable, named in section.items():
@@ -259,26 +296,27 @@ def _selections(section: Mapping[str, Mapping[str, Sequence]], schema: Schema) -
     return MappingProxyType(found)
 
 
-def _budget(section: Mapping[str, Any], geolevels: Sequence[str], schema: Schema) -> Budget:
-    _require_keys(section, _BUDGET_KEYS, "[budget]")
-    law = {key: section[key] for key in ("measure", "neighbours") if key in section}
-    shares = [key for key in ("total", "geolevels", "tables") if key in section]
-    if ("losses" in section) == bool(shares) or len(shares) not in (0, 3):
-        raise ValueError(
-            "[budget] must give either losses, or total, geolevels and tables: "
-            f"it has {', '.join(key for key in section if key not in law) or 'none of them'}"
-        )
-    if "losses" in section:
-        rows = _by_geolevel(section["losses"], geolevels, schema, "budget.losses")
+def _budget(section: BudgetSection, geolevels: Sequence[str], schema: Schema) -> Budget:
+    law: dict[str, Any] = {"measure": section.measure, "neighbours": section.neighbours}
+    law = {key: said for key, said in law.items() if said is not None}
+    has = [key for key in ("losses", "total", "geolevels", "tables") if getattr(section, key) is not None]
+    if section.losses is not None and has == ["losses"]:
+        rows = _by_geolevel(section.losses, geolevels, schema, "budget.losses")
         losses = {level: {table: loss for table, loss in row.items() if loss != 0} for level, row in rows.items()}
         return Budget(losses, **law)
-    unknown = [level for level in section["geolevels"] if level not in geolevels]
+    if section.losses is not None or section.total is None or section.geolevels is None or section.tables is None:
+        raise ValueError(
+            "[budget] must give either losses, or total, geolevels and tables: "
+            f"it has {', '.join(has) or 'none of them'}"
+        )
+    unknown = [level for level in section.geolevels if level not in geolevels]
     if unknown:
         raise ValueError(f"budget.geolevels.{unknown[0]}: there is no such geolevel: there are {', '.join(geolevels)}")
-    tables = _by_geolevel(section["tables"], geolevels, schema, "budget.tables")
-    spending = {level: share for level, share in section["geolevels"].items() if share != 0}
+    total: Any = section.total
+    tables = _by_geolevel(section.tables, geolevels, schema, "budget.tables")
+    spending: dict[str, Any] = {level: share for level, share in section.geolevels.items() if share != 0}
     return Budget.from_shares(
-        section["total"],
+        total,
         {level: spending[level] for level in geolevels if level in spending},
         {level: tables[level] for level in spending},
         **law,
@@ -286,24 +324,17 @@ def _budget(section: Mapping[str, Any], geolevels: Sequence[str], schema: Schema
 
 
 def _by_geolevel(
-    rows: Mapping[str, Sequence], geolevels: Sequence[str], schema: Schema, key: str
+    rows: Mapping[str, list], geolevels: Sequence[str], schema: Schema, key: str
 ) -> dict[str, dict[str, Any]]:
     """Turn {table: [a number for every geolevel]} into {geolevel: {table: number}}."""
     for table, numbers in rows.items():
         parse_table(schema, table)
-        if not isinstance(numbers, list) or len(numbers) != len(geolevels):
-            raise ValueError(
-                f"{key}.{table} must list {len(geolevels)} numbers, one for each geolevel: got {numbers!r}"
-            )
+        if len(numbers) != len(geolevels):
+            needed = f"{len(geolevels)} numbers, one for each geolevel"
+            raise ValueError(f"{key}.{table} must list {needed}: got {shown(numbers)}")
     return {level: {table: _number(row[i]) for table, row in rows.items()} for i, level in enumerate(geolevels)}
 
 
 def _number(value: Any) -> Any:
     """What is not measured may be written as a number or as text."""
     return 0 if value == "0" else value
-
-
-def _require_keys(section: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    for key in section:
-        if key not in known:
-            raise ValueError(f"unknown key {key!r} in {where}: there are {', '.join(known)}")

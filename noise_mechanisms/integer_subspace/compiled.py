@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from constraint_builders.extras import missing_extra
+
 _TABLE = 4096  # values of exp(-epsilon k) that the heat bath looks up instead of computing
 
 
@@ -29,9 +31,7 @@ def load_numba() -> Any:
     try:
         return importlib.import_module("numba")
     except ImportError as error:
-        raise ImportError(
-            "compiled chains need numba, which is missing: install the extra 'fast', or use compiled=False"
-        ) from error
+        raise missing_extra("compiled chains need numba", "fast", "use compiled=False") from error
 
 
 def has_numba() -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -108,7 +110,7 @@ def test_info_describes_the_problem(capsys: pytest.CaptureFixture) -> None:
     assert "detailed               2 x 2 x 6     24  9, 3 not measured" in printed
     assert "constraints  36 independent" in printed
     assert "A2           holds" in printed
-    assert "A3           FAILS" in printed
+    assert "A3           FAILS: variances differ within a table" in printed
     assert "auto would take cholesky" in printed
 
 
@@ -119,6 +121,32 @@ def test_demo_shows_the_whole_job(capsys: pytest.CaptureFixture) -> None:
         assert word in printed
     assert main(["demo", "--seed", "1"]) == 0
     assert capsys.readouterr().out != printed
+
+
+def recommended(printed: str) -> list[str]:
+    """The command that the demo ends with."""
+    return shlex.split(printed.partition("The same from files:\n")[2])
+
+
+@pytest.mark.parametrize("path", ["", str(Path(sys.executable).parent)])
+def test_the_command_that_the_demo_recommends_works(
+    path: str, capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", path or "/nowhere")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    assert main(["demo"]) == 0
+    command = recommended(capsys.readouterr().out)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert pl.read_csv(tmp_path / "estimates.csv").height == 63
+
+
+def test_the_demo_says_what_files_need(capsys: pytest.CaptureFixture, monkeypatch: Any) -> None:
+    monkeypatch.setattr("blue_solvers.commands.demo.find_spec", lambda name: None if name == "polars" else name)
+    assert main(["demo"]) == 0
+    assert "Files need polars: " in (printed := capsys.readouterr().out)
+    assert "-m pip install 'blue-solvers[frames]'" in printed
 
 
 def test_the_shipped_example_is_what_it_says(tmp_path: Path) -> None:
@@ -155,7 +183,7 @@ def test_version(capsys: pytest.CaptureFixture) -> None:
         ({"row": 5, "value": "inf"}, "noisy.csv: table 'department', cell (department=A): value is infinite"),
         ({"row": 5, "variance": "-1"}, "noisy.csv: table 'department', cell (department=A): variance is negative"),
         ({"row": 5, "table": "height"}, "noisy.csv: table 'height'"),
-        ({"row": 5, "department": "G"}, "noisy.csv: table 'department', row 6: unknown level 'G'"),
+        ({"row": 5, "department": "G"}, "noisy.csv: table 'department', row 7: unknown level 'G'"),
         ({"row": 5, "department": "B"}, "noisy.csv: table 'department', cell (department=B) is given twice"),
         ({"skip": 5}, "noisy.csv: table 'department', cell (department=A) is missing"),
         ({"exact": "sex"}, "noisy.csv: values known exactly contradict one another"),
@@ -183,7 +211,10 @@ def test_bad_tables_are_refused(
         (["estimate", "nowhere", "--out", "{out}"], "nowhere: No such file or directory"),
         (["estimate", BERKELEY, "--schema", "none.toml", "--out", "{out}"], "none.toml: No such file or directory"),
         (["estimate", BERKELEY, "--schema", BERKELEY, "--out", "{out}"], "berkeley.csv: "),
-        (["estimate", SCHEMA, "--out", "{out}"], "berkeley.toml: the name must end in .csv or .parquet"),
+        (
+            ["estimate", SCHEMA, "--out", "{out}"],
+            "berkeley.toml: the name must end in .csv, .csv.gz, .parquet or .xlsx",
+        ),
         (["estimate", BERKELEY, "--out", "{out}.xlsx"], "estimates.csv.xlsx: the name must end in .csv or .parquet"),
         (
             ["estimate", BERKELEY, "--out", "nowhere/x.csv"],
@@ -216,6 +247,58 @@ def test_the_input_is_never_overwritten(capsys: pytest.CaptureFixture, tmp_path:
     path.write_bytes(examples.BERKELEY.read_bytes())
     assert "would overwrite what is read" in refusal(capsys, "estimate", str(path), "--out", str(path))
     assert path.read_bytes() == examples.BERKELEY.read_bytes()
+
+
+@pytest.mark.parametrize("module", ["polars", "msgspec"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["estimate", BERKELEY, "--out", "estimates.csv"],
+        ["info", BERKELEY],
+        ["simulate", "blocks.csv", "--settings", "pl94_us_persons", "--out", "out"],
+        ["estimate", "release", "--out", "out"],
+        ["query", "result", "--geounits", "44"],
+        ["spine", "blocks.csv", "--entity", "place"],
+    ],
+)
+def test_a_missing_library_is_named_with_the_extra(
+    module: str, command: list[str], monkeypatch: Any, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("release/Block.parquet/DPQuery").mkdir(parents=True)
+    for name in [
+        name for name in sys.modules if re.match(r"(constraint_builders\.files|blue_solvers\.(res|str))", name)
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    assert f"{module}: pip install 'blue-solvers[frames]'" in refusal(capsys, *command)
+    assert [path.name for path in tmp_path.iterdir()] == ["release"]
+
+
+@pytest.mark.parametrize("link", ["itself", "hard", "symbolic", "around"])
+def test_no_command_writes_over_its_input(link: str, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    blocks = "geoid,place\n440010001001000,A\n440010001001001,B\n"
+    for name, text, command in (
+        ("noisy.csv", examples.BERKELEY.read_text(), ["estimate"]),
+        ("blocks.csv", blocks, ["spine", "--entity", "place"]),
+    ):
+        path, out = tmp_path / name, tmp_path / f"link-{name}"
+        path.write_text(text)
+        if link == "hard":
+            out.hardlink_to(path)
+        elif link == "symbolic":
+            out.symlink_to(path)
+        else:
+            out = path if link == "itself" else tmp_path / ".." / tmp_path.name / name
+        assert "would overwrite what is read" in refusal(capsys, command[0], str(path), *command[1:], "--out", str(out))
+        assert path.read_text() == text
+
+
+def test_a_picture_that_cannot_be_drawn_leaves_nothing(monkeypatch: Any, out: str, tmp_path: Path) -> None:
+    figure = pytest.importorskip("matplotlib.figure")
+    monkeypatch.setattr(figure.Figure, "savefig", lambda *_, **__: 1 / 0)
+    assert main(["estimate", BERKELEY, "--out", out, "--plot", str(tmp_path / "picture.png")]) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -290,9 +373,35 @@ def test_plots_that_cannot_be_written_are_refused_before_any_work(
     assert "give a file that ends in .png, .svg, .pdf" in message
     message = refusal(capsys, "estimate", BERKELEY, "--out", out, "--plot", str(tmp_path / "none" / "picture.png"))
     assert "there is no folder" in message
-    message = refusal(capsys, "estimate", str(tmp_path), "--out", out, "--plot", str(tmp_path / "picture.png"))
-    assert "--plot is for one file of tables" in message
     assert not Path(out).exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("--plot", "picture.png", "too many cells to draw"),
+        ("--level", "0.9", "its result keeps standard errors, give --level to query"),
+        ("--nonnegative", "nnls", "its result keeps unbiased estimates"),
+        ("--schema", SCHEMA, "its schema is in --settings"),
+    ],
+)
+def test_what_is_of_no_use_with_a_folder_is_refused_with_the_reason(
+    option: str, value: str, reason: str, tmp_path: Path, out: str, capsys: pytest.CaptureFixture
+) -> None:
+    message = refusal(capsys, "estimate", str(tmp_path), "--out", out, option, value)
+    assert f"{option} is for " in message
+    assert reason in message
+    assert not Path(out).exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--settings", "s.toml"), ("--within", "44"), ("--totals", "t.csv"), ("--memory", "1e9")]
+)
+def test_what_is_of_no_use_with_a_file_is_refused(
+    option: str, value: str, out: str, capsys: pytest.CaptureFixture
+) -> None:
+    message = refusal(capsys, "estimate", BERKELEY, "--out", out, option, value)
+    assert f"{option} is for a folder of measurement files" in message
 
 
 @pytest.mark.parametrize("method", ["nnls", "max", "sequential", "reweighted", "anchored"])

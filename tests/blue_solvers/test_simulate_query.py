@@ -322,9 +322,9 @@ def test_simulate_and_estimate_refuse_bad_input_by_name(
     assert not (tmp_path / "out").exists()
     out = ("--out", str(tmp_path / "out"))
     assert "--schema is for long tables" in refusal(capsys, "estimate", release, "--schema", "x.toml", *out)
-    for_a_folder = "--settings, --within and --memory are for a folder"
-    assert for_a_folder in refusal(capsys, "estimate", blocks, "--within", "44", *out)
-    assert for_a_folder in refusal(capsys, "estimate", blocks, "--memory", "1e9", *out)
+    for_a_folder = "is for a folder of measurement files"
+    assert f"--within {for_a_folder}" in refusal(capsys, "estimate", blocks, "--within", "44", *out)
+    assert f"--memory {for_a_folder}" in refusal(capsys, "estimate", blocks, "--memory", "1e9", *out)
     (Path(release) / "settings.toml").unlink()
     assert "has no settings.toml: give --settings" in refusal(capsys, "estimate", release, *out)
     assert main(["estimate", release, "--settings", settings, "--within", "44003", *out]) == 0
@@ -403,11 +403,14 @@ def test_long_and_wide_counts_are_the_same(blocks: str, tmp_path: Path) -> None:
         ("block,f,m\n1,2,3\n", "no column 'geoid' or 'geocode'"),
         ("geoid,f\n1,2\n", "column 'm' is missing"),
         ("geoid,f,m,x\n1,2,3,4\n", "column 'x' is no cell of the schema"),
-        ("geoid,f,m\n1,2,3\n1,2,3\n", "block '1' is given twice, first in row 1"),
-        ("geoid,f,m\n1,2,3\n2,-2,3\n", "column 'f' holds '-2' in row 2: a count is a number of 0 or more"),
-        ("geoid,f,m\n1,2,3\n2,3,x\n", "column 'm' holds 'x' in row 2"),
-        ("geoid,f,m\n,2,3\n", "column 'geoid' is empty in row 1"),
-        ("geoid,sex,count\n1,f,2\n2,w,3\n", "row 2: column 'sex' has no level 'w': there are 'f', 'm'"),
+        ("geoid,f,m\n1,2,3\n1,2,3\n", "block '1' is given twice, first in row 2"),
+        (
+            "geoid,f,m\n1,2,3\n2,-2,3\n",
+            "column 'f' holds '-2' in row 3: a count is a number from 0 to 9,007,199,254,740,992",
+        ),
+        ("geoid,f,m\n1,2,3\n2,3,x\n", "column 'm': 'x' is not a number .row 3"),
+        ("geoid,f,m\n,2,3\n", "column 'geoid' is empty in row 2"),
+        ("geoid,sex,count\n1,f,2\n2,w,3\n", "row 3: column 'sex' has no level 'w': there are 'f', 'm'"),
         ("geoid,count\n1,2\n", "column 'sex' is missing"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -30,8 +31,7 @@ def write_blocks(path, states=("44",)):
 
 
 def read_spine(path):
-    with open(path, newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(path)
     place = {(row["geolevel"], row["geocode"]): i for i, row in enumerate(rows)}
     levels = list(dict.fromkeys(row["geolevel"] for row in rows))
     parents = []
@@ -134,3 +134,43 @@ def test_blocks_stand_below_their_geounits_though_groups_are_scattered():
     for members in tree.members:
         order = np.argsort(start[members])
         assert (stop[members][order][:-1] == start[members][order][1:]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--plot", "{folder}/spine.txt"], "give a file that ends in .png, .svg, .pdf"),
+        (["--plot", "{folder}/none/spine.png"], "there is no folder"),
+        (["--out", "{folder}/none/spine.csv"], "there is no folder"),
+        (["--out", "{folder}/spine.txt"], "the name must end in .csv or .parquet"),
+    ],
+)
+def test_outputs_that_cannot_be_written_are_refused_before_any_work(tmp_path, capsys, monkeypatch, options, message):
+    blocks = write_blocks(tmp_path / "blocks.csv")
+    monkeypatch.setattr("blue_solvers.commands.spine._read_columns", lambda *_: pytest.fail("work was begun"))
+    options = [option.format(folder=tmp_path) for option in options]
+    assert main(["spine", blocks, "--entity", "place", "--out", str(tmp_path / "ok.csv"), *options]) == 2
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["blocks.csv"]
+
+
+def test_without_matplotlib_nothing_is_begun(tmp_path, capsys, monkeypatch):
+    blocks = write_blocks(tmp_path / "blocks.csv")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    options = ["--out", str(tmp_path / "spine.csv"), "--plot", str(tmp_path / "spine.png")]
+    assert main(["spine", blocks, "--entity", "place", *options]) == 2
+    assert "--plot needs matplotlib: pip install 'blue-solvers[plots]'" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["blocks.csv"]
+
+
+def test_places_of_strangers_run_nowhere(tmp_path):
+    path, out = tmp_path / "blocks.csv", tmp_path / "spine.csv"
+    geoids = [f"=4001000100100{block}" for block in range(4)]
+    path.write_text("geoid,place\n" + "".join(f"{geoid},@sum\n" for geoid in geoids))
+    assert main(["spine", str(path), "--entity", "place", "--out", str(out)]) == 0
+    assert all(cell.startswith("'=") for row in read_rows(out) for cell in (row["geocode"],))
+
+
+def read_rows(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))

@@ -178,3 +178,9 @@ def test_unknown_words_are_refused() -> None:
         production_budget().scales()
     with pytest.raises(ValueError, match=r"the scale sqrt\(1/2\) is not rational"):
         Budget.from_variances({"State": {"sex": 1}}, measure="pure")
+
+
+@pytest.mark.parametrize("text", ["1e99999999", "1e-99999999", "9" * 5000, "1/" + "9" * 300])
+def test_text_that_would_fill_the_memory_is_refused_at_once(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^rho is '.{1,20}' and so on: give a number of fewer digits$"):
+        gaussian_variance(text)

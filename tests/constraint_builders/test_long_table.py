@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -141,8 +143,8 @@ def where(row: int, column: str, value: Any) -> Callable[[pl.DataFrame], pl.Data
 BAD = [
     (lambda f: f.drop("variance"), "column 'variance' is missing: there are 'table', 'sex', 'age', 'value'"),
     (lambda f: f.drop("age"), "column 'age' is missing"),
-    (lambda f: f.with_columns(note=pl.lit("x")), "column 'note' is no variable of the schema"),
-    (lambda f: f.with_columns(geocode=pl.lit("44")), "column 'geocode': several geounits are not read yet"),
+    (lambda f: f.with_columns(hue=pl.lit("x")), "column 'hue' is no variable of the schema"),
+    (lambda f: f.with_columns(geocode=pl.lit("44")), "column 'geolevel' is missing beside 'geocode'"),
     (lambda f: f.clear(), "there are no rows"),
     (lambda f: pl.concat([f, f[6:7]]), r"table 'age', cell \(age=1\) is given twice, in rows 7 and 15"),
     (lambda f: pl.concat([f, f[0:1]]), "table 'total' is given twice, in rows 1 and 15"),
@@ -177,8 +179,85 @@ def test_bad_rows_are_refused_by_place(change: Any, message: str, tmp_path: Path
     with pytest.raises(ValueError, match=f"data frame: {message}"):
         read_long_table(frame, SCHEMA)
     write_frame(frame, tmp_path / "bad.csv")
-    with pytest.raises(ValueError, match=rf"bad\.csv: {message}"):
+    below_header = re.sub(r"(?<=row )\d+|(?<=rows )\d+|(?<= and )\d+$", lambda row: str(int(row[0]) + 1), message)
+    with pytest.raises(ValueError, match=rf"bad\.csv: {below_header}"):
         read_long_table(tmp_path / "bad.csv", SCHEMA)
+
+
+@pytest.mark.parametrize("name", ["value", "variance"])
+@pytest.mark.parametrize(
+    ("dtype", "held"),
+    [
+        (pl.Date, "dates"),
+        (pl.Datetime("ms"), "dates and times"),
+        (pl.Time, "times of day"),
+        (pl.Duration("us"), "durations"),
+        (pl.Boolean, "true and false"),
+        (pl.Struct({"a": pl.Int64}), "records"),
+        (pl.List(pl.Int64), "lists"),
+        (pl.Array(pl.Int64, 1), "lists"),
+        (pl.Binary, "bytes"),
+    ],
+)
+def test_what_is_no_number_is_never_read_as_one(name: str, dtype: Any, held: str, tmp_path: Path) -> None:
+    frame = measurements_frame(PROBLEM, np.nan_to_num(Y)).with_columns(variance=pl.lit(1.0))
+    other = pl.Series(name, [[b"1"]] * frame.height if dtype == pl.Binary else [1] * frame.height)
+    other = other.list.first() if dtype == pl.Binary else other
+    if isinstance(dtype, pl.Struct):
+        other = pl.DataFrame({"a": other}).to_struct(name)
+    elif isinstance(dtype, pl.List | pl.Array):
+        other = other.reshape((-1, 1)).cast(dtype)
+    elif dtype != pl.Binary:
+        other = other.cast(dtype)
+    typed = frame.with_columns(other.alias(name))
+    write_frame(typed, tmp_path / "typed.parquet")
+    for source in (typed, tmp_path / "typed.parquet", typed.to_arrow()):
+        with pytest.raises(ValueError, match=f"column '{name}' holds {held}: give numbers"):
+            read_long_table(source, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "dtype", [pl.Int8, pl.UInt64, pl.Int128, pl.Float32, pl.Decimal(20, 2), pl.String, pl.Categorical]
+)
+def test_numbers_of_every_type_are_numbers(dtype: Any) -> None:
+    values = pl.Series("value", ["10", "2", "3"])
+    values = values.cast(dtype) if dtype in (pl.String, pl.Categorical) else values.cast(pl.Int64).cast(dtype)
+    frame = pl.DataFrame({"table": ["total", "sex", "sex"], "sex": ["*", "f", "m"], "variance": 1}).with_columns(values)
+    assert read_long_table(frame)[1].tolist() == [10, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["table", "sex", "age"])
+@pytest.mark.parametrize(("dtype", "held"), [(pl.Float64, "decimal numbers"), (pl.Duration("us"), "durations")])
+def test_labels_are_text_or_whole_numbers(name: str, dtype: Any, held: str) -> None:
+    frame = measurements_frame(PROBLEM, Y).with_columns(pl.lit(1).cast(dtype).alias(name))
+    with pytest.raises(ValueError, match=f"column '{name}' holds {held}: labels are text or whole numbers"):
+        read_long_table(frame, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("1e999", "is too large for a floating-point number"),
+        ("1e-999", "is too small for a floating-point number"),
+        ("1_000", "is not a number"),
+        ("0x10", "is not a number"),
+        ("1,5", "is not a number: write decimals with a point"),
+        ("12 %", "is not a number"),
+    ],
+)
+@pytest.mark.parametrize("name", ["value", "variance"])
+def test_text_that_floating_point_cannot_hold_is_refused(name: str, text: str, reason: str, tmp_path: Path) -> None:
+    frame = measurements_frame(PROBLEM, Y).cast({"value": pl.String, "variance": pl.String})
+    write_frame(where(5, name, text)(frame), tmp_path / "noisy.csv")
+    with pytest.raises(ValueError, match=rf"\(age=0\): {name} '{text}' {reason} \(row 7\)"):
+        read_long_table(tmp_path / "noisy.csv", SCHEMA)
+
+
+def test_a_header_that_names_a_column_twice_is_refused(tmp_path: Path) -> None:
+    lines = measurements_frame(PROBLEM, Y).write_csv().splitlines()
+    (tmp_path / "twice.csv").write_text("\n".join(f"{line},{line.split(',')[3]}" for line in lines))
+    with pytest.raises(ValueError, match=r"twice\.csv: column 'value' is given twice, as columns 4 and 6"):
+        read_long_table(tmp_path / "twice.csv", SCHEMA)
 
 
 def test_one_table_under_two_names_is_refused() -> None:
@@ -229,11 +308,21 @@ def test_problems_that_long_tables_cannot_hold_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("empty.csv", b"", "not readable as a table"),
-        ("ragged.csv", b"table,value,variance\ntotal,1\ntotal,1,2,3\n", "not readable as a table"),
-        ("binary.csv", b"table,value\n\xff\xfe\x00,1\n", "not readable as a table"),
+        ("empty.csv", b"", "it is empty: the first row must name the columns"),
+        ("ragged.csv", b"table,value,variance\ntotal,1\ntotal,1,2,3\n", "row 3 has 4 cells, the header 3"),
+        ("binary.csv", b"table,value\n\xff\xfe\x00,1\n", "row 2 holds a NUL byte: it is no text"),
+        (
+            "latin.csv",
+            b"table,city,value\ncity,Montr\xe9al,1\n",
+            r"row 2 is not UTF-8 \(byte 0xE9, .*Montréal",
+        ),
+        ("open.csv", b'table,value\ntotal,"1\n', "a quotation mark in row 2 is not closed"),
+        ("twice.csv", b"table,value,value\ntotal,1,2\n", "column 'value' is given twice, as columns 2 and 3"),
+        ("unnamed.csv", b"table,value,\ntotal,1,2\n", "column 3 has no name in row 1"),
+        ("cut.csv.gz", gzip.compress(b"table,value\ntotal,1\n" * 99)[:-20], "it is compressed by gzip, and cut short"),
         ("text.parquet", b"table,value,variance\n", "not readable as a table"),
-        ("noisy.xlsx", b"", r"the name must end in \.csv or \.parquet"),
+        ("noisy.xls", b"", r"the name must end in \.csv, \.csv\.gz, \.parquet or \.xlsx"),
+        ("noisy.xlsx", b"PK\x03\x04", "not readable as an Excel file: "),
     ],
 )
 def test_unreadable_files_are_refused_by_name(name: str, content: bytes, message: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 from pathlib import Path
@@ -11,7 +12,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from constraint_builders import Problem, Spine
+from blue_solvers import blue
+from constraint_builders import Problem, Schema, Spine
+from constraint_builders.budget import Budget
 from constraint_builders.files import (
     Release,
     Settings,
@@ -205,7 +208,7 @@ def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Pat
             constraint("grown", "=", [7, 0], age="adult"),
             constraint("both", "=", [0, 0], age="old", sex="sex"),
             constraint("old", "=", [4], age="old"),
-            constraint("total", "=", [10]),
+            constraint("total", "=", [7]),
             constraint("published", "=", [0, 0], sex="detailed"),
             constraint("strange", "=", [0], age="eldest"),
             constraint("unsigned", "~", [0]),
@@ -215,7 +218,8 @@ def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Pat
     release = read(folder)
     values = release.problem.observed.tables(release.y)
     variances = release.problem.observed.tables(release.problem.variances)
-    assert (variances["Block", "total"] == 40).all()
+    assert variances["Block", "total"].tolist() == [40, 40, 0, 40, 40]
+    assert values["Block", "total"][2] == 7
     assert values["Block", "adult"][2].tolist() == [7, 0]
     assert variances["Block", "adult"][:, 0].tolist() == [np.inf, np.inf, 0, np.inf, np.inf]
     marked = {name: np.argwhere(cells).tolist() for name, cells in release.zeros.items()}
@@ -230,7 +234,7 @@ def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Pat
         "sex_ub_con": "a linear estimate cannot use an upper bound above 0",
         "sex_lb_con": "a linear estimate cannot use a lower bound",
         "old_con": "it is an exact count of a set of levels that no table has",
-        "total_con": "table 'total' is already given there",
+        "total_dpq": "total_con says it exactly",
         "published_con": "it holds of published estimates",
         "strange_con": "column 'age' says 'eldest'",
         "unsigned_con": "its sign '~' is not one of =",
@@ -238,7 +242,28 @@ def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Pat
     }
 
 
-def test_a_constraint_never_replaces_a_measurement_of_the_same_name(folder: Path) -> None:
+def test_an_exact_count_takes_the_place_of_a_measurement(folder: Path) -> None:
+    add_constraints(folder, [constraint("total", "=", [11]), constraint("again", "=", [11])])
+    release = read(folder)
+    assert release.problem.observed.tables(release.y)["Block", "total"][2] == 11
+    assert release.problem.observed.tables(release.problem.variances)["Block", "total"][2] == 0
+    P = blue(release.problem)
+    cells = release.problem.desired.tables(P @ release.y + P.offset)
+    assert cells["Block", "total"][2] == pytest.approx(11, abs=1e-9)
+    assert cells["Block", "detailed"][2].sum() == pytest.approx(11, abs=1e-9)
+    assert [(unused.name, unused.rows, unused.reason) for unused in release.unused] == [
+        ("total_dpq", 1, "total_con says it exactly"),
+        ("again_con", 1, "table 'total' is already given there"),
+    ]
+
+
+def test_exact_counts_that_contradict_are_refused(folder: Path) -> None:
+    add_constraints(folder, [constraint("total", "=", [11]), constraint("again", "=", [12])])
+    with pytest.raises(ValueError, match="again_con of Block '0440031': another constraint says another 'total'"):
+        read(folder)
+
+
+def test_bounds_never_replace_a_measurement_of_the_same_name(folder: Path) -> None:
     whole = read(folder)
     add_constraints(folder, [constraint("detailed", "<=", [0, 9, 9, 9, 9, 9], sex="detailed", age="detailed")])
     assert_same(read(folder), whole.problem, whole.y)
@@ -268,6 +293,36 @@ def test_a_part_of_the_country_leaves_out_what_counts_others_too(tmp_path: Path)
     assert ("US", "detailed") not in branches.problem.observed.names
     with pytest.raises(ValueError, match="nothing was measured within 045"):
         read(tmp_path / "us", within=["045"])
+    with pytest.raises(ValueError, match="nothing was measured within 145: no geocode begins so"):
+        read(tmp_path / "us", within=["044", "145"])
+    for prefixes in ([""], ["044", ""]):
+        with pytest.raises(ValueError, match="within '' names no geounits: give the first characters"):
+            read(tmp_path / "us", within=prefixes)
+
+
+@pytest.mark.parametrize("level", ["County", "Block"])
+@pytest.mark.parametrize("how", ["no folder", "an empty folder", "a plain file", "files without rows"])
+def test_a_folder_without_the_files_of_a_measured_geolevel_is_refused(level: str, how: str, folder: Path) -> None:
+    if how == "files without rows":
+        pl.read_parquet(part(folder, level), hive_partitioning=False).clear().write_parquet(part(folder, level))
+    else:
+        shutil.rmtree(folder / f"{level}.parquet")
+        if how == "an empty folder":
+            (folder / f"{level}.parquet" / "DPQuery").mkdir(parents=True)
+        elif how == "a plain file":
+            (folder / f"{level}.parquet").write_bytes(b"")
+    with pytest.raises(
+        ValueError, match=f"the settings measure '.*' at '{level}', and there is nothing in {level}.par"
+    ):
+        read(folder)
+
+
+def test_geolevels_that_the_settings_do_not_measure_may_be_missing(folder: Path) -> None:
+    losses = {level: row for level, row in SETTINGS.budget.losses.items() if level != "Block"}
+    shutil.rmtree(folder / "Block.parquet")
+    release = read(folder, dataclasses.replace(SETTINGS, budget=Budget(losses)))
+    assert release.problem.spine is not None
+    assert release.problem.spine.levels == ("State", "County")
 
 
 def test_a_query_is_known_by_its_attributes_if_its_name_is_not(folder: Path) -> None:
@@ -302,7 +357,26 @@ def test_a_query_is_known_by_its_attributes_if_its_name_is_not(folder: Path) -> 
         ),
         (pl.when(pl.col("query_name") != "total_dpq").then("geocode"), "column 'geocode' is empty in row 1"),
         (pl.col("geocode").cast(pl.Int64), "column 'geocode' must hold text"),
+        (pl.col("geocode").cast(pl.Binary), "column 'geocode' must hold text, for leading zeros: it holds bytes"),
+        (pl.lit(True).alias("query_name"), "column 'query_name' must hold text: it holds true and false"),
+        (pl.lit(1).alias("age"), "column 'age' must hold text: it holds Int"),
         (pl.col("value").list.first(), "column 'value' must hold lists of numbers"),
+        *(
+            (pl.col("value").cast(pl.List(dtype)), "column 'value' must hold lists of numbers: it holds lists")
+            for dtype in (pl.Date, pl.Datetime("us"), pl.Time, pl.Duration("us"), pl.Boolean, pl.String)
+        ),
+        *(
+            (pl.col("variance").cast(pl.Int64).cast(dtype), f"column 'variance' must hold numbers: it holds {what}")
+            for dtype, what in [
+                (pl.Date, "dates"),
+                (pl.Datetime("us"), "dates and times"),
+                (pl.Time, "times of day"),
+                (pl.Duration("us"), "durations"),
+                (pl.Boolean, "true and false"),
+                (pl.String, "String"),
+            ]
+        ),
+        (pl.struct("variance").alias("variance"), "column 'variance' must hold numbers: it holds records"),
         (pl.col("query_name").replace("total_dpq", "sex_dpq"), r"query_shape \[1, 1\], but table 'sex' has \[2, 1\]"),
         (pl.lit([2, 2]).alias("query_shape"), r"query_shape \[2, 2\], but table 'total' has \[1, 1\]"),
         (
@@ -354,8 +428,27 @@ def test_a_country_without_some_of_its_states_is_refused(tmp_path: Path) -> None
     assert read(tmp_path / "us", within=["044"]).problem.spine is not None
 
 
+@pytest.mark.parametrize("dtype", [pl.Decimal(38, 3), pl.Int128, pl.Float64, pl.UInt8, pl.Int16])
+def test_numbers_of_every_type_are_read_as_they_are(dtype: Any, folder: Path) -> None:
+    rewrite(part(folder), pl.col("value").list.eval(pl.element().abs()))
+    whole = read(folder)
+    rewrite(part(folder), pl.col("value").cast(pl.List(dtype)))
+    assert_same(read(folder), whole.problem, whole.y)
+
+
+def test_names_of_columns_are_no_names_of_variables(folder: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, schema=Schema({"sex": 2, "sign": 3}))
+    with pytest.raises(ValueError, match="variable 'sign' has the name of a column of measurement files: rename it"):
+        read(folder, settings)
+    named_row = dataclasses.replace(SETTINGS, schema=Schema({"row": 2, "position": 3}))
+    rewrite(part(folder), pl.lit("*").alias("row"))
+    assert ("Block", "detailed") in read(folder, named_row).problem.observed.names
+
+
 def test_another_schema_is_refused(folder: Path) -> None:
     settings = production_settings("pl94_us_units")
+    losses = {level: settings.budget.losses[level] for level in ("State", "County", "Block")}
+    settings = dataclasses.replace(settings, budget=Budget(losses))
     with pytest.raises(ValueError, match=r"query_shape \[2, 3\], but table 'detailed' has \[2\]"):
         read(folder, settings)
     for level in ("County", "Block"):

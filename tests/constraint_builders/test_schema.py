@@ -53,6 +53,39 @@ def test_variables_refused(variables: dict, message: str) -> None:
         Schema(variables)
 
 
+@pytest.mark.parametrize("levels", [10**6 + 1, 10**9, 10**30])
+def test_more_levels_than_memory_has_room_for_are_refused_at_once(levels: int) -> None:
+    with pytest.raises(ValueError, match=f"variable 'a' has {levels:,} levels: the most are 1,000,000"):
+        Schema({"a": levels})
+
+
+@pytest.mark.parametrize("variables", [["sex"], "sex", 3, None, {"sex"}])
+def test_variables_are_a_mapping(variables: object) -> None:
+    with pytest.raises(TypeError, match=r'variables must be a mapping that gives .*\{"sex": \["female", "male"\]'):
+        Schema(variables)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("recodes", "message"),
+    [
+        ([0, 1, 1], "recodes must be a mapping that gives recodes of each variable"),
+        ({"a": [0, 1, 1]}, "recodes of 'a' must be a mapping"),
+        ({"a": {"r": "aab"}}, "recode 'r' must be a list of one group for every level: got 'aab'"),
+        ({"a": {"r": 3}}, "recode 'r' must be a list of one group for every level: got 3"),
+        ({"a": {"r": [0, 1.5, 1]}}, "groups of recode 'r' must be all labels or all whole numbers: got 1.5"),
+        ({"a": {"r": [0, "x", 1]}}, "groups of recode 'r' must be all labels or all whole numbers: got 'x'"),
+    ],
+)
+def test_recodes_of_wrong_type_are_refused(recodes: object, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Schema({"a": 3, "b": 3}, recodes)  # type: ignore[arg-type]
+
+
+def test_a_group_number_far_too_large_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="must use the groups 0 to 99999999999 without a gap: 1 is missing"):
+        Schema({"a": 3}, {"a": {"r": [0, 99999999999, 0]}})
+
+
 @pytest.mark.parametrize("levels", ["xy", b"xy", True, 2.5, None])
 def test_levels_of_wrong_type_refused(levels: object) -> None:
     with pytest.raises(TypeError, match="number or a list of labels"):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from constraint_builders import Schema
 from constraint_builders.files import SchemaFile, format_schema, read_schema_file, write_schema_file
-from constraint_builders.files.schema_file import _read
 
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 names = st.lists(text.map(lambda t: f"n{t}x".replace("*", "")), min_size=4, max_size=4, unique=True)
@@ -39,8 +38,9 @@ def test_the_problem_round_trips(desired: Any, tmp_path: Path) -> None:
     assert read_schema_file(tmp_path / "s.toml") == SchemaFile(schema, desired, "laplace")
 
 
-def test_whole_numbers_may_be_labels() -> None:
-    assert _read({"variables": {"year": [2010, 2020]}}).schema == Schema({"year": ["2010", "2020"]})
+def test_whole_numbers_may_be_labels(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("variables.year = [2010, 2020]")
+    assert read_schema_file(tmp_path / "s.toml").schema == Schema({"year": ["2010", "2020"]})
 
 
 def test_a_plain_schema_is_pleasant_to_read() -> None:

@@ -314,5 +314,5 @@ def test_release_without_opendp_names_the_extra(monkeypatch: pytest.MonkeyPatch)
         return original(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(ImportError, match="extra 'release'"):
+    with pytest.raises(ImportError, match=r"needs OpenDP: pip install 'blue-solvers\[release\]'"):
         GeneralizedLaplace(THREE_BY_THREE, 0.5).release(np.zeros(9, dtype=int))

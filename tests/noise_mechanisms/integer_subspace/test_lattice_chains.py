@@ -133,7 +133,7 @@ def test_compiling_without_numba_names_the_extra(monkeypatch: pytest.MonkeyPatch
         raise ImportError(name)
 
     monkeypatch.setattr(compiled.importlib, "import_module", missing)
-    with pytest.raises(ImportError, match="extra 'fast'"):
+    with pytest.raises(ImportError, match=r"need numba: pip install 'blue-solvers\[fast\]', or use compiled=False"):
         compiled.load_numba()
 
 

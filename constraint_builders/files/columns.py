@@ -1,0 +1,204 @@
+"""Which column of a long table holds what, by the names that people give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from constraint_builders.files.cell_keys import SUMMED_OUT
+from constraint_builders.schema import Schema
+
+TABLE, GEOLEVEL, GEOCODE, PARENT, SOURCE = "table", "geolevel", "geocode", "parent", "source"
+KEYS = (TABLE, GEOLEVEL, GEOCODE, PARENT, SOURCE)
+VALUES = ("value", "estimate")
+NOTES = ("note", "notes", "comment", "comments", "remark", "remarks", "footnote", "footnotes")
+BOUNDS = ("lower", "upper")
+VARIANCE, STD_ERROR, MARGIN, CV_PERCENT = "variance", "std_error", "margin", "cv_percent"
+SPREADS = {
+    VARIANCE: ("variance", "var"),
+    STD_ERROR: ("std_error", "standard_error", "stderr", "std_err", "se"),
+    CV_PERCENT: ("cv_percent", "cv_pct", "coefficient_of_variation_percent"),
+}
+MARGINS = re.compile(r"(?:moe|margin_of_error)_?(\d\d(?:_\d+)?)?(?:_?percent|_?pct)?")
+WITHOUT_UNIT = ("cv", "coefficient_of_variation", "rse", "relative_standard_error")
+HOW_PRECISE = "variance, std_error, moe_90 (a margin of error of 90 %) or cv_percent"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a column says how precise the values are.
+
+    Attributes
+    ----------
+    column : str
+    kind : str
+        "variance", "std_error", "margin" (of error) or "cv_percent" (coefficient of variation).
+    level : float
+        Of a margin of error, between 0 and 1.
+    """
+
+    column: str
+    kind: str
+    level: float = 0.0
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of a table's columns by what they hold.
+
+    Attributes
+    ----------
+    keys : mapping of str to str
+        Of ``table``, and where there are ones of ``geolevel``, ``geocode``, ``parent`` and ``source``.
+    value : str
+    spread : Spread
+    variables : mapping of str to str
+        For each variable of the schema.
+    ignored : tuple of str
+        Notes.
+    """
+
+    keys: Mapping[str, str]
+    value: str
+    spread: Spread
+    variables: Mapping[str, str]
+    ignored: tuple[str, ...]
+
+
+def find_columns(frame: pl.DataFrame, schema: Schema | None) -> Columns:
+    """Tell columns apart by their names; capitals, spaces and hyphens make no difference.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+    schema : Schema or None
+        Without one every column that is nothing else is a variable, ``source`` too where it is summed out, and
+        ``parent`` without ``geocode``.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, two are the same thing, or one is nothing that is known.
+    """
+    names = frame.columns
+    variables = _variables_like_keys(frame) if schema is None else _variables(names, schema)
+    roles: dict[str, str] = {}
+    spreads: list[Spread] = []
+    ignored, strange = [], []
+    for name in names:
+        if name in variables.values():
+            continue
+        role = plain_name(name)
+        spread = _spread(name, role)
+        if role in VALUES:
+            role = "value"
+        if spread is not None:
+            spreads.append(spread)
+        elif role in (*KEYS, "value"):
+            if role in roles:
+                raise ValueError(f"columns {roles[role]!r} and {name!r} are both the {role}: keep one")
+            roles[role] = name
+        elif role in NOTES:
+            ignored.append(name)
+        else:
+            strange.append(name)
+    _require(roles, spreads, frame, strange)
+    if schema is None:
+        variables = {name: name for name in names if name in (*variables, *strange)}
+    else:
+        _require_variables(schema, variables, names, strange)
+    keys = {role: name for role, name in roles.items() if role != "value"}
+    return Columns(keys, roles["value"], spreads[0], variables, tuple(ignored))
+
+
+def plain_name(name: str) -> str:
+    """A name in small letters, its words joined by underscores."""
+    return re.sub(r"[\W_]+", "_", name.casefold()).strip("_")
+
+
+def _variables_like_keys(frame: pl.DataFrame) -> dict[str, str]:
+    """Columns that have the name of a key, and are variables."""
+    roles = {plain_name(name): name for name in frame.columns}
+    found = []
+    if PARENT in roles and GEOCODE not in roles:
+        found.append(roles[PARENT])
+    if SOURCE in roles and frame[roles[SOURCE]].dtype == pl.String:
+        found += [roles[SOURCE]] if (frame[roles[SOURCE]].str.strip_chars() == SUMMED_OUT).any() else []
+    return {name: name for name in found}
+
+
+def _variables(names: Sequence[str], schema: Schema) -> dict[str, str]:
+    """The column of every variable that has one: of its very name, or else the only one much like it."""
+    found = {}
+    for variable in schema.names:
+        alike = [name for name in names if plain_name(name) == plain_name(variable)]
+        if variable in names:
+            found[variable] = variable
+        elif len(alike) == 1 and alike[0] not in schema.names:
+            found[variable] = alike[0]
+    return found
+
+
+def _spread(name: str, role: str) -> Spread | None:
+    for kind, spellings in SPREADS.items():
+        if role in spellings:
+            return Spread(name, kind)
+    margin = MARGINS.fullmatch(role)
+    if margin is None:
+        if role not in WITHOUT_UNIT:
+            return None
+        if "%" not in name:
+            raise ValueError(f"column {name!r} does not say its unit: name it cv_percent where 12 means 12 %")
+        return Spread(name, CV_PERCENT)
+    if margin[1] is None:
+        raise ValueError(f"column {name!r} does not say its level: name it moe_90 if it is of 90 %, as the ACS's are")
+    return Spread(name, MARGIN, float(margin[1].replace("_", ".")) / 100)
+
+
+def _require(roles: Mapping[str, str], spreads: Sequence[Spread], frame: pl.DataFrame, strange: Sequence[str]) -> None:
+    if all(bound in map(plain_name, strange) for bound in BOUNDS):
+        raise ValueError(
+            "columns 'lower' and 'upper': it holds estimates, whose errors are correlated, no measurements"
+        )
+    there = f"there are {', '.join(map(repr, frame.columns)) or 'none'}"
+    if TABLE not in roles:
+        raise ValueError(f"column 'table' is missing: {there}; it says what a row counts, 'total' or 'sex * age'")
+    if "value" not in roles:
+        raise ValueError(f"column 'value' is missing: {there}{_hint_for_wide(frame, strange)}")
+    if not spreads:
+        raise ValueError(f"column 'variance' is missing: {there}; give {HOW_PRECISE}")
+    if len(spreads) > 1:
+        both = " and ".join(repr(spread.column) for spread in spreads[:2])
+        raise ValueError(f"columns {both} both say how precise the values are: keep one")
+    for role, other in ((GEOLEVEL, GEOCODE), (GEOCODE, GEOLEVEL), (PARENT, GEOCODE)):
+        if role in roles and other not in roles:
+            raise ValueError(f"column {other!r} is missing beside {roles[role]!r}: a geounit has a level and a code")
+
+
+def _hint_for_wide(frame: pl.DataFrame, strange: Sequence[str]) -> str:
+    """What to do with a table that has numbers in several columns."""
+    numbers = [name for name in strange if _holds_numbers(frame[name])]
+    if len(numbers) < 2:
+        return ""
+    return f"; give each number of {', '.join(map(repr, numbers))} a row of its own, these names in one column more"
+
+
+def _holds_numbers(column: pl.Series) -> bool:
+    said = column.drop_nulls()
+    return bool(said.len() and said.cast(pl.String, strict=False).cast(pl.Float64, strict=False).is_not_null().all())
+
+
+def _require_variables(
+    schema: Schema, variables: Mapping[str, str], names: Sequence[str], strange: Sequence[str]
+) -> None:
+    for variable in schema.names:
+        if variable not in variables:
+            alike = [name for name in names if plain_name(name) == plain_name(variable)]
+            seen = f"{' and '.join(map(repr, alike))} are much alike" if len(alike) > 1 else "there are "
+            seen += "" if len(alike) > 1 else ", ".join(map(repr, names))
+            raise ValueError(f"column {variable!r} is missing: {seen}")
+    if strange:
+        raise ValueError(f"column {strange[0]!r} is no variable of the schema: it has {', '.join(schema.names)}")

@@ -1,0 +1,132 @@
+"""Totals of geounits that are known exactly, from a file beside the measurements."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from constraint_builders.files.naming import naming
+from constraint_builders.files.numbers import TEXT, NotANumberError, decimal_mark, held, read_labels, read_numbers
+from constraint_builders.files.source import Source, open_source
+from constraint_builders.spine import Spine
+
+GEOCODE, TOTAL = "geocode", "total"
+TOGETHER = "+"  # between the codes of geounits that are counted together
+
+
+class ExactTotal(NamedTuple):
+    """A total that is known exactly.
+
+    Attributes
+    ----------
+    codes : tuple of str
+        Of the geounit, or of geounits that are counted together.
+    total : float
+    place : str
+        The file and the row, for messages.
+    """
+
+    codes: tuple[str, ...]
+    total: float
+    place: str
+
+
+def read_totals(path: str | os.PathLike[str]) -> list[ExactTotal]:
+    """Read totals that are known exactly, such as the population of every state.
+
+    Parameters
+    ----------
+    path : path
+        A ``.csv`` or ``.parquet`` file with the columns ``geocode`` and ``total``. A state that a spine cuts in two is
+        named by both codes, ``044+144``.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, a code is given twice, or a total is no number of 0 or more.
+    OSError
+        If the file cannot be opened.
+    """
+    source = open_source(path)
+    with naming(path):
+        for name in (GEOCODE, TOTAL):
+            if name not in source.frame.columns:
+                there = ", ".join(map(repr, source.frame.columns)) or "none"
+                raise ValueError(f"column {name!r} is missing: there are {there}")
+        if source.frame.is_empty():
+            raise ValueError("there are no rows: give a geocode and its total in each")
+        found = [
+            ExactTotal(codes, total, f"{os.fspath(path)}, row {row}")
+            for codes, total, row in zip(_codes(source), _totals(source), source.rows, strict=True)
+        ]
+    first: dict[str, ExactTotal] = {}
+    for own in found:
+        for code in own.codes:
+            if first.setdefault(code, own) is not own:
+                raise ValueError(f"{own.place}: geocode {code!r} is given twice, first in {first[code].place}")
+    return found
+
+
+def _codes(source: Source) -> list[tuple[str, ...]]:
+    column = source.frame[GEOCODE]
+    if column.dtype not in TEXT:
+        what = "numbers" if column.dtype.is_numeric() else held(column.dtype)
+        raise ValueError(f"column {GEOCODE!r} must hold text, for leading zeros: it holds {what}")
+    codes = read_labels(column).fill_null("").to_list()
+    return [tuple(part.strip() for part in code.split(TOGETHER)) for code in codes]
+
+
+def _totals(source: Source) -> list[float]:
+    column = source.frame[TOTAL]
+    try:
+        totals = read_numbers(column, decimal_mark([column], source.delimiter))
+    except NotANumberError as error:
+        raise ValueError(f"row {source.rows[error.row]}: total {error}") from None
+    wrong = ~(np.isfinite(totals) & (totals >= 0))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(f"row {source.rows[row]}: total {column[row]!r} is no count: give a number of 0 or more")
+    return totals.tolist()
+
+
+def totals_by_geounit(totals: Sequence[ExactTotal], spine: Spine) -> dict[int, ExactTotal]:
+    """What is known of every geounit whose total is known, by its position in the spine.
+
+    Geounits that are counted together must be all children of one, whose total it then is.
+
+    Raises
+    ------
+    ValueError
+        If there is no geounit of a code, or several, geounits are not all children of one, or two totals are of one.
+    """
+    alike: dict[str, list[int]] = {}
+    for position, code in enumerate(spine.geocodes):
+        alike.setdefault(code, []).append(position)
+    found: dict[int, ExactTotal] = {}
+    for known in totals:
+        units = [_only(alike.get(code, []), code, known.place, spine) for code in known.codes]
+        unit = units[0] if len(units) == 1 else _parent_of_all(units, known, spine)
+        first = found.setdefault(unit, known)
+        if first is not known:
+            raise ValueError(f"{known.place}: this total is also that of {first.place}: give it once")
+    return found
+
+
+def _only(found: Sequence[int], code: str, place: str, spine: Spine) -> int:
+    if not found:
+        raise ValueError(f"{place}: no geounit has the geocode {code!r}")
+    if len(found) > 1:
+        levels = " and ".join(spine.levels[spine.level_of[i]] for i in found)
+        raise ValueError(f"{place}: the geocode {code!r} is that of geounits at {levels}")
+    return found[0]
+
+
+def _parent_of_all(units: Sequence[int], known: ExactTotal, spine: Spine) -> int:
+    above = {int(spine.parent[unit]) for unit in units}
+    if len(above) > 1 or len(units) < spine.child_counts[next(iter(above))]:
+        codes = TOGETHER.join(known.codes)
+        raise ValueError(f"{known.place}: {codes} are not all children of one geounit, so no geounit has this total")
+    return above.pop()

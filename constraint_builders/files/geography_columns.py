@@ -1,0 +1,150 @@
+"""The spine that the columns ``geolevel``, ``geocode`` and ``parent`` of a long table describe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, Columns
+from constraint_builders.files.numbers import TEXT, held, read_labels
+from constraint_builders.files.source import Source
+from constraint_builders.spine import Spine
+
+ROOTS = ("Root", "Whole", "All of it", "Top")  # names for a level above several geounits, the first that is free
+
+Geounit = tuple[str, str]  # level and code
+
+
+@dataclass(frozen=True)
+class Geography:
+    """A spine, and where in it the rows of a table belong.
+
+    Attributes
+    ----------
+    spine : Spine
+    geounits : ndarray of int, (rows,)
+        Position in the spine of every row's geounit.
+    """
+
+    spine: Spine
+    geounits: NDArray[np.intp]
+
+
+def read_geography(source: Source, columns: Columns) -> Geography | None:
+    """Read the spine of a long table; None if it has no geography.
+
+    Without a column ``parent`` a parent's code begins those of its children, of any width; where geounits of several
+    levels have one code, the level that is named first lies above. Several geounits at the top get a root above them.
+
+    Raises
+    ------
+    ValueError
+        If a level or a parent is missing, a code is no text, or the geounits form no tree; the geounit or the row is
+        named.
+    """
+    if GEOLEVEL not in columns.keys:
+        return None
+    levels, codes = _column(source, columns.keys[GEOLEVEL]), _codes(source, columns.keys[GEOCODE])
+    if levels.null_count():
+        row = source.rows[int(levels.is_null().arg_max() or 0)]
+        raise ValueError(f"column {columns.keys[GEOLEVEL]!r} is empty in row {row}: every row needs a level")
+    pairs = pl.DataFrame({GEOLEVEL: levels, GEOCODE: codes})
+    known: list[Geounit] = pairs.unique(maintain_order=True).rows()
+    if PARENT in columns.keys:
+        spine = spine_by_parents(known, _parents(source, pairs, columns.keys[PARENT]))
+    else:
+        spine = spine_by_codes(known)
+    number = {unit: spine.position(*unit) for unit in known}
+    positions = pl.DataFrame([(*unit, i) for unit, i in number.items()], [GEOLEVEL, GEOCODE, "position"], orient="row")
+    found = pairs.join(positions, on=[GEOLEVEL, GEOCODE], how="left", maintain_order="left")
+    return Geography(spine, found["position"].to_numpy().astype(np.intp))
+
+
+def _column(source: Source, name: str) -> pl.Series:
+    text = read_labels(source.frame[name]).str.strip_chars()
+    return text.replace("", None)
+
+
+def _codes(source: Source, name: str) -> pl.Series:
+    """Codes as text, empty for the root of all."""
+    if source.frame[name].dtype not in (*TEXT, pl.Null):
+        what = held(source.frame[name].dtype) if not source.frame[name].dtype.is_numeric() else "numbers"
+        raise ValueError(f"column {name!r} must hold text, for leading zeros: it holds {what}")
+    return _column(source, name).fill_null("")
+
+
+def spine_by_codes(units: Sequence[Geounit]) -> Spine:
+    """The spine of geounits, (level, code), of which a parent's code begins those of its children."""
+    order = {level: number for number, level in enumerate(dict.fromkeys(level for level, _ in units))}
+    alike = _by_code(units)
+    for same in alike.values():
+        same.sort(key=lambda i: order[units[i][0]])
+    widths = sorted({len(code) for code in alike}, reverse=True)
+    above = []
+    for position, (_, code) in enumerate(units):
+        same = alike[code]
+        rank = same.index(position)
+        prefixes = (code[:width] for width in widths if width < len(code))
+        longest = next((alike[prefix][-1] for prefix in prefixes if prefix in alike), -1)
+        above.append(same[rank - 1] if rank else longest)
+    return _rooted(units, above)
+
+
+def _parents(source: Source, pairs: pl.DataFrame, name: str) -> dict[Geounit, str]:
+    """The code of every geounit's parent, empty for one at the top; every row of a geounit must say the same."""
+    said = pairs.with_columns(_codes(source, name).alias(PARENT), row=pl.Series(source.rows))
+    parents: dict[Geounit, str] = {}
+    for level, code, parent, row in said.unique([GEOLEVEL, GEOCODE, PARENT], keep="first", maintain_order=True).rows():
+        if parents.setdefault((level, code), parent) != parent:
+            both = f"{parents[level, code]!r} and {parent!r}"
+            raise ValueError(f"row {row}: {level} {code!r} has two parents, {both}: give all its rows one")
+    return parents
+
+
+def spine_by_parents(units: Sequence[Geounit], parents: Mapping[Geounit, str]) -> Spine:
+    """The spine of geounits, (level, code), whose parents' codes are known; empty for one at the top."""
+    alike = _by_code(units)
+    return _rooted(units, [_position_of(parents[unit], unit, units, parents, alike) for unit in units])
+
+
+def _by_code(units: Sequence[Geounit]) -> dict[str, list[int]]:
+    """Positions of the geounits of every code."""
+    found: dict[str, list[int]] = {}
+    for position, (_, code) in enumerate(units):
+        found.setdefault(code, []).append(position)
+    return found
+
+
+def _position_of(
+    parent: str,
+    unit: Geounit,
+    units: Sequence[Geounit],
+    parents: Mapping[Geounit, str],
+    alike: Mapping[str, Sequence[int]],
+) -> int:
+    """Position of a geounit's parent among `units`; -1 if it has none."""
+    if not parent:
+        return -1
+    found = [i for i in alike.get(parent, ()) if units[i][0] != unit[0]]
+    if len(found) > 1:  # an only child that has the code of its parent lies below it
+        found = [i for i in found if parents[units[i]] == parent] or found
+    what = f"{unit[0]} {unit[1]!r} has the parent {parent!r}"
+    if not found:
+        raise ValueError(f"{what}, which has no rows: give it some, of variance inf where it was not measured")
+    if len(found) > 1:
+        levels = " and ".join(units[i][0] for i in found)
+        raise ValueError(f"{what}, a code at {levels}: give each geounit a code of its own")
+    return found[0]
+
+
+def _rooted(units: Sequence[Geounit], above: Sequence[int]) -> Spine:
+    """A spine, with a root above all if there are several geounits at the top."""
+    levels, codes = (list(part) for part in zip(*units, strict=True))
+    if above.count(-1) > 1:
+        root = next(name for name in ROOTS if name not in levels)
+        return Spine([-1, *(parent + 1 for parent in above)], [root, *levels], ["", *codes])
+    return Spine(above, levels, codes)

@@ -1,0 +1,167 @@
+"""Tables in text, as spreadsheets and programs export them: every cell as text, every row by its number."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import sys
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from constraint_builders.files.spreadsheet_cells import with_formulas
+
+DELIMITERS = (",", ";", "\t", "|")
+COMMENT = "#"
+LINE_END = b"\n"
+GZIP = b"\x1f\x8b"
+UTF_8_MARK = b"\xef\xbb\xbf"
+UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+QUOTED = re.compile(rb'"[^"]*"')
+DIRECTIVE = b"sep="  # a first line by which Excel states the delimiter
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """The cells of a table in text.
+
+    Attributes
+    ----------
+    frame : polars.DataFrame
+        All columns text, null where empty; rows without any cell, and comments, are left out.
+    rows : ndarray of int, (height,)
+        Number of every row in the file, as a spreadsheet counts: the header has a number too.
+    delimiter : str
+    """
+
+    frame: pl.DataFrame
+    rows: NDArray[np.int64]
+    delimiter: str
+
+
+def read_text_table(data: bytes) -> TextTable:
+    """Read comma-, semicolon-, tab- or bar-separated text, UTF-8 or UTF-16, also compressed by gzip.
+
+    Lines before the header that are empty or begin with ``#`` are skipped, as are rows in the midst of which the first
+    cell begins with ``#`` and the last is empty. The delimiter is what occurs most in the header.
+
+    Raises
+    ------
+    ValueError
+        If it is not text, not one table, or a column has no name of its own; the row is named.
+    """
+    text = _utf8(_decompressed(data))
+    start, skipped, delimiter = _header(text)
+    if start >= len(text):
+        raise ValueError("it is empty: the first row must name the columns")
+    text = text[start:] if start else text
+    delimiter = delimiter or _delimiter(text.partition(b"\n")[0])
+    try:
+        cells = pl.read_csv(text, has_header=False, infer_schema=False, separator=delimiter)
+    except pl.exceptions.ComputeError:
+        raise ValueError(_what_is_wrong(text, delimiter, skipped)) from None
+    return named_columns(cells, skipped, delimiter)
+
+
+def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTable:
+    """Take the first row for the header, and leave out empty rows and comments.
+
+    Parameters
+    ----------
+    cells : polars.DataFrame
+        All columns text.
+    skipped : int
+        Rows before them.
+    delimiter : str
+
+    Raises
+    ------
+    ValueError
+        If a column that is not empty has no name, or two have one.
+    """
+    cells = with_formulas(cells)
+    names = [(name or "").strip() for name in cells.row(0)]
+    kept = [i for i, name in enumerate(names) if name or cells[1:, i].str.strip_chars().ne("").any()]
+    for i in kept:
+        if not names[i]:
+            raise ValueError(f"column {i + 1} has no name in row {1 + skipped}: name it, or empty it")
+        if names[i] in names[:i]:
+            raise ValueError(f"column {names[i]!r} is given twice, as columns {names.index(names[i]) + 1} and {i + 1}")
+    frame = cells[1:, kept]
+    frame.columns = [names[i] for i in kept]
+    said = frame.select(pl.any_horizontal(pl.all().str.strip_chars().ne("")).fill_null(False)).to_series()
+    comment = frame.to_series(0).str.starts_with(COMMENT).fill_null(False) & frame.to_series(-1).is_null()
+    rows = np.arange(2 + skipped, 2 + skipped + frame.height)
+    used = said & ~comment if frame.width > 1 else said
+    return TextTable(frame.filter(used), rows[used.to_numpy()], delimiter)
+
+
+def _decompressed(data: bytes) -> bytes:
+    if not data.startswith(GZIP):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error):
+        raise ValueError("it is compressed by gzip, and cut short or damaged: copy it again") from None
+
+
+def _utf8(data: bytes) -> bytes:
+    """The text in UTF-8, lines ending in line feeds."""
+    if data.startswith(UTF_16_MARKS):
+        try:
+            data = data.decode("utf-16").encode()
+        except UnicodeDecodeError:
+            raise ValueError("it begins as UTF-16 and is not: save it as UTF-8") from None
+    data = data.removeprefix(UTF_8_MARK)
+    if b"\0" in data:
+        raise ValueError(f"row {data.count(LINE_END, 0, data.index(0)) + 1} holds a NUL byte: it is no text")
+    return data if b"\n" in data or b"\r" not in data else data.replace(b"\r", b"\n")
+
+
+def _header(text: bytes) -> tuple[int, int, str]:
+    """Where the header begins, how many lines stand before it, and the delimiter if it is stated."""
+    start, skipped, stated = 0, 0, ""
+    while start < len(text):
+        end = text.find(b"\n", start)
+        end = len(text) if end < 0 else end + 1
+        line = text[start:end].strip()
+        if line.lower().startswith(DIRECTIVE) and len(line) == len(DIRECTIVE) + 1:
+            stated = line[-1:].decode()
+        elif line.strip("".join(DELIMITERS).encode()) and not line.startswith(COMMENT.encode()):
+            break
+        start, skipped = end, skipped + 1
+    return start, skipped, stated
+
+
+def _delimiter(header: bytes) -> str:
+    unquoted = QUOTED.sub(b"", header)
+    return max(DELIMITERS, key=lambda delimiter: unquoted.count(delimiter.encode()))
+
+
+def _what_is_wrong(text: bytes, delimiter: str, skipped: int) -> str:
+    """Why text is no table; rows are counted from the first one after those that were skipped."""
+    try:
+        records = csv.reader(io.StringIO(text.decode(), newline=""), delimiter=delimiter, strict=True)
+    except UnicodeDecodeError as error:
+        row = text.count(b"\n", 0, error.start) + 1 + skipped
+        begin = text.rfind(b"\n", 0, error.start) + 1
+        seen = text[begin : error.start + 8].decode("latin-1").splitlines()[0][-24:]
+        byte = f"byte 0x{text[error.start]:02X}, in Latin-1 it reads {seen!r}"
+        return f"row {row} is not UTF-8 ({byte}): save it as 'CSV UTF-8'"
+    width, row = 0, skipped
+    limit = csv.field_size_limit(sys.maxsize)
+    try:
+        for row, record in enumerate(records, skipped + 1):
+            width = width or len(record)
+            if len(record) > width:
+                return f"row {row} has {len(record)} cells, the header {width}: put text with {delimiter!r} in quotes"
+    except csv.Error:
+        return f"a quotation mark in row {row + 1} is not closed, or text follows it: write two of them within text"
+    finally:
+        csv.field_size_limit(limit)
+    return "its quotation marks do not match: write two of them within text"

@@ -1,0 +1,100 @@
+"""A folder or a file that a command does not take is said to be what it is, with what can be done with it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from blue_solvers import examples
+from blue_solvers.cli import main
+from blue_solvers.commands.estimate import _bytes
+
+SETTINGS = """
+geolevels = ["County", "Block"]
+noise = "discrete_gaussian"
+[variables]
+sex = ["female", "male"]
+[budget]
+[budget.losses]
+total = ["1/10", "1/10"]
+sex = [0, "1/10"]
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Path:
+    """A folder with something of every kind."""
+    monkeypatch.chdir(tmp_path)
+    counts = np.full((4, 2), 50)
+    geoids = [f"44001{block:010}" for block in range(4)]
+    pl.DataFrame({"geoid": geoids, "female": counts[:, 0], "male": counts[:, 1]}).write_csv("blocks.csv")
+    Path("settings.toml").write_text(SETTINGS)
+    Path("table.csv").write_bytes(examples.BERKELEY.read_bytes())
+    Path("empty").mkdir()
+    (Path("killed") / ".work").mkdir(parents=True)
+    assert main(["simulate", "blocks.csv", "--settings", "settings.toml", "--seed", "1", "--out", "release"]) == 0
+    assert main(["estimate", "release", "--out", "result"]) == 0
+    capsys.readouterr()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("info result", "result is a result of estimate: ask it with blue-solvers query result --geounits CODE"),
+        ("info release", "release is a folder of measurement files: estimate it with blue-solvers estimate release"),
+        ("info killed", "killed is the work of estimate --memory that was not finished"),
+        ("info empty", "empty is a folder of nothing that this command made"),
+        ("estimate result --out out", "result is a result of estimate: ask it with blue-solvers query result"),
+        ("estimate empty --out out", "measurement files lie in <Geolevel>.parquet/DPQuery"),
+        ("query release --geounits 44001", "release is a folder of measurement files: estimate it with"),
+        ("query killed --geounits 44001", "run the same command again"),
+        ("query table.csv --geounits 44001", "table.csv is a file of tables: see it with blue-solvers info table.csv"),
+        ("query settings.toml --geounits 44001", "settings.toml is a file of no kind that this command made"),
+        ("query nothing --geounits 44001", "nothing/result.json: No such file or directory"),
+        ("simulate release --settings settings.toml --out out", "release is a folder of measurement files"),
+        ("spine result --entity place", "result is a result of estimate"),
+    ],
+)
+def test_what_a_command_does_not_take_is_called_by_name(
+    command: str, message: str, here: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert main(command.split()) == 2
+    assert message in capsys.readouterr().err
+    assert not (here / "out").exists()
+
+
+def test_a_geounit_of_another_level_is_told_with_the_flag(here: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["query", "result", "--geounits", "440010000000000", "44001"]) == 2
+    assert "no geounit '44001' at geolevel 'Block': '44001' is a County, give --geolevel County" in (
+        capsys.readouterr().err
+    )
+    assert main(["query", "result", "--geounits", "44007"]) == 2
+    assert "no geounit '44007' at geolevel 'Block': its codes are such as '440010000000000'" in capsys.readouterr().err
+    assert main(["query", "result", "--geolevel", "County", "--geounits", "44001"]) == 0
+
+
+def test_parameters_of_the_library_are_flags_here(here: Path, capsys: pytest.CaptureFixture) -> None:
+    county = here / "release" / "County.parquet" / "DPQuery" / "part-0.parquet"
+    rows = pl.read_parquet(county).with_columns(value=pl.lit([99_999]))
+    rows.write_parquet(county)
+    assert main(["estimate", "release", "--out", "out"]) == 2
+    assert "or --within should leave the level out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("4e9", 4e9), ("4GB", 4e9), ("500 MB", 5e8), ("2GiB", 2**31), ("1.5k", 1500), ("100", 100)],
+)
+def test_memory_is_given_in_any_unit(text: str, count: float) -> None:
+    assert _bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "much", "-4e9", "0", "nan", "inf", "1e999", "4 apples", "GB"])
+def test_what_is_no_number_of_bytes_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="must be a number of bytes, 4e9 for instance"):
+        _bytes(text)

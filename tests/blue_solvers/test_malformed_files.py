@@ -1,0 +1,223 @@
+"""Thousands of malformed files: each is valid, or refused in one line that names a file, and nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import malformed
+import polars as pl
+import pytest
+
+from blue_solvers.cli import main
+
+MOST_SECONDS = 5.0  # each takes milliseconds; a busy machine may take longer
+MOST_BYTES = 400e6  # of peak memory above that before
+LONGEST_LINE = 500
+
+SPINE = ("spine", "spine.csv", "--entity", "place", "--out", "out.csv")
+ESTIMATE = ("estimate", "table.csv", "--schema", "schema.toml", "--out", "out.csv")
+SIMULATE = ("simulate", "blocks.csv", "--settings", "settings.toml", "--seed", "1", "--out", "out")
+MEASUREMENTS = "release/Block.parquet/DPQuery/part-0.parquet"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> Path:
+    """A good file of every kind."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in (
+        ("table.csv", malformed.TABLE),
+        ("schema.toml", malformed.SCHEMA),
+        ("settings.toml", malformed.SETTINGS),
+        ("blocks.csv", malformed.BLOCKS),
+        ("spine.csv", malformed.SPINE_BLOCKS),
+        ("geounits.txt", malformed.GEOUNITS),
+    ):
+        (tmp_path / name).write_text(text)
+    assert main([*SIMULATE[:-1], "release"]) == 0
+    assert main(["estimate", "release", "--out", "result"]) == 0
+    capfd.readouterr()
+    return tmp_path
+
+
+def typed(text: str, numbers: Iterable[str]) -> pl.DataFrame:
+    return pl.read_csv(text.encode(), infer_schema=False).with_columns(pl.col(*numbers).cast(pl.Float64))
+
+
+def changed(command: Iterable[str], name: str, new: str) -> list[str]:
+    return [new if word == name else word for word in command]
+
+
+def complaints(command: list[str], name: str, capfd: pytest.CaptureFixture, folder: Path) -> Iterator[str]:
+    """What is wrong with how a command ends."""
+    before, start = sorted(folder.rglob("*")), time.monotonic()
+    try:
+        code = main(command)
+    except SystemExit as exit_:
+        code = exit_.code  # type: ignore[assignment]
+    except BaseException as error:  # a panic of polars is no Exception
+        yield f"{type(error).__name__} escaped"
+        return
+    said = capfd.readouterr().err
+    if time.monotonic() - start > MOST_SECONDS:
+        yield f"took {time.monotonic() - start:.1f} s"
+    if code == 0:
+        if said:
+            yield f"succeeded and said {said[:200]!r}"
+        return
+    if code != 2:
+        yield f"code {code}: {said[:300]!r}"
+    if said.count("\n") != 1 or not said.startswith("blue-solvers: "):
+        yield f"said {said[:300]!r}"
+    if len(said) > LONGEST_LINE:
+        yield f"said {len(said)} characters"
+    if re.search(r"\w\.(csv|toml|parquet|txt|xlsx)\b|release|\bout: |x{99}", said) is None:
+        yield f"named no file: {said[:300]!r}"
+    if sorted(folder.rglob("*")) != before:
+        yield f"left something: {sorted(set(folder.rglob('*')) - set(before))}"
+
+
+def remove_outputs(folder: Path) -> None:
+    for path in sorted(folder.glob("out*"), reverse=True):
+        for inner in sorted(path.rglob("*"), reverse=True):
+            inner.rmdir() if inner.is_dir() else inner.unlink()
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def peak_memory() -> float:
+    status = Path("/proc/self/status")
+    return 1024.0 * int(status.read_text().partition("VmHWM:")[2].split()[0]) if status.exists() else 0.0
+
+
+TABLES = {
+    "text tables": lambda: (
+        *malformed.of_bytes(),
+        *malformed.of_text_table(malformed.TABLE),
+        *malformed.of_chance(malformed.TABLE.encode(), 1, 150),
+    ),
+    "tables of geounits": lambda: (
+        *malformed.of_text_table(malformed.GEOGRAPHY),
+        *malformed.of_chance(malformed.GEOGRAPHY.encode(), 9, 100),
+    ),
+    "totals": lambda: (
+        *malformed.of_bytes(),
+        *malformed.of_text_table(malformed.TOTALS),
+        *malformed.of_chance(malformed.TOTALS.encode(), 10, 50),
+    ),
+    "sheets": lambda: (
+        *malformed.of_bytes(),
+        *malformed.of_chance(malformed.workbook(malformed.TABLE), 11, 150),
+    ),
+    "typed tables": lambda: (
+        *malformed.of_bytes(),
+        *malformed.of_types(typed(malformed.TABLE, ["value", "variance"])),
+        *malformed.of_chance(malformed.parquet(typed(malformed.TABLE, ["value", "variance"])), 2, 150),
+    ),
+    "schemas": lambda: (
+        *malformed.of_bytes(),
+        *malformed.of_toml(malformed.SCHEMA),
+        *malformed.of_chance(malformed.SCHEMA.encode(), 3, 100),
+    ),
+    "settings": lambda: (
+        *malformed.of_bytes(),
+        *malformed.of_toml(malformed.SETTINGS),
+        *malformed.of_chance(malformed.SETTINGS.encode(), 4, 100),
+    ),
+    "counts": lambda: (
+        *malformed.of_bytes(),
+        *malformed.of_text_table(malformed.BLOCKS),
+        *malformed.of_chance(malformed.BLOCKS.encode(), 5, 100),
+    ),
+    "typed counts": lambda: malformed.of_types(typed(malformed.BLOCKS, ["count"])),
+    "blocks": lambda: (
+        *malformed.of_bytes(),
+        *malformed.of_text_table(malformed.SPINE_BLOCKS),
+        *malformed.of_chance(malformed.SPINE_BLOCKS.encode(), 6, 50),
+    ),
+    "geounits": lambda: (
+        *malformed.of_bytes(),
+        *malformed.of_chance(malformed.GEOUNITS.encode(), 7, 50),
+    ),
+}
+CASES: list[tuple[str, list[str], str]] = [
+    ("text tables", changed(ESTIMATE, "table.csv", "bad.csv"), "bad.csv"),
+    ("text tables", ["info", "bad.csv"], "bad.csv"),
+    ("tables of geounits", ["estimate", "bad.csv", "--out", "out.csv"], "bad.csv"),
+    ("totals", ["estimate", "release", "--totals", "bad.csv", "--out", "out"], "bad.csv"),
+    ("sheets", changed(ESTIMATE, "table.csv", "bad.xlsx"), "bad.xlsx"),
+    ("typed tables", changed(ESTIMATE, "table.csv", "bad.parquet"), "bad.parquet"),
+    ("schemas", changed(ESTIMATE, "schema.toml", "bad.toml"), "bad.toml"),
+    ("settings", changed(SIMULATE, "settings.toml", "bad.toml"), "bad.toml"),
+    ("settings", ["estimate", "release", "--settings", "bad.toml", "--out", "out"], "bad.toml"),
+    ("counts", changed(SIMULATE, "blocks.csv", "bad.csv"), "bad.csv"),
+    ("typed counts", changed(SIMULATE, "blocks.csv", "bad.parquet"), "bad.parquet"),
+    ("blocks", changed(SPINE, "spine.csv", "bad.csv"), "bad.csv"),
+    ("geounits", ["query", "result", "--geounits-file", "bad.txt"], "bad.txt"),
+]
+
+
+@pytest.mark.parametrize(("kind", "command", "name"), CASES)
+def test_malformed_files_are_refused_in_one_line(
+    kind: str, command: list[str], name: str, folder: Path, capfd: pytest.CaptureFixture
+) -> None:
+    refuse_all(TABLES[kind](), command, folder / name, folder, capfd)
+
+
+def test_malformed_measurement_files_are_refused_in_one_line(folder: Path, capfd: pytest.CaptureFixture) -> None:
+    good = pl.read_parquet(folder / MEASUREMENTS)
+    files = [
+        *malformed.of_bytes(),
+        *malformed.of_types(good),
+        *malformed.of_chance((folder / MEASUREMENTS).read_bytes(), 8, 150),
+    ]
+    refuse_all(files, ["estimate", "release", "--out", "out"], folder / MEASUREMENTS, folder, capfd)
+
+
+def refuse_all(
+    files: Iterable[tuple[str, bytes]], command: list[str], path: Path, folder: Path, capfd: pytest.CaptureFixture
+) -> None:
+    """Run a command on every file in turn, and show all that end badly."""
+    found, tried, valid, before = [], 0, 0, peak_memory()
+    for what, data in files:
+        path.write_bytes(data)
+        found += [f"{what}: {complaint}" for complaint in complaints(command, path.name, capfd, folder)]
+        tried, valid = tried + 1, valid + any(folder.glob("out*"))
+        remove_outputs(folder)
+    assert not found, f"{len(found)} of {tried}:\n" + "\n".join(found[:20])
+    assert tried > 30
+    assert valid < tried / 2  # most must be malformed for this to say anything
+    assert peak_memory() - before < MOST_BYTES
+
+
+@pytest.mark.parametrize(("kind", "command", "name"), [case for case in CASES if case[0] != "typed counts"])
+def test_what_stands_where_a_file_should_be_is_refused_in_one_line(
+    kind: str, command: list[str], name: str, folder: Path, capfd: pytest.CaptureFixture
+) -> None:
+    found = []
+    for what, place in malformed.strange_places(folder, name):
+        place()
+        found += [f"{what}: {complaint}" for complaint in complaints(command, name, capfd, folder)]
+        with contextlib.suppress(FileNotFoundError):
+            (folder / name).rmdir() if (folder / name).is_dir() else (folder / name).unlink()
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("command", [ESTIMATE, SIMULATE, SPINE])
+def test_what_stands_where_output_should_go_is_refused_in_one_line(
+    command: tuple[str, ...], folder: Path, capfd: pytest.CaptureFixture
+) -> None:
+    out = command[-1]
+    places: list[tuple[str, Callable[[], None]]] = [
+        ("a link to itself", lambda: (folder / out).symlink_to(folder / out)),
+        ("a folder", (folder / out).mkdir),
+    ]
+    for what, place in places:
+        place()
+        assert list(complaints(list(command), out, capfd, folder)) == [], what
+        assert capfd.readouterr().out == ""
+        (folder / out).rmdir() if (folder / out).is_dir() else (folder / out).unlink()
+    long = [*command[:-1], "x" * 300 + out]
+    assert list(complaints(long, out, capfd, folder)) == []

@@ -1,0 +1,242 @@
+"""Long tables of several geounits: what is written is read back, and a tree that is not whole is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spines import SCHEMA, TABLES, consistent_measurements, dense_estimate, spines
+
+from blue_solvers.cli import main
+from constraint_builders import Problem, Schema, Spine
+from constraint_builders.files import measurements_frame, read_long_table, write_frame, write_schema_file
+
+SEX = Schema({"sex": ["f", "m"]})
+ROWS = """table,sex,geolevel,geocode,value,variance
+total,*,State,44,100,0
+sex,f,County,44001,31,4
+sex,m,County,44001,29,4
+sex,f,County,44003,22,4
+sex,m,County,44003,21,4
+total,*,Tract,4400101,33,9
+total,*,Tract,4400102,28,9
+total,*,Tract,4400301,40,9
+"""
+
+
+@st.composite
+def coded(draw: Any) -> Spine:
+    """Spines whose codes tell parents, and others."""
+    spine = draw(spines())
+    if draw(st.booleans()):
+        return spine
+    codes = [""] * spine.size
+    for i in range(spine.size):
+        codes[i] = codes[spine.parent[i]] + f"{i:02}" if i else "r"
+    return Spine(spine.parent, [spine.levels[level] for level in spine.level_of], codes)
+
+
+@st.composite
+def measured(draw: Any) -> tuple[Problem, np.ndarray]:
+    spine = draw(coded())
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    observed: dict[str, dict[str, Any]] = {}
+    for number, level in enumerate(spine.levels):
+        names = {"detailed", *draw(st.lists(st.sampled_from(TABLES), max_size=2, unique=True))}
+        variances = 10.0 ** rng.uniform(0, 2, spine.members[number].size)
+        if draw(st.booleans()):  # not measured where those below it are
+            variances[(rng.random(variances.size) < 0.4) & (spine.child_counts[spine.members[number]] > 0)] = np.inf
+        observed[level] = dict.fromkeys(sorted(names), variances)
+    problem = Problem(SCHEMA, observed, {spine.levels[0]: ["total"]}, spine=spine)
+    y = consistent_measurements(problem, 3)
+    y[problem.unmeasured] = np.nan
+    return problem, y
+
+
+def by_code(problem: Problem, vector: np.ndarray) -> dict[tuple[str, str, str], list[float]]:
+    spine = problem.spine
+    assert spine is not None
+    found = {}
+    for (level, table), cells in problem.observed.tables(vector).items():  # type: ignore[misc]
+        for i, own in zip(spine.members[spine.level_index(level)], cells, strict=True):
+            found[level, spine.geocodes[i], table] = np.ravel(own).tolist()
+    return found
+
+
+def parents(spine: Spine | None) -> dict[tuple[str, str], str | None]:
+    assert spine is not None
+    codes = [*spine.geocodes, None]
+    return {
+        (spine.levels[spine.level_of[i]], spine.geocodes[i]): codes[spine.parent[i]]  # -1 is the last
+        for i in range(spine.size)
+    }
+
+
+@pytest.mark.parametrize("suffix", [None, ".csv", ".parquet"])
+@given(given_=measured(), seed=st.integers(0, 99))
+def test_what_is_written_is_read_back_in_any_order(
+    suffix: str | None, given_: tuple[Problem, np.ndarray], seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    problem, y = given_
+    source: Any = measurements_frame(problem, y).sample(fraction=1.0, shuffle=True, seed=seed)
+    if suffix is not None:
+        path = tmp_path_factory.mktemp("long") / f"noisy{suffix}"
+        write_frame(source, path)
+        source = path
+    again, values = read_long_table(source, SCHEMA)
+    assert parents(again.spine) == parents(problem.spine)
+    for ours, theirs in ((again.variances, problem.variances), (values, y)):
+        found, expected = by_code(again, ours), by_code(problem, theirs)
+        assert found.keys() == expected.keys()
+        for key, cells in expected.items():
+            assert np.array_equal(found[key], cells, equal_nan=True), key
+
+
+def write(folder: Path, text: str) -> str:
+    (folder / "noisy.csv").write_text(text)
+    return str(folder / "noisy.csv")
+
+
+def test_the_command_estimates_every_geounit(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path, out = write(tmp_path, ROWS), str(tmp_path / "out.csv")
+    assert main(["estimate", path, "--out", out]) == 0
+    assert main(["info", path]) == 0
+    assert "('County', 'sex')" in capsys.readouterr().out
+    written = pl.read_csv(out, schema_overrides={"geocode": pl.String})
+    assert written.columns[:4] == ["table", "sex", "geolevel", "geocode"]
+    problem, y = read_long_table(path)
+    estimate, variances = dense_estimate(problem, np.nan_to_num(y))
+    assert np.allclose(written["estimate"], estimate, rtol=1e-9)
+    assert np.allclose(written["std_error"] ** 2, variances, rtol=1e-9, atol=1e-12)
+    state = written.filter(geolevel="State")
+    assert state.select("geocode", "std_error").rows() == [("44", 0.0)]
+    assert state["estimate"][0] == pytest.approx(100, rel=1e-14)
+    counties = written.filter(geolevel="County").group_by("geocode").agg(pl.col("estimate").sum())
+    assert counties["estimate"].sum() == pytest.approx(100)
+
+
+def test_desired_tables_are_estimated_at_every_level(tmp_path: Path) -> None:
+    out = str(tmp_path / "out.csv")
+    assert main(["estimate", write(tmp_path, ROWS), "--out", out, "--desired", "total"]) == 0
+    assert pl.read_csv(out)["geolevel"].to_list() == ["State", "County", "County", "Tract", "Tract", "Tract"]
+
+
+def test_geounits_may_be_told_by_a_schema_with_recodes(tmp_path: Path) -> None:
+    schema = Schema({"age": 3}, {"age": {"adult": ["no", "yes", "yes"]}})
+    write_schema_file(tmp_path / "s.toml", schema)
+    spine = Spine.from_geoids(["1a", "1b"], {"County": 1, "Block": 2})
+    problem = Problem(schema, {"County": {"adult": 1.0}, "Block": {"detailed": 2.0}}, spine=spine)
+    write_frame(measurements_frame(problem, np.arange(8.0)), tmp_path / "noisy.parquet")
+    arguments = ["estimate", str(tmp_path / "noisy.parquet"), "--schema", str(tmp_path / "s.toml")]
+    assert main([*arguments, "--out", str(tmp_path / "out.csv")]) == 0
+    assert pl.read_csv(tmp_path / "out.csv").height == 8
+
+
+def test_several_geounits_at_the_top_get_a_root(tmp_path: Path) -> None:
+    below = ROWS.replace("total,*,State,44,100,0\n", "")
+    problem, _ = read_long_table(write(tmp_path, below))
+    assert problem.spine is not None
+    assert problem.spine.levels == ("Root", "County", "Tract")
+    with_parents = pl.read_csv(below.encode(), infer_schema=False).with_columns(
+        parent=pl.when(pl.col("geolevel") == "Tract").then(pl.col("geocode").str.head(5))
+    )
+    again, _ = read_long_table(with_parents)
+    assert parents(again.spine) == parents(problem.spine)
+
+
+def test_levels_are_ordered_by_their_parents_whatever_their_names() -> None:
+    frame = pl.DataFrame(
+        {
+            "table": "total",
+            "geolevel": ["Site", "Region", "Site", "Nation"],
+            "geocode": ["x", "north", "y", "all"],
+            "parent": ["north", "all", "north", None],
+            "value": [1, 3, 1, 4],
+            "variance": 1,
+            "sex": ["*", "*", "*", "*"],
+        }
+    )
+    problem, y = read_long_table(frame, SEX)
+    assert problem.spine is not None
+    assert problem.spine.levels == ("Nation", "Region", "Site")
+    assert by_code(problem, y)["Site", "y", "total"] == [1]
+
+
+BAD = [
+    ("44003,21,4", "44003,,4", r"table 'sex' of County '44003', cell \(sex=m\): value is missing"),
+    ("sex,m,County,44003,21,4\n", "", r"table 'sex' of County '44003', cell \(sex=m\) is missing: .* 3 of 4 cells"),
+    ("geolevel,geocode", "geocode,note", "column 'geolevel' is missing beside 'geocode'"),
+    ("total,*,Tract,4400102", "total,*,Tract,4400101", r"'total' of Tract '4400101' is given twice, in rows 7 and 8"),
+    ("total,*,Tract,4400102", "total,*,,4400102", "column 'geolevel' is empty in row 8: every row needs a level"),
+    ("geocode", "geography", "column 'geocode' is missing beside 'geolevel'"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD)
+def test_geounits_that_make_no_tree_are_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
+    assert old in ROWS
+    with pytest.raises(ValueError, match=message):
+        read_long_table(write(tmp_path, ROWS.replace(old, new)), SEX)
+
+
+def test_children_that_count_far_less_than_their_parent_are_refused() -> None:
+    with pytest.raises(ValueError, match="A 'a' counts 300 in table 'total', its 2 children 3: no noise explains that"):
+        read_long_table(PARENTS.with_columns(value=pl.Series([300.0, 1, 2])), SEX)
+
+
+PARENTS = pl.DataFrame(
+    {
+        "table": "total",
+        "geolevel": ["A", "B", "B"],
+        "geocode": ["a", "b", "c"],
+        "parent": [None, "a", "a"],
+        "value": [3.0, 1, 2],
+        "variance": 1.0,
+        "sex": "*",
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"parent": [None, "z", "a"]}, "B 'b' has the parent 'z', which has no rows: give it some"),
+        ({"parent": ["c", "a", "a"]}, "exactly one root"),
+        ({"parent": [None, "a", "b"]}, "B 'c' has the parent 'b', which has no rows"),
+        ({"geocode": ["a", "b", "b"]}, r"table 'total' of B 'b' is given twice, in rows 2 and 3"),
+        ({"geocode": ["a", "b", "b"], "parent": [None, "a", "c"]}, "row 3: B 'b' has two parents, 'a' and 'c'"),
+        (
+            {"geolevel": ["A", "B", "C"], "geocode": ["a", "a", "c"], "parent": ["", "", "a"]},
+            "'a', a code at A and B",
+        ),
+        ({"geocode": [1, 2, 3]}, "column 'geocode' must hold text, for leading zeros: it holds numbers"),
+        ({"geolevel": [1.5, 2.5, 2.5]}, "column 'geolevel' holds decimal numbers"),
+    ],
+)
+def test_parents_that_make_no_tree_are_refused(change: dict[str, list], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_long_table(PARENTS.with_columns(pl.Series(name, column) for name, column in change.items()), SEX)
+
+
+def test_a_branch_may_skip_a_level(tmp_path: Path) -> None:
+    text = ROWS.replace("sex,f,County,44003,22,4\nsex,m,County,44003,21,4\n", "")
+    problem, _ = read_long_table(write(tmp_path, text), SEX)
+    assert parents(problem.spine)["Tract", "4400301"] == "44"
+
+
+def test_an_only_child_may_have_the_code_of_its_parent(tmp_path: Path) -> None:
+    text = ROWS.replace("sex,f,County", "total,*,Region,44,101,4\nsex,f,County", 1)
+    problem, y = read_long_table(write(tmp_path, text), SEX)
+    spine = problem.spine
+    assert spine is not None
+    assert spine.levels == ("State", "Region", "County", "Tract")
+    shuffled = measurements_frame(problem, y).sample(fraction=1.0, shuffle=True, seed=1)
+    again, _ = read_long_table(shuffled, SEX)
+    assert again.spine is not None
+    assert again.spine.levels == spine.levels
+    assert parents(again.spine) == parents(spine)

@@ -1,0 +1,313 @@
+"""What people write in long tables: understood where one thing can be meant, or refused with what to write."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from blue_solvers.cli import main
+from constraint_builders import Problem, Schema
+from constraint_builders.files import frame_like, measurements_frame, read_long_table
+from constraint_builders.files.numbers import decimal_mark, read_numbers
+
+SCHEMA = Schema({"sex": ["female", "male"], "age": 3}, {"age": {"adult": ["minor", "adult", "adult"]}})
+PROBLEM = Problem(SCHEMA, {"total": 4.0, "adult * sex": [[1.0, 2.25], [3.0, 16.0]], "sex": np.inf, "detailed": 9.0})
+Y = np.array([1310.5, 200.25, 310, 400, 399, np.nan, np.nan, *range(101, 107)])
+FRAME = measurements_frame(PROBLEM, Y)
+
+
+def agrees(source: Any, schema: Schema | None = SCHEMA) -> None:
+    problem, y = read_long_table(source, schema)
+    assert np.array_equal(y, Y, equal_nan=True)
+    assert np.allclose(problem.variances, PROBLEM.variances, rtol=1e-12)
+
+
+def write(folder: Path, text: str, encoding: str = "utf-8") -> Path:
+    path = folder / "noisy.csv"
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def test_the_example_is_what_it_says() -> None:
+    agrees(FRAME)
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [
+        ("std_error", 1.0),
+        ("SE", 1.0),
+        ("Standard Error", 1.0),
+        ("moe_90", norm.ppf(0.95)),
+        ("MOE 90%", norm.ppf(0.95)),
+        ("Margin of error (95 %)", norm.ppf(0.975)),
+        ("moe_99_5", norm.ppf(0.9975)),
+    ],
+)
+def test_precision_may_be_given_by_standard_errors_and_margins(name: str, factor: float) -> None:
+    agrees(FRAME.with_columns((pl.col("variance").sqrt() * factor).alias(name)).drop("variance"))
+
+
+@pytest.mark.parametrize("name", ["cv_percent", "CV (%)", "Coefficient of variation, %"])
+def test_precision_may_be_given_by_coefficients_of_variation(name: str) -> None:
+    cv = 100 * pl.col("variance").sqrt() / pl.col("value").fill_null(1)
+    agrees(FRAME.with_columns(cv.alias(name)).drop("variance"))
+    as_text = FRAME.with_columns(pl.format("{} %", cv.cast(pl.String)).alias(name)).drop("variance")
+    agrees(as_text.with_columns(pl.col(name).replace("inf %", "inf")))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"moe": 1.0}, "column 'moe' does not say its level: name it moe_90 if it is of 90 %, as the ACS's are"),
+        ({"Margin of Error": 1.0}, "column 'Margin of Error' does not say its level"),
+        ({"cv": 1.0}, "column 'cv' does not say its unit: name it cv_percent where 12 means 12 %"),
+        ({"std_error": 1.0, "variance": 1.0}, "columns 'variance' and 'std_error' both say how precise"),
+        ({"error": 1.0}, r"column 'variance' is missing: .*; give variance, std_error, moe_90 .* or cv_percent"),
+        ({"std_error": -1.0}, r"table 'total': std_error is negative: give a number of 0 or more \(row 1\)"),
+        ({"std_error": 1e-200}, "table 'total': std_error is too small for a variance: write 0 for exact"),
+        ({"std_error": 1e200}, "table 'total': std_error has a variance beyond floating point"),
+        ({"std_error": None}, "table 'total': std_error is missing: give a number, 0 for exact, or inf"),
+        ({"moe_90": "*****"}, r"table 'total': moe_90 '\*\*\*\*\*' is not a number \(row 1\)"),
+        ({"std_error": 1.0, "lower": 1.0, "upper": 1.0}, "it holds estimates, whose errors are correlated"),
+    ],
+)
+def test_precision_that_could_be_two_things_is_refused(change: dict[str, Any], message: str) -> None:
+    frame = FRAME if "variance" in change else FRAME.drop("variance")
+    with pytest.raises(ValueError, match=message):
+        read_long_table(frame.with_columns(pl.lit(value).alias(name) for name, value in change.items()), SCHEMA)
+
+
+def test_a_coefficient_of_variation_says_nothing_about_zero() -> None:
+    frame = FRAME.drop("variance").with_columns(value=pl.lit(0.0), cv_percent=pl.lit(10.0))
+    with pytest.raises(ValueError, match="cv_percent says nothing about a value of 0: give variances or std_error"):
+        read_long_table(frame, SCHEMA)
+
+
+def test_capitals_and_spaces_in_headers_labels_and_table_names_make_no_difference(tmp_path: Path) -> None:
+    text = FRAME.write_csv().replace("table,sex,age,value,variance", " Table ,SEX, Age,Value, Variance ")
+    text = text.replace("adult * sex", "Adult*SEX").replace(",female,", ", Female ,").replace(",male,", ",MALE,")
+    agrees(write(tmp_path, text.replace("detailed", " Detailed")))
+
+
+def test_total_and_all_say_that_a_variable_is_summed_out() -> None:
+    said = [
+        pl.when(pl.col(name) == "*").then(pl.lit(word)).otherwise(name).alias(name)
+        for name, word in (("sex", "Total"), ("age", " all "))
+    ]
+    agrees(FRAME.with_columns(said))
+    known = Schema({"sex": ["female", "male"], "age": ["all", "1", "2"]})
+    with pytest.raises(ValueError, match=r"table 'total', row 1: column 'age' must be '\*', .*: got ' all '"):
+        read_long_table(FRAME.with_columns(said).filter(table="total"), known)
+
+
+def test_the_very_label_is_meant_before_one_like_it() -> None:
+    schema = Schema({"sex": ["f", "F", " f"]})
+    frame = pl.DataFrame({"table": "sex", "sex": ["F", " f", "f"], "value": [1, 2, 3], "variance": 1})
+    assert read_long_table(frame, schema)[1].tolist() == [3, 1, 2]
+    with pytest.raises(ValueError, match="unknown level 'F ' in column 'sex': there are 'f', 'F', ' f'"):
+        read_long_table(frame.with_columns(sex=pl.Series(["F ", " f", "f"])), schema)
+
+
+def test_inferred_labels_that_differ_in_capitals_alone_are_refused(tmp_path: Path) -> None:
+    text = "table,sex,value,variance\nsex,female,1,1\nsex, male,1,1\nsex,Female,1,1\n"
+    with pytest.raises(ValueError, match=r"column 'sex' has both 'female' \(row 2\) and 'Female' \(row 4\): write one"):
+        read_long_table(write(tmp_path, text))
+    problem, _ = read_long_table(write(tmp_path, text.replace("Female", "other")))
+    assert problem.schema == Schema({"sex": ["female", "male", "other"]})
+
+
+def test_names_of_ones_own_are_answered_with_what_the_rows_count() -> None:
+    frame = FRAME.with_columns(table=pl.col("table").replace("adult * sex", "B23001"))
+    with pytest.raises(ValueError, match=r"table 'B23001': .* named by what it counts, by its rows 'sex \* age'"):
+        read_long_table(frame, SCHEMA)
+
+
+def test_a_row_that_was_left_out_is_asked_for() -> None:
+    with pytest.raises(ValueError, match="give each a row, of variance inf where it was not published"):
+        read_long_table(FRAME[:-1], SCHEMA)
+
+
+def test_notes_are_ignored_by_name(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    agrees(FRAME.with_columns(Notes=pl.lit("suppressed"), comment=pl.lit(None)))
+    path = write(tmp_path, "table,sex,value,variance,notes\ntotal,*,2,1,hello\nsex,f,1,1,\nsex,m,1,1,\n")
+    assert main(["estimate", str(path), "--out", str(tmp_path / "out.csv")]) == 0
+    assert "ignored    column 'notes', of notes" in capsys.readouterr().out
+
+
+def test_a_wide_table_is_answered_with_how_to_lay_it_out() -> None:
+    frame = pl.DataFrame({"table": "detailed", "age": ["young", "old"], "female": [1, 2], "male": ["3", "4"]})
+    with pytest.raises(ValueError, match="give each number of 'female', 'male' a row of its own"):
+        read_long_table(frame)
+
+
+STYLES = [(",", ".", ""), (",", ".", ","), (",", ".", " "), (";", ",", ""), (";", ",", "."), (";", ",", "\u202f"),
+          (";", ".", "'"), ("\t", ",", "."), ("\t", ".", ","), ("|", ".", "")]  # fmt: skip
+
+
+def styled(value: float, mark: str, group: str) -> str:
+    """A number as a country writes it."""
+    whole, _, rest = f"{abs(value):.{2 if value % 1 else 0}f}".partition(".")
+    parts = [whole[max(0, i - 3) : i] for i in range(len(whole), 0, -3)][::-1]
+    return ("-" if value < 0 else "") + group.join(parts) + (mark + rest if rest else "")
+
+
+@pytest.mark.parametrize(("delimiter", "mark", "group"), STYLES)
+@given(values=st.lists(st.integers(-(10**9), 10**9), min_size=3, max_size=3))
+def test_numbers_are_read_as_their_country_writes_them(
+    delimiter: str, mark: str, group: str, values: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    numbers = [value / 100 for value in values]
+    cells = [styled(number, mark, group) for number in [*numbers, 0.25]]  # the last tells the marks apart
+    quoted = [f'"{cell}"' if delimiter in cell else cell for cell in cells]
+    labels = ["a", "b", "c", "d"]
+    rows = [["table", "x", "value", "variance"], *(["x", x, cell, "1"] for x, cell in zip(labels, quoted, strict=True))]
+    path = tmp_path_factory.mktemp("styles") / "noisy.csv"
+    path.write_text("\n".join(delimiter.join(row) for row in rows), encoding="utf-8")
+    assert read_long_table(path)[1].tolist() == [*numbers, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["1,234", "5"], "'1,234' may mean 1234 or 1.234: write one or the other"),
+        (["1.234", "5"], "'1.234' may mean 1234 or 1.234: write one or the other"),
+        (["1,5", "2.5"], "'2.5' has a decimal point and '1,5' a decimal comma: write all with a point"),
+    ],
+)
+def test_numbers_that_could_be_two_are_refused(cells: list[str], message: str, tmp_path: Path) -> None:
+    rows = "".join(f"x;{label};{cell};1\n" for label, cell in zip("ab", cells, strict=True))
+    with pytest.raises(ValueError, match=message):
+        read_long_table(write(tmp_path, f"table;x;value;variance\n{rows}"))
+
+
+@given(numbers=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5))
+def test_what_programs_write_is_read_to_the_last_bit(numbers: list[float]) -> None:
+    column = pl.Series("value", [repr(number) for number in numbers])
+    assert decimal_mark([column], ",") == "."
+    assert read_numbers(column).tolist() == numbers
+
+
+def test_comments_empty_rows_and_empty_columns_are_skipped_and_rows_counted_as_they_stand(tmp_path: Path) -> None:
+    lines = FRAME.write_csv().splitlines()
+    text = "\n".join(["# noisy tables, of 1973", "", ",,,,", *(f"{line},," for line in lines[:4]), ",,,,,,",
+                      "# later rows,,,,,,", *(f"{line},," for line in lines[4:]), "", ",,,,,,", ""])  # fmt: skip
+    agrees(write(tmp_path, text))
+    broken = text.replace("detailed,male,2,106.0,9.0", "detailed,male,2,x,9.0")
+    row = 1 + broken.splitlines().index("detailed,male,2,x,9.0,,")
+    with pytest.raises(ValueError, match=rf"value 'x' is not a number \(row {row}\)"):
+        read_long_table(write(tmp_path, broken), SCHEMA)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "latin-1"])
+def test_encodings_are_told_apart_or_refused(encoding: str, tmp_path: Path) -> None:
+    text = "table,city,value,variance\r\ncity,Montréal,1,1\r\ncity,Orléans,2,1\r\n"
+    path = write(tmp_path, text, encoding)
+    if encoding in ("utf-8-sig", "utf-16"):
+        assert read_long_table(path)[0].schema == Schema({"city": ["Montréal", "Orléans"]})
+        return
+    message = "row 2 is not UTF-8 .*Latin-1 it reads .*Montréal" if encoding == "latin-1" else "holds a NUL byte"
+    with pytest.raises(ValueError, match=message):
+        read_long_table(path)
+
+
+def test_what_excel_says_about_delimiters_is_heard(tmp_path: Path) -> None:
+    agrees(write(tmp_path, "sep=;\r\n" + FRAME.write_csv(separator=";").replace("\n", "\r\n").replace(".0", "")))
+
+
+def test_a_sheet_of_excel_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("fastexcel")
+    xlsxwriter = pytest.importorskip("xlsxwriter")
+    book = xlsxwriter.Workbook(tmp_path / "noisy.xlsx")
+    sheet = book.add_worksheet("Data")
+    book.add_worksheet("Empty")
+    sheet.write(0, 1, "# from 1973")
+    for i, row in enumerate([FRAME.columns, *FRAME.rows()]):
+        for j, cell in enumerate(row):
+            sheet.write(i + 2, j + 1, "inf" if cell == np.inf else cell)
+    book.close()
+    agrees(tmp_path / "noisy.xlsx")
+    assert main(["estimate", str(tmp_path / "noisy.xlsx"), "--out", str(tmp_path / "out.csv")]) == 2  # of recodes
+    book = xlsxwriter.Workbook(tmp_path / "two.xlsx")
+    for name in ("One", "Two"):
+        book.add_worksheet(name).write(0, 0, "table")
+    book.close()
+    with pytest.raises(ValueError, match=r"two\.xlsx: one sheet must hold a table: 'One', 'Two' do"):
+        read_long_table(tmp_path / "two.xlsx")
+
+
+def test_rows_of_a_sheet_are_counted_as_it_shows_them(tmp_path: Path) -> None:
+    pytest.importorskip("fastexcel")
+    xlsxwriter = pytest.importorskip("xlsxwriter")
+    book = xlsxwriter.Workbook(tmp_path / "noisy.xlsx")
+    sheet = book.add_worksheet()
+    for i, row in {2: ["table", "value", "variance", "sex"], 4: ["sex", 1, 1, "f"], 5: ["sex", True, 1, "m"]}.items():
+        sheet.write_row(i, 0, row)
+    book.close()
+    with pytest.raises(ValueError, match=r"value 'true' is not a number \(row 6\)"):
+        read_long_table(tmp_path / "noisy.xlsx")
+
+
+def test_without_fastexcel_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "noisy.xlsx").write_bytes(b"PK")
+    monkeypatch.setitem(sys.modules, "fastexcel", None)
+    with pytest.raises(ImportError, match=r"Excel files need fastexcel: pip install 'blue-solvers\[excel\]', or save"):
+        read_long_table(tmp_path / "noisy.xlsx")
+
+
+def in_pandas() -> pd.DataFrame:
+    return pd.DataFrame({name: FRAME[name].to_list() for name in FRAME.columns})
+
+
+def test_pandas_works_in_and_out_without_pyarrow() -> None:
+    script = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "import pandas as pd\n"
+        "from constraint_builders.files import frame_like, measurements_frame, read_long_table\n"
+        "frame = pd.DataFrame({'table': ['total', 'sex', 'sex'], 'sex': ['*', 'f', 'm'], 'n': [None, 1, 2],"
+        " 'value': [3, 1.5, None], 'variance': [1, 1, float('inf')]}).drop(columns='n')\n"
+        "problem, y = read_long_table(frame)\n"
+        "back = frame_like(frame, measurements_frame(problem, y))\n"
+        "assert list(back['value'])[:2] == [3, 1.5], back\n"
+        "assert back['value'].isna().tolist() == [False, False, True]\n"
+        "assert type(back).__module__.startswith('pandas')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_frames_of_pandas_are_read_whatever_their_types_and_index() -> None:
+    agrees(in_pandas())
+    agrees(in_pandas().astype({"table": "category", "sex": "category", "value": "Float64"}))
+    agrees(in_pandas().set_index(["table", "sex", "age"]))
+    whole = pd.DataFrame({"table": "age", "age": [0, 1, 2], "value": [1, 2, 3], "variance": 1})
+    assert read_long_table(whole)[1].tolist() == [1, 2, 3]
+    mixed = pd.DataFrame({"table": ["total", "age", "age"], "age": ["*", 0, 1], "value": [1, 2, 3], "variance": 1})
+    assert read_long_table(mixed)[0].schema == Schema({"age": ["0", "1"]})
+    for other in (FRAME, FRAME.to_arrow(), in_pandas()):
+        assert type(frame_like(other, FRAME)) is type(other)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f.assign(value=pd.Timestamp("2020-01-01")), "column 'value' holds dates and times: give numbers"),
+        (lambda f: f.assign(value=True), "column 'value' holds true and false: give numbers"),
+        (lambda f: f.assign(value=[object()] * len(f)), "column 'value'"),
+        (lambda f: pd.concat([f, f["value"]], axis=1), "column 'value' is given twice, as columns 4 and 6"),
+        (lambda f: f.assign(age=1.5), "column 'age' holds decimal numbers: labels are text or whole numbers"),
+    ],
+)
+def test_frames_of_pandas_are_refused_like_others(change: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"data frame: .*{message}"):
+        read_long_table(change(in_pandas()), SCHEMA)
