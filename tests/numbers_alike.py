@@ -15,7 +15,7 @@ FLOATS = (np.float16, np.float32, np.float64, np.longdouble)
 # Everything that a careless conversion takes for the number 1, and what is no number at all.
 NO_NUMBERS: list[Any] = [
     True, np.True_, np.array(True), "1", b"1", np.str_("1"), 1 + 0j, np.complex64(1), np.timedelta64(1),
-    np.datetime64(1, "s"), np.ma.masked, np.ma.array(1.0, mask=True), None, [1.0], np.ones(1), {"a": 1}, object(),
+    np.datetime64(1, "s"), np.ma.masked, np.ma.array(1.0, mask=True), None, [1.0], np.ones(1), {"a": 1}, Ellipsis,
 ]  # fmt: skip
 NOT_POSITIVE: list[Any] = [
     0, -1, 0.0, -1.5, Fraction(0), Fraction(-1, 3), np.int8(-1), np.nan, np.inf, -np.inf, Decimal("NaN"),
