@@ -1,0 +1,58 @@
+"""What a solver says of an invented problem, beside what is so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from blue_solvers import BlueOperator, ConvergenceError, Solver, UnsupportedProblemError, blue
+from oracles.invent import Invented
+
+EPSILON = float(np.finfo(float).eps)
+ROUNDING = 64  # units in the last place of the largest value
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Errors that are allowed: of estimates in their standard errors, of variances in themselves."""
+
+    estimate: float = 1e-8
+    variance: float = 1e-7
+
+
+def differences(invented: Invented, solver: Solver | str, tolerance: Tolerance = Tolerance()) -> list[str] | None:
+    """Everything that a solver says wrongly; None where it refuses the problem by name or does not call it exact."""
+    try:
+        P = blue(invented.description.problem(), solver)
+        x = P @ invented.y + P.offset
+    except (UnsupportedProblemError, ConvergenceError):
+        return None
+    if not P.info.exact:
+        return None
+    return [*_wrong_estimates(P, x, invented, tolerance), *_wrong_variances(P, invented, tolerance)]
+
+
+def _wrong_estimates(P: BlueOperator, x: np.ndarray, invented: Invented, tolerance: Tolerance) -> list[str]:
+    reference = invented.reference
+    errors = abs(x - reference.estimate)
+    floor = ROUNDING * EPSILON * abs(invented.y).max(initial=1)
+    wrong = []
+    if not (errors <= tolerance.estimate * reference.std_errors + floor).all():
+        worst = (np.maximum(errors - floor, 0) / np.maximum(reference.std_errors, 1e-300)).max()
+        wrong.append(f"estimates {errors.max():.3g} off, {worst:.3g} standard errors")
+    bound = P.info.error_bound
+    if bound is not None and not (errors <= bound * reference.std_errors + floor).all():
+        wrong.append(f"estimates beyond their bound of {bound:.3g} standard errors")
+    return wrong
+
+
+def _wrong_variances(P: BlueOperator, invented: Invented, tolerance: Tolerance) -> list[str]:
+    reference, v = invented.reference.variances, invented.description.variances
+    least = v[(v > 0) & np.isfinite(v)].min(initial=1.0)
+    errors = abs(P.variances() - reference)
+    if (errors <= np.where(reference > 0, tolerance.variance * reference, EPSILON * least * 1e-8)).all():
+        return []
+    known = errors[reference == 0].max(initial=0)
+    relative = (errors[reference > 0] / reference[reference > 0]).max(initial=0)
+    return [f"variances {relative:.3g} of themselves off, {known:.3g} where the value is known"]
