@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from constraint_builders.table import Table, parse_table
 from constraint_builders.variances import checked_variances
 from constraint_builders.zeros import StructuralZeros
 
+MOST_ELIMINATED = 20_000  # detailed cells, to find out what several tables determine together
 MOST_NAMED = 5  # cells of one table in a message
 CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding of sums of doubles stays well below
 
@@ -137,6 +139,7 @@ class Problem(Measurements):
         else:
             self._read_spine_tables(schema, spine, observed, desired, covariance, noise)
         self.zeros = None if zeros is None else self._read_zeros(zeros)
+        self._refuse_unestimable_tables()
         self.equalities = None if equalities is None else self._read_equalities(*equalities)
         self._refuse_undetermined_cells()
         self.truth = None if truth is None else self._read_truth(truth)
@@ -241,7 +244,6 @@ class Problem(Measurements):
         names = self._desired_names(desired)
         self.desired_tables = tuple(parse_table(schema, name) for name in names)
         self.desired = _layout(schema, names, self.desired_tables)
-        self._refuse_unestimable_tables()
 
     def _read_spine_tables(
         self, schema: Schema, spine: Spine, observed: Mapping, desired: Any, covariance: Any, noise: str
@@ -255,22 +257,21 @@ class Problem(Measurements):
         self.desired_tables = tuple(parse_table(schema, table) for _, table in wanted)
         self.desired_levels = tuple(spine.level_index(level) for level, _ in wanted)
         self.desired = spine_layout(schema, spine, wanted)
-        self._refuse_unestimable_tables()
 
     def _refuse_unestimable_tables(self) -> None:
         """Refuse, by name, desired tables that nothing observed determines."""
         if self.spine is None:
-            self.sources  # noqa: B018
+            self.tabulation  # noqa: B018
             return
         assert self.schema is not None
         for level, table in zip(self.desired_levels, self.desired_tables, strict=True):
             crossing = factors_cross(self.schema, [*self.observed_tables, table])
             geounit = None if crossing else self._lacks(level, table)
-            if geounit is not None:
+            if geounit is not None and (self.zeros is None or not self._is_small):
                 where = f"{self.spine.levels[level]} {self.spine.geocodes[geounit]!r}"
                 raise ValueError(
                     f"table {table.name!r} is not estimable at {where}: no measurement there, below or above "
-                    "determines it"
+                    "determines it, and equalities between observed cells do not count towards it"
                 )
 
     def _lacks(self, level: int, table: Table) -> int | None:
@@ -330,8 +331,8 @@ class Problem(Measurements):
         return sorted(plain, key=lambda name: (len(plain[name].axes), plain[name].axes, name))
 
     @cached_property
-    def sources(self) -> tuple[int, ...]:
-        """For every desired table the smallest observed table that it can be summed from."""
+    def _sources(self) -> tuple[int | None, ...]:
+        """For every desired table the smallest observed table that it can be summed from, if there is one."""
         if self.schema is None:
             return (0,)
         order = sorted(np.flatnonzero(self.measured_tables).tolist(), key=lambda i: self.observed_tables[i].size)
@@ -340,15 +341,13 @@ class Problem(Measurements):
         for index in order:
             for axis in self.observed_tables[index].axes:
                 holders.setdefault(axis, []).append(index)
-        found = []
-        for name, table in zip(self.desired.names, self.desired_tables, strict=True):
+        found: list[int | None] = []
+        for table in self.desired_tables:
             source = by_name.get(table.name)
             if source is None:
                 kept = [axis for axis in table.axes if self.schema.shape[axis] > 1]
                 candidates = min((holders.get(axis, []) for axis in kept), key=len, default=order)
                 source = next((i for i in candidates if refines(self.schema, self.observed_tables[i], table)), None)
-            if source is None:
-                raise ValueError(f"table {name!r} is not estimable: no observed table contains it")
             found.append(source)
         return tuple(found)
 
@@ -404,8 +403,8 @@ class Problem(Measurements):
         Arbitrary values in the cells that nothing determines show which cells change with them. A desired cell may
         still be determined where cells that it is summed from are not.
         """
-        if self.spine is not None and self._rests_on_several_levels():
-            self.spine_tabulation  # noqa: B018  refuses, by name, what rests on undetermined cells
+        if self.spine is not None and (self._rests_on_several_levels() or self._rests_on_zeros()):
+            self.tabulation  # noqa: B018  refuses, by name, what rests on undetermined cells
         if self.spine is not None or not self._equations.partly_measured or self.tree is not None:
             return
         elimination = self._equations.elimination("independent")
@@ -430,6 +429,18 @@ class Problem(Measurements):
             factors_cross(self.schema, [*self.observed_tables, *self.desired_tables])
             and any(self._lacks(*entry) is not None for entry in lacking)
         )
+
+    def _rests_on_zeros(self) -> bool:
+        """Whether cells known to be empty determine what measurements alone do not."""
+        lacking = zip(self.desired_levels, self.desired_tables, strict=True)
+        return self.zeros is not None and self._is_small and any(self._lacks(*entry) is not None for entry in lacking)
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether detailed cells can be eliminated to find out what several tables determine together."""
+        assert self.schema is not None
+        leaves = 1 if self.spine is None else int((self.spine.child_counts == 0).sum())
+        return leaves * prod(self.schema.shape) <= MOST_ELIMINATED
 
     @property
     def rank(self) -> int:
@@ -457,36 +468,66 @@ class Problem(Measurements):
         """For every desired table: its place, its source's place, and the margin between them (None: the same)."""
         assert self.schema is not None
         found = []
-        for index, (table, source) in enumerate(zip(self.desired_tables, self.sources, strict=True)):
+        for index, (table, source) in enumerate(zip(self.desired_tables, self._sources, strict=True)):
+            assert source is not None
             fine = self.observed_tables[source]
             margin = None if fine.name == table.name else Margin(self.schema, fine, table)
             found.append((self.desired.block(index), self.observed.block(source), margin))
         return tuple(found)
 
     @cached_property
-    def spine_tabulation(self) -> sparse.csr_array:
-        """Desired cells in terms of measured ones, (m, n), for consistent values at all geounits of a spine."""
+    def tabulation(self) -> sparse.csr_array | None:
+        """Desired cells in terms of measured ones, (m, n), for consistent values.
+
+        None where every desired table is summed from one observed table.
+        """
+        if self.spine is not None:
+            return self._sums(self.spine, self.observed_levels).matrix(
+                self.desired, self.desired_levels, self.desired_tables
+            )
+        if all(source is not None for source in self._sources):
+            return None
         assert self.schema is not None
-        assert self.spine is not None
-        sums = SpineSums(
+        lost = self.desired.names[self._sources.index(None)]
+        if not self._is_small:
+            raise ValueError(
+                f"table {lost!r} is not estimable: no observed table contains it, and its detailed "
+                f"cells are more than {MOST_ELIMINATED:,}, too many to find out whether several do together"
+            )
+        alone = Spine([-1], ["all"])
+        try:
+            found = self._sums(alone, (0,) * len(self.observed_tables)).matrix(
+                spine_layout(self.schema, alone, [("all", str(name)) for name in self.desired.names]),
+                (0,) * len(self.desired_tables),
+                self.desired_tables,
+            )
+        except ValueError:
+            raise ValueError(
+                f"table {lost!r} is not estimable: no observed table contains it, nor do several together"
+            ) from None
+        return found
+
+    def _sums(self, spine: Spine, levels: tuple[int, ...]) -> SpineSums:
+        assert self.schema is not None
+        leaves = np.flatnonzero(spine.child_counts == 0)
+        return SpineSums(
             self.schema,
-            self.spine,
+            spine,
             self.observed,
-            self.observed_levels,
+            levels,
             self.observed_tables,
             self.typical_variances(),
             self.unmeasured,
             factors_cross(self.schema, [*self.observed_tables, *self.desired_tables]),
-            None if self.zeros is None else ~self.zeros.detailed(np.flatnonzero(self.spine.child_counts == 0)),
+            None if self.zeros is None else ~self.zeros.detailed(leaves),
         )
-        return sums.matrix(self.desired, self.desired_levels, self.desired_tables)
 
     def tabulate(self, X: Float) -> Float:
         """Sum consistent values over the observed layout, (n, K), to the desired layout, (m, K)."""
         if self.desired is self.observed:
             return X.copy()
-        if self.spine is not None:
-            return self.spine_tabulation @ X
+        if self.tabulation is not None:
+            return self.tabulation @ X
         result = np.empty((self.desired.size, X.shape[1]))
         for target, source, margin in self._margins:
             result[target] = X[source] if margin is None else margin.apply(X[source])
@@ -496,8 +537,8 @@ class Problem(Measurements):
         """The transpose of `tabulate`: (m, K) over the desired layout to (n, K) over the observed one."""
         if self.desired is self.observed:
             return V.copy()
-        if self.spine is not None:
-            return self.spine_tabulation.T @ V
+        if self.tabulation is not None:
+            return self.tabulation.T @ V
         result = np.zeros((self.observed.size, V.shape[1]))
         for target, source, margin in self._margins:
             result[source] += V[target] if margin is None else margin.transpose(V[target])

@@ -121,8 +121,8 @@ def desired_sums(problem: Problem) -> sparse.csr_array:
     """The sparse matrix T, (m, n), that makes the desired cells from a consistent estimate of the observed ones."""
     n = problem.observed.size
     T = sparse.csr_array(sparse.eye_array(n, format="csr"))
-    if problem.spine is not None:
-        T = sparse.csr_array(problem.spine_tabulation)
+    if problem.tabulation is not None:
+        T = sparse.csr_array(problem.tabulation)
     elif problem.desired.names != problem.observed.names or not problem.measured_tables.all():
         parts = [
             _sums_of_table(problem, table.start, table.stop)

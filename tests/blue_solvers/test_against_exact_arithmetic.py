@@ -6,10 +6,10 @@ import warnings
 from dataclasses import replace
 
 import pytest
-
-from blue_solvers import SOLVERS, Solver
 from oracles.compare import Tolerance, differences
 from oracles.invent import Kind, all_kinds, invent
+
+from blue_solvers import SOLVERS, Solver
 
 DIRECT = {name: SOLVERS[name] for name in ("two_pass", "sea_blue", "cholesky", "dense", "auto")}
 ITERATIVE = {name: SOLVERS[name] for name in ("cg", "multigrid")}
@@ -29,7 +29,8 @@ def trial(kind: Kind, seeds: range, solvers: dict[str, type[Solver]], tolerance:
             try:
                 said = {name: differences(found, solver(), tolerance) for name, solver in solvers.items()}
             except ValueError as error:
-                assert "not estimable" in str(error), (seed, error)
+                if "not estimable" not in str(error):
+                    raise
                 continue
         taken += any(own is not None for own in said.values())
         wrong += [(seed, name, own) for name, own in said.items() if own]

@@ -319,7 +319,11 @@ def test_problems_that_long_tables_cannot_hold_are_refused() -> None:
         ("open.csv", b'table,value\ntotal,"1\n', "a quotation mark in row 2 is not closed"),
         ("twice.csv", b"table,value,value\ntotal,1,2\n", "column 'value' is given twice, as columns 2 and 3"),
         ("unnamed.csv", b"table,value,\ntotal,1,2\n", "column 3 has no name in row 1"),
-        ("cut.csv.gz", gzip.compress(b"table,value\ntotal,1\n" * 99, mtime=0)[:-20], "it is compressed by gzip, and cut short"),
+        (
+            "cut.csv.gz",
+            gzip.compress(b"table,value\ntotal,1\n" * 99, mtime=0)[:-20],
+            "it is compressed by gzip, and cut short",
+        ),
         ("text.parquet", b"table,value,variance\n", "not readable as a table"),
         ("noisy.xls", b"", r"the name must end in \.csv, \.csv\.gz, \.parquet or \.xlsx"),
         ("noisy.xlsx", b"PK\x03\x04", "not readable as an Excel file: "),
