@@ -178,3 +178,14 @@ def test_iterations_that_do_not_converge_raise(monkeypatch: pytest.MonkeyPatch) 
 def test_what_it_cannot_take(problem: Problem, message: str) -> None:
     with pytest.raises(UnsupportedProblemError, match=message):
         blue(problem, "sea_blue")
+
+
+@pytest.mark.parametrize(("count", "levels"), [(330, 10), (1_100, 2)])
+def test_variables_whose_joint_table_no_number_counts(count: int, levels: int) -> None:
+    schema = Schema({f"v{i}": levels for i in range(count)})
+    P = blue(Problem(schema, dict.fromkeys(schema.names, 1.0)))
+    y = np.random.default_rng(0).normal(size=(count, levels))
+    totals = y.sum(axis=1)
+    expected = y + (totals.mean() - totals)[:, None] / levels
+    np.testing.assert_allclose((P @ y.ravel()).reshape(y.shape), expected, atol=1e-13)
+    np.testing.assert_allclose(P.variances(), 1 - 1 / levels + 1 / (levels * count), rtol=1e-12)

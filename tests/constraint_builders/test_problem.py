@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Problem, Schema, Spine, gallery
 
 SCHEMA = Schema({"sex": 2, "age": 3}, recodes={"age": {"adult": [0, 1, 1]}})
 OBSERVED: dict[str, Any] = {"total": 4.0, "sex": 1.0, "detailed": 2.0}
@@ -216,3 +216,18 @@ def test_matrix_problem() -> None:
 
 def test_repr_counts() -> None:
     assert repr(gallery.toy()) == "Problem(2 observed tables, 4 cells; 2 desired tables, 4 cells)"
+
+
+def test_recodes_determine_a_variable_together() -> None:
+    schema = Schema({"a": 3}, recodes={"a": {"r": [0, 0, 1], "s": [0, 1, 1]}})
+    for spine in (None, Spine([-1], ["all"])):
+        observed = {"r": 1.0, "s": 1.0}
+        problem = Problem(schema, observed if spine is None else {"all": observed}, ["a"], spine=spine)
+        np.testing.assert_allclose(problem.tabulate(np.array([[3.0], [4.0], [1.0], [6.0]]))[:, 0], [1, 2, 4])
+    with pytest.raises(ValueError, match="nor do several together"):
+        Problem(schema, {"r": 1.0}, ["a"])
+
+
+def test_empty_cells_determine_a_table_with_others() -> None:
+    problem = Problem(Schema({"a": 2, "b": 2}), {"a": 1.0}, ["a * b"], zeros={"b": [True, False]})
+    np.testing.assert_allclose(problem.tabulate(np.array([[3.0], [4.0]]))[:, 0], [0, 3, 0, 4])
