@@ -64,7 +64,7 @@ def _exact_sums(problem: Problem, y: Float, possible: np.ndarray) -> tuple[spars
     matrix.eliminate_zeros()
     values = np.concatenate([y[problem.exact], right])
     sign = np.array(
-        [np.sign(c[0]) if c.size and (np.sign(c) == np.sign(c[0])).all() else 0 for c in _coefficients(matrix)]
+        [float(np.sign(c[0])) if c.size and (np.sign(c) == np.sign(c[0])).all() else 0.0 for c in _coefficients(matrix)]
     )
     kept = np.flatnonzero(sign)
     matrix, values = sparse.csr_array(sparse.diags_array(sign[kept]) @ matrix[kept]), sign[kept] * values[kept]

@@ -40,7 +40,7 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
     },
     'blue(solver="cholesky")': {"its covariance is an operator": OPERATOR},
     'blue(solver="multigrid")': {"needs the entries of the covariance, which is an operator": OPERATOR},
-    'blue(solver="dense")': {"its covariance is an operator": OPERATOR},
+    'blue(solver="dense")': {},
     'intervals(method="t")': {DRAWN: OPERATOR},
     'intervals(method="distribution_free")': {DRAWN: OPERATOR},
     "confidence_ellipsoid(draws=...)": {DRAWN: OPERATOR},
@@ -111,30 +111,6 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
 }
 REFUSED["cluster"]["equalities are for `streaming.stream`"] = ["a spine with equalities"]
 
-# Pairs that are neither yet. Each is an expected failure: mending it shows, and the pair then leaves this list.
-_LOST = "the two passes lose equalities that alone determine unmeasured cells (issue 12, line 1)"
-FAILING: dict[tuple[str, str], str] = {
-    (part, "equalities that alone determine cells"): _LOST
-    for part in (
-        'blue(solver="auto")',
-        'blue(solver="two_pass")',
-        'intervals(method="z")',
-        'intervals(method="t")',
-        'intervals(method="distribution_free")',
-        "functionals",
-        "confidence_ellipsoid",
-        "confidence_ellipsoid(draws=...)",
-        "simultaneous_band",
-        "distribution_free_band",
-        "distribution_free_ellipsoid",
-        "covariance_columns, covariance_block, P.covariance",
-        'variances(method="applies")',
-        "estimate_variances",
-        "Replicates",
-        "coverage",
-    )
-}
-
 
 def refusal(part: str, feature: str) -> str | None:
     """What the refusal of a pair says; None where it is honoured."""
@@ -158,7 +134,7 @@ def as_markdown() -> str:
         "|---:|---|",
         *(f"| {number} | {feature} |" for feature, number in numbers.items()),
         "",
-        "`+` honoured, `-` refused; `?` a known failure, listed in the tests.",
+        "`+` honoured, `-` refused.",
         "",
         f"| part | {' | '.join(map(str, numbers.values()))} |",
         f"|---|{':---:|' * len(numbers)}",
@@ -175,6 +151,4 @@ def as_markdown() -> str:
 
 
 def _mark(part: str, feature: str) -> str:
-    if (part, feature) in FAILING:
-        return "?"
     return "+" if refusal(part, feature) is None else "-"

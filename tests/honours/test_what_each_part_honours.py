@@ -12,7 +12,7 @@ import pytest
 
 from tests.honours.instances import FEATURES, Instance
 from tests.honours.parts import PARTS, with_client
-from tests.honours.table import FAILING, REFUSED, as_markdown, refusal
+from tests.honours.table import REFUSED, as_markdown, refusal
 
 PAGE = Path(__file__).parents[2] / "docs" / "what_each_part_honours.md"
 
@@ -30,18 +30,8 @@ def client() -> Iterator[Any]:
     client.close()
 
 
-def pairs() -> list[Any]:
-    """Every pair, failing ones marked."""
-    found = []
-    for part in PARTS:
-        for feature in FEATURES:
-            reason = FAILING.get((part, feature))
-            marks = [] if reason is None else [pytest.mark.xfail(strict=True, reason=reason)]
-            found.append(pytest.param(part, feature, marks=marks, id=f"{part}-{feature}"))
-    return found
-
-
-@pytest.mark.parametrize(("part", "feature"), pairs())
+@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("part", PARTS)
 def test_every_part_honours_every_feature_or_refuses_it_by_name(
     part: str, feature: str, request: pytest.FixtureRequest
 ) -> None:
@@ -59,8 +49,6 @@ def test_the_table_names_parts_and_features_that_there_are() -> None:
     assert set(REFUSED) == set(PARTS)
     named = {feature for refusals in REFUSED.values() for features in refusals.values() for feature in features}
     assert named <= set(FEATURES)
-    assert all(part in PARTS and feature in FEATURES for part, feature in FAILING)
-    assert all(refusal(part, feature) is None for part, feature in FAILING)
 
 
 def test_the_page_is_this_table() -> None:
