@@ -25,11 +25,11 @@ from typing import TypeVar
 import numpy as np
 
 from bench.measuring import print_table
-from blue_solvers.budget_allocation import allocate_budget
-from blue_solvers.spine_bypasses import optimise_bypasses
-from blue_solvers.spine_objective import Objective
-from blue_solvers.spine_optimiser import OptimisedSpine, optimise_spine
-from blue_solvers.spine_report import compare_spines, entity_variances, entity_workload
+from blue_solvers.spine_design.allocation import allocate_budget
+from blue_solvers.spine_design.bypasses import optimise_bypasses
+from blue_solvers.spine_design.objective import Objective
+from blue_solvers.spine_design.regrouping import OptimisedSpine, optimise_spine
+from blue_solvers.spine_design.report import compare_spines, entity_variances, entity_workload
 from constraint_builders import Schema, Spine
 from constraint_builders.geography import Entities, Strategy, bypass, osed, regroup_blocks
 from constraint_builders.geography.presets import minor_civil_divisions_and_places

@@ -37,10 +37,10 @@ from noise_mechanisms.integer_subspace import (
 from noise_mechanisms.integer_subspace.chains import Kernel, norm_of
 from noise_mechanisms.integer_subspace.compiled import has_numba
 from noise_mechanisms.integer_subspace.coupling import autocorrelation_time, distance_of_norms
-from noise_mechanisms.integer_subspace.elimination import unimodular_null_basis
 from noise_mechanisms.integer_subspace.lattice import check_basis
 from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism
 from noise_mechanisms.integer_subspace.plots import noise_by_cell, noise_by_size, total_variation
+from noise_mechanisms.integer_subspace.unimodular import unimodular_null_basis
 
 BLOCKS_FILE = Path(__file__).parents[2] / "shared/data/ri_2010_blocks.csv.gz"
 Result = TypeVar("Result")

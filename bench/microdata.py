@@ -24,9 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls as scipy_nnls
 
-from blue_solvers.nonnegative import Fit, anchored_fit, max_fit, nnls, ols, reweighted_fit, sequential_fit
-from blue_solvers.nonnegative.bounds import PureDP, least_sum_error
-from blue_solvers.nonnegative.datasets import (
+from bench.datasets import (
     PUMAS,
     SETTINGS,
     Privacy,
@@ -34,6 +32,8 @@ from blue_solvers.nonnegative.datasets import (
     puma_datasets,
     synthetic_datasets,
 )
+from blue_solvers.nonnegative import Fit, anchored_fit, max_fit, nnls, ols, reweighted_fit, sequential_fit
+from blue_solvers.nonnegative.price.bounds import PureDP, least_sum_error
 from blue_solvers.nonnegative.programme import NotConvergedError
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import draw_noise

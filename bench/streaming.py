@@ -86,7 +86,7 @@ def _on_cluster(place: Path, workers: int) -> float:
     import dask
     from distributed import Client, LocalCluster
 
-    from blue_solvers.distributed import estimate
+    from blue_solvers.streaming.cluster import estimate
 
     os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])
     space = place / f"space{workers}"

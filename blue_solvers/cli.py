@@ -15,8 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 from blue_solvers.commands import demo, estimate, info, query, simulate, spine
+from blue_solvers.contract import ConvergenceError
 from blue_solvers.signals import Unwinding
-from blue_solvers.solver import ConvergenceError
 from constraint_builders.extras import EXTRA_OF, missing_extra
 
 COMMANDS = (estimate, info, simulate, query, spine, demo)

@@ -10,11 +10,11 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from blue_solvers.low_rank import SharedNoise
-from blue_solvers.solver import Float, Info, Prepared, Solver, UnsupportedProblemError
+from blue_solvers.contract import Float, Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.solvers import SOLVERS
+from blue_solvers.solvers.shared_noise import SharedNoise
 from constraint_builders import LowRankPlusDiagonal, Problem
-from constraint_builders.reals import real_array, refuse_masked
+from constraint_builders.description.reals import real_array, refuse_masked
 
 
 def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from blue_solvers.contract import Float
 from blue_solvers.operator import BlueOperator
-from blue_solvers.solver import Float
 from blue_solvers.uncertainty.functionals import estimate
 from blue_solvers.uncertainty.intervals import intervals
 from constraint_builders import Problem
-from constraint_builders.reals import real_array
+from constraint_builders.description.reals import real_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

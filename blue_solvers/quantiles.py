@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import betaincinv, erfinv, gammainccinv, gammaincinv, ndtri
 
-from constraint_builders.reals import real_number, shown
+from constraint_builders.description.reals import real_number, shown
 
 
 def read_level(level: float) -> float:

@@ -16,10 +16,10 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
+from blue_solvers.contract import Float, Info, Solver
 from blue_solvers.operator import BlueOperator, blue
-from blue_solvers.solver import Float, Info, Solver
 from constraint_builders import Problem, Schema, gallery
-from constraint_builders.marginals import marginal_matrix
+from constraint_builders.relations.marginals import marginal_matrix
 
 TOLERANCE = 1e-9  # standard errors; direct solvers reach 1e-13
 ITERATIVE_SLACK = (

@@ -1,9 +1,9 @@
 """Descriptions of noisy tables, and the sparse equations that make them self-consistent."""
 
 from constraint_builders import gallery
-from constraint_builders.low_rank import LowRankPlusDiagonal
+from constraint_builders.description.low_rank import LowRankPlusDiagonal
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
 from constraint_builders.problem import Problem
-from constraint_builders.schema import Schema
-from constraint_builders.spine import Spine
 
 __all__ = ["LowRankPlusDiagonal", "Problem", "Schema", "Spine", "gallery"]

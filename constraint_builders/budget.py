@@ -42,7 +42,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from constraint_builders.reals import shown
+from constraint_builders.description.reals import shown
 
 __all__ = [
     "Budget",

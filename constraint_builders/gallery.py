@@ -11,8 +11,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.description.schema import Schema
 from constraint_builders.problem import Problem
-from constraint_builders.schema import Schema
 
 PL94_RECODES = {"hhgq": {"hhinstlevels": ["household"] + ["institutional"] * 4 + ["noninstitutional"] * 3}}
 

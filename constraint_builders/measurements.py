@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from constraint_builders.bases import factor_bases
-from constraint_builders.covariance import read_covariance
-from constraint_builders.layout import Float, Layout
-from constraint_builders.schema import Schema
-from constraint_builders.spine import Spine
-from constraint_builders.summing import SummingMatrix
-from constraint_builders.table import Table
-from constraint_builders.zeros import StructuralZeros
+from constraint_builders.description.layout import Float, Layout
+from constraint_builders.description.noise_covariance import read_covariance
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table
+from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.relations.bases import factor_bases
+from constraint_builders.relations.summing import SummingMatrix
 
 NOISE_LAWS = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace")
 

@@ -14,21 +14,21 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from constraint_builders.equations import ConsistencyEquations
-from constraint_builders.layout import Float, Layout
-from constraint_builders.linear import read_matrix, read_vector
-from constraint_builders.marginals import Margin, refines
+from constraint_builders.description.layout import Float, Layout
+from constraint_builders.description.linear import read_matrix, read_vector
+from constraint_builders.description.reals import real_array
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table, parse_table
+from constraint_builders.description.variances import checked_variances
+from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.measurements import Measurements, factors_cross
-from constraint_builders.reals import real_array
-from constraint_builders.schema import Schema
-from constraint_builders.spine import Spine
-from constraint_builders.spine_constraints import SpineConsistency
-from constraint_builders.spine_sums import SpineSums
-from constraint_builders.spine_tables import read_desired, read_observed, spine_layout, undetermined
-from constraint_builders.summing import SummingMatrix
-from constraint_builders.table import Table, parse_table
-from constraint_builders.variances import checked_variances
-from constraint_builders.zeros import StructuralZeros
+from constraint_builders.relations.equations import ConsistencyEquations
+from constraint_builders.relations.marginals import Margin, refines
+from constraint_builders.relations.spine_constraints import SpineConsistency
+from constraint_builders.relations.spine_sums import SpineSums
+from constraint_builders.relations.spine_tables import read_desired, read_observed, spine_layout, undetermined
+from constraint_builders.relations.summing import SummingMatrix
 
 MOST_ELIMINATED = 20_000  # detailed cells, to find out what several tables determine together
 MOST_NAMED = 5  # cells of one table in a message

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from constraint_builders.layout import Float
-from constraint_builders.variances import checked_variances
+from constraint_builders.description.layout import Float
+from constraint_builders.description.variances import checked_variances
 
 TOLERANCE = 1e-9  # relative: by which exact values may differ that were rounded on their way
 

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from constraint_builders.layout import Float
+from constraint_builders.description.layout import Float
+from constraint_builders.description.reals import real_array
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table
 from constraint_builders.problem import Problem
-from constraint_builders.reals import real_array
-from constraint_builders.schema import Schema
-from constraint_builders.spine import Spine
-from constraint_builders.table import Table
 
 
 def true_vector(problem: Problem, counts: ArrayLike) -> Float:

@@ -34,7 +34,7 @@ from typing import Any, Literal, TypeAlias
 from scipy.optimize import bisect
 from scipy.special import log_ndtr
 
-from constraint_builders.reals import real_number, share, shown
+from constraint_builders.description.reals import real_number, share, shown
 
 __all__ = [
     "compose",

@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders import LowRankPlusDiagonal, Problem
-from constraint_builders.reals import real_array, whole_number
+from constraint_builders.description.reals import real_array, whole_number
 from noise_mechanisms.laws import draw
 
 LARGEST_WHOLE = 2.0**53

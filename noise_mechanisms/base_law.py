@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.description.reals import positive_number, real_array, whole_number
 from constraint_builders.memory import require_memory
-from constraint_builders.reals import positive_number, real_array, whole_number
 from noise_mechanisms.drawing import BLOCK, blocks, fill
 
 Floats: TypeAlias = NDArray[np.float64]

@@ -25,8 +25,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.description.reals import positive_number, real_array, shown, whole_number
 from constraint_builders.memory import require_memory
-from constraint_builders.reals import positive_number, real_array, shown, whole_number
 from noise_mechanisms.base_law import (
     ContinuousLaw,
     DiscreteLaw,

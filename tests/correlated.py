@@ -6,8 +6,8 @@ import numpy as np
 from spines import measurement_matrices
 
 from constraint_builders import Problem
-from constraint_builders.layout import Float
-from constraint_builders.marginals import marginal_matrix
+from constraint_builders.description.layout import Float
+from constraint_builders.relations.marginals import marginal_matrix
 
 
 def dense_operator(problem: Problem) -> tuple[Float, Float, Float]:

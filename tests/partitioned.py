@@ -10,7 +10,7 @@ import polars as pl
 from spines import SCHEMA
 
 from constraint_builders import Problem
-from constraint_builders.table import parse_table
+from constraint_builders.description.table import parse_table
 from tests.constraint_builders.geography.random_trees import uneven_spine
 
 KILL_AFTER = """

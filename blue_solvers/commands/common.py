@@ -15,7 +15,7 @@ from blue_solvers import BlueOperator
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem
-from constraint_builders.layout import Float
+from constraint_builders.description.layout import Float
 
 SubParsers = argparse._SubParsersAction
 

@@ -16,8 +16,8 @@ import numpy as np
 from blue_solvers import blue, examples
 from blue_solvers.commands.common import SubParsers, new_parser, print_columns
 from constraint_builders import Problem, gallery
+from constraint_builders.description.layout import Float
 from constraint_builders.extras import EXTRA_OF
-from constraint_builders.layout import Float
 from noise_mechanisms import add_noise
 
 SEED = 1973

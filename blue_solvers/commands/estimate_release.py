@@ -38,7 +38,7 @@ def run_on_folder(args: argparse.Namespace) -> None:
 
 
 def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
-    from blue_solvers.result_files import write_result
+    from blue_solvers.results.store import write_result
     from constraint_builders.files import read_noisy_measurements, read_totals
     from constraint_builders.files.new_folder import require_new
 

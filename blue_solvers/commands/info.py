@@ -9,7 +9,7 @@ import numpy as np
 from blue_solvers import Auto
 from blue_solvers.commands.common import SubParsers, add_input_arguments, new_parser, plural, print_columns, read_input
 from constraint_builders import Problem
-from constraint_builders.layout import Float, Layout
+from constraint_builders.description.layout import Float, Layout
 
 ASSUMPTIONS = {  # what it means that one holds, and that it fails
     "A1": ("the covariance of the noise is known", "the covariance of the noise is not known"),

@@ -22,7 +22,7 @@ from blue_solvers.commands.kinds import RESULT, what_is
 from blue_solvers.uncertainty import normal_intervals
 
 if TYPE_CHECKING:
-    from blue_solvers.results import Result
+    from blue_solvers.results.questions import Result
 
 TOTAL = "total"
 
@@ -53,7 +53,7 @@ def add_parser(subparsers: SubParsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Estimate the counts over all the geounits together."""
-    from blue_solvers.results import Result
+    from blue_solvers.results.questions import Result
     from constraint_builders.files.naming import naming
 
     if Path(args.result).exists() and not (Path(args.result) / RESULT).exists():

@@ -12,7 +12,7 @@ from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.progress import LevelBar
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem, Spine
-from constraint_builders.spine import CENSUS_WIDTHS
+from constraint_builders.description.spine import CENSUS_WIDTHS
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
 from noise_mechanisms.budgeted import noise_variances

@@ -12,9 +12,9 @@ from blue_solvers.commands.common import SubParsers, new_parser, plural, print_c
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.picture import require_picture, written
 from blue_solvers.commands.quiet import reading
-from blue_solvers.spine_bypasses import optimise_bypasses
-from blue_solvers.spine_optimiser import optimise_spine
-from blue_solvers.spine_report import SpineReport, compare_spines
+from blue_solvers.spine_design.bypasses import optimise_bypasses
+from blue_solvers.spine_design.regrouping import optimise_spine
+from blue_solvers.spine_design.report import SpineReport, compare_spines
 from constraint_builders import Schema, Spine
 from constraint_builders.geography import (
     Entities,
@@ -210,7 +210,7 @@ def _spine_frame(strategy: Strategy) -> pl.DataFrame:
 def _figure(strategies: dict[str, Strategy], last: str, report: SpineReport) -> Figure:
     from matplotlib.figure import Figure
 
-    from blue_solvers import spine_plots
+    from blue_solvers.spine_design import plots as spine_plots
 
     furthest = report.entities.names[int(report.distances[PLAIN].argmax())]
     figure = Figure(figsize=(10, 9), layout="constrained")

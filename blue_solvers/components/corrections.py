@@ -21,11 +21,11 @@ from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
 from blue_solvers.components import Components, components_of
-from blue_solvers.components.tree_form import TreeForm
-from blue_solvers.solver import VARIANCE_BLOCK, Float, UnsupportedProblemError
+from blue_solvers.components.tree.tree_form import TreeForm
+from blue_solvers.contract import VARIANCE_BLOCK, Float, UnsupportedProblemError
 from constraint_builders import Problem
-from constraint_builders.marginals import refines
 from constraint_builders.memory import require_memory
+from constraint_builders.relations.marginals import refines
 
 Index = NDArray[np.intp]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders import Schema
-from constraint_builders.table import Table
+from constraint_builders.description.table import Table
 
 Float = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
-from blue_solvers.nonnegative.boxes import Box, propagated
+from blue_solvers.nonnegative.cell_bounds import Box, propagated
 from blue_solvers.nonnegative.programme import Float, Programme, Solution, kkt_residual
 
 EPSILON = float(np.finfo(float).eps)

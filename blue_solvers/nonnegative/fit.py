@@ -13,8 +13,8 @@ from blue_solvers.nonnegative.certificate import Certified
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.programme import Float
 from constraint_builders import Problem
-from constraint_builders.layout import Name
-from constraint_builders.reals import real_array
+from constraint_builders.description.layout import Name
+from constraint_builders.description.reals import real_array
 
 
 @dataclass(frozen=True)

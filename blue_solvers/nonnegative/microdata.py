@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from blue_solvers.nonnegative.model import possible_cells
 from blue_solvers.nonnegative.programme import Float
 from constraint_builders import Problem
+from constraint_builders.description.reals import real_array
 from constraint_builders.extras import missing_extra
-from constraint_builders.reals import real_array
 
 if TYPE_CHECKING:
     import polars

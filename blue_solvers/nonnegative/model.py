@@ -13,7 +13,7 @@ from scipy import sparse
 from blue_solvers.nonnegative.margins import PlainMargins
 from blue_solvers.nonnegative.programme import Float, Programme
 from constraint_builders import Problem
-from constraint_builders.layout import Name
+from constraint_builders.description.layout import Name
 
 ROUNDING = 1e-9  # of the largest exact value, and of 1
 

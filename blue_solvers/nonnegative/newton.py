@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.nonnegative import kernels
+from blue_solvers.nonnegative import compiled_newton as kernels
 from blue_solvers.nonnegative.dual_state import State
 from blue_solvers.nonnegative.newton_systems import newton_system
 from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution

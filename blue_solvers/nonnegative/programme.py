@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.contract import ConvergenceError
 from blue_solvers.nonnegative.margins import PlainMargins
-from blue_solvers.solver import ConvergenceError
 
 Float = NDArray[np.float64]
 

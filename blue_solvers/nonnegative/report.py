@@ -14,8 +14,8 @@ from blue_solvers.nonnegative.least_squares import nnls
 from blue_solvers.nonnegative.max_fit import max_fit
 from blue_solvers.nonnegative.reweighted_fit import reweighted_fit
 from blue_solvers.nonnegative.sequential_fit import sequential_fit
-from constraint_builders.layout import Name
-from constraint_builders.reals import real_array
+from constraint_builders.description.layout import Name
+from constraint_builders.description.reals import real_array
 
 METHODS: dict[str, Callable[..., Fit]] = {
     "nnls": nnls,

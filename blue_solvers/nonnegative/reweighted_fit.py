@@ -14,7 +14,7 @@ from blue_solvers.nonnegative.model import FittingModel, csc
 from blue_solvers.nonnegative.programme import Float, Programme
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
-from constraint_builders.reals import share
+from constraint_builders.description.reals import share
 
 
 def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:

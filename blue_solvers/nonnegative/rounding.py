@@ -22,11 +22,11 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from blue_solvers.nonnegative.microdata import checked_cells
-from blue_solvers.nonnegative.partitions import Labels, refines
 from blue_solvers.nonnegative.programme import Float
+from blue_solvers.nonnegative.tree_partitions import Labels, refines
 from constraint_builders import Problem
-from constraint_builders.marginals import cell_map
-from constraint_builders.table import make_table, parse_table
+from constraint_builders.description.table import make_table, parse_table
+from constraint_builders.relations.marginals import cell_map
 
 WHOLE = 1e-9  # relative distance within which a value counts as whole
 

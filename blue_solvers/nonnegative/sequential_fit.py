@@ -20,11 +20,11 @@ from scipy import sparse
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel, csc
-from blue_solvers.nonnegative.partitions import Labels, crossed, join, meet, refines, sums_matrix
 from blue_solvers.nonnegative.programme import Float, Programme
 from blue_solvers.nonnegative.solving import solve
+from blue_solvers.nonnegative.tree_partitions import Labels, crossed, join, meet, refines, sums_matrix
 from constraint_builders import Problem
-from constraint_builders.layout import Name
+from constraint_builders.description.layout import Name
 
 
 def sequential_fit(problem: Problem, y: ArrayLike, order: Sequence[str] | None = None) -> Fit:

@@ -1,16 +1,14 @@
-"""The solvers: one file each, enrolled here by one line for every test and benchmark."""
+"""The solvers: one file each, enrolled in `registry` by one line for every test and benchmark."""
 
-from blue_solvers.solver import Solver
-from blue_solvers.solvers.auto import Auto
-from blue_solvers.solvers.cholesky import Cholesky
-from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
-from blue_solvers.solvers.dense import Dense
-from blue_solvers.solvers.multigrid import Multigrid
-from blue_solvers.solvers.sea_blue import SeaBlue
-from blue_solvers.solvers.two_pass import TwoPass
-
-SOLVERS: dict[str, type[Solver]] = {
-    solver.name: solver for solver in (Auto, SeaBlue, TwoPass, Cholesky, ConjugateGradient, Multigrid, Dense)
-}
+from blue_solvers.solvers.registry import (
+    SOLVERS,
+    Auto,
+    Cholesky,
+    ConjugateGradient,
+    Dense,
+    Multigrid,
+    SeaBlue,
+    TwoPass,
+)
 
 __all__ = ["SOLVERS", "Auto", "Cholesky", "ConjugateGradient", "Dense", "Multigrid", "SeaBlue", "TwoPass"]

@@ -10,8 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from blue_solvers.nearest_structured import tables_left_out, variance_ratio
-from blue_solvers.solver import Float, Info, Prepared, Solver
+from blue_solvers.contract import Float, Info, Prepared, Solver
 from blue_solvers.solvers.capabilities import (
     AROUND_EQUAL_VARIANCES,
     CHOLESKY,
@@ -22,6 +21,7 @@ from blue_solvers.solvers.capabilities import (
 )
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.trial import predicted_seconds
+from blue_solvers.structured.nearest import tables_left_out, variance_ratio
 from constraint_builders import Problem
 
 CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what costs more had better be iterated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blue_solvers.solver import Solver
+from blue_solvers.contract import Solver
 from blue_solvers.solvers.cholesky import Cholesky
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.dense import Dense

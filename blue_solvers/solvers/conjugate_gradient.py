@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from blue_solvers.constrained import ConstrainedEstimate, Equations, NormalSolver
-from blue_solvers.krylov import Product, conjugate_gradients
-from blue_solvers.multigrid_cycle import multigrid_cycle
-from blue_solvers.nearest_structured import why_no_structure
-from blue_solvers.solver import ConvergenceError, Float, Info, Prepared, Solver
-from blue_solvers.structured_iteration import NearestStructuredEstimate
+from blue_solvers.contract import ConvergenceError, Float, Info, Prepared, Solver
+from blue_solvers.normal_equations.krylov import Product, conjugate_gradients
+from blue_solvers.normal_equations.multigrid_cycle import multigrid_cycle
+from blue_solvers.normal_equations.projection import ConstrainedEstimate, Equations, NormalSolver
+from blue_solvers.structured.iteration import NearestStructuredEstimate
+from blue_solvers.structured.nearest import why_no_structure
 from constraint_builders import Problem
 
 USUAL = 1e-10
@@ -36,9 +36,9 @@ class ConjugateGradient(Solver):
         "two_pass" is the exact estimate of the nearest problem with one variance for every table of every geounit: for
         noise whose variance differs from cell to cell, or that is correlated. It forms no constraint matrix, and its
         iterations do not grow with the problem but with the ratio of variances within a table, and with the condition
-        of the correlations (see `blue_solvers.structured_iteration`). A sparse covariance is factorised; a covariance
+        of the correlations (see `blue_solvers.structured.iteration`). A sparse covariance is factorised; a covariance
         operator must have a method ``solve(V)``, its inverse times (n, K), and has no bound on the error. Up to 500
-        cells may be known exactly in tables that are not (see `blue_solvers.nearest_structured`).
+        cells may be known exactly in tables that are not (see `blue_solvers.structured.nearest`).
     rows : {"all", "independent"}, optional
         By default all: redundant equations cost little and converge in far fewer iterations. Multigrid takes the
         independent ones, since its cycles need a matrix that is not singular; "two_pass" has no rows.

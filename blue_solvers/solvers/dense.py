@@ -10,11 +10,11 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.components.orthogonal import fit
-from blue_solvers.constrained import ConstrainedEstimate, Equations, NormalSolver, noise_matrix
-from blue_solvers.solver import Float, Info, Prepared, Solver
+from blue_solvers.contract import Float, Info, Prepared, Solver
+from blue_solvers.normal_equations.projection import ConstrainedEstimate, Equations, NormalSolver, noise_matrix
 from constraint_builders import Problem
-from constraint_builders.elimination import eliminate
 from constraint_builders.memory import require_memory
+from constraint_builders.relations.elimination import eliminate
 
 WIDE_SPREAD = 1e8  # ratio of variances from which the squares in A Sigma A' would lose digits
 MOST_OPERATOR_CELLS = 3_000  # of a covariance operator whose entries are found by applying it to every unit vector
@@ -73,7 +73,7 @@ class _DenseNormalSolver(NormalSolver):
 class _DenseEstimate(ConstrainedEstimate):
     def variances(self) -> Float:
         """From the estimate's own weights, of every cell; 0 where they leave rounding only."""
-        from blue_solvers.uncertainty.selected_inverse import DETERMINED, desired_sums  # it needs the solvers
+        from blue_solvers.normal_equations.selected_inverse import DETERMINED, desired_sums  # it needs the solvers
 
         noise = np.asarray((sums := desired_sums(self.problem)).multiply(sums @ noise_matrix(self.problem)).sum(axis=1))
         variances = Prepared.variances(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from blue_solvers.solver import Prepared, Solver
+from blue_solvers.contract import Prepared, Solver
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from constraint_builders import Problem
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from blue_solvers.components import Components, components_of
-from blue_solvers.components.size import too_many_groups
-from blue_solvers.heuristic import ObliqueDownPass
-from blue_solvers.solver import Float, Info, Prepared, Solver
+from blue_solvers.components.assumptions import flat_refusal
+from blue_solvers.contract import Float, Info, Prepared, Solver
+from blue_solvers.solvers.oblique_down_pass import ObliqueDownPass
 from constraint_builders import Problem
 
 
@@ -26,22 +26,7 @@ class SeaBlue(Solver):
 
     def supports(self, problem: Problem) -> str | None:
         """Uncorrelated noise in tables of a schema; for unequal variances also no recodes."""
-        if problem.schema is None:
-            return "it has no tables, only a matrix: use solver='cholesky' or 'cg'"
-        if problem.covariance is not None:
-            return "its noise is correlated (assumption A2): use solver='cholesky' or 'cg'"
-        if problem.spine is not None:
-            return "it has a spine of geounits: use solver='two_pass'"
-        if problem.zeros is not None or problem.equalities is not None:
-            return "it has structural zeros or equalities: use solver='two_pass', 'cholesky' or 'cg'"
-        if problem.table_variances is not None:
-            return too_many_groups(problem)
-        if problem.unmeasured.any():
-            return "some cells of a table were not measured: use solver='cholesky' or 'cg'"
-        factors = {f for t in (*problem.observed_tables, *problem.desired_tables) for f in t.factors}
-        if not factors <= set(problem.schema.names):
-            return "variances differ within tables and there are recodes: use solver='cholesky' or 'cg'"
-        return None
+        return flat_refusal(problem)
 
     def why_inexact(self, problem: Problem) -> str | None:
         """Unequal variances within tables."""

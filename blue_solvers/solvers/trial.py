@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from blue_solvers.solver import ConvergenceError
+from blue_solvers.contract import ConvergenceError
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from constraint_builders import Problem
 

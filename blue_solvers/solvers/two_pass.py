@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.components.assumptions import tree_refusal
 from blue_solvers.components.corrections import Corrected
-from blue_solvers.components.functional_sweep import Weights, functional_covariance
-from blue_solvers.components.size import as_float, groupings_in_use, too_many_groups
-from blue_solvers.components.tree_form import TreeForm
-from blue_solvers.solver import Float, Info, Prepared, Solver
+from blue_solvers.components.tree.functional_sweep import Weights, functional_covariance
+from blue_solvers.components.tree.tree_form import TreeForm
+from blue_solvers.contract import Float, Info, Prepared, Solver
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem, Spine
-from constraint_builders.memory import format_bytes, free_memory
-
-MATRICES = 12  # held for every component and geounit with children while they are worked out
 
 
 @dataclass(frozen=True)
@@ -34,17 +30,7 @@ class TwoPass(Solver):
 
     def supports(self, problem: Problem) -> str | None:
         """Equal variances within every table of every geounit, or nodes that form a tree."""
-        if problem.tree is not None:
-            return _too_large(problem.tree.problem)
-        if problem.summing is not None:
-            return "its nodes do not form a tree: use solver='cholesky' or 'cg'"
-        if problem.schema is None:
-            return "it has no tables, only a matrix: use solver='cholesky' or 'cg'"
-        if problem.covariance is not None:
-            return "its noise is correlated (assumption A2): use solver='cholesky' or 'cg'"
-        if problem.geounit_variances is None:
-            return "variances differ within a table of a geounit (assumption A3): use solver='cholesky' or 'cg'"
-        return _too_large(problem)
+        return tree_refusal(problem)
 
     def prepare(self, problem: Problem) -> Prepared:
         """Work out gains and covariances of every component."""
@@ -117,28 +103,3 @@ class _NodesOfTree(Prepared):
     @property
     def info(self) -> Info:
         return self._over_spine.info
-
-
-def _too_large(problem: Problem) -> str | None:
-    """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
-    unwieldy = too_many_groups(problem)
-    if unwieldy is not None:
-        return unwieldy
-    groupings = groupings_in_use(problem)
-    geounits = 1 if problem.spine is None else problem.spine.size
-    by_component = as_float(prod(g.sizes.size**2 + g.has_contrasts for g in groupings))
-    matrices = MATRICES * 8.0 * _parents(problem) * by_component
-    cells = 8.0 * geounits * as_float(prod(grouping.levels for grouping in groupings))
-    free = free_memory()
-    if max(cells, matrices) > free:
-        what = "cells" if cells > matrices else f"matrices of {prod(g.sizes.size for g in groupings):,} groups"
-        return (
-            f"its geounits have {format_bytes(max(cells, matrices))} of {what} and {format_bytes(free)} are free: "
-            "use fewer geounits"
-        )
-    return None
-
-
-def _parents(problem: Problem) -> int:
-    """Number of geounits with children, and one."""
-    return 1 if problem.spine is None else 1 + int(np.count_nonzero(problem.spine.child_counts))

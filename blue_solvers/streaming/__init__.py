@@ -6,8 +6,8 @@ Whatever is done is on disk, whole or not at all and with a checksum: a run that
 gives the same bytes.
 """
 
-from blue_solvers.checksums import DamagedError
-from blue_solvers.streaming.measurements import Summary, estimate_measurements
+from blue_solvers.results.checksums import DamagedError
+from blue_solvers.streaming.measured_folder import Summary, estimate_measurements
 from blue_solvers.streaming.part_files import PartitionError, Partitions
 from blue_solvers.streaming.partition import partition, partition_source
 from blue_solvers.streaming.run import stream

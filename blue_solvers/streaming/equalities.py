@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.subtrees import Design, Downward, Estimates, Index, Part, SubtreeForm, Upward
-from blue_solvers.solver import Float
+from blue_solvers.contract import Float
+from blue_solvers.streaming.subtrees import Design, Downward, Estimates, Index, Part, SubtreeForm, Upward
 from constraint_builders import Spine
 
 RANK_TOLERANCE = 1e-10  # share of the noise of a combination of measurements that counts as none

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from blue_solvers.checksums import sha256
+from blue_solvers.results.checksums import sha256
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, files_of, level_folders
 
 Stamp = tuple[int, ...]

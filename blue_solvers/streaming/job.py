@@ -11,19 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from blue_solvers.checksums import DamagedError, is_intact, sha256
-from blue_solvers.components.subtrees import (
-    Design,
-    Downward,
-    Estimates,
-    Index,
-    Part,
-    SubtreeForm,
-    Upward,
-    part_bytes,
-)
-from blue_solvers.result_files import write_estimates
-from blue_solvers.solver import Float
+from blue_solvers.contract import Float
+from blue_solvers.results.checksums import DamagedError, is_intact, sha256
+from blue_solvers.results.store import write_estimates
 from blue_solvers.streaming.equalities import Combined, Correction
 from blue_solvers.streaming.message_files import (
     pack_arrays,
@@ -35,9 +25,19 @@ from blue_solvers.streaming.message_files import (
 )
 from blue_solvers.streaming.part_files import TOP, PartEntry, PartitionError, Partitions, level_file
 from blue_solvers.streaming.partition import BUFFERS
+from blue_solvers.streaming.subtrees import (
+    Design,
+    Downward,
+    Estimates,
+    Index,
+    Part,
+    SubtreeForm,
+    Upward,
+    part_bytes,
+)
 from blue_solvers.streaming.workplace import Workplace, remove
+from constraint_builders.description.table import Table
 from constraint_builders.memory import format_bytes
-from constraint_builders.table import Table
 
 CHECKSUMS = "checksums.json"
 UP, SHARES, DOWN, DONE, CORRECTION, AGREED = "up", "shares", "down", "done", "correction", "agreed"

@@ -8,9 +8,9 @@ from dataclasses import fields
 
 import numpy as np
 
-from blue_solvers.components.messages import Message
-from blue_solvers.components.subtrees import Downward, Upward
-from blue_solvers.solver import Float
+from blue_solvers.components.tree.messages import Message
+from blue_solvers.contract import Float
+from blue_solvers.streaming.subtrees import Downward, Upward
 
 NAMES = tuple(field.name for field in fields(Message))
 

@@ -26,14 +26,21 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.checksums import DamagedError, read_json_object, read_sealed_json, require_intact, seal_json, sha256
-from blue_solvers.components.subtrees import Design, LevelTable, Part
-from blue_solvers.solver import Float
+from blue_solvers.contract import Float
+from blue_solvers.results.checksums import (
+    DamagedError,
+    read_json_object,
+    read_sealed_json,
+    require_intact,
+    seal_json,
+    sha256,
+)
+from blue_solvers.streaming.subtrees import Design, LevelTable, Part
+from constraint_builders.description.table import parse_table
 from constraint_builders.files import read_schema_file, write_schema_file
 from constraint_builders.files.parquet import read_parquet, write_parquet
 from constraint_builders.files.replacing import replacing
 from constraint_builders.files.safe_paths import inside, path_component
-from constraint_builders.table import parse_table
 
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"

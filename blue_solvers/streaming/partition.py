@@ -10,8 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blue_solvers.components.subtrees import Design, Index, LevelTable, part_bytes
-from blue_solvers.solver import Float, UnsupportedProblemError
+from blue_solvers.contract import Float, UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.cutting import choose_cut, members_of_parts
 from blue_solvers.streaming.equalities import Shares
@@ -27,12 +26,13 @@ from blue_solvers.streaming.part_files import (
     write_level,
     write_manifest,
 )
+from blue_solvers.streaming.subtrees import Design, Index, LevelTable, part_bytes
 from constraint_builders import Problem, Schema, Spine
+from constraint_builders.description.table import Table, parse_table
+from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.files.new_folder import new_folder
-from constraint_builders.spine_constraints import SpineConsistency
-from constraint_builders.spine_tables import read_desired, spine_layout, undetermined
-from constraint_builders.table import Table, parse_table
-from constraint_builders.zeros import StructuralZeros
+from constraint_builders.relations.spine_constraints import SpineConsistency
+from constraint_builders.relations.spine_tables import read_desired, spine_layout, undetermined
 
 Read: TypeAlias = Callable[[str, str, Index], ArrayLike]
 Desired: TypeAlias = Mapping[str, Sequence[str] | str] | Sequence[str] | str | None

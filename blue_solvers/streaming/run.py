@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TypeAlias
 
-from blue_solvers.checksums import DamagedError
+from blue_solvers.results.checksums import DamagedError
 from blue_solvers.streaming.job import Job
 from constraint_builders.files.replacing import naming_place
 from constraint_builders.memory import require_limit

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.components.subtrees import Index
-from blue_solvers.solver import Float
+from blue_solvers.contract import Float
+from blue_solvers.streaming.subtrees import Index
 
 
 class ValueFiles:

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from blue_solvers.checksums import DamagedError, read_sealed_json, seal_bytes, seal_json, unseal_bytes
+from blue_solvers.results.checksums import DamagedError, read_sealed_json, seal_bytes, seal_json, unseal_bytes
 from blue_solvers.streaming.folder_lock import LOCK, locked
 from blue_solvers.streaming.versions import difference, versions
 from constraint_builders.files.safe_paths import inside

@@ -1,5 +1,6 @@
 """How sure the estimate is: covariances, intervals and joint regions, for every solver through its operator."""
 
+from blue_solvers.normal_equations.selected_inverse import inverse_on_pattern, variances_by_selected_inversion
 from blue_solvers.uncertainty.covariance import covariance_block, covariance_columns, estimate_variances, variances
 from blue_solvers.uncertainty.functionals import Functionals, cell_weights, functionals
 from blue_solvers.uncertainty.intervals import half_widths, intervals, normal_intervals, refine_to_integers
@@ -11,7 +12,6 @@ from blue_solvers.uncertainty.regions import (
     distribution_free_ellipsoid,
     simultaneous_band,
 )
-from blue_solvers.uncertainty.selected_inverse import inverse_on_pattern, variances_by_selected_inversion
 
 __all__ = [
     "Ellipsoid",

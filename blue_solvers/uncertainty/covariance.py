@@ -9,12 +9,12 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blue_solvers.components import components_of
+from blue_solvers.contract import VARIANCE_BLOCK, Float
+from blue_solvers.normal_equations.selected_inverse import variances_by_selected_inversion
 from blue_solvers.operator import BlueOperator
-from blue_solvers.solver import VARIANCE_BLOCK, Float
 from blue_solvers.uncertainty.functionals import cell_weights, observed_weights
 from blue_solvers.uncertainty.monte_carlo import Progress, Seed, Streams
-from blue_solvers.uncertainty.selected_inverse import variances_by_selected_inversion
-from constraint_builders.reals import whole_number
+from constraint_builders.description.reals import whole_number
 
 Cells = Sequence[int] | ArrayLike
 

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from blue_solvers.contract import Float
 from blue_solvers.operator import BlueOperator, blue
-from blue_solvers.solver import Float
 from constraint_builders import Problem
+from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.memory import require_memory
-from constraint_builders.reals import real_array, refuse_masked
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from blue_solvers.contract import Float
+from blue_solvers.normal_equations.kernels import best_keep_largest
 from blue_solvers.operator import BlueOperator
-from blue_solvers.solver import Float
-from blue_solvers.uncertainty.kernels import best_keep_largest
 from constraint_builders import Problem
-from constraint_builders.reals import whole_number
+from constraint_builders.description.reals import whole_number
 from noise_mechanisms import draw_noise
 
 Seed = np.random.Generator | int | None

@@ -7,12 +7,12 @@ import os
 import numpy as np
 import polars as pl
 
+from constraint_builders.description.layout import Float
+from constraint_builders.description.schema import Schema
 from constraint_builders.files.measurement_files import LARGEST
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.numbers import TEXT, NotANumberError, held, read_labels, read_numbers
 from constraint_builders.files.source import Source, open_source
-from constraint_builders.layout import Float
-from constraint_builders.schema import Schema
 
 GEOID_COLUMNS = ("geoid", "geocode")
 COUNT_COLUMN = "count"

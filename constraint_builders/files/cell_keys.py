@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.schema import Schema
-from constraint_builders.table import Table
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.table import Table
 
 SUMMED_OUT = "*"
 

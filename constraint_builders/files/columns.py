@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from constraint_builders.description.schema import Schema
 from constraint_builders.files.cell_keys import SUMMED_OUT
-from constraint_builders.schema import Schema
 
 TABLE, GEOLEVEL, GEOCODE, PARENT, SOURCE = "table", "geolevel", "geocode", "parent", "source"
 KEYS = (TABLE, GEOLEVEL, GEOCODE, PARENT, SOURCE)

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from constraint_builders.description.spine import Spine
 from constraint_builders.files.naming import naming
 from constraint_builders.files.numbers import TEXT, NotANumberError, decimal_mark, held, read_labels, read_numbers
 from constraint_builders.files.source import Source, open_source
-from constraint_builders.spine import Spine
 
 GEOCODE, TOTAL = "geocode", "total"
 TOGETHER = "+"  # between the codes of geounits that are counted together

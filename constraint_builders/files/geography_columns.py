@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from constraint_builders.description.spine import Spine
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, Columns
 from constraint_builders.files.numbers import TEXT, held, read_labels
 from constraint_builders.files.source import Source
-from constraint_builders.spine import Spine
 
 ROOTS = ("Root", "Whole", "All of it", "Top")  # names for a level above several geounits, the first that is free
 

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.cell_keys import SUMMED_OUT
-from constraint_builders.schema import Schema
-from constraint_builders.table import Table, parse_table
 
 ALSO_SUMMED_OUT = ("total", "all")
 

@@ -34,6 +34,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.description.layout import Float, Layout
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table
 from constraint_builders.files.cell_keys import cell_keys
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, TABLE, find_columns
 from constraint_builders.files.geography_columns import spine_by_codes, spine_by_parents
@@ -44,11 +48,7 @@ from constraint_builders.files.replacing import replacing
 from constraint_builders.files.rows import infer
 from constraint_builders.files.source import open_source, require_suffix
 from constraint_builders.files.spreadsheet_cells import without_formulas
-from constraint_builders.layout import Float, Layout
 from constraint_builders.problem import Problem
-from constraint_builders.schema import Schema
-from constraint_builders.spine import Spine
-from constraint_builders.table import Table
 
 WRITE_SUFFIXES = (".csv", ".parquet")
 

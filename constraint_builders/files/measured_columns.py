@@ -7,10 +7,10 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from constraint_builders.description.layout import Float
 from constraint_builders.files.columns import CV_PERCENT, MARGIN, VARIANCE, Columns, Spread
 from constraint_builders.files.numbers import TEXT, NotANumberError, decimal_mark, read_numbers
 from constraint_builders.files.rows import Rows
-from constraint_builders.layout import Float
 
 
 def read_measurements(rows: Rows, columns: Columns) -> tuple[Float, Float]:

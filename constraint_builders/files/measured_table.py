@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from constraint_builders.description.layout import Float
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table
 from constraint_builders.files.columns import find_columns
 from constraint_builders.files.geography_columns import read_geography
 from constraint_builders.files.measured_columns import read_measurements
@@ -15,12 +19,8 @@ from constraint_builders.files.missing_partitions import refuse_missing_children
 from constraint_builders.files.naming import naming
 from constraint_builders.files.rows import Block, LevelTable, Rows, infer
 from constraint_builders.files.source import open_source
-from constraint_builders.layout import Float
 from constraint_builders.problem import Problem
-from constraint_builders.schema import Schema
 from constraint_builders.sources import combine_sources
-from constraint_builders.spine import Spine
-from constraint_builders.table import Table
 
 
 @dataclass(frozen=True)

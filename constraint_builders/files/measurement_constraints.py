@@ -12,6 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.table import Table, make_table, parse_table
 from constraint_builders.files.measurement_files import (
     CONSTRAINT_SUFFIX,
     DETAILED,
@@ -23,8 +25,6 @@ from constraint_builders.files.measurement_files import (
 )
 from constraint_builders.files.naming import naming
 from constraint_builders.files.settings import Settings
-from constraint_builders.schema import Schema
-from constraint_builders.table import Table, make_table, parse_table
 
 SIGNS = {"=": "=", "==": "=", "<=": "<=", ">=": ">="}
 

@@ -15,11 +15,11 @@ import polars as pl
 from numpy.typing import NDArray
 from polars._typing import PolarsDataType
 
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.table import Table, make_table, parse_table
 from constraint_builders.files.naming import naming
 from constraint_builders.files.numbers import TEXT, held
 from constraint_builders.files.parquet import parquet_schema, scan_parquet
-from constraint_builders.schema import Schema
-from constraint_builders.table import Table, make_table, parse_table
 
 LEVEL_SUFFIX = ".parquet"
 MEASUREMENTS, CONSTRAINTS = "DPQuery", "Constraint"

@@ -16,6 +16,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from constraint_builders.description.layout import Float
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table
 from constraint_builders.files.exact_totals import ExactTotal, totals_by_geounit
 from constraint_builders.files.measurement_constraints import ExactCounts, Zeros, read_constraints
 from constraint_builders.files.measurement_files import (
@@ -35,10 +38,7 @@ from constraint_builders.files.measurement_files import (
 from constraint_builders.files.missing_partitions import refuse_missing_children
 from constraint_builders.files.naming import naming
 from constraint_builders.files.settings import Settings
-from constraint_builders.layout import Float
 from constraint_builders.memory import format_bytes
-from constraint_builders.spine import Spine
-from constraint_builders.table import Table
 
 Index: TypeAlias = NDArray[np.intp]
 Flags: TypeAlias = NDArray[np.bool_]

@@ -10,6 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.description.layout import Float
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.measurement_files import (
     CONSTRAINT_SUFFIX,
     CONSTRAINTS,
@@ -24,10 +27,7 @@ from constraint_builders.files.measurement_files import (
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.safe_paths import path_component
-from constraint_builders.layout import Float
 from constraint_builders.problem import Problem
-from constraint_builders.spine import Spine
-from constraint_builders.table import Table, parse_table
 
 GROUP_CELLS = 1 << 21  # of a row group at most, so that files can be read in little memory
 NO_BOUND = 99999  # what the Census Bureau writes as an upper bound where there is none

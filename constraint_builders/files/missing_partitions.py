@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from constraint_builders.layout import Float
-from constraint_builders.schema import Schema
-from constraint_builders.spine import Spine
-from constraint_builders.table import parse_table
+from constraint_builders.description.layout import Float
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import parse_table
 
 MOST_DEVIATIONS = 20.0  # so far from zero no noise comes, Laplace's tails over 10^9 counts included
 

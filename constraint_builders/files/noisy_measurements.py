@@ -31,11 +31,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.description.layout import Float
 from constraint_builders.files.exact_totals import ExactTotal
 from constraint_builders.files.measurement_files import Unused
 from constraint_builders.files.measurement_outline import Progress, read_outline
 from constraint_builders.files.settings import Settings
-from constraint_builders.layout import Float
 from constraint_builders.problem import Problem
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from constraint_builders.description.layout import Float
 from constraint_builders.files.naming import shown
-from constraint_builders.layout import Float
 
 HOLDS = {
     pl.Boolean: "true and false",

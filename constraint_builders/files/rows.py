@@ -10,6 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table
 from constraint_builders.files.cell_keys import SUMMED_OUT, Integers, cell_keys
 from constraint_builders.files.columns import SOURCE, TABLE, Columns
 from constraint_builders.files.geography_columns import Geography
@@ -17,9 +20,6 @@ from constraint_builders.files.labels import LabelNumbers, inferred_levels, read
 from constraint_builders.files.naming import shown
 from constraint_builders.files.numbers import read_labels
 from constraint_builders.files.source import Source
-from constraint_builders.schema import Schema
-from constraint_builders.spine import Spine
-from constraint_builders.table import Table
 
 LevelTable = tuple[str, str]
 

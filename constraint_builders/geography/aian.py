@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from constraint_builders.spine import CENSUS_WIDTHS, Spine
+from constraint_builders.description.spine import CENSUS_WIDTHS, Spine
 
 IN_AIAN, OUTSIDE_AIAN = "1", "0"
 

@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.description.spine import Spine
 from constraint_builders.geography.entities import Entities, check_blocks
 from constraint_builders.geography.partitions import ancestors, leaves, level_above, numbers_within, relabel
-from constraint_builders.spine import Spine
 
 Variant: TypeAlias = Literal["paper", "production"]
 VARIANTS = ("paper", "production")

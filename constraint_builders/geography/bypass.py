@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from fractions import Fraction
 
 from constraint_builders.budget import Measure
+from constraint_builders.description.spine import Spine
 from constraint_builders.geography.strategy import Strategy
-from constraint_builders.spine import Spine
 
 PRODUCTION_BYPASS_CUTOFF = 150
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from constraint_builders.description.spine import Spine
 from constraint_builders.geography.partitions import leaves
-from constraint_builders.spine import Spine
 
 OUTSIDE = "outside"
 

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from constraint_builders.description.spine import Spine
 from constraint_builders.geography.entities import Entities, check_blocks
 from constraint_builders.geography.partitions import depths, leaves
-from constraint_builders.spine import Spine
 
 Int = NDArray[np.intp]
 

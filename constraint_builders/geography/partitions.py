@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from constraint_builders.spine import Spine
+from constraint_builders.description.spine import Spine
 
 Positions = NDArray[np.intp]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from constraint_builders.description.spine import Spine
 from constraint_builders.geography.aian import IN_AIAN, OUTSIDE_AIAN, aian_spine, on_spine_areas
 from constraint_builders.geography.block_groups import FANOUT_CUTOFF, Variant, regroup_blocks
 from constraint_builders.geography.bypass import bypass
@@ -13,7 +14,6 @@ from constraint_builders.geography.entities import Entities
 from constraint_builders.geography.partitions import from_partitions
 from constraint_builders.geography.strategy import Strategy
 from constraint_builders.geography.tract_groups import chunk_siblings
-from constraint_builders.spine import Spine
 
 if TYPE_CHECKING:
     from constraint_builders.files import Settings

@@ -22,10 +22,10 @@ from constraint_builders.budget import (
     sensitivity_l1,
     split,
 )
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
 from constraint_builders.geography.partitions import leaves
 from constraint_builders.problem import Problem
-from constraint_builders.schema import Schema
-from constraint_builders.spine import Spine
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.description.spine import Spine
 from constraint_builders.geography.block_groups import FANOUT_CUTOFF, Variant, check_variant, most_members
 from constraint_builders.geography.entities import Entities
 from constraint_builders.geography.off_spine import PairCosts, cheaper, child_sums_and_costs
 from constraint_builders.geography.partitions import ancestors, level_above, numbers_within, relabel
-from constraint_builders.spine import Spine
 
 Int = NDArray[np.intp]
 

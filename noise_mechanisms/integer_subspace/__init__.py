@@ -19,13 +19,13 @@ from noise_mechanisms.integer_subspace.coupling import (
     meeting_times,
     potential_scale_reduction,
 )
-from noise_mechanisms.integer_subspace.covariance import NoiseCovariance, noise_covariance
-from noise_mechanisms.integer_subspace.elimination import SmithForm, smith_form
 from noise_mechanisms.integer_subspace.guarantee import Guarantee, gaussian_sigma, stopping_delta
 from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.lattice import Lattice
+from noise_mechanisms.integer_subspace.lattice_covariance import NoiseCovariance, noise_covariance
 from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, GeneralizedLaplace, Release
 from noise_mechanisms.integer_subspace.projection import projected_noise
+from noise_mechanisms.integer_subspace.unimodular import SmithForm, smith_form
 
 __all__ = [
     "BoundedMechanism",

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from constraint_builders.reals import positive_number, whole_number
+from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp
 from noise_mechanisms.integer_subspace.guarantee import Guarantee
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.reals import positive_number, share, whole_number
+from constraint_builders.description.reals import positive_number, share, whole_number
 from noise_mechanisms.integer_subspace.compiled import heat_bath_loop, jump_loop
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks

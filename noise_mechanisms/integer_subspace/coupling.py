@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.reals import positive_number, whole_number
+from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.chains import Kernel, norm_of
 from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.sampler import Seed

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from constraint_builders.reals import positive_number, share, unit_number
+from constraint_builders.description.reals import positive_number, share, unit_number
 from noise_mechanisms.accounting import Loss, pure_to_zcdp
 from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.lattice import Lattice

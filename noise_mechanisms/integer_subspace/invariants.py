@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from constraint_builders.marginals import marginal_matrix
-from constraint_builders.reals import real_array, whole_array
-from constraint_builders.schema import Schema
-from constraint_builders.spine import Spine
-from constraint_builders.table import parse_table
+from constraint_builders.description.reals import real_array, whole_array
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import parse_table
+from constraint_builders.relations.marginals import marginal_matrix
 
 Integers = NDArray[np.int64]
 

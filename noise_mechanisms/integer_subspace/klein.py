@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from constraint_builders.reals import positive_number
+from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, ShiftedGaussian
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.invariants import Integers

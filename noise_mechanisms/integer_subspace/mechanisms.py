@@ -9,7 +9,7 @@ from functools import cached_property
 
 from numpy.typing import ArrayLike
 
-from constraint_builders.reals import positive_number, whole_number
+from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.base_law import LARGEST_SCALE, TOO_LARGE
 from noise_mechanisms.integer_subspace.blocks import BlockSampler
 from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel

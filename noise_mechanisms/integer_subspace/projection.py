@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from constraint_builders.reals import positive_number, whole_number
+from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.sampler import Seed
 from noise_mechanisms.laws import DiscreteLaplace

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.reals import positive_number
+from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.blocks import ZeroSumLaplace
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli_exp, exact_scale
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema, Spine, memory
-from constraint_builders.layout import Layout
+from constraint_builders.description.layout import Layout
 from constraint_builders.memory import format_bytes, free_memory, require_cells, require_limit
 
 ROOT = Path(__file__).parents[2]

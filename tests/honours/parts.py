@@ -14,9 +14,9 @@ from scipy import stats
 
 from blue_solvers import blue
 from blue_solvers.nonnegative import METHODS, controlled_rounding, coverage, movements, nnls, ols, refine_intervals
-from blue_solvers.nonnegative.bounds import PureDP, conflicts, least_sum_error
 from blue_solvers.nonnegative.microdata import unit_records, weighted_rows
-from blue_solvers.spine_report import entity_workload, workload_variances
+from blue_solvers.nonnegative.price.bounds import PureDP, conflicts, least_sum_error
+from blue_solvers.spine_design.report import entity_workload, workload_variances
 from blue_solvers.streaming import partition, stream
 from blue_solvers.uncertainty import (
     Replicates,
@@ -345,7 +345,7 @@ def _require_files(instance: Instance, out: Path) -> None:
 
 
 def check_cluster(client: Any, instance: Instance) -> None:
-    from blue_solvers.distributed import estimate
+    from blue_solvers.streaming.cluster import estimate
 
     with tempfile.TemporaryDirectory() as folder:
         partition(Path(folder) / "in", instance.problem, instance.y, at="State")

@@ -16,7 +16,7 @@ from numbers_alike import NO_NUMBERS, NOT_POSITIVE, dyadic, kinds_of
 
 from constraint_builders import gallery
 from constraint_builders.budget import Budget, gaussian_rho, gaussian_variance
-from constraint_builders.reals import shown
+from constraint_builders.description.reals import shown
 from noise_mechanisms import draw_noise
 from noise_mechanisms.accounting import (
     compose,

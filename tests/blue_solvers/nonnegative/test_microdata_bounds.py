@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from blue_solvers.nonnegative.bounds import (
+from blue_solvers.nonnegative.price.bounds import (
     ApproximateDP,
     PureDP,
     ZeroConcentratedDP,
@@ -16,7 +16,12 @@ from blue_solvers.nonnegative.bounds import (
     upper_bounds_accurate_points,
     upper_bounds_accurate_sum,
 )
-from blue_solvers.nonnegative.mechanisms import accurate_points, accurate_sum, project_to_simplex, truncated_laplace
+from blue_solvers.nonnegative.price.mechanisms import (
+    accurate_points,
+    accurate_sum,
+    project_to_simplex,
+    truncated_laplace,
+)
 from constraint_builders import Problem, Schema
 
 PRIVACIES = [PureDP(0.1), PureDP(1.0), ApproximateDP(0.5, 1e-6), ZeroConcentratedDP(0.005), ZeroConcentratedDP(0.5)]

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.datasets import SETTINGS, benchmark_problem, puma_datasets, synthetic_datasets
 from blue_solvers import blue
 from blue_solvers.nonnegative import (
     METHODS,
@@ -19,8 +20,7 @@ from blue_solvers.nonnegative import (
     unit_records,
     weighted_rows,
 )
-from blue_solvers.nonnegative.bounds import PureDP, ZeroConcentratedDP
-from blue_solvers.nonnegative.datasets import SETTINGS, benchmark_problem, puma_datasets, synthetic_datasets
+from blue_solvers.nonnegative.price.bounds import PureDP, ZeroConcentratedDP
 from constraint_builders import Problem, Schema
 from noise_mechanisms import draw_noise
 

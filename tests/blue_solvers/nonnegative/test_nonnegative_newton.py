@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from blue_solvers.nonnegative import kernels
+from blue_solvers.nonnegative import compiled_newton as kernels
 from blue_solvers.nonnegative.margins import PlainMargins
 from blue_solvers.nonnegative.model import FittingModel, csc
 from blue_solvers.nonnegative.newton import evaluate, minimise_in_numpy

@@ -13,7 +13,7 @@ from blue_solvers import blue
 from blue_solvers.nonnegative import METHODS, coverage, nnls, refine_intervals
 from blue_solvers.uncertainty import intervals
 from constraint_builders import Problem, Schema, Spine
-from constraint_builders.marginals import marginal_matrix
+from constraint_builders.relations.marginals import marginal_matrix
 
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["US", "State", "State", "County", "County", "County"])
 SCHEMA = Schema({"sex": 2, "age": 3}, {"age": {"adult": [0, 1, 1]}})

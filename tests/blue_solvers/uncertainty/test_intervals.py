@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from blue_solvers import SeaBlue, blue
+from blue_solvers.normal_equations.kernels import compiled_keep_largest, has_numba, keep_largest_in_numpy
 from blue_solvers.uncertainty import (
     LargestErrors,
     Replicates,
@@ -22,7 +23,6 @@ from blue_solvers.uncertainty import (
     order_statistic,
     refine_to_integers,
 )
-from blue_solvers.uncertainty.kernels import compiled_keep_largest, has_numba, keep_largest_in_numpy
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import draw_noise
 from tests.blue_solvers.uncertainty.checks import check_coverage

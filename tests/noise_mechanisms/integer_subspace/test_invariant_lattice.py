@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from constraint_builders import Schema
-from constraint_builders.spine import Spine
+from constraint_builders.description.spine import Spine
 from noise_mechanisms.integer_subspace import Invariants, Lattice, smith_form
-from noise_mechanisms.integer_subspace.elimination import rank_modulo, unimodular_null_basis
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.lattice import check_basis
 from noise_mechanisms.integer_subspace.moves import basic_moves
+from noise_mechanisms.integer_subspace.unimodular import rank_modulo, unimodular_null_basis
 from tests.noise_mechanisms.integer_subspace.enumeration import margins
 
 PRIMES = (2, 3, 5, 7, 11)

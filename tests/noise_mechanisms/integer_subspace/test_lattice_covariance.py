@@ -18,7 +18,7 @@ from noise_mechanisms.integer_subspace import (
     Lattice,
     noise_covariance,
 )
-from noise_mechanisms.integer_subspace.covariance import gaussian_error
+from noise_mechanisms.integer_subspace.lattice_covariance import gaussian_error
 from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     enumerate_law,

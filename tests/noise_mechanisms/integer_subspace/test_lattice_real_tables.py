@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from constraint_builders import Schema
-from constraint_builders.spine import Spine
+from constraint_builders.description.spine import Spine
 from noise_mechanisms.integer_subspace import GeneralizedGaussian, GeneralizedLaplace, Invariants, noise_covariance
 
 DATA = Path(__file__).parents[4] / "shared" / "data"

@@ -1,0 +1,76 @@
+"""What the decomposition into components takes, and why it does not take the rest."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from blue_solvers.components.size import as_float, groupings_in_use, too_many_groups
+from constraint_builders import Problem
+from constraint_builders.memory import format_bytes, free_memory
+
+MATRICES = 12  # held for every component and geounit with children while they are worked out
+
+
+def flat_refusal(problem: Problem) -> str | None:
+    """Why the forms without geography do not take a problem, or None: uncorrelated noise in tables of a schema.
+
+    Variances that differ within tables are those of the heuristic, which takes no recodes.
+    """
+    if problem.schema is None:
+        return "it has no tables, only a matrix: use solver='cholesky' or 'cg'"
+    if problem.covariance is not None:
+        return "its noise is correlated (assumption A2): use solver='cholesky' or 'cg'"
+    if problem.spine is not None:
+        return "it has a spine of geounits: use solver='two_pass'"
+    if problem.zeros is not None or problem.equalities is not None:
+        return "it has structural zeros or equalities: use solver='two_pass', 'cholesky' or 'cg'"
+    if problem.table_variances is not None:
+        return too_many_groups(problem)
+    if problem.unmeasured.any():
+        return "some cells of a table were not measured: use solver='cholesky' or 'cg'"
+    factors = {f for t in (*problem.observed_tables, *problem.desired_tables) for f in t.factors}
+    if not factors <= set(problem.schema.names):
+        return "variances differ within tables and there are recodes: use solver='cholesky' or 'cg'"
+    return None
+
+
+def tree_refusal(problem: Problem) -> str | None:
+    """Why the two passes do not take a problem, or None: equal variances within every table of every geounit."""
+    if problem.tree is not None:
+        return _too_large(problem.tree.problem)
+    if problem.summing is not None:
+        return "its nodes do not form a tree: use solver='cholesky' or 'cg'"
+    if problem.schema is None:
+        return "it has no tables, only a matrix: use solver='cholesky' or 'cg'"
+    if problem.covariance is not None:
+        return "its noise is correlated (assumption A2): use solver='cholesky' or 'cg'"
+    if problem.geounit_variances is None:
+        return "variances differ within a table of a geounit (assumption A3): use solver='cholesky' or 'cg'"
+    return _too_large(problem)
+
+
+def _too_large(problem: Problem) -> str | None:
+    """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
+    unwieldy = too_many_groups(problem)
+    if unwieldy is not None:
+        return unwieldy
+    groupings = groupings_in_use(problem)
+    geounits = 1 if problem.spine is None else problem.spine.size
+    by_component = as_float(prod(g.sizes.size**2 + g.has_contrasts for g in groupings))
+    matrices = MATRICES * 8.0 * _parents(problem) * by_component
+    cells = 8.0 * geounits * as_float(prod(grouping.levels for grouping in groupings))
+    free = free_memory()
+    if max(cells, matrices) > free:
+        what = "cells" if cells > matrices else f"matrices of {prod(g.sizes.size for g in groupings):,} groups"
+        return (
+            f"its geounits have {format_bytes(max(cells, matrices))} of {what} and {format_bytes(free)} are free: "
+            "use fewer geounits"
+        )
+    return None
+
+
+def _parents(problem: Problem) -> int:
+    """Number of geounits with children, and one."""
+    return 1 if problem.spine is None else 1 + int(np.count_nonzero(problem.spine.child_counts))

@@ -1,0 +1,56 @@
+"""Which form of the decomposition costs least."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from blue_solvers.components.flat.array_form import ArrayForm, array_size, axes_in_use
+from blue_solvers.components.flat.table_form import TableForm
+from blue_solvers.components.size import as_float
+from blue_solvers.components.tree.tree_form import TreeForm
+from blue_solvers.contract import Float
+from constraint_builders import Problem
+from constraint_builders.description.table import Table
+
+CALL = 30e-6  # seconds that a batch of tables costs beside its data
+VISIT = 1.2e-9  # seconds for a cell to be read or written once in a pass
+
+
+class Components(Protocol):
+    """The exact estimate of a problem under assumptions A1 to A3."""
+
+    def apply(self, Y: Float) -> Float:
+        """P Y, (n, K) to (m, K)."""
+
+    def adjoint(self, V: Float) -> Float:
+        """P' V, (m, K) to (n, K)."""
+
+    def variances(self) -> Float:
+        """Variance of every desired cell, (m,)."""
+
+    def violation(self, Y: Float) -> float:
+        """Largest disagreement between a marginal and the sums of a finer one in the estimate from Y."""
+
+
+def components_of(problem: Problem) -> Components:
+    """The form of the decomposition that costs least, by a count of passes over cells; recodes take that of a tree."""
+    assert problem.schema is not None
+    tables = list(problem.observed_tables) + list(problem.desired_tables)
+    if not all(factor in problem.schema.names for table in tables for factor in table.factors):
+        return TreeForm(problem)
+    return TableForm(problem) if _table_seconds(problem) < _array_seconds(problem, tables) else ArrayForm(problem)
+
+
+def _array_seconds(problem: Problem, tables: list[Table]) -> float:
+    """Every axis takes three visits to every slot of the array: a sum, and a subtraction there and back."""
+    assert problem.schema is not None
+    axes = len(axes_in_use(problem.schema, tables))
+    return VISIT * (3 * axes + 4) * as_float(array_size(problem.schema, tables))
+
+
+def _table_seconds(problem: Problem) -> float:
+    """A cell takes a sum and a correction for each table just below its own, a shape one batch for each subset."""
+    observed = problem.observed_tables
+    batches = sum(2 ** min(len(shape), len(observed)) for shape in {table.shape for table in observed})
+    visits = sum(table.size * (2 * min(len(table.axes), len(observed)) + 4) for table in observed)
+    return CALL * (batches + len(problem.desired_tables) ** 0.5) + VISIT * (visits + 2 * problem.desired.size)

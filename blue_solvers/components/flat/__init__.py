@@ -1,0 +1,1 @@
+"""Components of a problem without geography."""

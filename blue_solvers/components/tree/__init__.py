@@ -1,0 +1,1 @@
+"""Components on a tree of geounits: two passes of messages."""

@@ -1,0 +1,360 @@
+"""Gains and covariances of a component: messages going up the tree, posteriors going down.
+
+Components of one group sum are numbers, and all sums of variances are of positive terms: nothing cancels. Others take
+the square roots of `messages`, and children are added up two at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blue_solvers.components.orthogonal import compress
+from blue_solvers.components.tree.merges import merges_of
+from blue_solvers.components.tree.messages import Message, Parting, Source, add, combine, part
+from blue_solvers.components.tree.tree_plan import TreePlan
+from blue_solvers.contract import Float
+
+Index = NDArray[np.intp]
+
+
+@dataclass
+class Coefficients:
+    """Coefficients of one component, arrays (entries, m, m).
+
+    Attributes
+    ----------
+    own, own_exact : by class; for components of one group sum
+        What multiplies the information of all noisy, or exact, tables.
+    measured : for other components, for every observed table what multiplies its rows, by class of its level
+        (classes, m, k).
+    children : by geounit with children, over all levels
+    gain : by pair
+    root : by class
+        Square roots of the covariance of the estimate from a geounit and from below.
+    posterior : by geounit of `posterior_of`
+        Square roots of the covariance of the estimate.
+    message : Message
+        What the tree tells of its root, (1, m, m).
+    """
+
+    children: Float
+    gain: Float
+    root: Float
+    posterior: Float
+    message: Message
+    own: Float | None = None
+    own_exact: Float | None = None
+    measured: dict[int, Float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """What is known from outside a part of a tree.
+
+    Attributes
+    ----------
+    below : mapping of geounit to sequence of Message (1, m, m), one for every component
+        Stands in for what some geounits without children were measured.
+    above : sequence of ndarray (m, m), or None
+        Square roots of the root's final covariance, for every component.
+    """
+
+    below: Mapping[int, Sequence[Message]] = field(default_factory=dict)
+    above: Sequence[Float] | None = None
+
+
+def solve_components(plan: TreePlan, boundary: Boundary | None = None) -> list[Coefficients]:
+    """Coefficients of all components of a plan, in their order."""
+    boundary = boundary or Boundary()
+    found: dict[int, Coefficients] = {}
+    numbers = [i for i, component in enumerate(plan.components) if component.size == 1]
+    for some in plan.stacks(numbers):
+        found |= dict(zip(some, _Numbers(plan, some, boundary).solve(), strict=True))
+    for size in sorted({component.size for component in plan.components} - {1}):
+        alike = [i for i, component in enumerate(plan.components) if component.size == size]
+        for some in plan.stacks(alike):
+            found |= dict(zip(some, _Matrices(plan, some, boundary).solve(), strict=True))
+    return [found[i] for i in range(len(plan.components))]
+
+
+class _Numbers:
+    """Components of one group sum, several at once: arrays (components, entries)."""
+
+    def __init__(self, plan: TreePlan, stack: list[int], boundary: Boundary) -> None:
+        self._plan, self._stack, self._boundary = plan, stack, boundary
+        shape = len(stack), plan.class_rank.size
+        self._V, self._own, self._own_exact = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self._unknown, self._exact = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+        by_parent = len(stack), plan.parents.size
+        self._children, self._sum = np.zeros(by_parent), np.zeros(by_parent)
+        self._unknown_children = np.zeros(by_parent)
+
+    def solve(self) -> list[Coefficients]:
+        for number in reversed(range(len(self._plan.levels))):
+            self._go_up(number)
+        gain, conditional = self._part()
+        posterior = np.sqrt(self._posterior(gain, conditional))
+        root = np.sqrt(self._V)
+        top = self._plan.levels[0].class_of[0]
+        found = []
+        for i in range(len(self._stack)):
+            parts = (root, root, self._unknown, self._exact)
+            V, T, unknown, exact = (np.array([[[float(part[i, top])]]]) for part in parts)
+            message = Message(V, np.divide(1.0, T, out=np.zeros_like(T), where=T > 0), unknown, exact)
+            arrays = (self._children, gain, root, posterior)
+            children, own_gain, own_root, own_posterior = (array[i][:, None, None] for array in arrays)
+            own, own_exact = (array[i][:, None, None] for array in (self._own, self._own_exact))
+            found.append(Coefficients(children, own_gain, own_root, own_posterior, message, own, own_exact))
+        return found
+
+    def _go_up(self, number: int) -> None:
+        plan, level = self._plan, self._plan.levels[number]
+        classes = np.arange(level.first_class, level.first_class + level.class_count)
+        J, J_exact = self._information(number, classes)
+        numbers = plan.parent_number[level.members[level.inner]]
+        inner = level.class_of[level.inner] - level.first_class
+        children = np.zeros_like(J)
+        children_exact = np.zeros(J.shape, dtype=bool)
+        if numbers.size:
+            total, unknown, inexact = plan.sums_of_children(numbers, self._V, self._unknown, ~self._exact)
+            self._sum[:, numbers], self._unknown_children[:, numbers] = total, unknown
+            known = (unknown == 0) & (total > 0)
+            children[:, inner] = np.divide(1.0, total, out=np.zeros_like(total), where=known)
+            children_exact[:, inner] = inexact == 0
+        own_exact = J_exact > 0
+        exact = own_exact | children_exact
+        precision = np.where(exact, 0.0, J + children)
+        V = np.divide(1.0, precision, out=np.zeros_like(J), where=precision > 0)
+        share = 1.0 / np.maximum(own_exact.astype(float) + children_exact, 1.0)
+        self._V[:, classes], self._own[:, classes] = V, V
+        self._exact[:, classes], self._unknown[:, classes] = exact, ~exact & (precision == 0)
+        self._own_exact[:, classes] = np.divide(share, J_exact, out=np.zeros_like(J), where=own_exact)
+        gain = np.where(children_exact, share, V * children)
+        self._children[:, numbers] = gain[:, inner]
+        self._take_from_below(number, classes)
+
+    def _information(self, number: int, classes: Index) -> tuple[Float, Float]:
+        """Precision of all tables of every class, and the same of what is exact, each table counting as 1."""
+        level = self._plan.levels[number]
+        ranks = self._plan.class_rank[classes]
+        J, J_exact = np.zeros((len(self._stack), classes.size)), np.zeros((len(self._stack), classes.size))
+        for (_, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
+            rows = [self._plan.table_rows(table, self._plan.components[i]) for i in self._stack]
+            squares = np.array([0.0 if W is None else float((W**2).sum()) for W in rows])[:, None]
+            J += squares * weights[ranks]
+            J_exact += squares * exact[ranks]
+        if level.zeros is not None:
+            for i, place in enumerate(self._stack):
+                J_exact[i] += self._plan.empty_groups(number, ranks, self._plan.components[place])[:, 0]
+        return J, J_exact
+
+    def _take_from_below(self, number: int, classes: Index) -> None:
+        for column, geounit in self._plan.bounded(number, classes, self._boundary.below):
+            for i, place in enumerate(self._stack):
+                message = self._boundary.below[geounit][place]
+                self._V[i, column] = float(message.root[0, 0, 0]) ** 2
+                self._unknown[i, column] = message.unknown[0, 0, 0] > 0.5
+                self._exact[i, column] = message.exact[0, 0, 0] > 0.5
+
+    def _part(self) -> tuple[Float, Float]:
+        """By pair: what a child takes of what its parent learns, and its variance once its parent is known."""
+        plan = self._plan
+        V, total = self._V[:, plan.pair_class], self._sum[:, plan.pair_parent]
+        unknown, unknowns = self._unknown[:, plan.pair_class], self._unknown_children[:, plan.pair_parent]
+        gain = np.divide(V, total, out=np.zeros_like(V), where=(total > 0) & (unknowns == 0))
+        gain = np.where(unknown, 1 / np.maximum(unknowns, 1), gain)
+        large = (total / 2 < V) & (plan.pair_count == 1)  # at most one child, the others' sum is not what is left
+        others = total - V
+        if large.any():
+            small = np.where(large, 0.0, V) * plan.pair_count
+            others = np.where(large, plan.sums_of_pairs(small.astype(np.float64))[:, plan.pair_parent], others)
+        conditional = np.where(unknowns > 0, np.where(unknown, total, V), gain * others)
+        return gain, conditional
+
+    def _posterior(self, gain: Float, conditional: Float) -> Float:
+        plan = self._plan
+        root = self._V[:, plan.levels[0].class_of[:1]]
+        if self._boundary.above is not None:
+            root = np.array([[float(self._boundary.above[place][0, 0]) ** 2] for place in self._stack])
+        posterior = np.concatenate([root, conditional], axis=1)
+        for pairs in plan.pairs_by_level:
+            above = posterior[:, plan.posterior_of[plan.parents[plan.pair_parent[pairs]]]]
+            posterior[:, pairs + 1] += gain[:, pairs] ** 2 * above
+        return posterior
+
+
+class _Matrices:
+    """Components of one size, several at once: arrays (components, entries, m, m)."""
+
+    def __init__(self, plan: TreePlan, stack: list[int], boundary: Boundary) -> None:
+        self._plan, self._stack, self._boundary = plan, stack, boundary
+        self._m = m = plan.components[stack[0]].size
+        self._message = Message.zeros((len(stack), plan.class_rank.size, m, m))
+        self._children = np.zeros((len(stack), plan.parents.size, m, m))
+        self._gain = np.zeros((len(stack), plan.pair_parent.size, m, m))
+        self._measured: dict[int, Float] = {}
+        self._sums: list[_SumOfChildren] = []
+
+    def solve(self) -> list[Coefficients]:
+        plan = self._plan
+        for number in reversed(range(len(plan.levels))):
+            self._go_up(number)
+        posterior = self._go_down()
+        top = plan.levels[0].class_of[:1]
+        found = []
+        for i, place in enumerate(self._stack):
+            rows = {t: plan.table_rows(plan.tables[t], plan.components[place]) for t in self._measured}
+            measured = {t: self._measured[t][i, :, :, : len(W)] for t, W in rows.items() if W is not None}
+            arrays = self._children[i], self._gain[i], self._message.root[i], posterior[i]
+            found.append(Coefficients(*arrays, self._message[i, top], measured=measured))
+        return found
+
+    def _go_up(self, number: int) -> None:
+        plan, level = self._plan, self._plan.levels[number]
+        numbers = plan.parent_number[level.members[level.inner]]
+        if numbers.size:
+            self._sums.append(_SumOfChildren(plan, self._message, numbers))
+        for t, table in level.tables:
+            shape = len(self._stack), level.class_count, self._m, len(self._rows(table)[0])
+            self._measured[t] = np.zeros(shape)
+        for classes, total in ((level.leaf_classes, None), (level.class_of[level.inner], True)):
+            if not classes.size:
+                continue
+            sources, used = self._sources(number, classes)
+            if total:
+                sources.append(Source.told(_flat(self._sums[-1].total)))
+            combined = combine(sources)
+            shape = len(self._stack), classes.size, self._m, -1
+            gains = [gain.reshape(shape) for gain in combined.gains]
+            for t, gain in zip(used, gains, strict=False):
+                self._measured[t][:, classes - level.first_class] = gain
+            if total:
+                self._children[:, numbers] = gains[-1]
+            self._message[:, classes] = _raised(combined.message, shape[:2])
+            for column, geounit in plan.bounded(number, classes, self._boundary.below):
+                for i, place in enumerate(self._stack):
+                    self._message[i, column] = self._boundary.below[geounit][place][0]
+
+    def _rows(self, table: object) -> Float:
+        """W of a table about every component, (components, k, m), zero where it sees nothing."""
+        rows = [self._plan.table_rows(table, self._plan.components[i]) for i in self._stack]  # type: ignore[arg-type]
+        stacked = np.zeros((len(rows), max((len(W) for W in rows if W is not None), default=0), self._m))
+        for i, W in enumerate(rows):
+            if W is not None:
+                stacked[i, : len(W)] = W
+        return stacked
+
+    def _sources(self, number: int, classes: Index) -> tuple[list[Source], list[int]]:
+        """What was measured in geounits of some classes; empty cells are the last source, the rest tables by number."""
+        plan, level = self._plan, self._plan.levels[number]
+        ranks, count = plan.class_rank[classes], len(self._stack)
+        sources, used = [], []
+        for (t, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
+            W = self._rows(table)
+            if W.shape[1] and (weights[ranks].any() or exact[ranks].any()):
+                design = np.broadcast_to(W[:, None], (count, classes.size, *W.shape[1:])).reshape(-1, *W.shape[1:])
+                precisions = np.tile(weights[ranks], count)
+                sources.append(Source.measured(design, precisions, np.tile(exact[ranks].astype(float), count)))
+                used.append(t)
+        if level.zeros is not None or not sources:
+            sources.append(self._empty(number, ranks))
+        return sources, used
+
+    def _empty(self, number: int, ranks: Index) -> Source:
+        """Cells known to be empty; their value is 0, so that nothing is made of their gain."""
+        if self._plan.levels[number].zeros is None:
+            flags = np.zeros((len(self._stack) * ranks.size, self._m))
+        else:
+            groups = [self._plan.empty_groups(number, ranks, self._plan.components[i]) for i in self._stack]
+            flags = np.concatenate(groups).astype(float)
+        identity = np.eye(self._m)
+        exact = flags[:, :, None] * identity if flags.any() else None
+        nothing = np.zeros((len(flags), self._m, self._m))
+        return Source(identity[None], nothing, nothing[:1], exact)
+
+    def _go_down(self) -> Float:
+        """Square roots of posteriors: of the root first, then of every pair; gains on the way."""
+        plan = self._plan
+        posterior = np.zeros((len(self._stack), plan.pair_parent.size + 1, self._m, self._m))
+        posterior[:, 0] = self._message.root[:, plan.levels[0].class_of[0]]
+        if self._boundary.above is not None:
+            posterior[:, 0] = np.stack([self._boundary.above[place] for place in self._stack])
+        for sums in reversed(self._sums):
+            above = posterior[:, plan.posterior_of[plan.parents[sums.numbers]]]
+            self._gain[:, sums.pairs], posterior[:, sums.pairs + 1] = sums.share(above)
+        return posterior
+
+
+class _SumOfChildren:
+    """Children of some geounits, added up.
+
+    Attributes
+    ----------
+    numbers : ndarray of int
+        The geounits, as `TreePlan.parents` lists them.
+    pairs : ndarray of int
+        Theirs with their children.
+    total : Message, (components, geounits, m, m)
+    """
+
+    def __init__(self, plan: TreePlan, message: Message, numbers: Index) -> None:
+        self.numbers = np.sort(numbers)
+        self.pairs = np.flatnonzero(np.isin(plan.pair_parent, numbers))
+        self._counts = plan.pair_count[self.pairs].astype(float)
+        self._children = message[:, plan.pair_class[self.pairs]]
+        self._merges = merges_of(plan.pair_parent[self.pairs])
+        self._nodes, self._partings = self._add_up()
+        self.total = self._nodes[:, self._merges.totals[np.searchsorted(self.numbers, numbers)]]
+
+    def _add_up(self) -> tuple[Message, list[Parting]]:
+        components, terms, m, _ = self._children.root.shape
+        nodes, partings = Message.zeros((components, self._merges.size, m, m)), []
+        repeated = _flat(self._children).repeated(np.tile(self._counts, components))
+        nodes[:, :terms] = _raised(repeated, (components, terms))
+        for left, right, total in self._merges.rounds:
+            one, other = _flat(nodes[:, left]), _flat(nodes[:, right])
+            nodes[:, total] = _raised(add(one, other), (components, total.size))
+            partings.append(part(one, other))
+        return nodes, partings
+
+    def share(self, above: Float) -> tuple[Float, Float]:
+        """Of every pair the gain, and a square root of the posterior covariance; from those of the geounits above."""
+        components, terms, m, _ = self._children.root.shape
+        gain = np.zeros((components, self._merges.size, m, m))
+        root = np.zeros_like(gain)
+        gain[:, self._merges.totals], root[:, self._merges.totals] = np.eye(m), above
+        for (left, right, total), parting in zip(reversed(self._merges.rounds), reversed(self._partings), strict=True):
+            shape = components, total.size, m, m
+            for place, own in ((left, parting.left), (right, parting.right)):
+                own = own.reshape(shape)
+                gain[:, place] = own @ gain[:, total]
+                learnt = (own @ root[:, total]).reshape(-1, m, m)
+                root[:, place] = compress(parting.root, learnt).reshape(shape)
+        several = np.flatnonzero(self._counts > 1)
+        if several.size:
+            self._share_among_equals(several, gain, root)
+        return gain[:, :terms], root[:, :terms]
+
+    def _share_among_equals(self, several: Index, gain: Float, root: Float) -> None:
+        counts = self._counts[several][:, None, None]
+        children = self._children[:, several]
+        gain[:, several] = (np.eye(gain.shape[-1]) - children.exact) @ gain[:, several] / counts
+        own, learnt = children.root * np.sqrt(1 - 1 / counts), root[:, several] / counts
+        shape, m = own.shape, own.shape[-1]
+        root[:, several] = compress(own.reshape(-1, m, m), learnt.reshape(-1, m, m)).reshape(shape)
+
+
+def _flat(message: Message) -> Message:
+    """From (components, entries, m, m) to one batch."""
+    m = message.root.shape[-1]
+    return Message(*(array.reshape(-1, m, m) for array in message.arrays))
+
+
+def _raised(message: Message, shape: tuple[int, ...]) -> Message:
+    """The inverse of `_flat`."""
+    m = message.root.shape[-1]
+    return Message(*(array.reshape(*shape[:2], m, m) for array in message.arrays))

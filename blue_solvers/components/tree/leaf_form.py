@@ -1,0 +1,197 @@
+"""Estimates of geounits without children that measured their finest table, in cells.
+
+With y the finest table, z_t the other tables and G_t their gains, the estimate is y + sum_t G_t (z_t - sums of y): all
+that is added to y lies in margins, a few boxes much smaller than the table. The table itself never changes basis, and
+what is multiplied is the tables' disagreement, not their counts. Children of one parent that were measured alike are
+estimated together going up, since that is linear.
+
+Bytes that must move: the tables once going up and once going down, and the estimate once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property, reduce
+from math import prod
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.components.batches import Index, as_slice, chunks, distinct
+from blue_solvers.components.boxes import Box, choose_boxes
+from blue_solvers.components.component_products import multiply
+from blue_solvers.components.reflections import Basis
+from blue_solvers.components.table_access import TableAccess
+from blue_solvers.components.table_sums import TableSums
+from blue_solvers.components.tree.coefficients import Coefficients
+from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
+from blue_solvers.contract import Float
+
+LARGEST_BOXES = 0.5  # of the finest table's cells: beyond, a change of basis costs less
+
+
+class LeafForm:
+    """Both passes over such geounits of one geolevel.
+
+    Parameters
+    ----------
+    plan : TreePlan
+    coefficients : list of Coefficients
+        Of every component of the plan.
+    number : int
+        The geolevel.
+    readers : mapping of str to TableAccess
+        By the tables' names.
+    block_bytes : int
+        Working set of a block of geounits.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+        Which members of the level they are; none where corrections would not be much smaller than the table.
+    """
+
+    def __init__(
+        self,
+        plan: TreePlan,
+        coefficients: list[Coefficients],
+        number: int,
+        readers: Mapping[str, TableAccess],
+        block_bytes: int,
+    ) -> None:
+        self._plan, self._coefficients, self._level = plan, coefficients, plan.levels[number]
+        self._shape = tuple(grouping.levels for grouping in plan.groupings)
+        self._block_bytes = block_bytes
+        self._basis = Basis(plan.groupings)
+        names = [table.name for _, table in self._level.tables]
+        self.rows = np.zeros(0, dtype=np.intp)
+        if plan.finest.name not in names:
+            return
+        self._whole = names.index(plan.finest.name)
+        rows = _eligible(plan, self._level, self._whole)
+        if not rows.size:
+            return
+        classes, self._class_of = distinct(self._level.class_of[rows])
+        ranks = plan.class_rank[classes]
+        weights = [own[ranks] for own in self._level.weights]
+        self._others = [i for i, own in enumerate(weights) if i != self._whole and own.any()]
+        others = [self._level.tables[i] for i in self._others]
+        chosen = choose_boxes(plan, [table for _, table in others])
+        sizes = sum(Box.size_of(plan, fineness) for fineness, _ in chosen)
+        if sizes > LARGEST_BOXES * plan.finest.size:
+            return
+        self.rows = rows
+        self._margins = TableSums(plan.schema, plan.finest, [table for _, table in others])
+        self._readers = [readers[table.name] for _, table in others]
+        precisions = [weights[i] for i in self._others]
+        self._boxes = [
+            Box(self._level, plan, coefficients, fineness, members, others, self._readers, classes, precisions)
+            for fineness, members in chosen
+        ]
+        self._sort_by_pair()
+
+    def _sort_by_pair(self) -> None:
+        """Geounits in order of their pair with their parent; the root has none, and counts as one."""
+        pairs, pair_of = distinct(self._level.parent_pair[self.rows])
+        order = np.argsort(pair_of, kind="stable")
+        self._sorted_rows, self._sorted_classes = self.rows[order], self._class_of[order]
+        self._sorted_pairs, self._pairs = pair_of[order], pairs
+        self._starts = np.searchsorted(self._sorted_pairs, np.arange(pairs.size + 1))
+
+    @cached_property
+    def _has_parents(self) -> bool:
+        return bool(self._pairs[0] >= 0)
+
+    def go_up(self, tables: list[Float]) -> Iterator[tuple[Index, Float]]:
+        """Parents, and the sums over these children of their estimates in slots, (parents, ..., K).
+
+        Parameters
+        ----------
+        tables : list of ndarray (G, *shape, K)
+            What was measured at all members of the level.
+        """
+        if not self.rows.size or not self._has_parents:
+            return
+        K = tables[self._whole].shape[-1]
+        for pairs in chunks(self._pairs.size, self._count_in_cache(K)):
+            places = slice(self._starts[pairs.start], self._starts[pairs.stop])
+            starts = self._starts[pairs.start : pairs.stop + 1] - self._starts[pairs.start]
+            shape = (starts.size - 1, self._level.members.size)
+            adding = sparse.csr_array((np.ones(starts[-1]), self._sorted_rows[places], starts), shape=shape)
+            sums = {
+                i: (adding @ tables[i].reshape(len(tables[i]), -1)).reshape(-1, *tables[i].shape[1:])
+                for i in (self._whole, *self._others)
+            }
+            estimates = sums[self._whole].reshape(-1, *self._shape, K)
+            self._correct(sums, self._sorted_classes[self._starts[pairs]], estimates)
+            parents, first = np.unique(self._plan.pair_parent[self._pairs[pairs]], return_index=True)
+            totals = estimates if parents.size == len(estimates) else np.add.reduceat(estimates, first, axis=0)
+            self._basis.to_slots(totals)
+            yield parents, totals
+
+    def go_down(self, tables: list[Float], learnt: Float, result: Float) -> None:
+        """Estimates in cells into these geounits' rows of `result` (G, ..., K).
+
+        Parameters
+        ----------
+        tables : list of ndarray (G, *shape, K)
+        learnt : ndarray, (geounits with children, ..., K)
+            What every parent learnt, in slots.
+        result : ndarray, (G, ..., K)
+        """
+        if not self.rows.size:
+            return
+        count = self._count_in_cache(result.shape[-1])
+        for pairs in chunks(self._pairs.size, count):
+            parts = self._parts(pairs, learnt)
+            for rows in chunks(int(self._starts[pairs.stop]), count, int(self._starts[pairs.start])):
+                self._estimate(rows, tables, parts, self._sorted_pairs[rows] - pairs.start, result)
+
+    def _parts(self, pairs: slice, learnt: Float) -> Float | None:
+        """The share of children in what their parents learnt, in cells, for every pair."""
+        if not self._has_parents:
+            return None
+        chosen = self._pairs[pairs]
+        parts = learnt[self._plan.pair_parent[chosen]]
+        gains = (own.gain[chosen] for own in self._coefficients)
+        multiply(parts, zip(self._plan.components, gains, strict=True))
+        self._basis.to_cells(parts)
+        return parts
+
+    def _estimate(self, places: slice, tables: list[Float], parts: Float | None, part_of: Index, result: Float) -> None:
+        rows = as_slice(self._sorted_rows[places])
+        own = {i: tables[i][rows] for i in (self._whole, *self._others)}
+        whole = own[self._whole].reshape(-1, *result.shape[1:])
+        estimates = result[rows] if isinstance(rows, slice) else np.empty_like(whole)
+        if parts is None:
+            estimates[...] = whole
+        else:
+            np.take(parts, part_of, axis=0, out=estimates, mode="clip")  # numpy copies unless it may clip
+            estimates += whole
+        self._correct(own, self._sorted_classes[places], estimates)
+        if not isinstance(rows, slice):
+            result[rows] = estimates
+
+    def _correct(self, tables: dict[int, Float], classes: Index, estimates: Float) -> None:
+        """Add to geounits' estimates what the other tables say beside the finest one."""
+        if not self._others:
+            return
+        margins = self._margins(tables[self._whole].reshape(estimates.shape))
+        differences = [
+            reader.coordinates(tables[i] - margin)
+            for i, reader, margin in zip(self._others, self._readers, margins, strict=True)
+        ]
+        corrections = [box.correction(differences, classes) for box in self._boxes]
+        for box, correction in zip(self._boxes, corrections, strict=True):
+            box.spread(correction, estimates)
+
+    def _count_in_cache(self, K: int) -> int:
+        return max(1, self._block_bytes // (8 * K * prod(self._shape)))
+
+
+def _eligible(plan: TreePlan, level: LevelPlan, whole: int) -> Index:
+    """Members without children and with noise in their finest table, where nothing is known exactly."""
+    if level.zeros is not None:
+        return np.zeros(0, dtype=np.intp)
+    exact = reduce(np.logical_or, level.exact)
+    return np.flatnonzero((plan.spine.child_counts[level.members] == 0) & (level.weights[whole] > 0) & ~exact)

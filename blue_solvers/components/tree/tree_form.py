@@ -1,0 +1,352 @@
+"""The exact estimate over all geounits of a spine: one pass up, one pass down, level by level.
+
+In a basis of orthonormal contrasts and group sums (`reflections`) the problem falls into components, each a tree
+problem with small matrices that all its right-hand sides share (`coefficients`). Going up, every geounit combines its
+own measurements with the sum of its children's estimates; going down, every child takes its part of what its parent
+learnt since.
+
+Geounits without children that measured their finest table are most of any spine. They never change basis
+(`leaf_form`), and hold nothing between the passes.
+
+Bytes that must move: every observed cell twice and every desired cell once. Geounits with children, and those that
+did not measure their finest table, have their slots written going up and corrected going down besides. All of it goes
+in blocks of geounits that stay in cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from blue_solvers.components.batches import Index, as_slice, chunks, distinct, one_or_all
+from blue_solvers.components.component_products import Component, multiply, product
+from blue_solvers.components.grouping import Grouping, groupings_of
+from blue_solvers.components.reflections import Basis
+from blue_solvers.components.table_access import TableAccess
+from blue_solvers.components.table_sums import TableSums
+from blue_solvers.components.tree.by_parent import ByParent
+from blue_solvers.components.tree.coefficients import Boundary, solve_components
+from blue_solvers.components.tree.leaf_form import LeafForm
+from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
+from blue_solvers.components.tree.tree_variances import TreeVariances
+from blue_solvers.contract import Float
+from constraint_builders import Problem, Spine
+from constraint_builders.description.table import Table
+
+BLOCK_BYTES = 1 << 22  # working set of a block of geounits
+
+
+class TreeForm:
+    """The two passes; see the module.
+
+    Parameters
+    ----------
+    problem : Problem
+        With equal variances within every table of every geounit; assumption A2.
+
+    Attributes
+    ----------
+    plan : TreePlan
+    coefficients : list of Coefficients
+        Of every component of the plan.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        assert problem.schema is not None
+        assert problem.geounit_variances is not None
+        self._problem = problem
+        tables = list(problem.observed_tables)
+        desired = list(problem.desired_tables)
+        told_apart = () if problem.zeros is None else problem.zeros.axes
+        groupings = groupings_of(problem.schema, tables + desired, told_apart)
+        self._spine = problem.spine or Spine([-1], ["all"])
+        observed_levels = problem.observed_levels if problem.spine else (0,) * len(tables)
+        self._desired_levels = problem.desired_levels if problem.spine else (0,) * len(desired)
+        self.plan = self._make_plan(groupings, tables, observed_levels)
+        self.coefficients = solve_components(self.plan, self._boundary())
+        self._shape = tuple(grouping.levels for grouping in groupings)
+        self._basis = Basis(groupings)
+        self._readers = {table.name: TableAccess(self.plan, table) for table in [*tables, *desired]}
+        numbers = range(len(self._spine.levels))
+        self._desired_at = [[i for i, own in enumerate(self._desired_levels) if own == number] for number in numbers]
+        self._sums = [
+            TableSums(problem.schema, self.plan.finest, [desired[i] for i in chosen]) for chosen in self._desired_at
+        ]
+        self._leaves = [
+            LeafForm(self.plan, self.coefficients, number, self._readers, BLOCK_BYTES) for number in numbers
+        ]
+        self._others = [
+            ByParent(self.plan, level, np.delete(np.arange(level.members.size), leaves.rows))
+            for level, leaves in zip(self.plan.levels, self._leaves, strict=True)
+        ]
+
+    def _make_plan(self, groupings: list[Grouping], tables: list[Table], levels: tuple[int, ...]) -> TreePlan:
+        problem = self._problem
+        assert problem.schema is not None
+        assert problem.geounit_variances is not None
+        return TreePlan(
+            problem.schema, self._spine, groupings, tables, levels, problem.geounit_variances, problem.zeros
+        )
+
+    def _boundary(self) -> Boundary:
+        """Nothing comes from outside."""
+        return Boundary()
+
+    def apply(self, Y: Float) -> Float:
+        """P Y, (m, K)."""
+        X = np.empty((self._problem.desired.size, Y.shape[1]))
+        for number, estimates in self._estimates(Y, X):
+            self._read_desired(number, estimates, X)
+        return X
+
+    def violation(self, Y: Float) -> float:
+        """Largest difference between a geounit's estimate and the sum of its children's, over all cells."""
+        above = np.zeros((self.plan.parents.size, *self._shape, Y.shape[1]))
+        for number, estimates in self._estimates(Y):
+            level = self.plan.levels[number]
+            numbers = self.plan.parent_number[level.members[level.inner]]
+            above[numbers] = estimates[level.inner]
+            parents = self.plan.parent_number[self._spine.parent[level.members]]
+            inside = self._spine.parent[level.members] >= 0
+            np.subtract.at(above, parents[inside], estimates[inside])
+        return float(abs(above).max(initial=0.0))
+
+    def _estimates(self, Y: Float, X: Float | None = None) -> Iterator[tuple[int, Float]]:
+        """Final estimates of every level in cells, from the root down, each forgotten when the next is asked for.
+
+        Where `X` is given, levels that a whole table is desired at are worked on in its place there. Geounits that
+        `LeafForm` takes are never in slots; all others are until their estimates are final.
+        """
+        K = Y.shape[1]
+        estimates: list[Float] = [np.empty(0)] * len(self.plan.levels)
+        sums = np.zeros((self.plan.parents.size, *self._shape, K))
+        for number in reversed(range(len(self.plan.levels))):
+            estimates[number] = self._room(number, K, X)
+            self._go_up(number, Y, sums, estimates[number])
+            for parents, totals in self._leaves[number].go_up(self._measured(number, Y)):
+                sums[parents] += totals
+            self._others[number].add_to_parents(estimates[number], sums)
+        learnt = sums  # where it is known, in place
+        for number, level in enumerate(self.plan.levels):
+            self._go_down(number, estimates[number], learnt)
+            numbers = self.plan.parent_number[level.members[level.inner]]
+            learnt[numbers] = estimates[number][level.inner] - sums[numbers]
+            self._finish(number, estimates[number])
+            self._leaves[number].go_down(self._measured(number, Y), learnt, estimates[number])
+            yield number, estimates[number]
+            estimates[number] = np.empty(0)
+
+    def _measured(self, number: int, Y: Float) -> list[Float]:
+        """The tables of a level, (G, *shape, K) each."""
+        level = self.plan.levels[number]
+        return [
+            Y[self._problem.observed.block(i)].reshape(level.members.size, *table.shape, Y.shape[1])
+            for i, table in level.tables
+        ]
+
+    def _room(self, number: int, K: int, X: Float | None) -> Float:
+        """Memory for the estimates of a level."""
+        members = self.plan.levels[number].members
+        for i in self._desired_at[number]:
+            if X is not None and self._readers[self._problem.desired_tables[i].name].is_whole:
+                return X[self._problem.desired.block(i)].reshape(members.size, *self._shape, K)
+        return np.empty((members.size, *self._shape, K))
+
+    def _go_up(self, number: int, Y: Float, sums: Float, result: Float) -> None:
+        """Estimates of a level from itself and below, in slots, into `result`."""
+        level = self.plan.levels[number]
+        measured = self._measured(number, Y)
+        row_of = np.full(level.members.size, -1)
+        row_of[level.inner] = self.plan.parent_number[level.members[level.inner]]
+        for rows in self._blocks(self._others[number].rows, Y.shape[1]):
+            block = result[rows]
+            self._collect(level, rows, measured, block)
+            inner = np.flatnonzero(row_of[rows] >= 0)
+            if inner.size:
+                numbers = row_of[rows][inner]
+                children = sums[numbers]
+                self._multiply(children, numbers, "children")
+                block[inner] += children
+            _put_back(block, rows, result)
+
+    def _go_down(self, number: int, estimates: Float, learnt: Float) -> None:
+        """Add to every geounit in slots its part of what its parent learnt, in place."""
+        others = self._others[number]
+        if not others.pairs.size:
+            return
+        count = self._rows_in_cache(learnt.shape[-1])
+        for chosen in chunks(others.pairs.size, count):
+            pairs = others.pairs[chosen]
+            parts = learnt[self.plan.pair_parent[pairs]]
+            self._multiply(parts, pairs, "gain")
+            places = np.flatnonzero((others.pair_of >= chosen.start) & (others.pair_of < chosen.stop))
+            for some in chunks(places.size, count):
+                here = places[some]
+                estimates[as_slice(others.rows[here])] += parts[others.pair_of[here] - chosen.start]
+
+    def _finish(self, number: int, estimates: Float) -> None:
+        """From slots to cells, in place."""
+        for rows in self._blocks(self._others[number].rows, estimates.shape[-1]):
+            block = estimates[rows]
+            self._basis.to_cells(block)
+            _put_back(block, rows, estimates)
+
+    def _collect(self, level: LevelPlan, rows: slice | Index, measured: list[Float], block: Float) -> None:
+        """What a level's own tables make of the slots of some geounits, into `block`."""
+        used = [
+            (t, self._readers[table.name], cells[rows], weights[rows], exact[rows].astype(float))
+            for (t, table), cells, weights, exact in zip(
+                level.tables, measured, level.weights, level.exact, strict=True
+            )
+            if weights[rows].any() or exact[rows].any()
+        ]
+        coordinates = [reader.coordinates(cells) for _, reader, cells, _, _ in used]
+        block[...] = 0
+        for (_, reader, _, weights, _), own in zip(used, coordinates, strict=True):
+            reader.add_numbers(own, weights, block)
+        classes = level.class_of[rows]
+        self._multiply_numbers(block, classes, "own")
+        if any(exact.any() for *_, exact in used):
+            exactly = np.zeros_like(block)
+            for (_, reader, _, _, exact), own in zip(used, coordinates, strict=True):
+                reader.add_numbers(own, exact, exactly)
+            self._multiply_numbers(exactly, classes, "own_exact")
+            block += exactly
+        tables = {t: (reader, own) for (t, reader, *_), own in zip(used, coordinates, strict=True)}
+        for component, gains in self._matrices(level, classes):
+            seeing = [t for t in tables if t in gains]
+            if not seeing:
+                block[component.place] = 0
+                continue
+            parts = [own[reader.part(component)] for reader, own in (tables[t] for t in seeing)]
+            together = np.concatenate([gains[t] for t in seeing], axis=2)
+            block[component.place] = product(component, together, parts, component.groups)
+
+    def _matrices(self, level: LevelPlan, classes: Index) -> Iterator[tuple[Component, dict[int, Float]]]:
+        """Components of several group sums, each with its gains from the tables of a level that see it."""
+        places = one_or_all(classes - level.first_class)
+        for component, own in zip(self.plan.components, self.coefficients, strict=True):
+            if component.size > 1:
+                yield component, {t: own.measured[t][places] for t, _ in level.tables if t in own.measured}
+
+    def adjoint(self, V: Float) -> Float:
+        """P' V, (n, K); all of it in slots."""
+        K = V.shape[1]
+        levels = self.plan.levels
+        pulls = [np.zeros((level.members.size, *self._shape, K)) for level in levels]
+        learnt = np.zeros((self.plan.parents.size, *self._shape, K))
+        for number in reversed(range(len(levels))):
+            level = levels[number]
+            self._write_desired(number, V, pulls[number])
+            numbers = self.plan.parent_number[level.members[level.inner]]
+            pulls[number][level.inner] += learnt[numbers]
+            self._pull_up(number, pulls[number], learnt)
+        result = np.zeros((self._problem.observed.size, K))
+        from_parents = learnt  # where it is known, in place
+        for number, level in enumerate(levels):
+            self._all[number].add_from_parents(from_parents, pulls[number])
+            numbers = self.plan.parent_number[level.members[level.inner]]
+            sums = pulls[number][level.inner]
+            self._multiply(sums, numbers, "children", transpose=True)
+            from_parents[numbers] = sums - learnt[numbers]
+            for rows in self._blocks(np.arange(level.members.size), K):
+                self._collect_transpose(level, rows, pulls[number][rows], result)
+        return result
+
+    def _pull_up(self, number: int, pulls: Float, learnt: Float) -> None:
+        """Transpose of `_go_down`: what every parent's learning is worth to its children."""
+        everyone = self._all[number]
+        if not everyone.pairs.size:
+            return
+        sums = everyone.sum_by_pair(pulls)
+        self._multiply(sums, everyone.pairs, "gain", transpose=True)
+        np.add.at(learnt, self.plan.pair_parent[everyone.pairs], sums)
+
+    def _collect_transpose(self, level: LevelPlan, rows: slice | Index, block: Float, result: Float) -> None:
+        classes = level.class_of[rows]
+        numbers, exactly = block.copy(), block.copy()
+        self._multiply_numbers(numbers, classes, "own")
+        self._multiply_numbers(exactly, classes, "own_exact")
+        for (t, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
+            if not (weights[rows].any() or exact[rows].any()):
+                continue
+            reader = self._readers[table.name]
+            own = reader.empty(block)
+            reader.read_numbers(numbers, weights[rows], own)
+            if exact[rows].any():
+                other = reader.empty(block)
+                reader.read_numbers(exactly, exact[rows].astype(float), other)
+                own += other
+            for component, gains in self._matrices(level, classes):
+                if t in gains:
+                    lengths = reader.lengths(component)
+                    pulls = product(component, gains[t].swapaxes(1, 2), [block[component.place]], lengths)
+                    own[reader.part(component)] = pulls
+            place = result[self._problem.observed.block(t)].reshape(level.members.size, *table.shape, -1)
+            place[rows] = reader.cells(own)
+
+    @cached_property
+    def _all(self) -> list[ByParent]:
+        """Every geounit of every level."""
+        return [ByParent(self.plan, level, np.arange(level.members.size)) for level in self.plan.levels]
+
+    def _blocks(self, rows: Index, K: int) -> list[slice | Index]:
+        return [as_slice(rows[some]) for some in chunks(rows.size, self._rows_in_cache(K))]
+
+    def _rows_in_cache(self, K: int) -> int:
+        return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
+
+    def _multiply(self, block: Float, entries: Index, name: str, transpose: bool = False) -> None:
+        """Multiply every geounit's components by its coefficients, in place."""
+        places = one_or_all(entries)
+        matrices = (getattr(own, name)[places] for own in self.coefficients)
+        multiply(block, zip(self.plan.components, matrices, strict=True), transpose)
+
+    def _multiply_numbers(self, block: Float, classes: Index, name: str) -> None:
+        """The same for components of one group sum only, by class."""
+        places = one_or_all(classes)
+        pairs = zip(self.plan.components, self.coefficients, strict=True)
+        multiply(block, ((c, getattr(own, name)[places]) for c, own in pairs if c.size == 1))
+
+    def _read_desired(self, number: int, estimates: Float, X: Float) -> None:
+        """The desired tables of a level, but for one that the estimates were worked out in the place of."""
+        level = self.plan.levels[number]
+        places = [
+            X[self._problem.desired.block(i)].reshape(level.members.size, *self._problem.desired_tables[i].shape, -1)
+            for i in self._desired_at[number]
+        ]
+        if len(places) == 1 and np.may_share_memory(places[0], estimates):
+            return
+        for rows in self._blocks(np.arange(level.members.size), X.shape[1]):
+            for place, cells in zip(places, self._sums[number](estimates[rows]), strict=True):
+                if not np.may_share_memory(place, estimates):
+                    place[rows] = cells
+
+    def _write_desired(self, number: int, V: Float, pulls: Float) -> None:
+        level = self.plan.levels[number]
+        for i in self._desired_at[number]:
+            table = self._problem.desired_tables[i]
+            cells = V[self._problem.desired.block(i)].reshape(level.members.size, *table.shape, V.shape[1])
+            for rows in self._blocks(np.arange(level.members.size), V.shape[1]):
+                self._readers[table.name].spread(cells[rows], pulls[rows])
+
+    def variances(self) -> Float:
+        """Variance of every desired cell, (m,)."""
+        result = np.empty(self._problem.desired.size)
+        variances = TreeVariances(self.plan, self.coefficients)
+        for level, chosen in zip(self.plan.levels, self._desired_at, strict=True):
+            places, place_of = distinct(self.plan.posterior_of[level.members])
+            for i in chosen:
+                by_place = variances.of_table(self._problem.desired_tables[i], places)
+                place = result[self._problem.desired.block(i)].reshape(level.members.size, -1)
+                np.take(by_place, place_of, axis=0, out=place, mode="clip")  # numpy copies unless it may clip
+        return result
+
+
+def _put_back(block: Float, rows: slice | Index, array: Float) -> None:
+    """Where rows are not consecutive a block of them is a copy."""
+    if not isinstance(rows, slice):
+        array[rows] = block

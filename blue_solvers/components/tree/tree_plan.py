@@ -1,0 +1,311 @@
+"""What a tree problem consists of, apart from the data: tables, components, and which geounits are alike.
+
+Geounits without children that were measured alike share a class; every other geounit is a class of its own.
+Children of one parent and one class share a pair. Coefficients exist once for each class, each geounit with
+children and each pair, so millions of leaves cost no more than the geounits above them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blue_solvers.components.batches import chunks, distinct
+from blue_solvers.components.component_products import Component
+from blue_solvers.components.grouping import Grouping, group_sums, sees_contrasts
+from blue_solvers.components.subspaces import kronecker
+from blue_solvers.contract import Float
+from constraint_builders import Schema, Spine
+from constraint_builders.description.table import Table, make_table
+from constraint_builders.description.zeros import StructuralZeros
+
+Index = NDArray[np.intp]
+STACKED = 1 << 14  # numbers in an array that several components share: beyond, each by itself costs no more
+TableRows = dict[tuple[str, tuple[bool, ...]], Float | None]
+
+
+@dataclass
+class LevelPlan:
+    """The geounits of one geolevel.
+
+    Attributes
+    ----------
+    members : ndarray of int, (G,)
+    tables : list of (block of the observed layout, Table)
+    weights : list of ndarray (G,)
+        Precision of each table in each geounit; 0 where exact or not measured.
+    exact : list of ndarray of bool (G,)
+    inner : ndarray of int
+        Which members have children.
+    zeros : ndarray of bool, (G, ...), or None
+        Empty cells over the variables that tell them apart.
+    first_class, class_count : int
+        Its classes, one after the other.
+    class_of : ndarray of int, (G,)
+    leaf_classes : ndarray of int
+        Classes of members without children.
+    parent_pair : ndarray of int, (G,)
+        For every member its pair with its parent; -1 at the root.
+    """
+
+    members: Index
+    tables: list[tuple[int, Table]]
+    weights: list[Float]
+    exact: list[NDArray[np.bool_]]
+    inner: Index
+    zeros: NDArray[np.bool_] | None
+    first_class: int = 0
+    class_count: int = 0
+    class_of: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+    leaf_classes: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+    parent_pair: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+
+    @cached_property
+    def has_exact(self) -> bool:
+        """Whether anything is known exactly in any geounit."""
+        return self.zeros is not None or any(flags.any() for flags in self.exact)
+
+
+class TreePlan:
+    """Classes, pairs and coefficients.
+
+    Parameters
+    ----------
+    schema : Schema
+    spine : Spine
+    groupings : list of Grouping
+        Of the variables in use.
+    tables : list of Table
+        Observed tables.
+    levels : sequence of int
+        Their geolevels.
+    variances : list of ndarray (G,)
+        Their variances in each geounit; 0 exact, ``inf`` not measured.
+    zeros : StructuralZeros or None
+        Cells known to be empty; the variables that tell them apart have no contrasts among `groupings`.
+    rows : dict, optional
+        What tables tell of components (`table_rows`), by the table's name and the component's contrasts: plans that
+        have the schema and the groupings in common may share it. What is missing is added.
+    alike : bool
+        Whether geounits without children that were measured alike share a class.
+
+    Attributes
+    ----------
+    schema : Schema
+    finest : Table
+        Of all variables in use.
+    components : list of Component
+    levels : list of LevelPlan
+    parents : ndarray of int
+        Geounits with children; `parent_number` gives every geounit's place among them, or -1.
+    pair_parent, pair_class : ndarray of int
+        For every pair its parent, by its place among `parents`, and its children's class; in order of these.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        spine: Spine,
+        groupings: list[Grouping],
+        tables: list[Table],
+        levels: tuple[int, ...],
+        variances: list[Float],
+        zeros: StructuralZeros | None = None,
+        rows: TableRows | None = None,
+        alike: bool = True,
+    ) -> None:
+        self.tables = tables
+        self.schema = schema
+        self._zeros = zeros
+        self.spine = spine
+        self.groupings = groupings
+        self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
+        self._maps: dict[str, list[Float | None]] = {}
+        self._rows: TableRows = {} if rows is None else rows
+        self.levels = [self._level(level, tables, levels, variances) for level in range(len(spine.levels))]
+        self.parents = np.flatnonzero(spine.child_counts > 0)
+        self.parent_number = np.full(spine.size, -1, dtype=np.intp)
+        self.parent_number[self.parents] = np.arange(self.parents.size)
+        self.components = list(self._components())
+        self._classify(alike)
+        self._pair()
+
+    def _level(self, level: int, tables: list[Table], levels: tuple[int, ...], variances: list[Float]) -> LevelPlan:
+        here = [i for i, own in enumerate(levels) if own == level]
+        members = self.spine.members[level]
+        usable = [np.isfinite(variances[i]) & (variances[i] > 0) for i in here]
+        return LevelPlan(
+            members,
+            [(i, tables[i]) for i in here],
+            [
+                np.divide(1.0, variances[i], out=np.zeros(members.size), where=ok)
+                for i, ok in zip(here, usable, strict=True)
+            ],
+            [variances[i] == 0 for i in here],
+            np.flatnonzero(self.spine.child_counts[members] > 0),
+            None if self._zeros is None else self._zeros.empty[members],
+        )
+
+    def _classify(self, alike: bool) -> None:
+        """Number the classes, of every level those of leaves first; `class_rank` is one geounit's rank of each."""
+        ranks: list[Index] = []
+        count = 0
+        for level in self.levels:
+            leaves = np.flatnonzero(self.spine.child_counts[level.members] == 0)
+            every = np.arange(leaves.size)
+            first, own = self._leaves_alike(level, leaves) if alike else (every, every)
+            level.class_of = np.empty(level.members.size, dtype=np.intp)
+            level.class_of[leaves] = count + own
+            level.class_of[level.inner] = count + first.size + np.arange(level.inner.size)
+            level.leaf_classes = count + np.arange(first.size)
+            level.first_class, level.class_count = count, first.size + level.inner.size
+            ranks += [leaves[first], level.inner]
+            count += level.class_count
+        self.class_rank = np.concatenate(ranks)
+
+    def _leaves_alike(self, level: LevelPlan, leaves: Index) -> tuple[Index, Index]:
+        """Positions among leaves of one of each class, and the class of every leaf.
+
+        Where coefficients are single numbers, a class for every leaf takes less time than telling them apart.
+        """
+        columns = [column[leaves] for column in (*level.weights, *level.exact)]
+        if level.zeros is not None:
+            columns += list(level.zeros[leaves].reshape(leaves.size, level.zeros[0].size).T)
+        columns = [column for column in columns if column.size and (column != column[0]).any()]
+        if not columns:
+            return np.arange(min(leaves.size, 1)), np.zeros(leaves.size, dtype=np.intp)
+        if sum(component.size**2 for component in self.components) == 1:
+            return np.arange(leaves.size), np.arange(leaves.size)
+        _, first, own = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
+        return first, own.ravel()
+
+    def _pair(self) -> None:
+        """Number the pairs (parent, class of child)."""
+        parents = [self.spine.parent[level.members] for level in self.levels]
+        number = np.concatenate([np.where(above >= 0, self.parent_number[above], -1) for above in parents])
+        own = np.concatenate([level.class_of for level in self.levels])
+        keys = number * self.class_rank.size + own
+        found, pairs = distinct(keys)
+        below = found[found >= 0]  # the root has no parent
+        self.pair_parent, self.pair_class = np.divmod(below, self.class_rank.size)
+        stops = np.cumsum([level.members.size for level in self.levels])[:-1]
+        for level, places in zip(self.levels, np.split(pairs - (found.size - below.size), stops), strict=True):
+            level.parent_pair = np.maximum(places, -1)
+
+    @cached_property
+    def pair_count(self) -> Index:
+        """Number of children of every pair."""
+        pairs = np.concatenate([level.parent_pair for level in self.levels])
+        return np.bincount(pairs[pairs >= 0], minlength=self.pair_parent.size)
+
+    @cached_property
+    def _children_by_pair(self) -> sparse.csr_array:
+        """Number of children of every pair, (geounits with children, pairs); pairs come in order of their parents."""
+        starts = np.searchsorted(self.pair_parent, np.arange(self.parents.size + 1))
+        shape = (self.parents.size, self.pair_parent.size)
+        return sparse.csr_array((self.pair_count.astype(float), np.arange(self.pair_parent.size), starts), shape=shape)
+
+    def sums_of_children(self, numbers: Index, *by_class: NDArray) -> list[Float]:
+        """Sums over the children of some geounits, (components, geounits), of values by class."""
+        counts = self._children_by_pair[numbers]
+        used = np.unique(counts.indices)
+        counts = counts[:, used]
+        return [(counts @ own[:, self.pair_class[used]].T.astype(float)).T for own in by_class]
+
+    def sums_of_pairs(self, by_pair: Float) -> Float:
+        """Sums over the pairs of every geounit with children."""
+        starts = np.searchsorted(self.pair_parent, np.arange(self.parents.size))
+        return np.add.reduceat(by_pair, starts, axis=1)
+
+    @cached_property
+    def pairs_by_level(self) -> list[Index]:
+        """Pairs whose parents lie in every geolevel that has such, from the root down."""
+        found = []
+        for level in self.levels[:-1]:
+            here = np.zeros(self.parents.size, dtype=bool)
+            here[self.parent_number[level.members[level.inner]]] = True
+            found.append(np.flatnonzero(here[self.pair_parent]))
+        return found
+
+    def bounded(self, number: int, classes: Index, below: Mapping[int, object]) -> Iterator[tuple[int, int]]:
+        """Classes of a level, each with its geounit, of which a message comes from below."""
+        if below:
+            for own in classes.tolist():
+                geounit = int(self.levels[number].members[self.class_rank[own]])
+                if geounit in below:
+                    yield own, geounit
+
+    def stacks(self, numbers: list[int]) -> list[list[int]]:
+        """Components of one size, by number, in lots that are worked out together as far as they are small."""
+        if not numbers:
+            return []
+        entries = max(self.class_rank.size, self.pair_parent.size)
+        count = max(1, STACKED // (entries * self.components[numbers[0]].size ** 2))
+        return [numbers[some] for some in chunks(len(numbers), count)]
+
+    def _components(self) -> Iterator[Component]:
+        for contrasts in product(*([False, True] if g.has_contrasts else [False] for g in self.groupings)):
+            firsts = [g.levels - g.sizes.size for g in self.groupings]
+            slots = tuple(slice(0, n) if own else slice(n, None) for own, n in zip(contrasts, firsts, strict=True))
+            groups = tuple(g.sizes.size for g, own in zip(self.groupings, contrasts, strict=True) if not own)
+            yield Component(contrasts, slots, groups)
+
+    def factor_map(self, grouping: Grouping, factor: str | None) -> Float | None:
+        """The factor's cells from orthonormal group coordinates, (cells, r); None if it sees every slot."""
+        if sees_contrasts(self.schema, grouping, factor):
+            return None
+        return group_sums(self.schema, grouping, factor) * np.sqrt(grouping.sizes)
+
+    def cells_of_levels(self, grouping: Grouping, factor: str | None) -> Index:
+        """For every level the factor's cell, (n,); None is the total."""
+        return np.zeros(grouping.levels, np.intp) if factor is None else np.array(self.schema.groups_of(factor))
+
+    def table_maps(self, table: Table) -> list[Float | None]:
+        """`factor_map` of a table along every variable in use."""
+        if table.name not in self._maps:
+            factors = dict(zip(table.axes, table.factors, strict=True))
+            self._maps[table.name] = [self.factor_map(own, factors.get(own.axis)) for own in self.groupings]
+        return self._maps[table.name]
+
+    def table_rows(self, table: Table, component: Component) -> Float | None:
+        """Cells of a table from the group sums of a component, (k, m); None if it sees nothing of it."""
+        key = table.name, component.contrasts
+        if key not in self._rows:
+            self._rows[key] = self._work_out_rows(table, component)
+        return self._rows[key]
+
+    def _work_out_rows(self, table: Table, component: Component) -> Float | None:
+        matrices = []
+        for grouping, sums, contrast in zip(self.groupings, self.table_maps(table), component.contrasts, strict=True):
+            if contrast:
+                if sums is not None:
+                    return None
+            else:
+                matrices.append(np.eye(grouping.sizes.size) if sums is None else sums)
+        return kronecker(matrices)
+
+    def empty_groups(self, number: int, ranks: Index, component: Component) -> NDArray[np.bool_]:
+        """Which group sums of a component are known to be empty at geounits of a level, (N, m)."""
+        assert self._zeros is not None
+        empty = self.levels[number].zeros
+        assert empty is not None
+        own = empty[ranks]
+        kept = [g for g, contrast in zip(self.groupings, component.contrasts, strict=True) if not contrast]
+        lengths = [g.sizes.size if g.axis in self._zeros.axes else 1 for g in kept]
+        shape = [g.sizes.size for g in kept]
+        flags = np.broadcast_to(own.reshape(len(own), *lengths), (len(own), *shape))
+        return flags.reshape(len(own), component.size)
+
+    @cached_property
+    def posterior_of(self) -> Index:
+        """For every geounit its entry among the posterior covariances: 0 for the root, then the pairs, (N,)."""
+        places = np.zeros(self.spine.size, dtype=np.intp)
+        for level in self.levels:
+            places[level.members] = level.parent_pair + 1
+        return places

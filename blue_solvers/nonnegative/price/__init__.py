@@ -1,0 +1,1 @@
+"""What non-negativity costs."""

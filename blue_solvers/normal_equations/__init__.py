@@ -1,0 +1,1 @@
+"""Estimates from the equations A x = b: projections, factorisations, iterations, selected inversion."""

@@ -1,0 +1,126 @@
+"""The loops that numpy is slow at, in numpy, and compiled by numba where the extra ``fast`` is installed.
+
+Selected inversion copies parts of one front into another: numpy needs an array of indices for that, compiled code
+does not. An order statistic keeps the largest errors of every cell: numpy sorts all of them, compiled code skips
+the many that are not among the largest.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from blue_solvers.contract import Float
+from blue_solvers.normal_equations.supernodes import Index
+from constraint_builders.extras import missing_extra
+
+Gather = Callable[[Float, Index, Index, Index, Float], None]
+KeepLargest = Callable[[Float, Float], None]
+
+ROWS_IN_CACHE = 4096
+
+
+def gather_in_numpy(values: Float, bases: Index, strides: Index, positions: Index, out: Float) -> None:
+    """Copy square submatrices of matrices that lie one after the other in one array.
+
+    Parameters
+    ----------
+    values : ndarray, (N,)
+        Square matrices in C order.
+    bases, strides : ndarray, (B,)
+        Where the matrix of every copy starts, and its order.
+    positions : ndarray, (B, r)
+        Rows and columns to copy.
+    out : ndarray, (B, r, r)
+        Where to copy them.
+    """
+    rows = bases[:, None] + positions * strides[:, None]
+    out[...] = values.take(rows[:, :, None] + positions[:, None, :])
+
+
+def _gather(values: Float, bases: Index, strides: Index, positions: Index, out: Float) -> None:
+    for b in range(positions.shape[0]):
+        for i in range(positions.shape[1]):
+            row = bases[b] + positions[b, i] * strides[b]
+            for j in range(positions.shape[1]):
+                out[b, i, j] = values[row + positions[b, j]]
+
+
+def keep_largest_in_numpy(largest: Float, errors: Float) -> None:
+    """Put the absolute values of some columns in place of the smallest in `largest`, row by row, where they are larger.
+
+    Parameters
+    ----------
+    largest : ndarray, (cells, k)
+        Ascending; changed in place.
+    errors : ndarray, (cells, K)
+    """
+    width = errors.shape[1]
+    for start in range(0, errors.shape[0], ROWS_IN_CACHE):
+        rows = slice(start, start + ROWS_IN_CACHE)
+        both = np.hstack([largest[rows], abs(errors[rows])])
+        both.sort(axis=1)
+        largest[rows] = both[:, width:]
+
+
+def _keep_largest(largest: Float, errors: Float) -> None:
+    cells, keep = largest.shape
+    for cell in range(cells):
+        for error in errors[cell]:
+            size = abs(error)
+            if size > largest[cell, 0]:
+                place = 1
+                while place < keep and largest[cell, place] < size:
+                    largest[cell, place - 1] = largest[cell, place]
+                    place += 1
+                largest[cell, place - 1] = size
+
+
+@cache
+def compiled_gather() -> Gather:
+    """`gather_in_numpy`, compiled.
+
+    Raises
+    ------
+    ImportError
+        If numba is missing.
+    """
+    return _compile(_gather)
+
+
+@cache
+def compiled_keep_largest() -> KeepLargest:
+    """`keep_largest_in_numpy`, compiled.
+
+    Raises
+    ------
+    ImportError
+        If numba is missing.
+    """
+    return _compile(_keep_largest)
+
+
+def _compile(function: Callable[..., None]) -> Any:
+    if not has_numba():
+        raise missing_extra("compiled kernels need numba", "fast")
+    return importlib.import_module("numba").njit(cache=True)(function)
+
+
+def has_numba() -> bool:
+    """Whether numba is installed."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def best_gather() -> Gather:
+    """The compiled kernel where numba is installed, otherwise numpy's."""
+    return compiled_gather() if has_numba() else gather_in_numpy
+
+
+def best_keep_largest() -> KeepLargest:
+    """The compiled kernel where numba is installed, otherwise numpy's."""
+    return compiled_keep_largest() if has_numba() else keep_largest_in_numpy

@@ -1,0 +1,77 @@
+"""Conjugate gradients on many right-hand sides at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blue_solvers.contract import Float
+
+Product = Callable[[Float], Float]
+
+
+def conjugate_gradients(
+    product: Product,
+    R: Float,
+    precondition: Product,
+    sizes: Product,
+    target: Float,
+    max_iterations: int,
+) -> tuple[Float, int, bool]:
+    """Solve N Z = R for a symmetric positive semidefinite N, each column on its own, all in one block.
+
+    Parameters
+    ----------
+    product : callable
+        N Z for (m, K), a new array.
+    R : ndarray, (m, K)
+        Right-hand sides, in the range of N.
+    precondition : callable
+        A symmetric positive definite approximation of the inverse of N; may give back what it got.
+    sizes : callable
+        Norm of every column of a residual, (K,).
+    target : ndarray, (K,)
+        A column is done when its residual's norm is at most this.
+    max_iterations : int
+
+    Returns
+    -------
+    Z : ndarray, (m, K)
+    iterations : int
+        Of the slowest column.
+    converged : bool
+        Whether every column reached its target.
+    """
+    Z = np.zeros_like(R)
+    active = np.flatnonzero(sizes(R) > target)
+    r = R[:, active]
+    p = np.array(precondition(r))
+    rho = np.einsum("ij,ij->j", r, p)
+    for iteration in range(max_iterations):
+        if not active.size:
+            return Z, iteration, True
+        q = product(p)
+        curvature = np.einsum("ij,ij->j", p, q)
+        alpha = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
+        _add_columns(Z, active, alpha * p)
+        q *= alpha
+        r -= q
+        open_ = (sizes(r) > target[active]) & (curvature > 0)
+        if not open_.all():
+            active, r, p, rho = active[open_], r[:, open_], p[:, open_], rho[open_]
+        z = precondition(r)
+        rho_next = np.einsum("ij,ij->j", r, z)
+        p *= rho_next / rho
+        p += z
+        rho = rho_next
+    return Z, max_iterations, not active.size
+
+
+def _add_columns(Z: Float, columns: NDArray[np.intp], change: Float) -> None:
+    """Add to some columns in place; to all of them without a copy."""
+    if columns.size == Z.shape[1]:
+        Z += change
+    else:
+        Z[:, columns] += change

@@ -1,0 +1,286 @@
+"""Estimates on a spine, stored in a folder from which questions about any geounits are answered (`results`).
+
+::
+
+    <folder>/settings.toml               schema, geolevels and law of the noise
+    <folder>/spine.parquet               geolevel, geocode, parent (row of this file, -1 for the root)
+    <folder>/variances.parquet           geolevel, table, geounit (number within the level), variance
+    <folder>/zeros.parquet               geounit (row of spine.parquet), empty (list over the cells of the variables
+                                         that result.json names); if there are structural zeros
+    <folder>/estimates/<Geolevel>.parquet table, geocode, estimate and std_error (lists, cells in C order); a file, or a
+                                         folder of the files of parts
+    <folder>/result.json                 how the estimates were made, and the SHA-256 of every file; written last
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from blue_solvers.contract import Float, Info
+from blue_solvers.operator import BlueOperator
+from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
+from constraint_builders import Problem, Spine
+from constraint_builders.description.table import Table
+from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.files.new_folder import new_folder
+from constraint_builders.files.parquet import write_parquet
+from constraint_builders.files.safe_paths import inside, path_component
+from constraint_builders.files.settings import Settings
+
+FORMAT = 1
+OUTLINE, SETTINGS, ESTIMATES = "result.json", "settings.toml", "estimates"
+SPINE, VARIANCES, ZEROS = "spine.parquet", "variances.parquet", "zeros.parquet"
+DESCRIPTION = {"settings": str, "noise": str, "solver": str, "zeros": list, "tables": dict, "files": dict}
+ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
+
+Progress = Callable[[str, int, int], None]
+
+
+def write_result(
+    folder: str | os.PathLike[str],
+    P: BlueOperator,
+    estimate: Float,
+    std_error: Float,
+    settings: Settings,
+    progress: Progress | None = None,
+) -> None:
+    """Store estimates, whole or not at all.
+
+    Parameters
+    ----------
+    folder : path
+        Made anew.
+    P : BlueOperator
+        Of a problem on a spine, with one variance for each table of a geounit.
+    estimate, std_error : ndarray, (m,)
+        Over the desired layout.
+    settings : Settings
+        With the problem's schema.
+    progress : callable, optional
+        Called with each geolevel, its number from 0, and how many there are, before it is written.
+
+    Raises
+    ------
+    ValueError
+        If the problem has no spine, another schema than the settings, correlated noise, equalities, or unequal
+        variances within a table of a geounit, if the estimates are not the best ones, or if a value is not finite.
+    OSError
+        If there is something at `folder`, or it cannot be written.
+    """
+    problem = P.problem
+    reason = _not_stored(P, settings)
+    if reason or problem.spine is None:
+        raise ValueError(f"this result cannot be stored: {reason}")
+    spine = problem.spine
+    with new_folder(folder) as temporary:
+        write_measured(temporary, settings, spine, _observed(problem), problem.zeros)
+        (temporary / ESTIMATES).mkdir()
+        for number, level in enumerate(spine.levels):
+            if progress is not None:
+                progress(level, number, len(spine.levels))
+            tables = list(_estimates_at(problem, estimate, std_error, number))
+            if tables:
+                geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
+                write_estimates(temporary / estimates_of(level), geocodes, tables)
+        axes = () if problem.zeros is None else problem.zeros.axes
+        written = sorted(path for path in temporary.rglob("*") if path.is_file())
+        files = {path.relative_to(temporary).as_posix(): sha256(path) for path in written}
+        desired = zip(problem.desired_levels, problem.desired_tables, strict=True)
+        text = describe(settings, spine.levels, desired, P.info, axes, files)
+        (temporary / OUTLINE).write_text(text, encoding="utf-8")
+
+
+def _not_stored(P: BlueOperator, settings: Settings) -> str:
+    """Why questions to a result could not be answered from the variances of its measurements alone."""
+    problem = P.problem
+    if problem.spine is None:
+        return "it has no spine of geounits"
+    if problem.schema != settings.schema:
+        return "its schema is not that of the settings"
+    if problem.covariance is not None:
+        return "its noise is correlated (assumption A2)"
+    if problem.geounit_variances is None:
+        return "variances differ within a table of a geounit (assumption A3)"
+    if problem.equalities is not None:
+        return "it has equalities: give exact counts the variance 0"
+    if not P.info.exact:
+        return f"its estimates are not the best ones ({P.info.reason})"
+    return ""
+
+
+def estimates_of(geolevel: str) -> str:
+    """Path within a result of the estimates of a geolevel, a file or a folder."""
+    return f"{ESTIMATES}/{path_component(geolevel, 'geolevel')}.parquet"
+
+
+def write_measured(
+    folder: Path,
+    settings: Settings,
+    spine: Spine,
+    observed: Mapping[str, Mapping[str, Float]],
+    zeros: StructuralZeros | None,
+) -> None:
+    """Write what variances follow from.
+
+    Parameters
+    ----------
+    folder : Path
+    settings : Settings
+    spine : Spine
+    observed : mapping of geolevel to mapping of table to ndarray (geounits of the level,)
+        Variances; infinite where not measured.
+    zeros : StructuralZeros or None
+    """
+    (folder / SETTINGS).write_text(settings.text, encoding="utf-8", newline="\n")
+    levels = np.array(spine.levels)[spine.level_of]
+    rows = {"geolevel": levels.tolist(), "geocode": list(spine.geocodes), "parent": spine.parent}
+    write_parquet(pl.DataFrame(rows), folder / SPINE)
+    write_parquet(_variance_rows(observed), folder / VARIANCES)
+    if zeros is not None:
+        write_parquet(_zero_rows(zeros), folder / ZEROS)
+
+
+def describe(
+    settings: Settings,
+    levels: Sequence[str],
+    desired: Iterable[tuple[int, Table]],
+    info: Info,
+    zero_axes: Sequence[int],
+    files: Mapping[str, str],
+) -> str:
+    """What the last file of a result says, with a checksum of its own.
+
+    Parameters
+    ----------
+    settings : Settings
+    levels : sequence of str
+        Geolevels, from the root down.
+    desired : iterable of (int, Table)
+        The tables that were estimated, each with the number of its geolevel.
+    info : Info
+        How the estimates were made.
+    zero_axes : sequence of int
+        The variables that tell structural zeros apart.
+    files : mapping of str to str
+        SHA-256 of every other file by its path within the folder.
+    """
+    tables: dict[str, list[str]] = {level: [] for level in levels}
+    for level, table in desired:
+        tables[levels[level]].append(table.name)
+    return seal_json(
+        {
+            "format": FORMAT,
+            "settings": settings.name,
+            "noise": settings.noise,
+            "solver": info.solver,
+            "exact": info.exact,
+            "reason": info.reason,
+            "zeros": [settings.schema.names[axis] for axis in zero_axes],
+            "tables": tables,
+            "files": dict(files),
+        }
+    )
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """What `describe` said of a result.
+
+    Raises
+    ------
+    DamagedError
+        If it is not what was written, or a file's name leads out of the folder.
+    ValueError
+        If it has another format.
+    OSError
+        If it is missing.
+    """
+    path = folder / OUTLINE
+    said = read_json_object(path)
+    if said.get("format") != FORMAT:
+        raise ValueError(f"{path}: format {said.get('format')!r} is another than {FORMAT}: estimate again")
+    if SEAL not in said:
+        raise DamagedError(f"{path}: it has no checksums: estimate again with this version")
+    said = read_sealed_json(path)
+    for key, kind in DESCRIPTION.items():
+        if not isinstance(said.get(key), kind):
+            raise DamagedError(f"{path} is damaged: {key!r} is no {kind.__name__}")
+    for name in said["files"]:
+        inside(folder, name)
+    return said
+
+
+def write_estimates(
+    path: Path, geocodes: Sequence[str], tables: Sequence[tuple[Table, Float, Float | None]], **options: Any
+) -> None:
+    """Write tables of some geounits of one geolevel.
+
+    Parameters
+    ----------
+    path : Path
+    geocodes : sequence of str, (G,)
+    tables : sequence of (Table, ndarray (G, cells), ndarray (G, cells) or None)
+        Estimates and standard errors.
+    **options
+        As `polars.DataFrame.write_parquet` takes them.
+    """
+    for table, estimate, std_error in tables:
+        for what, cells in (("estimate", estimate), ("standard error", std_error)):
+            if cells is not None and not np.isfinite(cells).all():
+                code = geocodes[int((~np.isfinite(cells)).any(axis=1).argmax())]
+                raise ValueError(
+                    f"the {what} of table {table.name!r} at {code!r} is not finite: are measurements too large?"
+                )
+    codes = pl.Series("geocode", geocodes, dtype=pl.String)
+    frames = [_rows(table, codes, estimate, std_error) for table, estimate, std_error in tables]
+    write_parquet(pl.concat(frames), path, row_group_size=ROW_GROUP, **options)
+
+
+def _rows(table: Table, geocodes: pl.Series, estimate: Float, std_error: Float | None) -> pl.DataFrame:
+    columns = {"estimate": estimate} if std_error is None else {"estimate": estimate, "std_error": std_error}
+    shape = (geocodes.len(), table.size)
+    lists = (pl.Series(name, cells.ravel()).reshape(shape).arr.to_list() for name, cells in columns.items())
+    return pl.DataFrame([pl.repeat(table.name, geocodes.len(), eager=True).alias("table"), geocodes, *lists])
+
+
+def _observed(problem: Problem) -> dict[str, dict[str, Float]]:
+    assert problem.spine is not None
+    assert problem.geounit_variances is not None
+    observed: dict[str, dict[str, Float]] = {}
+    for table, level, variances in zip(
+        problem.observed_tables, problem.observed_levels, problem.geounit_variances, strict=True
+    ):
+        observed.setdefault(problem.spine.levels[level], {})[table.name] = variances
+    return observed
+
+
+def _estimates_at(
+    problem: Problem, estimate: Float, std_error: Float, level: int
+) -> Iterator[tuple[Table, Float, Float]]:
+    for index, table in enumerate(problem.desired_tables):
+        if problem.desired_levels[index] == level:
+            place = problem.desired.block(index)
+            yield table, estimate[place].reshape(-1, table.size), std_error[place].reshape(-1, table.size)
+
+
+def _variance_rows(observed: Mapping[str, Mapping[str, Float]]) -> pl.DataFrame:
+    parts = []
+    for level, tables in observed.items():
+        for table, variances in tables.items():
+            measured = np.flatnonzero(np.isfinite(variances))
+            rows = pl.DataFrame({"geounit": measured, "variance": variances[measured]})
+            parts.append(rows.with_columns(geolevel=pl.lit(level), table=pl.lit(table)))
+    return pl.concat(parts)
+
+
+def _zero_rows(zeros: StructuralZeros) -> pl.DataFrame:
+    cells: NDArray[np.bool_] = zeros.empty.reshape(len(zeros.empty), -1)
+    geounits = np.flatnonzero(cells.any(axis=1))
+    lists = pl.Series("empty", cells[geounits].ravel()).reshape((geounits.size, cells.shape[1])).arr.to_list()
+    return pl.DataFrame([pl.Series("geounit", geounits), lists])

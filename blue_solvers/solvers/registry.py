@@ -1,0 +1,14 @@
+"""Every solver, enrolled by one line."""
+
+from blue_solvers.contract import Solver
+from blue_solvers.solvers.auto import Auto
+from blue_solvers.solvers.cholesky import Cholesky
+from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
+from blue_solvers.solvers.dense import Dense
+from blue_solvers.solvers.multigrid import Multigrid
+from blue_solvers.solvers.sea_blue import SeaBlue
+from blue_solvers.solvers.two_pass import TwoPass
+
+SOLVERS: dict[str, type[Solver]] = {
+    solver.name: solver for solver in (Auto, SeaBlue, TwoPass, Cholesky, ConjugateGradient, Multigrid, Dense)
+}

@@ -1,0 +1,16 @@
+"""Which spine, and which budget on it, makes what is wanted most precise."""
+
+from blue_solvers.spine_design.allocation import allocate_budget
+from blue_solvers.spine_design.bypasses import optimise_bypasses
+from blue_solvers.spine_design.regrouping import OptimisedSpine, optimise_spine
+from blue_solvers.spine_design.report import compare_spines, entity_variances, entity_workload
+
+__all__ = [
+    "OptimisedSpine",
+    "allocate_budget",
+    "compare_spines",
+    "entity_variances",
+    "entity_workload",
+    "optimise_bypasses",
+    "optimise_spine",
+]

@@ -1,0 +1,225 @@
+"""The two passes on a Dask cluster; needs the extra ``cluster``.
+
+Every step is that of `streaming.stream`, done by a worker that reads and writes the shared folders itself: the bytes
+are the same. Folders must be at the same paths everywhere. Nothing but names goes through Dask. A task whose worker
+dies is run again elsewhere; what is on disk is not done twice.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any
+
+try:
+    from distributed import Client, Future
+except ImportError as error:
+    raise ImportError("a cluster needs Dask: pip install 'blue-solvers[cluster]'") from error
+
+from blue_solvers.contract import UnsupportedProblemError
+from blue_solvers.results.checksums import DamagedError
+from blue_solvers.streaming.job import Job
+from blue_solvers.streaming.run import Progress
+from blue_solvers.streaming.versions import difference, versions
+
+PATIENCE = 60.0  # seconds without any worker
+LOOK = 1.0  # seconds after which to look whether the cluster is still there
+
+
+class ClusterError(RuntimeError):
+    """The cluster was lost, or cannot be used; what is done is on disk, and the same call goes on from there."""
+
+
+def estimate(
+    client: Client,
+    folder: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    memory: float | None = None,
+    variances: bool = True,
+    patience: float = PATIENCE,
+    progress: Progress | None = None,
+) -> None:
+    """Estimate all tables of a partitioned problem on a cluster, to the same bytes as `streaming.stream`.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    folder, out : path
+        As in `streaming.stream`, at the same place for every worker.
+    memory : float, optional
+        Bytes that one task may take, but for the one that solves the top of the tree. A part of a single geounit that
+        needs more is split by table: every task takes one observed table, and their shares of the estimate are added;
+        then every task gives one desired table.
+    variances : bool
+        Whether exact variances are wanted too.
+    patience : float
+        Seconds to wait for an answer of the scheduler, and for workers while there is none.
+    progress : callable, optional
+        Called with the pass, how many parts of it are done, and how many there are.
+
+    Raises
+    ------
+    PartitionError, DamagedError, ValueError, BlockingIOError, OSError
+        As `streaming.stream`.
+    UnsupportedProblemError
+        If linear combinations are known exactly.
+    MemoryError
+        If a part of several geounits, or one table of a geounit, needs more than `memory`.
+    ClusterError
+        If the scheduler is lost, it does not answer or no worker is there for longer than `patience`, or workers have
+        other versions of packages than the client.
+    distributed.KilledWorker
+        If a task's workers died again and again.
+    """
+    job = Job(folder, out, variances, memory)
+    if job.input.design.equal_to:
+        raise UnsupportedProblemError("equalities are for `streaming.stream`, not for a cluster")
+    with job.held():
+        place = _Place(
+            str(job.input.folder.absolute()),
+            str(job.place.out.absolute()),
+            variances,
+            memory,
+            job.input.digest,
+            tuple(versions().items()),
+        )
+        tasks = _Tasks(client, job, patience, progress or (lambda *_: None))
+        parts = list(job.input.parts)
+        shares = [(name, number) for name in sorted(job.split) for number in range(len(job.shares(name)))]
+        tasks.run(_share, place, shares)
+        tasks.run(_message, place, [(name,) for name in parts], "up")
+        tasks.run(_crown, place, [()])
+        tasks.run(_write, place, [(name, output) for name in parts for output in job.outputs(name)], "down")
+        job.finish()
+
+
+class _Tasks:
+    """Runs tasks, and notices when nobody does."""
+
+    def __init__(self, client: Client, job: Job, patience: float, progress: Progress) -> None:
+        self._client, self._job, self._patience, self._progress = client, job, patience, progress
+
+    def run(
+        self, function: Callable[..., None], place: _Place, calls: Iterable[tuple[Any, ...]], step: str = ""
+    ) -> None:
+        """Run a function for all arguments, and wait; raises what went wrong, damaged parts named together."""
+        try:
+            tasks = {self._client.submit(function, place, *call, pure=False): call for call in calls}
+        except Exception as error:
+            raise self._lost("it takes no tasks") from error
+        try:
+            self._collect(tasks, step)
+        except BaseException:
+            if self._is_connected:
+                self._client.cancel(list(tasks))
+            raise
+
+    def _collect(self, tasks: Mapping[Future, tuple[Any, ...]], step: str) -> None:
+        ended: SimpleQueue[Future] = SimpleQueue()
+        for future in tasks:
+            future.add_done_callback(ended.put)
+        failed: dict[str, str] = {}
+        others: list[BaseException] = []
+        for done in range(1, len(tasks) + 1):
+            future = self._next(ended)
+            if future.status == "error":
+                error = future.exception()
+                call = tasks[future]
+                if isinstance(error, DamagedError) and call and call[0] in self._job.input.parts:
+                    failed[call[0]] = str(error)
+                else:
+                    others.append(error)
+            elif future.status != "finished":
+                raise self._lost(f"a task was {future.status}")
+            if step:
+                self._progress(step, done, len(tasks))
+        self._job.refuse(failed)
+        if others:
+            raise others[0]
+
+    def _next(self, ended: SimpleQueue[Future]) -> Future:
+        """The next task that ended, however it did."""
+        seen = time.monotonic()
+        while True:
+            try:
+                return ended.get(timeout=LOOK)
+            except Empty:
+                now = time.monotonic()
+                if not self._is_connected:
+                    raise self._lost("the connection to its scheduler is gone") from None
+                if self._has_workers():
+                    seen = now
+                elif now - seen > self._patience:
+                    raise self._lost(f"there was no worker for {self._patience:g} s") from None
+
+    @property
+    def _is_connected(self) -> bool:
+        return self._client.status == "running"
+
+    def _has_workers(self) -> bool:
+        """Whether the scheduler knows of a worker; asked in a thread, since the answer may never come."""
+        answers: list[bool] = []
+
+        def ask() -> None:
+            with suppress(Exception):  # no answer either
+                answers.append(bool(self._client.nthreads()))
+
+        thread = Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(self._patience)
+        if not answers:
+            raise self._lost("its scheduler does not answer")
+        return answers[0]
+
+    def _lost(self, reason: str) -> ClusterError:
+        return ClusterError(
+            f"the cluster was lost: {reason}. What is done is in {self._job.place.out}: start a cluster and run again, "
+            "and it goes on"
+        )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What a worker needs to know of a job."""
+
+    folder: str
+    out: str
+    variances: bool
+    memory: float | None
+    digest: str
+    versions: tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=4)
+def _job(place: _Place) -> Job:
+    """The job, on a worker."""
+    other = difference(dict(place.versions), versions())
+    if other:
+        raise ClusterError(f"a worker has {other}: give all the packages of the client")
+    job = Job(place.folder, place.out, place.variances, place.memory)
+    if job.input.digest != place.digest or not job.place.is_begun:
+        raise ClusterError(f"a worker finds other files at {place.folder} or {place.out}: share the client's folders")
+    return job
+
+
+def _share(place: _Place, name: str, number: int) -> None:
+    _job(place).share(name, number)
+
+
+def _message(place: _Place, name: str) -> None:
+    _job(place).message(name)
+
+
+def _crown(place: _Place) -> None:
+    _job(place).crown()
+
+
+def _write(place: _Place, name: str, output: str) -> None:
+    _job(place).write_output(name, output)

@@ -1,0 +1,421 @@
+"""Both passes over a part of a tree, with what the rest of the tree tells at its boundary.
+
+A part is a subtree, or a tree whose lower branches were cut off. What was cut off below a geounit arrives there as a
+message (`Upward`), what lies above its root as the root's final estimate (`Downward`). Both are small: the
+cells of one geounit, and one small matrix for every component. Inside the part the two passes are those of `TreeForm`.
+
+At the boundary a geounit is anchored: the cells that were worked out elsewhere stand in for its own measurements, as if
+they were exact. Their covariance is then put in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blue_solvers.components.grouping import Grouping, groupings_of
+from blue_solvers.components.table_sums import TableSums
+from blue_solvers.components.tree.coefficients import Boundary
+from blue_solvers.components.tree.messages import Message
+from blue_solvers.components.tree.tree_form import TreeForm
+from blue_solvers.components.tree.tree_plan import TableRows, TreePlan
+from blue_solvers.contract import Float
+from constraint_builders import Problem, Schema, Spine
+from constraint_builders.description.layout import Layout
+from constraint_builders.description.table import Table, make_table
+from constraint_builders.description.zeros import StructuralZeros
+
+Index = NDArray[np.intp]
+LevelTable = tuple[int, Table]
+
+ANCHOR = "anchor"
+CONTRADICTION_TOLERANCE = 1e-8  # relative to the largest exact value: estimates round more than sums do
+COEFFICIENT_ARRAYS = 12  # held at once while a plan is made
+
+
+@dataclass(frozen=True)
+class Design:
+    """What all parts of a problem share.
+
+    Attributes
+    ----------
+    schema : Schema
+    levels : tuple of str
+        Geolevels, from the root down.
+    observed, desired : tuple of (int, Table)
+        The tables at every geolevel, by its number.
+    zero_axes : tuple of int or None
+        The variables by which structural zeros are told apart; None without any.
+    equal_to : tuple of float
+        The values of linear combinations of measured cells that are known exactly. Everything that is linear in the
+        measurements has as many columns more: what it would be if the measurements were their covariances with one
+        combination.
+    """
+
+    schema: Schema
+    levels: tuple[str, ...]
+    observed: tuple[LevelTable, ...]
+    desired: tuple[LevelTable, ...]
+    zero_axes: tuple[int, ...] | None = None
+    equal_to: tuple[float, ...] = ()
+
+    @cached_property
+    def finest(self) -> Table:
+        """The table of all variables in use."""
+        axes = {axis for _, table in (*self.observed, *self.desired) for axis in table.axes} | set(self.zero_axes or ())
+        return make_table(self.schema, tuple(self.schema.names[axis] for axis in sorted(axes)))
+
+    @cached_property
+    def rows(self) -> TableRows:
+        """What tables tell of components, the same in all parts: the plan that first needs it adds it."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Geounits of a part, and what was measured there.
+
+    Attributes
+    ----------
+    parent : ndarray of int, (G,)
+        Position of every geounit's parent within the part; -1 for its root, which comes first.
+    level_of : ndarray of int, (G,)
+        Number of every geounit's geolevel among those of the design, increasing.
+    geocodes : tuple of str
+    variances : list of ndarray, (geounits of its level,)
+        Of every observed table of the design; 0 exact, ``inf`` not measured.
+    values : list of ndarray, (geounits of its level, cells)
+    empty : ndarray of bool, (G, cells), or None
+        Structural zeros, in C order of the design's `zero_axes`.
+    combinations : csr_array, (k, cells of all `values`), or None
+        The part's share of linear combinations that are known exactly.
+    """
+
+    parent: Index
+    level_of: Index
+    geocodes: tuple[str, ...]
+    variances: list[Float]
+    values: list[Float]
+    empty: NDArray[np.bool_] | None = None
+    combinations: sparse.csr_array | None = None
+
+    def members(self, level: int) -> slice:
+        """Positions of the geounits of a geolevel."""
+        start, stop = np.searchsorted(self.level_of, [level, level + 1])
+        return slice(int(start), int(stop))
+
+    def count(self, level: int) -> int:
+        """Number of geounits of a geolevel."""
+        place = self.members(level)
+        return place.stop - place.start
+
+
+@dataclass(frozen=True)
+class Upward:
+    """What a subtree tells of its root.
+
+    Attributes
+    ----------
+    cells : ndarray, (cells of the finest table, columns)
+        The root's estimate from the subtree alone, zero along directions that nothing there determines.
+    messages : list of Message, arrays (1, m, m)
+        For every component.
+    """
+
+    cells: Float
+    messages: list[Message]
+
+
+@dataclass(frozen=True)
+class Downward:
+    """What all measurements tell of a geounit.
+
+    Attributes
+    ----------
+    cells : ndarray, (cells of the finest table, columns)
+        Its estimate.
+    roots : list of ndarray, (m, m)
+        Square roots of the covariance of group sums, for every component.
+    """
+
+    cells: Float
+    roots: list[Float]
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Final estimates of a part.
+
+    Attributes
+    ----------
+    cells : dict of int to ndarray, (geounits of its level, cells)
+        Of the desired tables that the part has, by their number in the design.
+    variances : dict of int to ndarray
+        Of the same shapes; empty if they were not asked for.
+    below : dict of int to Downward
+        For every geounit whose branches were cut off, by its position.
+    responses : dict of int to ndarray, (geounits of its level, cells, k)
+        Covariances with the combinations that are known exactly; empty without any.
+    contradiction : str
+        A table known exactly that the estimate does not reproduce, because others contradict it; empty if there is
+        none.
+    """
+
+    cells: dict[int, Float]
+    variances: dict[int, Float]
+    below: dict[int, Downward]
+    responses: dict[int, Float]
+    contradiction: str = ""
+
+    def agreed(self) -> Estimates:
+        """These estimates; `ValueError` if values known exactly contradict one another."""
+        if self.contradiction:
+            raise ValueError(
+                f"values known exactly contradict one another: {self.contradiction}: correct them, or give one a "
+                "variance above 0"
+            )
+        return self
+
+
+class Subtree(Spine):
+    """The spine of a part, known to be valid; of the levels that it has."""
+
+    def __init__(self, parent: Index, level_of: Index, levels: tuple[str, ...]) -> None:
+        self.parent, self.level_of, self.levels = parent, level_of, levels
+        self.geocodes = ()
+
+
+class _PartZeros(StructuralZeros):
+    """Structural zeros of a part, handed down already."""
+
+    def __init__(self, design: Design, empty: NDArray[np.bool_]) -> None:
+        self.axes = design.zero_axes or ()
+        self.empty = empty.reshape(len(empty), *(design.schema.shape[axis] for axis in self.axes))
+
+
+class Subproblem(Problem):
+    """The problem of a part: tables known to be estimable, variances by geounit only.
+
+    Parameters
+    ----------
+    design : Design
+    part : Part
+    anchored : sequence of int
+        Geounits whose finest table stands in for what was measured there.
+    wanted : sequence of int
+        Numbers of the desired tables that are wanted; those of which the part has no geounit are passed over.
+
+    Attributes
+    ----------
+    inside, wanted : list of int
+        Numbers in the design of the part's own observed and desired tables.
+    """
+
+    def __init__(self, design: Design, part: Part, anchored: Sequence[int], wanted: Sequence[int]) -> None:
+        present = np.unique(part.level_of).tolist()
+        number = {level: i for i, level in enumerate(present)}
+        inside = [(i, *own) for i, own in enumerate(design.observed) if part.count(own[0])]
+        self.wanted = [i for i in wanted if part.count(design.desired[i][0])]
+        desired = [design.desired[i] for i in self.wanted]
+        # All tables take part in how recodes divide the variables: others are listed, never measured.
+        own_names = {table.name for _, table in (*((level, table) for _, level, table in inside), *desired)}
+        others = {table.name: table for _, table in (*design.observed, *design.desired) if table.name not in own_names}
+        self.schema = design.schema
+        self.spine = Subtree(
+            part.parent, np.searchsorted(present, part.level_of), tuple(design.levels[level] for level in present)
+        )
+        self.covariance = self.equalities = None
+        self.zeros = None if part.empty is None else _PartZeros(design, part.empty)
+        self.anchor_levels = np.unique(part.level_of[[0, *anchored]]).tolist()
+        observed = [(level, table) for _, level, table in inside] + [(present[0], table) for table in others.values()]
+        observed += [(level, design.finest) for level in self.anchor_levels]
+        self.observed_levels = tuple(number[level] for level, _ in observed)
+        self.observed_tables = tuple(table for _, table in observed)
+        names = [(level, table.name) for _, level, table in inside]
+        names += [(-1, name) for name in others]
+        self.observed = _layout([*names, *((level, ANCHOR) for level in self.anchor_levels)], observed, part)
+        self.desired_levels = tuple(number[level] for level, _ in desired)
+        self.desired_tables = tuple(table for _, table in desired)
+        self.desired = _layout([(level, table.name) for level, table in desired], desired, part)
+        own = [_without(part.variances[i], part, level, anchored) for i, level, _ in inside]
+        anchors = [_anchor_variances(part, level, anchored) for level in self.anchor_levels]
+        self.geounit_variances = own + [np.full(1, np.inf)] * len(others) + anchors
+        self.inside = [i for i, _, _ in inside]
+
+    def lay_out(self, part: Part, anchors: Mapping[int, Float], columns: int) -> Float:
+        """Measurements and the cells of anchored geounits over the observed layout, (n, columns)."""
+        y = np.zeros((self.observed.size, columns))
+        starts = np.cumsum([0, *(values.size for values in part.values)])
+        for block, i in enumerate(self.inside):
+            y[self.observed.block(block), 0] = part.values[i].ravel()
+            if part.combinations is not None:
+                own = part.combinations[:, starts[i] : starts[i + 1]].T.toarray()
+                y[self.observed.block(block), 1:] = own * _by_cell(part.variances[i], part.values[i])[:, None]
+        for position, cells in anchors.items():
+            level = int(part.level_of[position])
+            place = y[self.observed.slice((level, ANCHOR))].reshape(part.count(level), -1, columns)
+            place[position - part.members(level).start] = cells
+        return y
+
+
+def _by_cell(variances: Float, values: Float) -> Float:
+    """Variance of the noise of every cell of a table, flat; 0 where it was not measured."""
+    return np.repeat(np.where(np.isfinite(variances), variances, 0.0), values.shape[1])
+
+
+def _layout(names: Sequence[tuple[int, str]], tables: Sequence[LevelTable], part: Part) -> Layout:
+    return Layout(names, [(part.count(level), *table.shape) for level, table in tables])
+
+
+def _without(variances: Float, part: Part, level: int, anchored: Sequence[int]) -> Float:
+    """Variances of a table, none of it measured in anchored geounits."""
+    rows = [p - part.members(level).start for p in anchored if part.level_of[p] == level]
+    kept = variances.copy()
+    kept[rows] = np.inf
+    return kept
+
+
+def _anchor_variances(part: Part, level: int, anchored: Sequence[int]) -> Float:
+    exact = np.full(part.count(level), np.inf)
+    exact[[p - part.members(level).start for p in anchored if part.level_of[p] == level]] = 0
+    return exact
+
+
+class SubtreeForm(TreeForm):
+    """The two passes over a part.
+
+    Parameters
+    ----------
+    design : Design
+    part : Part
+    below : mapping of int to Upward
+        What was cut off below geounits without children, by their position.
+    above : Downward, optional
+        What all measurements tell of the root; without it the part is all there is.
+    wanted : sequence of int, optional
+        Numbers of the desired tables that are wanted, by default all.
+    read : sequence of int, optional
+        Numbers of the observed tables whose values the part has, by default all; others are not compared.
+    """
+
+    def __init__(
+        self,
+        design: Design,
+        part: Part,
+        below: Mapping[int, Upward] | None = None,
+        above: Downward | None = None,
+        wanted: Sequence[int] | None = None,
+        read: Sequence[int] | None = None,
+    ) -> None:
+        self._design, self._part = design, part
+        self._compared = range(len(design.observed)) if read is None else read
+        self._columns = 1 + len(design.equal_to)
+        self._anchors = {position: message.cells for position, message in (below or {}).items()}
+        if above is not None:
+            self._anchors[0] = above.cells
+        self._below = sorted(below or {})
+        chosen = range(len(design.desired)) if wanted is None else wanted
+        self._subproblem = Subproblem(design, part, sorted(self._anchors), chosen)
+        self._messages = {position: message.messages for position, message in (below or {}).items()}
+        self._above = None if above is None else above.roots
+        super().__init__(self._subproblem)
+
+    def _make_plan(self, groupings: list[Grouping], tables: list[Table], levels: tuple[int, ...]) -> TreePlan:
+        own = self._subproblem
+        assert own.schema is not None
+        assert own.geounit_variances is not None
+        alike, rows = not self._messages, self._design.rows
+        return TreePlan(
+            own.schema, self._spine, groupings, tables, levels, own.geounit_variances, own.zeros, rows, alike
+        )
+
+    def _boundary(self) -> Boundary:
+        return Boundary(self._messages, self._above)
+
+    def message(self) -> Upward:
+        """Go up, and tell what the part knows of its root."""
+        Y = self._subproblem.lay_out(self._part, self._anchors, self._columns)
+        _, root = next(self._estimates(Y))
+        return Upward(root.reshape(-1, self._columns), [own.message for own in self.coefficients])
+
+    def estimates(self, variances: bool = True) -> Estimates:
+        """Go up and down."""
+        Y = self._subproblem.lay_out(self._part, self._anchors, self._columns)
+        X = np.empty((self._subproblem.desired.size, self._columns))
+        below = {}
+        contradictions: list[str] = []
+        levels = np.unique(self._part.level_of).tolist()
+        for number, cells in self._estimates(Y, X):
+            place = self._part.members(levels[number])
+            for position in self._below:
+                if place.start <= position < place.stop:
+                    own = cells[position - place.start].reshape(-1, self._columns).copy()
+                    below[position] = Downward(own, self._posterior_roots(position))
+            contradictions += self._contradictions(levels[number], cells)
+            self._read_desired(number, cells, X)
+        return Estimates(
+            self._cut(X[:, 0]),
+            self._cut(self.variances()) if variances else {},
+            below,
+            self._cut(X[:, 1:]) if self._columns > 1 else {},
+            next(iter(contradictions), ""),
+        )
+
+    def _contradictions(self, level: int, cells: Float) -> Iterator[str]:
+        """Tables of a level that are known exactly and that its final cells differ from."""
+        for i, (own, table) in enumerate(self._design.observed):
+            if own != level or i not in self._compared:
+                continue
+            exact = np.flatnonzero(self._part.variances[i] == 0)
+            if exact.size:
+                values = self._part.values[i][exact]
+                (found,) = TableSums(self._design.schema, self.plan.finest, [table])(cells[exact, ..., :1])
+                gaps = abs(found.reshape(values.shape) - values).max(axis=1)
+                worst = int(gaps.argmax())
+                if gaps[worst] > CONTRADICTION_TOLERANCE * max(1.0, abs(values).max()):
+                    code = self._part.geocodes[self._part.members(level).start + int(exact[worst])]
+                    where = f"{self._design.levels[level]} {code!r}"
+                    yield f"others put table {table.name!r} of {where} off by {gaps[worst]:.6g}"
+
+    def _posterior_roots(self, position: int) -> list[Float]:
+        place = self.plan.posterior_of[position]
+        return [own.posterior[place] for own in self.coefficients]
+
+    def _cut(self, vectors: Float) -> dict[int, Float]:
+        """The wanted tables by their number in the design, (geounits, cells, ...) of vectors (m, ...)."""
+        found = {}
+        for block, i in enumerate(self._subproblem.wanted):
+            own = vectors[self._subproblem.desired.block(block)]
+            found[i] = own.reshape(-1, self._design.desired[i][1].size, *vectors.shape[1:])
+        return found
+
+
+def part_bytes(design: Design, levels: Index, has_children: NDArray[np.bool_]) -> Float:
+    """Bytes that both passes over a part take, as a sum over its geounits, (G,).
+
+    Parameters
+    ----------
+    design : Design
+    levels : ndarray of int, (G,)
+        Every geounit's geolevel.
+    has_children : ndarray of bool, (G,)
+    """
+    tables = [table for _, table in (*design.observed, *design.desired)]
+    groupings = groupings_of(design.schema, tables, design.zero_axes or ())
+    slots = prod(grouping.levels for grouping in groupings)
+    coefficients = prod(grouping.sizes.size**2 + grouping.has_contrasts for grouping in groupings)
+    observed, desired = np.zeros(len(design.levels)), np.zeros(len(design.levels))
+    for level, table in design.observed:
+        observed[level] += table.size
+    for level, table in design.desired:
+        desired[level] += table.size
+    columns = 1 + len(design.equal_to)
+    cells = slots * (1.0 + 2 * has_children.astype(np.float64)) * columns
+    cells += (3 + columns) * observed[levels] + (4 + columns) * desired[levels]  # files are copies too
+    return 8 * (cells + COEFFICIENT_ARRAYS * coefficients)

@@ -1,0 +1,1 @@
+"""The nearest problem whose noise has equal variances within tables, and iterations around its exact estimate."""

@@ -1,0 +1,124 @@
+"""Tables that the nearest structured problem does without, since their recodes would couple too many cells.
+
+The structured estimate is then that of the tables that it keeps. All else follows from these by sums: the cells of the
+tables left out, whose measurements still count in the iterations, and the desired tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blue_solvers.contract import Float
+from constraint_builders import Problem
+
+
+@dataclass(frozen=True)
+class KeptTables:
+    """Which observed tables the structured problem has, and how the others follow from them.
+
+    Attributes
+    ----------
+    kept : Problem
+        The tables that it has, observed and desired.
+    cells, others : ndarray of int
+        Their cells in the observed layout, and those of the tables left out.
+    left_out : Problem or None
+        From the kept tables to the others; None if there are none, and only desired recodes were too many.
+    desired : Problem
+        From the kept tables to the desired ones.
+    names : tuple
+        Of the tables left out.
+    """
+
+    kept: Problem
+    cells: NDArray[np.intp]
+    others: NDArray[np.intp]
+    left_out: Problem | None
+    desired: Problem
+    names: tuple
+
+    def spread(self, X: Float) -> Float:
+        """All observed cells, (n, K), from consistent values of the kept ones."""
+        if self.left_out is None:
+            return X
+        result = np.empty((self.cells.size + self.others.size, X.shape[1]))
+        result[self.cells] = X
+        result[self.others] = self.left_out.tabulate(X)
+        return result
+
+    def gather(self, W: Float) -> Float:
+        """The transpose of `spread`."""
+        if self.left_out is None:
+            return W
+        return W[self.cells] + self.left_out.tabulate_transpose(W[self.others])
+
+
+def kept_tables(problem: Problem, known: NDArray[np.intp], suits: Callable[[Problem], bool]) -> KeptTables | None:
+    """Leave out tables with recodes, the largest first, until what is left suits.
+
+    A large table sums few cells of what is kept into each of its own, so that its measurements change the iterations
+    least; small ones would change few directions much.
+
+    Parameters
+    ----------
+    problem : Problem
+        The structured one with all tables; see `nearest_structured`.
+    known : ndarray of int
+        Observed cells that count as exact whatever their variance: their tables are kept.
+    suits : callable
+        Whether a problem can be solved exactly at little cost.
+
+    Returns
+    -------
+    KeptTables or None
+        None if leaving out does not help.
+    """
+    kept = list(range(len(problem.observed_tables)))
+    for index in [None, *_candidates(problem, known)]:
+        remaining = [i for i in kept if i != index]
+        if not _suffice(problem, remaining):
+            continue
+        kept = remaining
+        if suits(problem.of_tables(kept, kept)):
+            return _with_more(problem, kept, suits)
+    return None
+
+
+def _with_more(problem: Problem, kept: list[int], suits: Callable[[Problem], bool]) -> KeptTables:
+    """Take back the tables that need not have been left out, the smallest first."""
+    tables = range(len(problem.observed_tables))
+    for index in sorted(set(tables) - set(kept), key=lambda i: problem.observed_tables[i].size):
+        more = sorted([*kept, index])
+        if suits(problem.of_tables(more, more)):
+            kept = more
+    left = [i for i in tables if i not in kept]
+    names = tuple(problem.observed.names[i] for i in left)
+    to_others = problem.of_tables(kept, left) if left else None
+    cells, others = problem.observed.cells(kept), problem.observed.cells(left)
+    return KeptTables(problem.of_tables(kept, kept), cells, others, to_others, problem.of_tables(kept), names)
+
+
+def _candidates(problem: Problem, known: NDArray[np.intp]) -> list[int]:
+    """Tables with recodes in which nothing is exact, the largest first."""
+    assert problem.schema is not None
+    exact = problem.exact.copy()
+    exact[known] = True
+    plain = set(problem.schema.names)
+    recoded = [i for i, table in enumerate(problem.observed_tables) if not plain.issuperset(table.factors)]
+    noisy = [i for i in recoded if not exact[problem.observed.block(i)].any()]
+    return sorted(noisy, key=lambda i: -problem.observed_tables[i].size)
+
+
+def _suffice(problem: Problem, kept: list[int]) -> bool:
+    """Whether the other tables and the desired ones follow from some, and no equality speaks of others."""
+    left = [i for i in range(len(problem.observed_tables)) if i not in kept]
+    try:
+        problem.of_tables(kept, left or kept)
+        problem.of_tables(kept)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""What is known of tables before anything is computed: schemas, geographies, layouts, zeros, noise."""

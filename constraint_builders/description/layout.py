@@ -1,0 +1,183 @@
+"""Where every table sits in the flat vector that solvers work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from constraint_builders.description.reals import real_array, refuse_masked
+from constraint_builders.memory import require_cells
+
+Float = NDArray[np.float64]
+Name = Hashable
+Place = slice
+
+
+class Layout:
+    """A flat vector cut into named blocks, each an array in C order.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the blocks, as the user asked for them.
+    shapes : sequence of tuple of int
+        Their shapes.
+    canonical : callable, optional
+        Turns any spelling of a name into a canonical one, so that ``"b * a"`` finds ``"a * b"``. It raises `ValueError`
+        for a name that means nothing.
+
+    Raises
+    ------
+    ValueError
+        If two names are those of one table.
+    MemoryError
+        If the cells would not fit in memory.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[Name],
+        shapes: Sequence[tuple[int, ...]],
+        canonical: Callable[[Any], Name] | None = None,
+    ) -> None:
+        self.names = tuple(names)
+        self._shapes = tuple(tuple(map(int, shape)) for shape in shapes)
+        self._canonical = canonical
+        sizes = [prod(shape) for shape in self._shapes]
+        for name, size in zip(self.names, sizes, strict=True):
+            require_cells(size, f"table {name!r}")
+        require_cells(sum(sizes), f"a layout of {len(sizes)} tables")
+        self.sizes = np.array(sizes, dtype=np.int64)
+        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self._index: dict[Name, int] = {}
+        for index, name in enumerate(self.names):
+            key = canonical(name) if canonical else name
+            if key in self._index:
+                first = self.names[self._index[key]]
+                raise ValueError(f"{first!r} and {name!r} are names of one table: give it once")
+            self._index[key] = index
+
+    @property
+    def size(self) -> int:
+        """Length of the flat vector."""
+        return int(self.offsets[-1])
+
+    def index(self, name: Name) -> int:
+        """Position of the block called `name`, in any spelling.
+
+        Raises
+        ------
+        ValueError
+            If there is no such block.
+        """
+        try:
+            return self._index[self._canonical(name) if self._canonical else name]
+        except (KeyError, ValueError, TypeError):
+            raise ValueError(f"no table {name!r} here: there are {_some(self.names)}") from None
+
+    def shape(self, name: Name) -> tuple[int, ...]:
+        """Shape of the block called `name`."""
+        return self._shapes[self.index(name)]
+
+    def slice(self, name: Name) -> Place:
+        """Where the block called `name` sits in the flat vector."""
+        return self.block(self.index(name))
+
+    def block(self, index: int) -> Place:
+        """Where the block at a position among `names` sits in the flat vector."""
+        return Place(int(self.offsets[index]), int(self.offsets[index + 1]))
+
+    def tables(self, vector: ArrayLike) -> dict[Name, NDArray]:
+        """Cut a flat vector into its tables.
+
+        Parameters
+        ----------
+        vector : array_like, (size,) or (size, K)
+
+        Returns
+        -------
+        dict of ndarray
+            Views of `vector` under their names, of each block's shape, with a trailing axis K for (size, K).
+
+        Raises
+        ------
+        ValueError
+            If the vector has another length.
+        """
+        refuse_masked(vector, "the vector")
+        vector = np.asarray(vector)
+        if vector.ndim not in (1, 2) or vector.shape[0] != self.size:
+            raise ValueError(
+                f"this layout cuts vectors of shape ({self.size},) or ({self.size}, K): got {vector.shape}"
+            )
+        trailing = vector.shape[1:]
+        blocks = zip(self.names, self._shapes, self.offsets[:-1], self.offsets[1:], strict=True)
+        return {name: vector[start:stop].reshape(shape + trailing) for name, shape, start, stop in blocks}
+
+    def vector(self, tables: Mapping[Any, ArrayLike]) -> Float:
+        """Lay tables out in one flat vector; the inverse of `tables`.
+
+        Parameters
+        ----------
+        tables : mapping of str to array_like
+            Every block of the layout by name, in any order, each of its block's shape, or all with one trailing axis K.
+
+        Returns
+        -------
+        ndarray, (size,) or (size, K)
+
+        Raises
+        ------
+        ValueError
+            If a table is unknown, missing, given twice, of the wrong shape, or holds anything but numbers.
+        """
+        arrays: dict[int, NDArray] = {}
+        for name, values in tables.items():
+            index = self.index(name)
+            if index in arrays:
+                raise ValueError(f"table {self.names[index]!r} is given twice: give it once")
+            arrays[index] = real_array(values, f"table {name!r}")
+        missing = [name for index, name in enumerate(self.names) if index not in arrays]
+        if missing:
+            raise ValueError(f"no values for {_some(missing)}: give every table of the layout")
+        trailing = arrays[0].shape[len(self._shapes[0]) :][:1] if arrays else ()
+        vector = np.empty((self.size, *trailing))
+        for index, array in arrays.items():
+            expected = self._shapes[index] + trailing
+            if array.shape != expected:
+                raise ValueError(f"table {self.names[index]!r} must have shape {expected}: got {array.shape}")
+            vector[self.offsets[index] : self.offsets[index + 1]] = array.reshape(-1, *trailing)
+        return vector
+
+    def chosen(self, blocks: Sequence[int]) -> Layout:
+        """The layout of some blocks alone, by their positions among `names`."""
+        names, shapes = [self.names[i] for i in blocks], [self._shapes[i] for i in blocks]
+        return Layout(names, shapes, self._canonical)
+
+    def cells(self, blocks: Sequence[int]) -> NDArray[np.intp]:
+        """Where the cells of some blocks sit in the flat vector, block after block."""
+        places = [np.arange(self.offsets[i], self.offsets[i + 1], dtype=np.intp) for i in blocks]
+        return np.concatenate([np.zeros(0, dtype=np.intp), *places])
+
+    def locate(self, position: int) -> tuple[Name, tuple[int, ...]]:
+        """Name of the block, and the cell within it, at a position of the flat vector."""
+        index = int(np.searchsorted(self.offsets, position, side="right")) - 1
+        cell = np.unravel_index(position - int(self.offsets[index]), self._shapes[index])
+        return self.names[index], tuple(int(i) for i in cell)
+
+    def describe(self, position: int) -> str:
+        """Name a cell of the flat vector for a message, for instance ``"table 'age * sex', cell (3, 0)"``."""
+        name, cell = self.locate(position)
+        return f"table {name!r}, cell {cell}" if cell else f"table {name!r}"
+
+    def __repr__(self) -> str:
+        return f"Layout({len(self.names)} tables, {self.size:,} cells: {_some(self.names)})"
+
+
+def _some(names: Sequence[Name], most: int = 8) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

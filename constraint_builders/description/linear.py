@@ -1,0 +1,51 @@
+"""Reading matrices and vectors that somebody gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from constraint_builders.description.layout import Float
+from constraint_builders.description.reals import real_array
+
+
+def read_matrix(A: Any, what: str = "A") -> sparse.csr_array:
+    """A copy as a sparse matrix of finite numbers.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    if sparse.issparse(A):
+        A = sparse.csr_array(A, copy=True)
+        A.data = real_array(A.data, what, truth_values=True)
+    else:
+        A = real_array(A, what, truth_values=True)
+    if A.ndim not in (1, 2):
+        raise ValueError(f"{what} must be a matrix with at least one column: got shape {A.shape}")
+    matrix = sparse.csr_array(A)
+    if matrix.ndim != 2 or 0 in matrix.shape[1:]:
+        raise ValueError(f"{what} must be a matrix with at least one column: got shape {matrix.shape}")
+    if not np.isfinite(matrix.data).all():
+        raise ValueError(f"{what} holds NaN or infinite entries: give finite numbers")
+    return matrix
+
+
+def read_vector(values: ArrayLike, size: int, what: str) -> Float:
+    """A copy as a vector of finite numbers of the right length.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    vector = np.array(real_array(values, what))
+    if vector.shape != (size,):
+        raise ValueError(f"{what} must have shape ({size},): got {vector.shape}")
+    if not np.isfinite(vector).all():
+        raise ValueError(f"{what} holds NaN or infinite values: give finite numbers")
+    return vector

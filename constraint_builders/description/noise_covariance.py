@@ -1,0 +1,97 @@
+"""Reading a covariance of correlated noise, and refusing one that is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, splu
+
+from constraint_builders.description.linear import read_matrix
+from constraint_builders.description.low_rank import LowRankPlusDiagonal
+
+SYMMETRY_TOLERANCE = 1e-10
+SOLVE_TOLERANCE = 1e-6  # of what a solution leaves: an iterative one is good enough, a wrong one is far above
+
+
+def read_covariance(covariance: Any, size: int) -> tuple[sparse.csr_array | LinearOperator, NDArray[np.float64]]:
+    """Check a covariance matrix or operator.
+
+    Parameters
+    ----------
+    covariance : sparse array, ndarray or LinearOperator, (size, size)
+    size : int
+        Length of the observed layout.
+
+    Returns
+    -------
+    covariance : csr_array or LinearOperator
+    diagonal : ndarray, (size,)
+
+    Raises
+    ------
+    ValueError
+        If the shape is wrong, a value is not finite, or it is not symmetric positive definite. Of an operator only its
+        action on random vectors is checked, and that of its method ``solve`` where it has one.
+    """
+    if np.shape(covariance) != (size, size):
+        raise ValueError(f"covariance must have shape ({size}, {size}): got {np.shape(covariance)}")
+    if isinstance(covariance, LowRankPlusDiagonal):
+        return covariance, covariance.variances
+    if isinstance(covariance, LinearOperator):
+        _check_operator(covariance)
+        return covariance, _diagonal(covariance)
+    matrix = read_matrix(covariance, "covariance")
+    scale = abs(matrix.data).max(initial=0.0)
+    if abs(matrix - matrix.T).max() > SYMMETRY_TOLERANCE * scale:
+        raise ValueError("covariance is not symmetric: a covariance equals its transpose")
+    if not _positive_definite(matrix):
+        raise ValueError(
+            "covariance is singular or not positive definite: every combination of cells needs variance above 0"
+        )
+    return matrix, matrix.diagonal()
+
+
+def _positive_definite(matrix: sparse.csr_array) -> bool:
+    """Whether a sparse symmetric matrix factorises with positive pivots, none lost to rounding."""
+    diagonal = matrix.diagonal()
+    if diagonal.min(initial=np.inf) <= 0:
+        return False
+    scaling = sparse.diags_array(1 / np.sqrt(diagonal))
+    correlation = sparse.csc_array(scaling @ matrix @ scaling)
+    try:
+        factors = splu(correlation, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    except RuntimeError:
+        return False
+    pivots = factors.U.diagonal()
+    return bool(np.array_equal(factors.perm_r, factors.perm_c) and pivots.min() > 1e-14)
+
+
+def _check_operator(operator: LinearOperator) -> None:
+    rng = np.random.default_rng(0)
+    u, v = rng.standard_normal((2, operator.shape[0]))
+    image_u, image_v = operator.matvec(u), operator.matvec(v)
+    if not (np.isfinite(image_u).all() and np.isfinite(image_v).all()):
+        raise ValueError("covariance operator returns NaN or infinite values")
+    scale = np.linalg.norm(u) * np.linalg.norm(image_v)
+    if abs(v @ image_u - u @ image_v) > 1e-8 * scale:
+        raise ValueError("covariance operator is not symmetric: a covariance equals its transpose")
+    if min(u @ image_u, v @ image_v) <= 0:
+        raise ValueError("covariance operator is not positive definite")
+    if hasattr(operator, "solve"):
+        missing = operator.matvec(np.asarray(operator.solve(v[:, None]))[:, 0]) - v
+        if not np.linalg.norm(missing) <= SOLVE_TOLERANCE * np.linalg.norm(v):
+            raise ValueError("the covariance operator's method solve does not give its inverse times (n, K) vectors")
+
+
+def _diagonal(operator: LinearOperator, block: int = 64) -> NDArray[np.float64]:
+    size = operator.shape[0]
+    diagonal = np.empty(size)
+    for start in range(0, size, block):
+        columns = np.arange(start, min(start + block, size))
+        units = np.zeros((size, columns.size))
+        units[columns, np.arange(columns.size)] = 1
+        diagonal[columns] = operator.matmat(units)[columns, np.arange(columns.size)]
+    return diagonal

@@ -1,0 +1,72 @@
+"""Cells that are known to be empty, such as minors in nursing homes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraint_builders.description.layout import Layout
+from constraint_builders.description.reals import refuse_masked
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import parse_table
+
+Flags = NDArray[np.bool_]
+
+
+class StructuralZeros:
+    """Empty cells of every geounit, over the variables that they are told apart by.
+
+    Parameters
+    ----------
+    schema : Schema
+    spine : Spine
+        With one geounit where the problem has none.
+    layout : Layout
+        Shapes of the tables that `zeros` names; with a spine the first axis is the geounit.
+    zeros : mapping of name to ndarray of bool
+        For tables, whether or not they were measured, which cells are empty. Counts are not negative, so every finer
+        cell of an empty cell is empty too, in its geounit and in all below.
+
+    Attributes
+    ----------
+    axes : tuple of int
+        The schema's variables that decide whether a cell is empty.
+    empty : ndarray of bool, (geounits, *levels of `axes`)
+
+    Raises
+    ------
+    ValueError
+        If an array is not of truth values or not of its table's shape.
+    """
+
+    def __init__(self, schema: Schema, spine: Spine, layout: Layout, zeros: Mapping[Any, Any]) -> None:
+        tables = [parse_table(schema, str(name[1] if isinstance(name, tuple) else name)) for name in layout.names]
+        self.axes = tuple(sorted({axis for table in tables for axis in table.axes}))
+        self._schema = schema
+        self.empty: Flags = np.zeros((spine.size, *(schema.shape[axis] for axis in self.axes)), dtype=bool)
+        for name, table in zip(layout.names, tables, strict=True):
+            refuse_masked(zeros[name], f"zeros of {name!r}")
+            flags = np.asarray(zeros[name])
+            if flags.dtype != bool or flags.shape != layout.shape(name):
+                raise ValueError(
+                    f"zeros of {name!r} must be truth values of shape {layout.shape(name)}: "
+                    f"got {flags.dtype} {flags.shape}"
+                )
+            members = spine.members[spine.level_index(name[0])] if isinstance(name, tuple) else np.zeros(1, np.intp)
+            cells = flags.reshape(members.size, *table.shape)
+            for position, factor in enumerate(table.factors, start=1):
+                cells = np.take(cells, schema.groups_of(factor), axis=position)
+            lengths = [schema.shape[axis] if axis in table.axes else 1 for axis in self.axes]
+            self.empty[members] |= cells.reshape(members.size, *lengths)
+        for members in spine.members[1:]:
+            self.empty[members] |= self.empty[spine.parent[members]]
+
+    def detailed(self, geounits: NDArray[np.intp]) -> Flags:
+        """Empty detailed cells of some geounits, flat: (geounits * detailed cells,)."""
+        lengths = [n if axis in self.axes else 1 for axis, n in enumerate(self._schema.shape)]
+        cells = self.empty[geounits].reshape(geounits.size, *lengths)
+        return np.broadcast_to(cells, (geounits.size, *self._schema.shape)).ravel()

@@ -1,0 +1,1 @@
+"""What must hold between tables: the equations A x = b of self-consistency, and their rank."""

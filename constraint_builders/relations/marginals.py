@@ -1,0 +1,171 @@
+"""Summing tables to coarser tables: as sparse matrices, and as axis sums that form none."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table, make_table
+from constraint_builders.memory import require_memory
+
+Float = NDArray[np.float64]
+INDEX_BYTES = 8
+VALUE_BYTES = 8
+
+
+def group_map(schema: Schema, fine: str, coarse: str) -> NDArray[np.intp] | None:
+    """For every cell of factor `fine` the cell of factor `coarse` that it falls in, or None if it falls in several."""
+    fine_groups, coarse_groups = np.array(schema.groups_of(fine)), np.array(schema.groups_of(coarse))
+    mapping = np.zeros(schema.size_of(fine), dtype=np.intp)
+    mapping[fine_groups] = coarse_groups
+    return mapping if np.array_equal(mapping[fine_groups], coarse_groups) else None
+
+
+def refines(schema: Schema, fine: Table, coarse: Table) -> bool:
+    """Whether every cell of `coarse` is a sum of cells of `fine`; a variable of one level need not be in `fine`."""
+    own = dict(zip(fine.axes, fine.factors, strict=True))
+    return all(
+        schema.shape[axis] == 1
+        or (axis in own and (own[axis] == factor or group_map(schema, own[axis], factor) is not None))
+        for axis, factor in zip(coarse.axes, coarse.factors, strict=True)
+    )
+
+
+class Margin:
+    """The linear map from a table's cells to those of a coarser table, and its transpose, without a matrix.
+
+    Parameters
+    ----------
+    schema : Schema
+    fine, coarse : Table
+        `fine` must refine `coarse`.
+    """
+
+    def __init__(self, schema: Schema, fine: Table, coarse: Table) -> None:
+        self._fine_shape = fine.shape
+        own = dict(zip(coarse.axes, coarse.factors, strict=True))
+        self._summed = tuple(i for i, axis in enumerate(fine.axes) if axis not in own)
+        self._regrouped: list[tuple[int, sparse.csr_array]] = []
+        for i, (axis, factor) in enumerate(zip(fine.axes, fine.factors, strict=True)):
+            if axis in own and own[axis] != factor:
+                mapping = group_map(schema, factor, own[axis])
+                if mapping is None:
+                    raise ValueError(
+                        f"table {fine.name!r} cannot be summed to {coarse.name!r}: {own[axis]!r} cuts {factor!r}"
+                    )
+                self._regrouped.append((i, _indicator(mapping, schema.size_of(own[axis]))))
+
+    def apply(self, cells: Float) -> Float:
+        """Sum (n, K) cells of the fine table to (m, K) cells of the coarse one."""
+        array = cells.reshape(self._fine_shape + cells.shape[1:])
+        for axis, indicator in self._regrouped:
+            array = _along(indicator, array, axis)
+        return array.sum(axis=self._summed).reshape(-1, *cells.shape[1:])
+
+    def transpose(self, cells: Float) -> Float:
+        """Spread (m, K) cells of the coarse table over the (n, K) cells of the fine one that they are sums of."""
+        shape = list(self._fine_shape)
+        for axis, indicator in self._regrouped:
+            shape[axis] = indicator.shape[0]
+        kept = [1 if i in self._summed else length for i, length in enumerate(shape)]
+        array = np.broadcast_to(cells.reshape(*kept, *cells.shape[1:]), (*shape, *cells.shape[1:]))
+        for axis, indicator in self._regrouped:
+            array = _along(indicator.T.tocsr(), array, axis)
+        return array.reshape(-1, *cells.shape[1:])
+
+
+def _indicator(mapping: NDArray[np.intp], groups: int) -> sparse.csr_array:
+    cells = np.arange(mapping.size)
+    return sparse.csr_array((np.ones(mapping.size), (mapping, cells)), shape=(groups, mapping.size))
+
+
+def _along(matrix: sparse.csr_array, array: Float, axis: int) -> Float:
+    """Multiply a matrix into one axis of an array."""
+    moved = np.moveaxis(array, axis, 0)
+    product = matrix @ moved.reshape(moved.shape[0], -1)
+    return np.moveaxis(product.reshape(matrix.shape[0], *moved.shape[1:]), 0, axis)
+
+
+def cell_map(schema: Schema, fine: Table, coarse: Table) -> NDArray[np.intp]:
+    """For every cell of `fine`, in C order, the cell of `coarse` that it is summed into."""
+    own = dict(zip(coarse.axes, coarse.factors, strict=True))
+    strides = dict(zip(coarse.axes, np.cumprod([1, *coarse.shape[:0:-1]])[::-1], strict=False)) if coarse.axes else {}
+    parts = []
+    for axis, factor in zip(fine.axes, fine.factors, strict=True):
+        if axis in own:
+            mapping = group_map(schema, factor, own[axis])
+            if mapping is None:
+                raise ValueError(
+                    f"table {fine.name!r} cannot be summed to {coarse.name!r}: {own[axis]!r} cuts {factor!r}"
+                )
+            parts.append(mapping * strides[axis])
+        else:
+            parts.append(np.zeros(schema.size_of(factor), dtype=np.intp))
+    return reduce(np.add.outer, parts, np.zeros((), dtype=np.intp)).ravel()
+
+
+def margin_matrix(schema: Schema, fine: Table, coarse: Table) -> sparse.csr_array:
+    """The 0/1 matrix (coarse.size, fine.size) that sums the cells of `fine` to those of `coarse`."""
+    return _indicator(cell_map(schema, fine, coarse), coarse.size)
+
+
+def marginal_matrix(schema: Schema, tables: tuple[Table, ...]) -> sparse.csr_array:
+    """The 0/1 matrix from the detailed histogram to all cells of the tables, one block of rows for each.
+
+    Raises
+    ------
+    MemoryError
+        If it would not fit, with the bytes that it needs.
+    """
+    detailed = make_table(schema, schema.names)
+    # The stacked result, and the blocks that it is copied from.
+    needed = 2.0 * len(tables) * detailed.size * (VALUE_BYTES + INDEX_BYTES)
+    require_memory(
+        needed,
+        f"the marginal matrix of {len(tables)} tables over {detailed.size:.4g} detailed cells",
+        "use fewer tables",
+    )
+    return sparse.csr_array(sparse.vstack([margin_matrix(schema, detailed, table) for table in tables], format="csr"))
+
+
+def spine_marginal_matrix(
+    schema: Schema, spine: Spine, levels: tuple[int, ...], tables: tuple[Table, ...]
+) -> sparse.csr_array:
+    """As `marginal_matrix`, from the detailed histograms of all geounits without children to tables at geolevels.
+
+    Raises
+    ------
+    MemoryError
+        If it would not fit, with the bytes that it needs.
+    """
+    detailed = make_table(schema, schema.names)
+    leaves = np.flatnonzero(spine.child_counts == 0)
+    columns = leaves.size * detailed.size
+    needed = 2.0 * len(tables) * columns * (VALUE_BYTES + INDEX_BYTES)
+    require_memory(
+        needed, f"the marginal matrix of {len(tables)} tables over {columns:.4g} detailed cells", "use fewer"
+    )
+    ancestors = [_ancestors_at(spine, leaves, level) for level in range(len(spine.levels))]
+    blocks = []
+    for level, table in zip(levels, tables, strict=True):
+        inside = np.flatnonzero(ancestors[level] >= 0)
+        places = spine.rank_in_level[ancestors[level][inside]], inside
+        membership = sparse.csr_array((np.ones(inside.size), places), shape=(spine.members[level].size, leaves.size))
+        blocks.append(sparse.kron(membership, margin_matrix(schema, detailed, table), format="csr"))
+    return sparse.csr_array(sparse.vstack(blocks, format="csr"))
+
+
+def _ancestors_at(spine: Spine, geounits: NDArray[np.intp], level: int) -> NDArray[np.intp]:
+    """For every geounit its ancestor (or itself) at a level, or -1."""
+    found = np.full(geounits.size, -1, dtype=np.intp)
+    current = geounits.copy()
+    while (current >= 0).any():
+        here = (current >= 0) & (spine.level_of[current] == level)
+        found[here] = current[here]
+        current = np.where(current >= 0, spine.parent[current], -1)
+    return found

@@ -1,0 +1,126 @@
+"""Desired tables on a spine in terms of measured cells, for values that agree at all geounits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from constraint_builders.description.layout import Float, Layout
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table
+from constraint_builders.relations.elimination import eliminate, relations_between_rows
+from constraint_builders.relations.marginals import margin_matrix, refines, spine_marginal_matrix
+from constraint_builders.relations.spine_constraints import SpineConsistency
+
+UNOBSERVED_VARIANCE = 1e200  # marks cells to be worked out: any measurement is preferred to them
+
+
+@dataclass(frozen=True)
+class SpineSums:
+    """Measured tables at geolevels, and what can be summed from them.
+
+    Attributes
+    ----------
+    schema : Schema
+    spine : Spine
+    layout : Layout
+        Of the observed tables.
+    levels : tuple of int
+        Their geolevels.
+    tables : tuple of Table
+    variances : list of ndarray (geounits,)
+        A typical variance of each in every geounit, ``inf`` where it was not measured.
+    unmeasured : ndarray of bool, (n,)
+    recodes_cross : bool
+        Whether recodes cross so that relations must come from the detailed cells.
+    possible : ndarray of bool (leaves * detailed cells,) or None
+        Detailed cells that may be other than empty, if some may not.
+    """
+
+    schema: Schema
+    spine: Spine
+    layout: Layout
+    levels: tuple[int, ...]
+    tables: tuple[Table, ...]
+    variances: list[Float]
+    unmeasured: NDArray[np.bool_]
+    recodes_cross: bool
+    possible: NDArray[np.bool_] | None
+
+    def matrix(self, desired: Layout, levels: Sequence[int], tables: Sequence[Table]) -> sparse.csr_array:
+        """Desired cells as combinations of measured ones, (m, n).
+
+        Raises
+        ------
+        ValueError
+            If nothing measured determines a cell, which is named.
+        """
+        found = [self._at_level(level, table) for level, table in zip(levels, tables, strict=True)]
+        missing = [i for i, block in enumerate(found) if block is None]
+        if missing:
+            wanted = [levels[i] for i in missing], [tables[i] for i in missing]
+            across = self._across_levels(self._relations_with(*wanted), *wanted)
+            if self.possible is not None and any(lost is not None for _, lost in across):
+                across = self._across_levels(self._relations_of_possible_cells(*wanted), *wanted)
+            for i, (block, lost) in zip(missing, across, strict=True):
+                if lost is not None:
+                    cell = desired.describe(int(desired.offsets[i]) + lost)
+                    raise ValueError(f"{cell} is not estimable: nothing measured determines it")
+                found[i] = block
+        return sparse.csr_array(sparse.vstack([block for block in found if block is not None], format="csr"))
+
+    def _at_level(self, level: int, table: Table) -> sparse.csr_array | None:
+        """A table as sums of one observed table of its level, if one contains it and was measured everywhere."""
+        for i in np.argsort([observed.size for observed in self.tables], kind="stable").tolist():
+            fine = self.tables[i]
+            complete = not self.unmeasured[self.layout.block(i)].any()
+            if self.levels[i] == level and complete and refines(self.schema, fine, table):
+                geounits = sparse.eye_array(self.spine.members[level].size)
+                sums = sparse.kron(geounits, margin_matrix(self.schema, fine, table)).tocoo()
+                columns = sums.col + self.layout.offsets[i]
+                return sparse.csr_array((sums.data, (sums.row, columns)), shape=(sums.shape[0], self.layout.size))
+        return None
+
+    def _across_levels(
+        self, relations: sparse.csr_array, levels: Sequence[int], tables: Sequence[Table]
+    ) -> list[tuple[sparse.csr_array, int | None]]:
+        """Tables from measurements of several levels, each with the first of its cells that nothing determines.
+
+        They are unknowns of an extended set of equations, and eliminated.
+        """
+        n = self.layout.size
+        sizes = [self.spine.members[level].size * table.size for level, table in zip(levels, tables, strict=True)]
+        unknown = np.concatenate([np.flatnonzero(self.unmeasured), np.arange(n, n + sum(sizes))])
+        elimination = eliminate(relations, unknown)
+        free = np.zeros(n + sum(sizes))
+        free[elimination.free_columns] = 1
+        open_ = np.append(abs(elimination.solved) @ free > 0, True)  # the last stands for cells without a row
+        row_of = np.full(n + sum(sizes), -1)
+        row_of[elimination.solved_columns] = np.arange(elimination.solved_columns.size)
+        blocks: list[tuple[sparse.csr_array, int | None]] = []
+        for rows in np.split(row_of[n:], np.cumsum(sizes)[:-1]):
+            lost = np.flatnonzero(open_[rows])
+            if lost.size:
+                blocks.append((sparse.csr_array((rows.size, n)), int(lost[0])))
+            else:
+                blocks.append((sparse.csr_array(-elimination.solved[rows][:, :n]), None))
+        return blocks
+
+    def _relations_with(self, levels: Sequence[int], tables: Sequence[Table]) -> sparse.csr_array:
+        """What holds between all observed cells and those of further tables."""
+        all_levels, all_tables = (*self.levels, *levels), (*self.tables, *tables)
+        if self.recodes_cross:
+            return self._relations_of_possible_cells(levels, tables)
+        known = [np.minimum(variances, UNOBSERVED_VARIANCE) for variances in self.variances]
+        wanted = [np.full(self.spine.members[level].size, UNOBSERVED_VARIANCE) for level in levels]
+        return SpineConsistency(self.schema, self.spine, all_levels, all_tables, [*known, *wanted]).matrix()
+
+    def _relations_of_possible_cells(self, levels: Sequence[int], tables: Sequence[Table]) -> sparse.csr_array:
+        """The same by eliminating the detailed cells, but for structural zeros."""
+        M = spine_marginal_matrix(self.schema, self.spine, (*self.levels, *levels), (*self.tables, *tables))
+        return relations_between_rows(M if self.possible is None else M[:, np.flatnonzero(self.possible)])

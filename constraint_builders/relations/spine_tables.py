@@ -1,0 +1,133 @@
+"""Reading which tables were measured, and are wanted, at which geolevel of a spine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraint_builders.description.layout import Float, Layout
+from constraint_builders.description.reals import real_array
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table, parse_table
+from constraint_builders.description.variances import checked_variances
+from constraint_builders.memory import require_cells
+from constraint_builders.relations.spine_constraints import SpineConsistency
+
+LevelTable = tuple[str, str]
+
+
+class SpineNames:
+    """Canonical form of (geolevel, table) names."""
+
+    def __init__(self, schema: Schema, spine: Spine) -> None:
+        self._schema = schema
+        self._spine = spine
+
+    def __call__(self, name: Any) -> LevelTable:
+        """Canonical name; `ValueError` if it means nothing."""
+        if not isinstance(name, tuple) or len(name) != 2:
+            raise ValueError(f"with a spine, tables are named (geolevel, table): got {name!r}")
+        level, table = name
+        self._spine.level_index(level)
+        return level, parse_table(self._schema, table).name
+
+
+def spine_layout(schema: Schema, spine: Spine, names: Sequence[LevelTable]) -> Layout:
+    """Layout of tables at geolevels: each an array (geounits of the level, *table's shape)."""
+    canonical = SpineNames(schema, spine)
+    shapes = [
+        (spine.members[spine.level_index(level)].size, *parse_table(schema, table).shape)
+        for level, table in map(canonical, names)
+    ]
+    return Layout(names, shapes, canonical)
+
+
+def read_observed(
+    schema: Schema, spine: Spine, observed: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[LevelTable], list[Float]]:
+    """Names and cell variances, (geounits, *shape), of the tables observed at every geolevel.
+
+    Raises
+    ------
+    ValueError
+        If a level or table is unknown, or a variance is negative, NaN or of another shape than (), (geounits,) or
+        (geounits, *shape).
+    """
+    names: list[LevelTable] = []
+    variances: list[Float] = []
+    for level, tables in observed.items():
+        count = spine.members[spine.level_index(level)].size
+        if not isinstance(tables, Mapping):
+            raise ValueError(f"observed tables of {level!r} must be given as {{table: variance}}: got {tables!r}")
+        for name, value in tables.items():
+            table = parse_table(schema, name)
+            names.append((level, name))
+            variances.append(_cell_variances((level, name), table, count, value))
+    if not names:
+        raise ValueError("a problem needs at least one observed table: got none")
+    return names, variances
+
+
+def _cell_variances(name: LevelTable, table: Table, count: int, value: Any) -> Float:
+    shape = (count, *table.shape)
+    require_cells(count * table.size, f"table {name!r}")
+    variances = real_array(np.nan if value is None else value, f"variance of table {name!r}")
+    if variances.shape not in ((), (count,), shape):
+        raise ValueError(f"variance of table {name!r} must have shape (), ({count},) or {shape}: got {variances.shape}")
+    if variances.shape == (count,):
+        variances = variances.reshape(count, *[1] * len(table.shape))
+    if value is not None:  # before they are spread over all cells
+        variances = checked_variances(variances, f"variance of table {name!r}")
+    return np.broadcast_to(variances, shape)
+
+
+def read_desired(
+    schema: Schema,
+    spine: Spine,
+    desired: Mapping[str, Any] | Sequence[str] | str,
+    observed: Sequence[Table],
+    lacks: Callable[[int, Table], int | None],
+) -> list[LevelTable]:
+    """Names of the desired tables, level by level.
+
+    ``"all"`` stands for every plain marginal of some observed table, and these themselves, that the measurements
+    determine at every geounit of the level: where `lacks`, of the level and the table, is None.
+    """
+    by_level = desired if isinstance(desired, Mapping) else dict.fromkeys(spine.levels, desired)
+    names: list[LevelTable] = []
+    for level, wanted in by_level.items():
+        number = spine.level_index(level)
+        if isinstance(wanted, str):
+            if wanted != "all":
+                raise ValueError(f"desired tables of {level!r} must be a list, or 'all': got {wanted!r}")
+            names += [(level, t.name) for t in _marginals(schema, observed) if lacks(number, t) is None]
+        else:
+            names += [(level, table) for table in wanted]
+    if not names:
+        raise ValueError("no table is desired: name at least one, or leave it out for the observed ones")
+    return names
+
+
+def _marginals(schema: Schema, tables: Sequence[Table]) -> list[Table]:
+    """Plain marginals of some table, and the tables themselves, in order of size."""
+    found = {table.name: table for table in tables}
+    for table in tables:
+        plain = [factor for factor in table.factors if factor in schema.names]
+        for kept in (c for k in range(len(plain) + 1) for c in combinations(plain, k)):
+            marginal = parse_table(schema, " * ".join(kept) or "total")
+            found.setdefault(marginal.name, marginal)
+    return sorted(found.values(), key=lambda table: (len(table.axes), table.axes, table.name))
+
+
+def undetermined(observed: SpineConsistency, table: Table, members: NDArray[np.intp]) -> int | None:
+    """A geounit among `members` where the measurements do not determine a table, or None."""
+    for component, _ in observed.components(table):
+        missing = np.flatnonzero(~observed.determined(component)[members])
+        if missing.size:
+            return int(members[missing[0]])
+    return None

@@ -1,0 +1,171 @@
+"""Summing matrices: nodes that are sums of leaves, as trees or as sparse equations between the nodes."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from constraint_builders.description.linear import read_matrix
+from constraint_builders.relations.elimination import relations_between_rows
+
+Index = NDArray[np.intp]
+
+
+class SummingMatrix:
+    """Which leaves every node sums: x = S leaves.
+
+    Parameters
+    ----------
+    S : sparse array or array_like, (nodes, leaves)
+        Any real entries. A leaf is a node only where a row says so.
+
+    Raises
+    ------
+    ValueError
+        If it is not a matrix of finite numbers, or has no row.
+    """
+
+    def __init__(self, S: Any) -> None:
+        self.matrix = read_matrix(S, "S")
+        if not self.matrix.shape[0]:
+            raise ValueError(f"S must have a row for every node: got shape {self.matrix.shape}")
+        self.matrix.sum_duplicates()
+        self.matrix.eliminate_zeros()
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return self.matrix.shape[0]
+
+    @cached_property
+    def leaf_counts(self) -> Index:
+        """Number of leaves below every node, (nodes,)."""
+        return np.diff(self.matrix.indptr).astype(np.intp)
+
+    @cached_property
+    def parent(self) -> Index | None:
+        """For every node the least other one that holds its leaves, -1 at roots; None if nodes overlap otherwise.
+
+        Nodes of the same leaves form a chain in the order of their rows.
+        """
+        if not (self.matrix.data == 1).all() or not self.leaf_counts.all():
+            return None
+        order = np.argsort(-self.leaf_counts, kind="stable")
+        in_order = bool((np.diff(order) > 0).all())
+        by_leaf = (self.matrix if in_order else self.matrix[order]).tocsc()  # of every leaf from the largest node down
+        child, above = by_leaf.indices, np.empty_like(by_leaf.indices)
+        above[1:] = child[:-1]
+        starts = by_leaf.indptr[:-1]
+        above[starts[starts < child.size]] = -1
+        parent = np.empty(self.size, dtype=above.dtype)
+        parent[child] = above
+        if not np.array_equal(parent[child], above):
+            return None
+        result = np.empty(self.size, dtype=np.intp)
+        result[order] = np.where(parent >= 0, order[parent], -1)
+        return result
+
+    @cached_property
+    def rest(self) -> NDArray[np.bool_]:
+        """Of a tree, which nodes with children hold leaves that none of these holds, (nodes,)."""
+        assert self.parent is not None
+        below = self.parent >= 0
+        held = np.bincount(self.parent[below], weights=self.leaf_counts[below], minlength=self.size)
+        return (held > 0) & (held < self.leaf_counts)
+
+    @cached_property
+    def relations(self) -> sparse.csr_array:
+        """Independent equations A x = 0 that hold between the nodes, (nodes - rank, nodes), as sparse as they come."""
+        if self.parent is not None:
+            return self._relations_of_tree()
+        return self._relations_of_leaves()
+
+    def _relations_of_tree(self) -> sparse.csr_array:
+        """Every node with children is their sum, where they hold all its leaves."""
+        assert self.parent is not None
+        child = np.flatnonzero(self.parent >= 0)
+        child = child[~self.rest[self.parent[child]]]
+        parents, number = np.unique(self.parent[child], return_inverse=True)
+        rows = np.concatenate([np.arange(parents.size), number])
+        columns = np.concatenate([parents, child])
+        values = np.concatenate([np.ones(parents.size), -np.ones(child.size)])
+        return sparse.csr_array((values, (rows, columns)), shape=(parents.size, self.size))
+
+    def _relations_of_leaves(self) -> sparse.csr_array:
+        """One equation for every node that stands for no leaf."""
+        reduced, leaf_node = self._distinct_leaves()
+        if (leaf_node < 0).any():
+            return relations_between_rows(self.matrix)
+        others = np.setdiff1d(np.arange(self.size), leaf_node)
+        if (reduced.data == 1).all():
+            parts = disjoint_parts(reduced, leaf_node, others)
+        else:
+            parts = sparse.csr_array(reduced[others] @ _selection(leaf_node, self.size))
+        return sparse.csr_array(_selection(others, self.size) - parts)
+
+    def _distinct_leaves(self) -> tuple[sparse.csr_array, Index]:
+        """S without leaves that occur nowhere or only together with another, and the node that is each, or -1."""
+        columns = self.matrix.tocsc()
+        columns.sort_indices()
+        first: dict[bytes, int] = {}
+        for leaf, (start, stop) in enumerate(pairwise(columns.indptr.tolist())):
+            first.setdefault(columns.indices[start:stop].tobytes() + columns.data[start:stop].tobytes(), leaf)
+        first.pop(b"", None)
+        reduced = sparse.csr_array(self.matrix[:, np.sort(np.fromiter(first.values(), np.intp))])
+        starts = reduced.indptr[:-1]
+        alone = np.flatnonzero(np.diff(reduced.indptr) == 1)
+        alone = alone[reduced.data[starts[alone]] == 1]
+        leaf_node = np.full(reduced.shape[1], -1, dtype=np.intp)
+        leaf_node[reduced.indices[starts[alone]]] = alone
+        return reduced, leaf_node
+
+
+def disjoint_parts(S: sparse.csr_array, leaf_node: Index, nodes: Index) -> sparse.csr_array:
+    """Nodes as sums of disjoint smaller ones, the largest first, so that few are needed.
+
+    Parameters
+    ----------
+    S : csr_array of 0 and 1, (N, leaves)
+    leaf_node : ndarray of int, (leaves,)
+        The node that is each leaf.
+    nodes : ndarray of int
+        The nodes to cut up, none of them in `leaf_node`.
+
+    Returns
+    -------
+    csr_array of 0 and 1, (nodes, N)
+    """
+    sizes = np.diff(S.indptr)
+    overlap = sparse.csr_array(S[nodes] @ S.T)
+    is_leaf = np.zeros(S.shape[0], dtype=bool)
+    is_leaf[leaf_node] = True
+    rank = np.empty(S.shape[0], dtype=np.intp)
+    rank[np.lexsort((np.arange(S.shape[0]), ~is_leaf, sizes))] = np.arange(S.shape[0])
+    taken = np.zeros(S.shape[1], dtype=bool)
+    pointers, chosen = [0], []
+    for row, node in enumerate(nodes.tolist()):
+        place = slice(overlap.indptr[row], overlap.indptr[row + 1])
+        inside = overlap.indices[place][overlap.data[place] == sizes[overlap.indices[place]]]
+        inside = inside[rank[inside] < rank[node]]
+        left = int(sizes[node])
+        for part in inside[np.argsort(-rank[inside])].tolist():
+            leaves = S.indices[S.indptr[part] : S.indptr[part + 1]]
+            if left and not taken[leaves].any():
+                taken[leaves] = True
+                chosen.append(part)
+                left -= leaves.size
+            if not left:
+                break
+        taken[S.indices[S.indptr[node] : S.indptr[node + 1]]] = False
+        pointers.append(len(chosen))
+    return sparse.csr_array((np.ones(len(chosen)), chosen, pointers), shape=(nodes.size, S.shape[0]))
+
+
+def _selection(rows: Index, size: int) -> sparse.csr_array:
+    """The rows of an identity matrix."""
+    return sparse.csr_array((np.ones(rows.size), (np.arange(rows.size), rows)), shape=(rows.size, size))

@@ -1,0 +1,244 @@
+"""Covariance of lattice noise, and the form in which an estimation problem takes it.
+
+The covariance is singular: the invariants have no noise. By symmetry it is simple. Under margins it commutes with all
+permutations of the levels of every axis, so that it is a sum of multiples of the projectors
+
+    P_T = product over axes i of (I - J / n_i for i in T, J / n_i otherwise),   J all ones,
+
+over the sets T of axes whose margin is free: one number for each T, and a single one for both margins of a two-way
+table. Under nested sets it is, within every block, a multiple of I - J / n.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from constraint_builders.description.reals import whole_number
+from constraint_builders.memory import require_memory
+from constraint_builders.problem import Problem
+from noise_mechanisms.integer_subspace.blocks import ZeroSumLaplace
+from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
+from noise_mechanisms.integer_subspace.invariants import Integers, Invariants, Margins
+from noise_mechanisms.integer_subspace.lattice import Lattice, block_members, free_axes
+from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, LatticeMechanism
+from noise_mechanisms.integer_subspace.sampler import Seed
+from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
+
+Floats = NDArray[np.float64]
+
+_ACCEPTABLE_BOUND = 1e-6  # relative error up to which sigma^2 stands for the variance of lattice Gaussian noise
+_WIDE = (
+    4.0  # sigma above which the variance of a block falls short of the continuous law's by less than 1e-60 of itself
+)
+_SHRINKINGS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
+
+
+@dataclass(frozen=True)
+class NoiseCovariance:
+    """Covariance of the noise of a mechanism.
+
+    Attributes
+    ----------
+    invariants : Invariants
+    matrix : ndarray, (d, d)
+        Singular: zero on every invariant.
+    scale : float or None
+        c, when the covariance is c times the orthogonal projector onto noise that leaves all invariants alone.
+    method : {"exact", "estimated"}
+    relative_error : float
+        Bound on the relative error of the coefficients ("exact"), or their largest relative standard error: infinite
+        where noise that may move did not in any draw.
+    """
+
+    invariants: Invariants
+    matrix: Floats
+    scale: float | None
+    method: str
+    relative_error: float
+
+    def completed(self) -> Floats:
+        """A positive definite covariance (d, d) with the same BLUE under the invariants as hard constraints.
+
+        The covariance plus a multiple of the projector onto the invariants: hard constraints remove what was added,
+        exactly.
+        """
+        A = self.invariants.matrix.toarray().astype(np.float64)
+        typical = np.trace(self.matrix) / max(self.invariants.records, 1) or 1.0
+        return self.matrix + typical * (np.linalg.pinv(A) @ A)
+
+    def problem(self, table: ArrayLike) -> Problem:
+        """The estimation problem of one released table: its invariants as equalities, this covariance.
+
+        Parameters
+        ----------
+        table : array_like of whole numbers, (d,)
+            The released table, or any with the same invariants.
+
+        Returns
+        -------
+        Problem
+            Made by ``Problem.from_matrix``. The invariants, which are exact, are equalities: a covariance may not be
+            singular there. With a schema and a `scale`, the same is
+            ``Problem(schema, {**dict.fromkeys(invariant_tables, 0.0), "detailed": scale})``.
+        """
+        b = self.invariants.apply(table)
+        return Problem.from_matrix(self.invariants.matrix.astype(np.float64), self.completed(), b)
+
+
+def noise_covariance(mechanism: LatticeMechanism, draws: int = 20_000, rng: Seed = None) -> NoiseCovariance:
+    """Return the covariance of a mechanism's noise, exactly where possible, otherwise from draws.
+
+    Exact: nested sets under the L1 norm and with Gaussian noise; Gaussian noise on margins whenever sigma^2 is proved
+    to be the variance to 1e-6, see `gaussian_error`. Estimated: the rest, with the symmetry used, from the automatic
+    sampler.
+
+    Parameters
+    ----------
+    mechanism : LatticeMechanism
+        Whose noise it is.
+    draws : int
+        Number of draws for estimates, at least 2.
+    rng : numpy.random.Generator, SeedSequence, int or None
+        Source of randomness for estimates.
+
+    Raises
+    ------
+    MemoryError
+        If the (d, d) matrix would not fit.
+    """
+    invariants, draws = mechanism.invariants, whole_number(draws, "draws", 2)
+    size = invariants.records
+    require_memory(24.0 * size**2, f"the covariance of {size:,} records", "use the noise of fewer records")
+    if invariants.blocks is not None and not _is_l2_laplace(mechanism):
+        return _of_blocks(mechanism, invariants.blocks)
+    if isinstance(mechanism, GeneralizedGaussian):
+        error = gaussian_error(mechanism)
+        if error <= _ACCEPTABLE_BOUND:
+            A = invariants.matrix.toarray().astype(np.float64)
+            projector = np.eye(size) - np.linalg.pinv(A) @ A
+            return NoiseCovariance(invariants, mechanism.sigma**2 * projector, mechanism.sigma**2, "exact", error)
+    noise = mechanism.sample(draws, rng)
+    if invariants.margins is not None:
+        return _of_margins(invariants, invariants.margins, noise)
+    return _of_anything(invariants, noise)
+
+
+def _is_l2_laplace(mechanism: LatticeMechanism) -> bool:
+    return getattr(mechanism, "norm", 1) == 2
+
+
+def gaussian_error(mechanism: GeneralizedGaussian) -> float:
+    """Bound on the relative amount by which any coefficient of the covariance is below sigma^2; it is never above.
+
+    By Poisson summation the covariance is sigma^2 times the projector minus a positive semidefinite matrix, whose trace
+    is -u^2 h'(u) with u = 2 sigma^2 and h(u) the logarithm of the sum over the dual lattice of exp(-pi^2 u |w|^2). h
+    is convex and decreases to 0, so -h'(u) is at most h(fu) / ((1 - f) u) for every 0 < f < 1; and h is at most the sum
+    over the Gram-Schmidt vectors of log(theta(s) / (sqrt(2 pi) s)) with s = sqrt(fu / 2) / |b*_i|.
+    """
+    widths = mechanism.sigma / gram_schmidt(mechanism.lattice).norms
+    return min(2 * _excess(math.sqrt(f) * widths) / (1 - f) for f in _SHRINKINGS)
+
+
+def _excess(widths: Floats) -> float:
+    """Sum of log(theta(s) / (sqrt(2 pi) s)), theta(s) being the sum over whole k of exp(-k^2 / 2 s^2)."""
+    terms = np.arange(1, 40)
+    ripples = 2 * np.exp(-2 * np.square(np.pi * terms * np.maximum(widths, 0.05)[:, None])).sum(axis=1)
+    return float(np.where(widths < 0.05, np.inf, np.log1p(ripples)).sum())
+
+
+def _of_blocks(mechanism: LatticeMechanism, blocks: Integers) -> NoiseCovariance:
+    matrix = np.zeros((blocks.size, blocks.size))
+    scales = []
+    free = np.flatnonzero(blocks < 0)
+    if free.size:
+        scales.append(_free_variance(mechanism))
+        matrix[free, free] = scales[-1]
+    for block in block_members(blocks):
+        if block.size > 1:
+            scales.append(_block_variance(mechanism, block.size) * block.size / (block.size - 1))
+            matrix[np.ix_(block, block)] = scales[-1] * (np.eye(block.size) - 1 / block.size)
+    common = scales[0] if scales and np.ptp(scales) <= 1e-12 * scales[0] else None
+    return NoiseCovariance(mechanism.invariants, matrix, common, "exact", 1e-12)
+
+
+def _free_variance(mechanism: LatticeMechanism) -> float:
+    if isinstance(mechanism, GeneralizedGaussian):
+        return DiscreteGaussian(mechanism.sigma**2).variance
+    return DiscreteLaplace(1 / _epsilon(mechanism)).variance
+
+
+def _block_variance(mechanism: LatticeMechanism, length: int) -> float:
+    """Variance of one record of a zero-sum block."""
+    if isinstance(mechanism, GeneralizedGaussian):
+        return _gaussian_block_variance(length, mechanism.sigma)
+    return ZeroSumLaplace(length, _epsilon(mechanism)).variance
+
+
+def _epsilon(mechanism: Any) -> float:
+    return float(mechanism.epsilon)
+
+
+def _gaussian_block_variance(length: int, sigma: float) -> float:
+    """Of one of `length` discrete Gaussians given that they sum to zero.
+
+    With phi(t) the sum over k of exp(-k^2 / 2 sigma^2) cos(k t), it is the integral of -phi'' phi^(n - 1) over that of
+    phi^n, over one period. By Poisson summation phi is a sum of Gaussians of width 1 / sigma; the trapezoidal rule on
+    an analytic periodic function is exact to rounding once the grid is finer than what phi^n contains.
+    """
+    if sigma > _WIDE:
+        return sigma**2 * (1 - 1 / length)
+    reach = int(12 * sigma) + 3
+    k = np.arange(-reach, reach + 1)
+    weight = np.exp(-np.square(k) / (2 * sigma**2))
+    grid = np.linspace(-np.pi, np.pi, int(40 * sigma * math.sqrt(length)) + 200, endpoint=False)
+    waves = np.cos(np.outer(grid, k))
+    phi, curvature = waves @ weight, waves @ (weight * np.square(k))
+    relative = np.abs(phi / phi.max()) ** (length - 2) * np.sign(phi) ** (length - 2)
+    return float((curvature * phi * relative).sum() / (np.square(phi) * relative).sum())
+
+
+def _of_margins(invariants: Invariants, margins: Margins, noise: Integers) -> NoiseCovariance:
+    """One coefficient for every free set of axes: the mean square of the noise's part there, per dimension."""
+    matrix = np.zeros((invariants.records, invariants.records))
+    tables = noise.reshape(-1, *margins.shape).astype(np.float64)
+    scales, errors = [], []
+    for axes in free_axes(margins):
+        squares = np.square(_component(tables, set(axes))).reshape(noise.shape[0], -1).sum(axis=1)
+        dimension = math.prod(margins.shape[axis] - 1 for axis in axes)
+        scales.append(squares.mean() / dimension)
+        spread = squares.std(ddof=1) / math.sqrt(noise.shape[0])
+        errors.append(spread / squares.mean() if squares.any() else math.inf)
+        matrix += scales[-1] * _projector(margins.shape, set(axes))
+    common = scales[0] if len(scales) == 1 else None
+    return NoiseCovariance(invariants, matrix, common, "estimated", float(max(errors, default=0.0)))
+
+
+def _component(tables: Floats, axes: set[int]) -> Floats:
+    """Apply P_T to every table along the first axis."""
+    for axis in range(1, tables.ndim):
+        mean = tables.mean(axis=axis, keepdims=True)
+        tables = tables - mean if axis - 1 in axes else np.broadcast_to(mean, tables.shape)
+    return tables
+
+
+def _projector(shape: tuple[int, ...], axes: set[int]) -> Floats:
+    factors = [np.eye(n) - 1 / n if axis in axes else np.full((n, n), 1 / n) for axis, n in enumerate(shape)]
+    return np.asarray(reduce(np.kron, factors))
+
+
+def _of_anything(invariants: Invariants, noise: Integers) -> NoiseCovariance:
+    """The mean outer product: the mean is known to be zero."""
+    values = noise.astype(np.float64)
+    matrix = values.T @ values / noise.shape[0]
+    fourth = np.square(values).T @ np.square(values) / noise.shape[0]
+    variance = np.diagonal(matrix)
+    moving = variance > 0
+    errors = np.sqrt(np.maximum(np.diagonal(fourth) / np.where(moving, variance, 1.0) ** 2 - 1, 0) / noise.shape[0])
+    errors[~moving & (np.diff(Lattice(invariants).basis.tocsr().indptr) > 0)] = math.inf  # may move, and never did
+    return NoiseCovariance(invariants, matrix, None, "estimated", float(errors.max(initial=0.0)))

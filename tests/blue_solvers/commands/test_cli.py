@@ -1,0 +1,427 @@
+"""The command: what it writes and prints, how it refuses bad input, and that it leaves nothing half-written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from blue_solvers import ConvergenceError, blue, examples
+from blue_solvers.cli import main
+from constraint_builders import gallery
+from constraint_builders.files import (
+    measurements_frame,
+    read_long_table,
+    read_schema_file,
+    write_frame,
+    write_schema_file,
+)
+from noise_mechanisms import add_noise
+
+BERKELEY = str(examples.BERKELEY)
+SCHEMA = str(examples.BERKELEY_SCHEMA)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> str:
+    return str(tmp_path / "estimates.csv")
+
+
+def refusal(capsys: pytest.CaptureFixture, *arguments: str) -> str:
+    """The one line on stderr of a run that ends with exit code 2."""
+    try:
+        code = main(arguments)
+    except SystemExit as exit_:
+        code = exit_.code  # type: ignore[assignment]
+    error = capsys.readouterr().err
+    assert code == 2
+    assert error.startswith("blue-solvers: ")
+    assert error.count("\n") == 1
+    return error
+
+
+def test_estimates_are_those_of_the_library(out: str) -> None:
+    assert main(["estimate", BERKELEY, "--schema", SCHEMA, "--out", out, "--level", "0.9"]) == 0
+    problem, y = read_long_table(BERKELEY)
+    P = blue(problem)
+    written = pl.read_csv(out)
+    assert written.columns == ["table", "admitted", "sex", "department", "estimate", "std_error", "lower", "upper"]
+    assert np.array_equal(written["estimate"], P @ y + P.offset)
+    assert np.array_equal(written["std_error"], np.sqrt(P.variances()))
+    half_width = 1.6448536269514722 * np.sqrt(P.variances())
+    assert np.allclose(written["upper"] - written["estimate"], half_width, rtol=1e-9, atol=0)
+    assert np.allclose(written["estimate"] - written["lower"], half_width, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("solver", ["auto", "dense", "cholesky", "cg"])
+def test_an_exact_total_is_kept_exactly_and_suppressed_cells_are_filled_in(solver: str, out: str) -> None:
+    assert main(["estimate", BERKELEY, "--out", out, "--solver", solver]) == 0
+    assert pl.read_csv(out).row(0) == ("total", "*", "*", "*", 4526.0, 0.0, 4526.0, 4526.0)
+    detailed = pl.read_csv(out).filter(pl.col("table") == "detailed")
+    truth = examples.berkeley().observed.tables(examples.berkeley().truth)["detailed"].ravel()
+    assert np.all(abs(detailed["estimate"].to_numpy() - truth) < 5 * detailed["std_error"].to_numpy())
+
+
+def test_csv_and_parquet_give_the_same(tmp_path: Path) -> None:
+    noisy = tmp_path / "noisy.parquet"
+    write_frame(measurements_frame(*read_long_table(BERKELEY)), noisy)
+    assert main(["estimate", BERKELEY, "--out", str(tmp_path / "a.csv")]) == 0
+    assert main(["estimate", str(noisy), "--out", str(tmp_path / "b.parquet")]) == 0
+    assert pl.read_csv(tmp_path / "a.csv").equals(pl.read_parquet(tmp_path / "b.parquet"))
+
+
+def test_recodes_and_desired_tables_come_from_the_schema_file(tmp_path: Path, out: str) -> None:
+    problem = gallery.pl94()
+    y = add_noise(problem, np.zeros(problem.observed.size), 0)
+    write_frame(measurements_frame(problem, y), tmp_path / "noisy.parquet")
+    assert problem.schema is not None
+    write_schema_file(tmp_path / "pl94.toml", problem.schema, desired=["hhinstlevels", "total"])
+    arguments = ["estimate", str(tmp_path / "noisy.parquet"), "--schema", str(tmp_path / "pl94.toml"), "--out", out]
+    assert main(arguments) == 0
+    groups = ["household", "institutional", "noninstitutional", "*"]
+    assert pl.read_csv(out)["hhgq"].to_list() == groups
+    assert np.allclose(pl.read_csv(out)["estimate"][:3].sum(), pl.read_csv(out)["estimate"][3])
+    assert main([*arguments, "--desired", "votingage"]) == 0
+    assert pl.read_csv(out)["table"].to_list() == ["votingage"] * 2
+    assert main([*arguments, "--desired", "all"]) == 0
+    assert pl.read_csv(out)["table"].n_unique() == 17
+
+
+def test_an_inferred_schema_is_shown(capsys: pytest.CaptureFixture, tmp_path: Path, out: str) -> None:
+    assert main(["estimate", BERKELEY, "--out", out]) == 0
+    shown = capsys.readouterr().out
+    (tmp_path / "shown.toml").write_text(shown[shown.index("    [variables]") : shown.index("observed")])
+    assert read_schema_file(tmp_path / "shown.toml").schema == gallery.berkeley().schema
+
+
+def test_info_describes_the_problem(capsys: pytest.CaptureFixture) -> None:
+    assert main(["info", BERKELEY, "--schema", SCHEMA]) == 0
+    printed = capsys.readouterr().out
+    assert "detailed               2 x 2 x 6     24  9, 3 not measured" in printed
+    assert "constraints  36 independent" in printed
+    assert "A2           holds" in printed
+    assert "A3           FAILS: variances differ within a table" in printed
+    assert "auto would take cholesky" in printed
+
+
+def test_demo_shows_the_whole_job(capsys: pytest.CaptureFixture) -> None:
+    assert main(["demo"]) == 0
+    printed = capsys.readouterr().out
+    for word in ("truth", "noisy", "estimate", "std error", "before", "after", "rejected, female", BERKELEY):
+        assert word in printed
+    assert main(["demo", "--seed", "1"]) == 0
+    assert capsys.readouterr().out != printed
+
+
+def recommended(printed: str) -> list[str]:
+    """The command that the demo ends with."""
+    return shlex.split(printed.partition("The same from files:\n")[2])
+
+
+@pytest.mark.parametrize("path", ["", str(Path(sys.executable).parent)])
+def test_the_command_that_the_demo_recommends_works(
+    path: str, capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", path or "/nowhere")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    assert main(["demo"]) == 0
+    command = recommended(capsys.readouterr().out)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert pl.read_csv(tmp_path / "estimates.csv").height == 63
+
+
+def test_the_demo_says_what_files_need(capsys: pytest.CaptureFixture, monkeypatch: Any) -> None:
+    monkeypatch.setattr("blue_solvers.commands.demo.find_spec", lambda name: None if name == "polars" else name)
+    assert main(["demo"]) == 0
+    assert "Files need polars: " in (printed := capsys.readouterr().out)
+    assert "-m pip install 'blue-solvers[frames]'" in printed
+
+
+def test_the_shipped_example_is_what_it_says(tmp_path: Path) -> None:
+    problem, y = read_long_table(BERKELEY, read_schema_file(SCHEMA).schema, noise=read_schema_file(SCHEMA).noise)
+    expected = examples.berkeley()
+    assert (problem.schema, problem.noise) == (expected.schema, expected.noise)
+    assert np.array_equal(problem.variances, expected.variances)
+    assert np.nanmax(abs(y - expected.truth)) < 15
+    examples.write_berkeley(tmp_path)
+    assert (tmp_path / "berkeley.toml").read_text() == examples.BERKELEY_SCHEMA.read_text()
+    assert read_long_table(tmp_path / "berkeley.csv")[0].observed.names == problem.observed.names
+
+
+@pytest.mark.parametrize("command", [[], ["estimate"], ["info"], ["demo"]])
+def test_help_ends_in_an_example(command: list[str], capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([*command, "--help"])
+    assert exit_.value.code == 0
+    assert "example:\n  blue-solvers" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["--version"])
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out.startswith("blue-solvers ")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"drop": "value"}, "noisy.csv: column 'value' is missing"),
+        ({"row": 5, "value": "NaN"}, "noisy.csv: table 'department', cell (department=A): value is missing"),
+        ({"row": 5, "value": "inf"}, "noisy.csv: table 'department', cell (department=A): value is infinite"),
+        ({"row": 5, "variance": "-1"}, "noisy.csv: table 'department', cell (department=A): variance is negative"),
+        ({"row": 5, "table": "height"}, "noisy.csv: table 'height'"),
+        ({"row": 5, "department": "G"}, "noisy.csv: table 'department', row 7: unknown level 'G'"),
+        ({"row": 5, "department": "B"}, "noisy.csv: table 'department', cell (department=B) is given twice"),
+        ({"skip": 5}, "noisy.csv: table 'department', cell (department=A) is missing"),
+        ({"exact": "sex"}, "noisy.csv: values known exactly contradict one another"),
+    ],
+)
+def test_bad_tables_are_refused(
+    change: dict[str, Any], message: str, capsys: pytest.CaptureFixture, tmp_path: Path, out: str
+) -> None:
+    rows = pl.read_csv(BERKELEY, infer_schema=False).to_dicts()
+    for column in rows[0].keys() & change.keys():
+        rows[change["row"]][column] = change[column]
+    for row in rows:
+        if row["table"] == change.get("exact"):
+            row["variance"] = "0"
+    kept = [row for number, row in enumerate(rows) if number != change.get("skip")]
+    pl.DataFrame(kept).drop(change.get("drop", [])).write_csv(tmp_path / "noisy.csv")
+    assert message in refusal(capsys, "estimate", str(tmp_path / "noisy.csv"), "--schema", SCHEMA, "--out", out)
+    assert not Path(out).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["estimate", "none.csv", "--out", "{out}"], "none.csv: No such file or directory"),
+        (["estimate", "nowhere", "--out", "{out}"], "nowhere: No such file or directory"),
+        (["estimate", BERKELEY, "--schema", "none.toml", "--out", "{out}"], "none.toml: No such file or directory"),
+        (["estimate", BERKELEY, "--schema", BERKELEY, "--out", "{out}"], "berkeley.csv: "),
+        (
+            ["estimate", SCHEMA, "--out", "{out}"],
+            "berkeley.toml: the name must end in .csv, .csv.gz, .parquet or .xlsx",
+        ),
+        (["estimate", BERKELEY, "--out", "{out}.xlsx"], "estimates.csv.xlsx: the name must end in .csv or .parquet"),
+        (
+            ["estimate", BERKELEY, "--out", "nowhere/x.csv"],
+            "nowhere/x.csv: cannot be written: there is no folder 'nowhere'",
+        ),
+        (["estimate", BERKELEY, "--out", "{out}", "--desired", "height"], "table 'height': 'height' is not a variable"),
+        (["estimate", BERKELEY, "--out", "{out}", "--solver", "magic"], "invalid choice: 'magic'"),
+        (["estimate", BERKELEY, "--out", "{out}", "--level", "95"], "must be a number between 0 and 1"),
+        (["estimate", BERKELEY, "--out", "{out}", "--level", "high"], "must be a number between 0 and 1"),
+        (["info", "none.parquet"], "none.parquet: No such file or directory"),
+        (["estimate", BERKELEY], "required: --out"),
+        (["guess"], "invalid choice: 'guess'"),
+        ([], "required: COMMAND"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture, out: str) -> None:
+    assert message in refusal(capsys, *[argument.format(out=out) for argument in arguments])
+    assert not Path(out).exists()
+
+
+def test_a_table_that_cannot_be_estimated_is_refused(capsys: pytest.CaptureFixture, tmp_path: Path, out: str) -> None:
+    rows = pl.read_csv(BERKELEY, infer_schema=False).filter(pl.col("table").is_in(["sex", "department"]))
+    rows.drop("admitted").write_csv(tmp_path / "noisy.csv")
+    message = refusal(capsys, "estimate", str(tmp_path / "noisy.csv"), "--out", out, "--desired", "sex * department")
+    assert "table 'sex * department' is not estimable" in message
+
+
+def test_the_input_is_never_overwritten(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    path = tmp_path / "noisy.csv"
+    path.write_bytes(examples.BERKELEY.read_bytes())
+    assert "would overwrite what is read" in refusal(capsys, "estimate", str(path), "--out", str(path))
+    assert path.read_bytes() == examples.BERKELEY.read_bytes()
+
+
+@pytest.mark.parametrize("module", ["polars", "msgspec"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["estimate", BERKELEY, "--out", "estimates.csv"],
+        ["info", BERKELEY],
+        ["simulate", "blocks.csv", "--settings", "pl94_us_persons", "--out", "out"],
+        ["estimate", "release", "--out", "out"],
+        ["query", "result", "--geounits", "44"],
+        ["spine", "blocks.csv", "--entity", "place"],
+    ],
+)
+def test_a_missing_library_is_named_with_the_extra(
+    module: str, command: list[str], monkeypatch: Any, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("release/Block.parquet/DPQuery").mkdir(parents=True)
+    for name in [
+        name for name in sys.modules if re.match(r"(constraint_builders\.files|blue_solvers\.(res|str))", name)
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    assert f"{module}: pip install 'blue-solvers[frames]'" in refusal(capsys, *command)
+    assert [path.name for path in tmp_path.iterdir()] == ["release"]
+
+
+@pytest.mark.parametrize("link", ["itself", "hard", "symbolic", "around"])
+def test_no_command_writes_over_its_input(link: str, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    blocks = "geoid,place\n440010001001000,A\n440010001001001,B\n"
+    for name, text, command in (
+        ("noisy.csv", examples.BERKELEY.read_text(), ["estimate"]),
+        ("blocks.csv", blocks, ["spine", "--entity", "place"]),
+    ):
+        path, out = tmp_path / name, tmp_path / f"link-{name}"
+        path.write_text(text)
+        if link == "hard":
+            out.hardlink_to(path)
+        elif link == "symbolic":
+            out.symlink_to(path)
+        else:
+            out = path if link == "itself" else tmp_path / ".." / tmp_path.name / name
+        assert "would overwrite what is read" in refusal(capsys, command[0], str(path), *command[1:], "--out", str(out))
+        assert path.read_text() == text
+
+
+def test_a_picture_that_cannot_be_drawn_leaves_nothing(monkeypatch: Any, out: str, tmp_path: Path) -> None:
+    figure = pytest.importorskip("matplotlib.figure")
+    monkeypatch.setattr(figure.Figure, "savefig", lambda *_, **__: 1 / 0)
+    assert main(["estimate", BERKELEY, "--out", out, "--plot", str(tmp_path / "picture.png")]) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (KeyboardInterrupt(), 130, "blue-solvers: interrupted\n"),
+        (MemoryError("a dense solve needs\n8 bytes"), 2, "blue-solvers: a dense solve needs 8 bytes\n"),
+        (ConvergenceError("stopped early"), 1, "blue-solvers: stopped early\n"),
+        (KeyError("x"), 1, "blue-solvers: internal error, please report it: KeyError: 'x'\n"),
+    ],
+)
+def test_a_run_that_fails_while_writing_leaves_nothing(
+    error: BaseException, code: int, message: str, capsys: pytest.CaptureFixture, monkeypatch: Any, out: str
+) -> None:
+    def fail_half_way(frame: pl.DataFrame, path: Path) -> None:
+        path.write_text("table,")
+        raise error
+
+    monkeypatch.setattr(pl.DataFrame, "write_csv", fail_half_way)
+    assert main(["estimate", BERKELEY, "--out", out]) == code
+    assert capsys.readouterr().err == message
+    assert list(Path(out).parent.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_killed_run_leaves_nothing(number: signal.Signals, code: int, out: str) -> None:
+    script = (
+        "import sys, time, polars as pl, blue_solvers.cli as cli\n"
+        "pl.DataFrame.write_csv = lambda frame, path: (path.write_text('table,'), time.sleep(60))\n"
+        f"sys.exit(cli.main(['estimate', {BERKELEY!r}, '--out', {out!r}]))"
+    )
+    run = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    folder = Path(out).parent
+    while not list(folder.iterdir()) and run.poll() is None:
+        time.sleep(0.02)
+    run.send_signal(number)
+    assert run.wait(timeout=20) == code
+    assert list(folder.iterdir()) == []
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    script = "import sys, blue_solvers.cli as cli; sys.exit(cli.main(['demo']))"
+    run = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    assert run.stderr is not None
+    run.stdout.close()
+    assert run.stderr.read() == ""
+    assert run.wait() == 1
+
+
+def test_progress_is_for_terminals_only(capsys: pytest.CaptureFixture, monkeypatch: Any, out: str) -> None:
+    main(["estimate", BERKELEY, "--out", out])
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    main(["estimate", BERKELEY, "--out", out])
+    assert "blue-solvers: computing exact variances ...\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
+def test_plot_writes_a_picture(tmp_path: Path, out: str, suffix: str, start: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / f"picture{suffix}"
+    assert main(["estimate", BERKELEY, "--out", out, "--plot", str(picture)]) == 0
+    assert picture.read_bytes().startswith(start)
+
+
+def test_plots_that_cannot_be_written_are_refused_before_any_work(
+    tmp_path: Path, out: str, capsys: pytest.CaptureFixture
+) -> None:
+    message = refusal(capsys, "estimate", BERKELEY, "--out", out, "--plot", str(tmp_path / "picture.txt"))
+    assert "give a file that ends in .png, .svg, .pdf" in message
+    message = refusal(capsys, "estimate", BERKELEY, "--out", out, "--plot", str(tmp_path / "none" / "picture.png"))
+    assert "there is no folder" in message
+    assert not Path(out).exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("--plot", "picture.png", "too many cells to draw"),
+        ("--level", "0.9", "its result keeps standard errors, give --level to query"),
+        ("--nonnegative", "nnls", "its result keeps unbiased estimates"),
+        ("--schema", SCHEMA, "its schema is in --settings"),
+    ],
+)
+def test_what_is_of_no_use_with_a_folder_is_refused_with_the_reason(
+    option: str, value: str, reason: str, tmp_path: Path, out: str, capsys: pytest.CaptureFixture
+) -> None:
+    message = refusal(capsys, "estimate", str(tmp_path), "--out", out, option, value)
+    assert f"{option} is for " in message
+    assert reason in message
+    assert not Path(out).exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--settings", "s.toml"), ("--within", "44"), ("--totals", "t.csv"), ("--memory", "1e9")]
+)
+def test_what_is_of_no_use_with_a_file_is_refused(
+    option: str, value: str, out: str, capsys: pytest.CaptureFixture
+) -> None:
+    message = refusal(capsys, "estimate", BERKELEY, "--out", out, option, value)
+    assert f"{option} is for a folder of measurement files" in message
+
+
+@pytest.mark.parametrize("method", ["nnls", "max", "sequential", "reweighted", "anchored"])
+def test_nonnegative_counts_stand_beside_the_estimates(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    problem = gallery.delinquent_children()
+    y = add_noise(problem, problem.truth, rng=3)
+    noisy, plain, fitted = (str(tmp_path / f"{name}.csv") for name in ("noisy", "plain", "fitted"))
+    write_frame(measurements_frame(problem, y), noisy)
+    assert main(["estimate", noisy, "--out", plain]) == 0
+    capsys.readouterr()
+    assert main(["estimate", noisy, "--out", fitted, "--nonnegative", method]) == 0
+    frame = pl.read_csv(fitted)
+    assert frame.drop("nonnegative").equals(pl.read_csv(plain))
+    assert frame["nonnegative"].min() >= 0
+    assert frame["estimate"].min() < 0
+    assert capsys.readouterr().out.count("moved ") == len(problem.desired.names)
+
+
+def test_nonnegative_is_refused_for_a_folder(tmp_path: Path, out: str, capsys: pytest.CaptureFixture) -> None:
+    error = refusal(capsys, "estimate", str(tmp_path), "--out", out, "--nonnegative", "nnls")
+    assert "--nonnegative is for one file of tables" in error

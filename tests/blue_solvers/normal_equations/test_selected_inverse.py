@@ -1,0 +1,152 @@
+"""Selected inversion against dense inverses, and its variances against those by applies."""
+
+from __future__ import annotations
+
+import numpy as np
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
+
+from blue_solvers import blue
+from blue_solvers.normal_equations import selected_inverse
+from blue_solvers.normal_equations.factorisation import cholmod
+from blue_solvers.normal_equations.kernels import compiled_gather, gather_in_numpy, has_numba
+from blue_solvers.normal_equations.selected_inverse import SparseFactor, _by_cholmod, _by_superlu, desired_sums
+from blue_solvers.uncertainty import inverse_on_pattern, variances_by_selected_inversion
+from blue_solvers.uncertainty.covariance import variances
+from constraint_builders import Problem, Schema, gallery
+from tests.blue_solvers.uncertainty.checks import problem_of
+from tests.strategies import cases
+
+FACTORISATIONS = [_by_superlu] if cholmod is None else [_by_superlu, _by_cholmod]
+GATHERS = [gather_in_numpy, *([compiled_gather()] if has_numba() else [])]
+# Rounding of t' Sigma t - u' N^-1 u is relative to the first term and to the condition of N, up to about 1e7 with
+# variances over eight decades; where the variance is less than a thousandth of that term it comes from the weights.
+NOISE_TOLERANCE, OWN_TOLERANCE = 1e-9, 1e-6
+
+
+@st.composite
+def positive_definite(draw) -> sparse.csr_array:
+    """Sparse, of 1 to 40 rows: arrows, bands, forests and whatever falls out."""
+    size = draw(st.integers(1, 40))
+    seed = draw(st.integers(0, 2**32 - 1))
+    density = draw(st.sampled_from([0.0, 0.02, 0.1, 0.4]))
+    B = sparse.random_array((size, size), density=density, rng=np.random.default_rng(seed))
+    return sparse.csr_array(B @ B.T + sparse.eye_array(size))
+
+
+@pytest.mark.parametrize("factorise", FACTORISATIONS)
+@pytest.mark.parametrize("gather", GATHERS)
+@settings(max_examples=60)
+@given(matrix=positive_definite())
+def test_entries_are_those_of_the_inverse(factorise, gather, matrix):
+    inverse = np.linalg.inv(matrix.toarray())
+    rows, columns = matrix.nonzero()
+    found = factorise(sparse.csc_array(matrix)).inverse_entries(rows.astype(np.int64), columns.astype(np.int64), gather)
+    np.testing.assert_allclose(found, inverse[rows, columns], atol=1e-12 * abs(inverse).max())
+
+
+def test_result_has_the_matrix_pattern():
+    matrix = sparse.diags_array([[1.0] * 4, [4.0] * 5, [1.0] * 4], offsets=[-1, 0, 1]).tocsr()
+    found = inverse_on_pattern(matrix)
+    assert (found != 0).toarray().tolist() == (matrix != 0).toarray().tolist()
+    np.testing.assert_allclose(found.diagonal(), np.linalg.inv(matrix.toarray()).diagonal(), rtol=1e-14)
+
+
+def test_several_batches_of_one_shape(monkeypatch):
+    monkeypatch.setattr("blue_solvers.normal_equations.selected_inverse.BATCH_ENTRIES", 40)
+    blocks = [np.eye(3) * (4 + i) - 1 for i in range(30)]
+    matrix = sparse.csr_array(sparse.block_diag(blocks))
+    np.testing.assert_allclose(inverse_on_pattern(matrix).toarray(), np.linalg.inv(matrix.toarray()), atol=1e-14)
+
+
+@pytest.mark.parametrize("factorise", FACTORISATIONS)
+def test_indefinite_matrix_is_refused(factorise):
+    with pytest.raises(ValueError, match="no Cholesky factor"):
+        factorise(sparse.csc_array(np.array([[1.0, 2.0], [2.0, 1.0]])))
+
+
+def test_entry_off_the_pattern_is_refused():
+    factor = SparseFactor.of(sparse.csc_array(sparse.eye_array(3)))
+    with pytest.raises(ValueError, match=r"entry \(0, 2\) of the inverse is off the factor's pattern"):
+        factor.inverse_entries(np.array([0, 0]), np.array([0, 2]), gather_in_numpy)
+
+
+def test_entries_that_cancel_stay_on_superlus_pattern():
+    """The Schur complement has zeros at (2, 1) by cancellation, which SuperLU may drop and later fronts need."""
+    matrix = np.array([[1.0, 1, 1, 0], [1, 3, 1, 1], [1, 1, 3, 1], [0, 1, 1, 4]])
+    rows, columns = np.nonzero(matrix)
+    found = _by_superlu(sparse.csc_array(matrix)).inverse_entries(rows, columns, gather_in_numpy)
+    np.testing.assert_allclose(found, np.linalg.inv(matrix)[rows, columns], atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", ["equal", "unequal", "covariance"])
+@settings(max_examples=40)
+@given(data=st.data())
+def test_variances_agree_with_applies(kind, data):
+    problem = problem_of(data.draw(cases(kind, special=kind != "covariance", most_variables=4)))
+    T, Sigma = desired_sums(problem), problem.noise_covariance
+    noise = np.einsum("ij,ji->i", T.toarray(), Sigma @ T.T.toarray())
+    expected = variances(blue(problem, "dense"), "applies")
+    for gather in GATHERS:
+        error = abs(variances_by_selected_inversion(problem, gather) - expected)
+        assert (error <= NOISE_TOLERANCE * noise + OWN_TOLERANCE * expected).all()
+
+
+def test_exact_cells_have_variance_zero():
+    problem = Problem(Schema({"a": 3, "b": 2}), {"total": 0.0, "a": [1.0, 0.0, 2.0], "detailed": 1.0})
+    found = dict(problem.desired.tables(variances_by_selected_inversion(problem)))
+    assert found["total"] == 0
+    assert found["a"][1] == 0
+    np.testing.assert_allclose(found["a"][0], found["a"][2], rtol=1e-12)
+
+
+def test_poorly_measured_cells_keep_their_digits():
+    """A total of variance 1e14 over cells of variance 1 has the variance of their sum, which cancellation loses."""
+    problem = Problem(Schema({"a": 5}), {"total": 1e14, "a": [1.0, 1.0, 1.0, 1.0, 1.0]})
+    found = variances_by_selected_inversion(problem)
+    np.testing.assert_allclose(found[0], 1 / (1 / 5 + 1e-14), rtol=1e-12)
+
+
+def test_equalities_without_tables():
+    rng = np.random.default_rng(3)
+    A = sparse.random_array((6, 15), density=0.3, rng=rng)
+    problem = Problem.from_matrix(A, rng.uniform(1, 3, 15), b=rng.normal(size=6))
+    expected = variances(blue(problem, "dense"), "applies")
+    np.testing.assert_allclose(variances_by_selected_inversion(problem), expected, rtol=1e-10)
+
+
+def test_no_equations_leave_the_noise():
+    problem = Problem(Schema({"a": 3}), {"a": [1.0, 2.0, 3.0]})
+    np.testing.assert_array_equal(variances_by_selected_inversion(problem), [1, 2, 3])
+
+
+def test_operator_covariance_is_refused():
+    covariance = aslinearoperator(sparse.diags_array([1.0, 2.0, 3.0, 4.0]))
+    problem = Problem(Schema({"a": 3}), {"total": None, "a": None}, covariance=covariance)
+    with pytest.raises(ValueError, match="needs the entries of the covariance, which is an operator"):
+        variances_by_selected_inversion(problem)
+
+
+def test_too_little_memory_is_refused_before_allocating(monkeypatch):
+    problem = gallery.cube(3, 6)  # its constraint matrix needs 42 KiB
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": 100_000}))
+    with pytest.raises(MemoryError, match=r"selected inversion for 343 cells in 127 equations needs .* are free"):
+        variances_by_selected_inversion(problem)
+
+
+def test_agrees_with_the_closed_form_on_a_larger_cube():
+    problem = gallery.cube(3, 6)
+    expected = blue(problem, "sea_blue").variances()
+    np.testing.assert_allclose(variances_by_selected_inversion(problem), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("most", [1.0, 64 * 50.0, 64 * 5000.0])
+def test_pairs_that_do_not_fit_at_once_take_several_sweeps(monkeypatch: pytest.MonkeyPatch, most: float) -> None:
+    problem = gallery.cube(3, 3)
+    expected = variances_by_selected_inversion(problem)
+    monkeypatch.setattr(selected_inverse, "MOST_PAIR_BYTES", most)
+    np.testing.assert_allclose(variances_by_selected_inversion(problem), expected, rtol=1e-12)

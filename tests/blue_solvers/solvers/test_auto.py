@@ -1,0 +1,121 @@
+"""What `auto` chooses where equal variances fail, and why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
+
+from blue_solvers import Auto, Cholesky, ConjugateGradient, blue
+from blue_solvers.solvers import auto, dense, trial
+from blue_solvers.structured import nearest as nearest_structured
+from blue_solvers.structured.nearest import variance_ratio
+from constraint_builders import Problem, Schema, gallery
+
+AROUND = ConjugateGradient(preconditioner="two_pass")
+
+
+def cellwise(problem: Problem, ratio: float) -> Problem:
+    """Variances between 1 and `ratio` in every cell, both ends taken in every table of two cells."""
+    variances = np.random.default_rng(0).uniform(1, ratio, problem.observed.size)
+    starts = problem.observed.offsets[:-1][problem.observed.sizes > 1]
+    variances[starts], variances[starts + 1] = 1, ratio
+    return problem.with_variances(variances)
+
+
+@pytest.fixture
+def factorisations_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "CHOLESKY_OPERATIONS", 4)
+
+
+def assert_estimates_well(problem: Problem, reason: str) -> None:
+    P = blue(problem)
+    y = np.random.default_rng(1).standard_normal(problem.observed.size)
+    np.testing.assert_allclose(P @ y, blue(problem, "dense") @ y, atol=1e-7)
+    assert P.info.exact
+    assert reason in P.info.reason
+
+
+def test_few_constraints_are_factorised() -> None:
+    solver, reason = Auto().choose(cellwise(gallery.cube(3, 3), 3.0))
+    assert solver == Cholesky()
+    assert "cheap to factorise" in reason
+
+
+def test_many_constraints_in_small_blocks_are_factorised(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = cellwise(gallery.pl94_counties(3), 3.0)
+    monkeypatch.setattr(auto, "CHOLESKY_OPERATIONS", problem.rank**3 / 6)
+    assert Auto().choose(problem)[0] == Cholesky()
+    monkeypatch.setattr(auto, "CHOLESKY_OPERATIONS", problem.rank**3 / 600)
+    assert Auto().choose(problem)[0] == AROUND
+    monkeypatch.setattr(auto, "CHOLESKY_RANK", 4)
+    assert Auto().choose(problem)[0] == AROUND
+
+
+@pytest.mark.usefixtures("factorisations_are_dear")
+@pytest.mark.parametrize("ratio", [3.0, 10.0])
+def test_moderate_ratios_of_variances_iterate_around_equal_ones(ratio: float) -> None:
+    problem = cellwise(gallery.cube(3, 3), ratio)
+    solver, reason = Auto().choose(problem)
+    assert solver == AROUND
+    assert f"{ratio:.3g}" in reason
+    assert_estimates_well(problem, reason)
+
+
+@pytest.mark.usefixtures("factorisations_are_dear")
+@pytest.mark.parametrize(
+    ("around", "on_constraints", "expected"),
+    [(1.0, 2.0, AROUND), (2.0, 1.0, ConjugateGradient()), (1.0, np.inf, AROUND), (np.inf, np.inf, ConjugateGradient())],
+)
+def test_a_trial_decides_where_variances_differ_much(
+    monkeypatch: pytest.MonkeyPatch, around: float, on_constraints: float, expected: ConjugateGradient
+) -> None:
+    foretold = {AROUND: around, ConjugateGradient(): on_constraints}
+    monkeypatch.setattr(auto, "predicted_seconds", lambda problem, solver: foretold[solver])
+    problem = cellwise(gallery.cube(3, 3), 1e4)
+    solver, reason = Auto().choose(problem)
+    assert solver == expected
+    assert "foretold" in reason
+    assert_estimates_well(problem, reason)
+
+
+@pytest.mark.usefixtures("factorisations_are_dear")
+def test_what_is_done_before_equations_are_formed_needs_no_second_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "CELL_SECONDS", 1e3)
+    solver, reason = Auto().choose(cellwise(gallery.cube(3, 3), 1e4))
+    assert solver == AROUND
+    assert "less than forming equations" in reason
+
+
+def test_a_trial_foretells_what_can_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = cellwise(gallery.cube(3, 3), 1e4)
+    for solver in (AROUND, ConjugateGradient()):
+        assert 0 < trial.predicted_seconds(problem, solver) < 60
+    monkeypatch.setattr(trial, "TRIAL_ITERATIONS", 2)
+    assert trial.predicted_seconds(problem, AROUND) == np.inf
+
+
+@pytest.mark.usefixtures("factorisations_are_dear")
+def test_what_has_no_equal_variances_nearby_iterates_on_the_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nearest_structured, "MOST_EXACT_CELLS", 0)
+    monkeypatch.setattr(dense, "MOST_OPERATOR_CELLS", 0)
+    schema = Schema({"a": 5, "b": 5})
+    exact_in_part = Problem(schema, {"detailed": np.arange(25.0).reshape(5, 5), "a": 2.0, "b": 1.0}, ["a"])
+    band = sparse.diags_array([np.full(29, 0.4), np.ones(30), np.full(29, 0.4)], offsets=[-1, 0, 1])
+    operator = Problem(schema, {"detailed": None, "a": None}, covariance=aslinearoperator(band))
+    for problem, word in (
+        (exact_in_part, "known exactly in some cells and not in others"),
+        (operator, "without a method solve"),
+    ):
+        solver, reason = Auto().choose(problem)
+        assert solver == ConjugateGradient()
+        assert word in reason
+        assert ": use " not in reason
+
+
+def test_ratio_is_within_a_table_of_a_geounit_not_between_them() -> None:
+    schema = Schema({"a": 2, "b": 3})
+    assert variance_ratio(Problem(schema, {"a": 1.0, "b": 1e6, "total": 0.0})) == 1
+    assert variance_ratio(Problem(schema, {"a": [1.0, 7.0], "b": [2.0, 1.0, 4.0], "total": np.inf})) == 7
+    assert variance_ratio(Problem(schema, {"a": [1.0, np.inf], "b": 2.0}, ["b"])) == np.inf

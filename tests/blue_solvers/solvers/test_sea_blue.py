@@ -1,0 +1,191 @@
+"""SEA BLUE on the paper's own numbers, and its heuristic against a direct implementation of Algorithm 2."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from exact_reference import marginal_rows
+
+import blue_solvers.solvers.oblique_down_pass as heuristic
+from blue_solvers import ConvergenceError, UnsupportedProblemError, blue
+from blue_solvers.testing import dot_test
+from constraint_builders import Problem, Schema, gallery
+
+SQUARE = Schema({"A": 2, "B": 2})
+EXAMPLE_13 = {"A": [1.0, 11.0], "A * B": [[11.0, 11.0], [1.0, 1.0]]}
+
+
+def test_example_7() -> None:
+    P = blue(gallery.toy(), "sea_blue")
+    expected = np.array([[3, -1, -1, 1], [-1, 3, -1, 1], [-1, -1, 3, 1], [1, 1, 1, 3]]) / 4
+    assert np.allclose(P @ np.eye(4), expected, rtol=0, atol=1e-15)
+    assert np.allclose(P @ np.array([6.0, 9, 17, 29]), [5.25, 8.25, 16.25, 29.75], rtol=0, atol=1e-14)
+    assert np.allclose(P.variances(), 0.75, rtol=0, atol=1e-15)
+    assert P.info.exact
+
+
+def test_example_12_correlated_noise_is_for_the_other_solvers() -> None:
+    """The BLUE of the total has variance 4, where the collection step has 4 + 8/25."""
+    to_margin = np.array([[1.0, 1, 0, 0], [0, 0, 1, 1]])
+    covariance = np.block([[to_margin @ to_margin.T + np.eye(2), to_margin], [to_margin.T, np.eye(4)]])
+    problem = Problem(SQUARE, {"A": None, "A * B": None}, ["total"], covariance=covariance)
+    with pytest.raises(UnsupportedProblemError, match="correlated"):
+        blue(problem, "sea_blue")
+    assert blue(problem).variances()[0] == pytest.approx(4, abs=1e-12)
+
+
+def test_example_13_the_heuristic_is_not_the_blue() -> None:
+    problem = Problem(SQUARE, EXAMPLE_13, ["total"])
+    P = blue(problem, "sea_blue")
+    assert P.variances()[0] == pytest.approx(8, abs=1e-12)
+    P @ np.ones(6)
+    assert not P.info.exact
+    assert "heuristic" in P.info.reason
+    assert blue(problem).variances()[0] <= 3
+
+
+def algorithm_2(problem: Problem) -> np.ndarray:
+    """P of the second branch, from the paper with dense projections, over all marginals of the desired tables."""
+    schema = problem.schema
+    assert schema is not None
+    observed = [frozenset(table.factors) for table in problem.observed_tables]
+    cells = np.split(np.eye(problem.observed.size), problem.observed.offsets[1:-1])
+    variances = np.split(problem.variances, problem.observed.offsets[1:-1])
+    down = {
+        frozenset(c)
+        for t in problem.desired_tables
+        for k in range(len(t.factors) + 1)
+        for c in combinations(t.factors, k)
+    }
+    estimates: dict[frozenset, np.ndarray] = {}
+    for table in sorted(down, key=len):
+        numerator, denominator = 0.0, 0.0
+        for other, rows, variance in zip(observed, cells, variances, strict=True):
+            if table <= other:
+                to_margin = between(schema, other, table)
+                precision = 1 / (to_margin @ variance)
+                numerator = numerator + precision[:, None] * (to_margin @ rows)
+                denominator = denominator + precision
+        collected = numerator / np.asarray(denominator)[:, None]
+        smaller = [frozenset(c) for k in range(len(table)) for c in combinations(table, k)]
+        if smaller:
+            B = np.vstack([between(schema, table, below) for below in smaller])
+            h = np.vstack([estimates[below] for below in smaller])
+            D = np.diag(1 / np.asarray(denominator))
+            collected = collected + D @ B.T @ np.linalg.pinv(B @ D @ B.T, rcond=1e-11) @ (h - B @ collected)
+        estimates[table] = collected
+    return np.vstack([estimates[frozenset(table.factors)] for table in problem.desired_tables])
+
+
+def between(schema: Schema, fine: frozenset, coarse: frozenset) -> np.ndarray:
+    """Sums of a fine table's cells to a coarse one's."""
+    name = " * ".join
+    rows = marginal_rows(schema, name(fine) or "total")
+    return (marginal_rows(schema, name(coarse) or "total") @ rows.T) / rows.sum(axis=1)
+
+
+UNEQUAL = {
+    "4 x 4": ({"a": 4, "b": 4}, ["detailed", "a", "b", "total"]),
+    "4 x 4 without margins": ({"a": 4, "b": 4}, ["detailed"]),
+    "unequal dimensions": ({"a": 2, "b": 5, "c": 3}, ["detailed", "a * b", "b * c", "c", "total"]),
+    "not nested": ({"a": 2, "b": 5, "c": 3}, ["a * b", "b * c", "a * c"]),
+    "four variables": ({"a": 2, "b": 3, "c": 2, "d": 4}, ["detailed", "a * d", "b * c * d", "a", "total"]),
+    "five variables": ({"a": 2, "b": 2, "c": 2, "d": 3, "e": 1}, ["detailed", "a * b * c", "c * d * e"]),
+}
+
+
+@pytest.mark.parametrize("name", UNEQUAL)
+@pytest.mark.parametrize("direct_rows", [heuristic.DIRECT_ROWS, -1], ids=["factorised", "iterated"])
+def test_second_branch(name: str, direct_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heuristic, "DIRECT_ROWS", direct_rows)
+    levels, tables = UNEQUAL[name]
+    schema, rng = Schema(levels), np.random.default_rng(0)
+    shapes = Problem(schema, dict.fromkeys(tables, 1.0)).observed
+    problem = Problem(schema, {table: rng.uniform(1, 30, shapes.shape(table)) for table in tables}, "all")
+    P = blue(problem, "sea_blue")
+    y = rng.normal(50, 5, (problem.observed.size, 3))
+    assert np.allclose(P @ y, algorithm_2(problem) @ y, rtol=0, atol=1e-9)
+    assert P.info.violation < 1e-9  # iterations stop at 1e-12 of sums of some hundreds
+    dot_test(P)
+    assert np.allclose(P @ problem.observed.vector(problem.observed.tables(y)), P @ y)
+    blue_variances = blue(problem, "dense").variances()
+    assert (P.variances() >= blue_variances * (1 - 1e-12)).all()
+
+
+def test_consistent_tables_stay_as_they_are_to_rounding() -> None:
+    """Rounding of consistent input is in the range of no singular system: iterating on it returned garbage."""
+    rng = np.random.default_rng(1)
+    problem = Problem(
+        Schema({"a": 3, "b": 2, "c": 4}), {"a * b": rng.uniform(1, 30, (3, 2)), "b * c": rng.uniform(1, 3, (2, 4))}
+    )
+    P = blue(problem, "sea_blue")
+    X = P @ rng.normal(1e6, 1e3, (problem.observed.size, 5))
+    assert np.allclose(P @ X, X, rtol=1e-13, atol=0)
+
+
+def test_second_branch_over_eight_decades() -> None:
+    rng = np.random.default_rng(0)
+    variances = 10 ** rng.uniform(-4, 4, (6, 7))
+    P = blue(Problem(Schema({"a": 6, "b": 7}), {"detailed": variances}), "sea_blue")
+    assert np.allclose(P @ np.eye(42), np.eye(42), rtol=0, atol=1e-12)  # one table: the estimate is the table
+    assert np.allclose(P.T @ np.eye(42), np.eye(42), rtol=0, atol=1e-8)  # at 8 decades between the cells
+    assert np.allclose(P.variances(), variances.ravel(), rtol=1e-8)
+
+
+def test_exact_cells_in_the_second_branch() -> None:
+    observed = {"total": 0.0, "a": [1.0, 0.0], "a * b": [[1.0, 2, 0], [3, 4, 5]]}
+    problem = Problem(Schema({"a": 2, "b": 3}), observed)
+    P = blue(problem, "sea_blue")
+    x = problem.desired.tables(P @ problem.vector({"total": 20, "a": [7, 12], "a * b": [[1, 2, 3], [4, 4, 4]]}))
+    assert x["total"] == 20
+    assert x["a"][1] == 12
+    assert x["a * b"][0, 2] == 3
+    assert np.allclose(x["a * b"].sum(axis=1), x["a"])
+    dot_test(P)
+
+
+def test_variables_of_one_level_change_nothing_in_the_second_branch() -> None:
+    rng = np.random.default_rng(0)
+    both, one = rng.uniform(1, 3, (2, 3)), rng.uniform(1, 3, 2)
+    plain = Problem(Schema({"a": 2, "b": 3}), {"a * b": both, "a": one, "total": 1.0}, ["a * b", "b"])
+    schema = Schema({"a": 2, "x": 1, "b": 3, "y": 1})
+    padded = Problem(schema, {"a * b": both, "a * y": one[:, None], "total": 1.0}, ["detailed", "x * b"])
+    cells = np.eye(plain.observed.size)
+    P = blue(padded, "sea_blue")
+    assert np.allclose(P @ cells, blue(plain, "sea_blue") @ cells, atol=1e-13)  # rounding of sums of a few cells
+    dot_test(P)
+
+
+def test_iterations_that_do_not_converge_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heuristic, "DIRECT_ROWS", -1)
+    monkeypatch.setattr(heuristic, "MAX_ITERATIONS", 2)
+    rng = np.random.default_rng(0)
+    problem = Problem(Schema({"a": 6, "b": 7}), {"detailed": rng.uniform(1, 9, (6, 7)), "a": 1.0, "b": 1.0})
+    with pytest.raises(ConvergenceError, match="use solver='cholesky' or 'cg'"):
+        blue(problem, "sea_blue") @ rng.normal(size=problem.observed.size)
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (Problem.from_matrix([[1.0, -1.0]], 1.0), "no tables"),
+        (Problem(SQUARE, {"A": [1.0, np.inf], "total": 1.0}), "not measured"),
+        (Problem(Schema({"a": 3}, {"a": {"r": [0, 1, 1]}}), {"a": [1.0, 2, 3], "r": 1.0}), "recodes"),
+    ],
+)
+def test_what_it_cannot_take(problem: Problem, message: str) -> None:
+    with pytest.raises(UnsupportedProblemError, match=message):
+        blue(problem, "sea_blue")
+
+
+@pytest.mark.parametrize(("count", "levels"), [(330, 10), (1_100, 2)])
+def test_variables_whose_joint_table_no_number_counts(count: int, levels: int) -> None:
+    schema = Schema({f"v{i}": levels for i in range(count)})
+    P = blue(Problem(schema, dict.fromkeys(schema.names, 1.0)))
+    y = np.random.default_rng(0).normal(size=(count, levels))
+    totals = y.sum(axis=1)
+    expected = y + (totals.mean() - totals)[:, None] / levels
+    np.testing.assert_allclose((P @ y.ravel()).reshape(y.shape), expected, atol=1e-13)
+    np.testing.assert_allclose(P.variances(), 1 - 1 / levels + 1 / (levels * count), rtol=1e-12)

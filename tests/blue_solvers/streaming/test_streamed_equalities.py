@@ -1,0 +1,157 @@
+"""Linear combinations of cells of any parts that are known exactly: kept as in memory, or refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from partitioned import KILL_AFTER, assert_same, digests, invented_problem, read_estimates
+from scipy import sparse
+from spines import SCHEMA, consistent_measurements
+
+from blue_solvers import UnsupportedProblemError, blue
+from blue_solvers.streaming import partition, stream
+from constraint_builders import Problem, Schema, Spine
+
+ROOT = Path(__file__).parents[3]
+
+
+def with_equalities(seed: int) -> tuple[Problem, np.ndarray]:
+    """Combinations within a geounit, of several geounits of one level and of several, one implied by the others."""
+    problem = invented_problem(seed)
+    rng = np.random.default_rng(seed)
+    y = consistent_measurements(problem, seed)
+    measured = ~problem.unmeasured
+    rows = np.zeros((5, problem.observed.size))
+    totals = [name for name in problem.observed.names if name[1] == "total"]
+    for name in totals[:2]:
+        rows[0, problem.observed.slice(name)] = 1
+    for row, count in ((1, 3), (2, 40)):
+        chosen = rng.choice(np.flatnonzero(measured), count, replace=False)
+        rows[row, chosen] = rng.choice([-1, 1, 2], count)
+    rows[3, np.flatnonzero(measured)[-4:]] = 1
+    rows[4] = rows[1] - 2 * rows[2]
+    rows *= measured
+    other = y + np.where(problem.variances > 0, rng.normal(0, 3, y.size), 0)
+    x = blue(problem.observing(), "two_pass") @ other  # agrees with all that is exact
+    known = Problem(
+        problem.schema,
+        {
+            level: {
+                table: variance
+                for (where, table), variance in zip(problem.observed.names, problem.geounit_variances, strict=True)
+                if where == level
+            }
+            for level in problem.spine.levels
+        },
+        spine=problem.spine,
+        desired=["detailed", "b", "total"],
+        equalities=(rows, rows @ x),
+    )
+    return known, y
+
+
+@pytest.mark.parametrize(("seed", "level"), [(0, 0), (0, 2), (1, 1), (2, 3), (3, 2)])
+def test_equalities_within_parts_and_over_several(seed: int, level: int, tmp_path: Path) -> None:
+    problem, y = with_equalities(seed)
+    assert problem.equalities is not None
+    partition(tmp_path / "in", problem, y, at=problem.spine.levels[level])
+    stream(tmp_path / "in", tmp_path / "out")
+    P = blue(problem, "two_pass")
+    assert_same(problem, y, P, tmp_path / "out")
+    E, b = problem.equalities
+    without = problem.observing()
+    without.equalities = None
+    assert abs(E @ (blue(without, "two_pass") @ y) - b).max() > 0.1  # or the equalities would change nothing
+
+
+def known_sum(blocks: int, above: float, variance: float, off: float) -> tuple[Problem, np.ndarray, float]:
+    """Blocks whose sum is known, and was measured too; the last number is by how much it was off."""
+    spine = Spine([-1] + [0] * blocks, ["State"] + ["Block"] * blocks)
+    rows = np.concatenate([[0.0], np.ones(blocks)])[None]
+    observed = {"State": {"a": above}, "Block": {"a": variance}}
+    rng = np.random.default_rng(blocks)
+    y = np.round(rng.normal(100, 10, 1 + blocks))
+    y[0] = y[1:].sum() + rng.normal(0, np.sqrt(above))
+    known = float(y[1:].sum()) + off
+    problem = Problem(Schema({"a": 1}), observed, spine=spine, equalities=(rows, [known]))
+    return problem, y, off
+
+
+@pytest.mark.parametrize("off", [0.0, 3.0, -2000.0])
+def test_a_known_sum_of_many_blocks_is_kept(off: float, tmp_path: Path) -> None:
+    """With their sum known, blocks of equal variance s share what is missing: x = y + off / n, variance s (1 - 1/n)."""
+    problem, y, _ = known_sum(40_000, 1e-2, 100.0, off)
+    partition(tmp_path / "in", problem, y, at="State")
+    stream(tmp_path / "in", tmp_path / "out")
+    x = read_estimates(tmp_path / "out", problem)
+    # The sum's variance is 2.5e-9 of that of the measurements' sum: so much of the correction is rounding's.
+    assert abs(x[0] - y[1:].sum() - off) < 1e-11 * y[0] + 1e-7 * abs(off)
+    assert abs(x[1:].sum() - y[1:].sum() - off) < 1e-11 * y[0]
+    assert abs(x[1:] - y[1:] - off / 40_000).max() < 1e-9
+    errors = read_estimates(tmp_path / "out", problem, "std_error")
+    np.testing.assert_allclose(errors[1:], np.sqrt(100.0 * (1 - 1 / 40_000)), rtol=1e-9)
+    assert errors[0] < 1e-5
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(1, 6), st.floats(-14, 6), st.floats(-3, 5), st.sampled_from([0.0, 1e-9, 1e-3, 1.0, 50.0]), st.booleans()
+)
+def test_a_known_sum_is_kept_or_refused_whatever_the_variances(
+    blocks: int, above: float, variance: float, off: float, exact: bool
+) -> None:
+    problem, y, _ = known_sum(blocks, 0.0 if exact else 10.0**above, 10.0**variance, off)
+    with tempfile.TemporaryDirectory() as folder:
+        partition(Path(folder) / "in", problem, y, at="Block")
+        try:
+            stream(Path(folder) / "in", Path(folder) / "out")
+        except ValueError as error:
+            assert "the equalities contradict" in str(error)  # noqa: PT017
+            assert off != 0
+            return
+        x = read_estimates(Path(folder) / "out", problem)
+        errors = read_estimates(Path(folder) / "out", problem, "std_error")
+    size = abs(y).sum()
+    assert abs(x[1:].sum() - y[1:].sum() - off) < 1e-10 * size
+    assert abs(x[1:] - y[1:] - off / blocks).max() < 1e-6 * np.sqrt(10.0**variance) + 1e-10 * size
+    np.testing.assert_allclose(
+        errors[1:] ** 2, 10.0**variance * (1 - 1 / blocks), rtol=1e-6, atol=1e-11 * 10.0**variance
+    )
+
+
+def test_killed_runs_with_equalities_end_with_the_same_bytes(tmp_path: Path) -> None:
+    problem, y = with_equalities(1)
+    partition(tmp_path / "in", problem, y, at=problem.spine.levels[2])
+    stream(tmp_path / "in", tmp_path / "whole")
+    ends = []
+    while not ends or ends[-1] != 0:
+        assert len(ends) < 20
+        command = [sys.executable, "-c", KILL_AFTER, str(tmp_path / "in"), str(tmp_path / "out"), "25", "before"]
+        ends.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
+    assert len(ends) > 2
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+def test_equalities_of_unmeasured_cells_are_refused(tmp_path: Path) -> None:
+    spine = Spine([-1, 0, 0], ["A", "B", "B"])
+    observed = {"A": {"a": 1.0}, "B": {"a": np.array([1.0, np.inf])}}
+    problem = Problem(SCHEMA, observed, spine=spine, desired={"A": ["a"]}, equalities=(np.ones((1, 6)), [5.0]))
+    with pytest.raises(UnsupportedProblemError, match="equalities speak of cells that were not measured"):
+        partition(tmp_path / "in", problem, [1.0, 2, 3, 4, np.nan, np.nan], at="B")
+
+
+def test_equalities_that_contradict_one_another_are_refused(tmp_path: Path) -> None:
+    problem, y = with_equalities(1)
+    assert problem.equalities is not None
+    E, b = problem.equalities
+    problem.equalities = sparse.csr_array(sparse.vstack([E, 2 * E[[0]]])), np.append(b, 2 * b[0] + 1)
+    partition(tmp_path / "in", problem, y, at=problem.spine.levels[1])
+    with pytest.raises(ValueError, match="the equalities contradict one another"):
+        stream(tmp_path / "in", tmp_path / "out")

@@ -1,0 +1,286 @@
+"""Streaming by subtree against the same passes in memory; killed runs, damaged files, the memory limit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from partitioned import KILL_AFTER, assert_same, digests, invented_problem
+from spines import SCHEMA, consistent_measurements, spine_problems
+
+from blue_solvers import UnsupportedProblemError, blue
+from blue_solvers.streaming import DamagedError, PartitionError, Partitions, partition, partition_source, stream
+from blue_solvers.streaming.cutting import choose_cut
+from blue_solvers.streaming.partition import BUFFERS
+from blue_solvers.streaming.subtrees import part_bytes
+from constraint_builders import Problem, Schema, Spine
+
+ROOT = Path(__file__).parents[3]
+MEASURE = """
+import re, sys
+from pathlib import Path
+from blue_solvers.streaming import stream
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+stream(sys.argv[1], sys.argv[2])
+Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+before = peak()
+stream(sys.argv[3], sys.argv[4], memory=float(sys.argv[5]))
+print(peak() - before)
+"""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """A partitioned problem, its measurements, and an undisturbed run."""
+    folder = tmp_path_factory.mktemp("job")
+    problem = invented_problem()
+    y = consistent_measurements(problem, 1)
+    partition(folder / "in", problem, y, at=problem.spine.levels[2])
+    stream(folder / "in", folder / "out")
+    return folder, problem, y
+
+
+def test_uneven_tree_with_everything_in_it(job) -> None:
+    folder, problem, y = job
+    assert len(Partitions.open(folder / "in").parts) > 5
+    assert_same(problem, y, blue(problem, "two_pass"), folder / "out")
+
+
+@settings(max_examples=10)
+@given(spine_problems(), st.integers(0, 1000), st.data())
+def test_equals_the_passes_in_memory(problem: Problem, seed: int, data: st.DataObject) -> None:
+    y = consistent_measurements(problem, seed)
+    level = data.draw(st.sampled_from(problem.spine.levels))
+    with tempfile.TemporaryDirectory() as folder:
+        partition(Path(folder) / "in", problem, y, at=level)
+        stream(Path(folder) / "in", Path(folder) / "out")
+        assert_same(problem, y, blue(problem, "two_pass"), Path(folder) / "out")
+
+
+@pytest.mark.parametrize("at", ["L0", "L1", "L2"])
+def test_structural_zeros(at: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    spine = Spine([-1, 0, 0, 1, 1, 2, 2, 2], ["L0", "L1", "L1", "L2", "L2", "L2", "L2", "L2"])
+    zeros = {("L1", "a * g"): rng.random((2, 2, 2)) < 0.3, ("L2", "q"): rng.random((5, 2)) < 0.3}
+    observed = {"L0": {"total": 0.5, "a": 2.0}, "L1": {"detailed": 4.0}, "L2": {"detailed": 3.0, "g": 1.0}}
+    problem = Problem(SCHEMA, observed, spine=spine, desired=["detailed", "total"], zeros=zeros)
+    y = rng.normal(10, 3, problem.observed.size)
+    partition(tmp_path / "in", problem, y, at=at)
+    stream(tmp_path / "in", tmp_path / "out")
+    assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
+
+
+def test_a_source_read_part_by_part_gives_the_same_files(job, tmp_path: Path) -> None:
+    folder, problem, y = job
+    tables = problem.observed.tables(y)
+    variances = dict(zip(problem.observed.names, problem.geounit_variances, strict=True))
+    observed: dict[str, dict[str, np.ndarray]] = {}
+    for level, table in problem.observed.names:
+        observed.setdefault(level, {})[table] = variances[level, table]
+    desired: dict[str, list[str]] = {}
+    for level, table in problem.desired.names:
+        desired.setdefault(level, []).append(table)
+    partition_source(
+        tmp_path / "in",
+        problem.schema,
+        problem.spine,
+        observed,
+        desired,
+        lambda level, table, ranks: tables[level, table][ranks],
+        at=problem.spine.levels[2],
+    )
+    assert (tmp_path / "in" / "manifest.json").read_text() == (folder / "in" / "manifest.json").read_text()
+
+
+@pytest.mark.parametrize("desired", [None, "all", ["detailed", "total"]])
+def test_a_source_with_structural_zeros(desired: object, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    spine = Spine([-1, 0, 0, 1, 1, 2, 2, 2], ["L0", "L1", "L1", "L2", "L2", "L2", "L2", "L2"])
+    zeros = {("L1", "a * g"): rng.random((2, 2, 2)) < 0.3, ("L2", "q"): rng.random((5, 2)) < 0.3}
+    observed = {"L0": {"total": 0.0, "a": 2.0}, "L1": {"detailed": 4.0}, "L2": {"detailed": 3.0, "g": 1.0}}
+    problem = Problem(SCHEMA, observed, spine=spine, desired=desired, zeros=zeros)
+    y = rng.normal(10, 3, problem.observed.size)
+    tables = problem.observed.tables(y)
+
+    def read(level: str, table: str, ranks: np.ndarray) -> np.ndarray:
+        return tables[level, table][ranks]
+
+    partition_source(tmp_path / "in", SCHEMA, spine, observed, desired, read, zeros=zeros, at="L1")
+    stream(tmp_path / "in", tmp_path / "out")
+    assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
+    zeros["L1", "a * g"] = np.ones((2, 2), dtype=bool)
+    with pytest.raises(ValueError, match=r"zeros of \('L1', 'a \* g'\) must be truth values of shape \(2, 2, 2\)"):
+        partition_source(tmp_path / "other", SCHEMA, spine, observed, desired, read, zeros=zeros, at="L1")
+
+
+@pytest.mark.parametrize("at", ["A", "B", "C"])
+@pytest.mark.parametrize("wrong", ["A", "B", "C"])
+def test_exact_values_that_contradict_one_another_are_refused(at: str, wrong: str, tmp_path: Path) -> None:
+    spine = Spine([-1, 0, 0, 1, 1, 2, 2], ["A", "B", "B", "C", "C", "C", "C"])
+    observed = {"A": {"total": 0.0}, "B": {"q": 0.0, "a": 3.0}, "C": {"a": 2.0, "q": 0.0}}
+    values = {"A": {"total": np.array([[40.0]])}, "B": {"q": np.full((2, 2), 10.0)}, "C": {"q": np.full((4, 2), 5.0)}}
+    values["B"]["a"], values["C"]["a"] = np.full((2, 2), 11.0), np.full((4, 2), 4.0)
+    arguments = (SCHEMA, spine, observed, {"B": ["q"]}, lambda level, table, ranks: values[level][table][ranks])
+    partition_source(tmp_path / "agree", *arguments, at=at)
+    stream(tmp_path / "agree", tmp_path / "agreed")
+    values[wrong]["total" if wrong == "A" else "q"][0, 0] += 1
+    partition_source(tmp_path / "in", *arguments, at=at)
+    with pytest.raises(ValueError, match="values known exactly contradict one another: others put table"):
+        stream(tmp_path / "in", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    stream(tmp_path / "agree", tmp_path / "out")
+    assert digests(tmp_path / "out") == digests(tmp_path / "agreed")
+
+
+def test_a_source_must_determine_what_is_wanted(tmp_path: Path) -> None:
+    spine = Spine([-1, 0, 0], ["A", "B", "B"])
+    with pytest.raises(ValueError, match="table 'detailed' is not estimable at B '1'"):
+        partition_source(tmp_path / "in", SCHEMA, spine, {"A": {"detailed": 1.0}}, {"B": ["detailed"]}, None, at="B")
+    assert not list(tmp_path.iterdir())
+
+
+def test_killed_again_and_again_it_ends_with_the_same_bytes(job, tmp_path: Path) -> None:
+    folder, _, _ = job
+    out = tmp_path / "out"
+    ends = []
+    for attempt in range(60):
+        moment = "after" if attempt % 2 else "before"
+        command = [sys.executable, "-c", KILL_AFTER, str(folder / "in"), str(out), "20", moment]
+        ends.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
+        if ends[-1] == 0:
+            break
+    assert ends[-1] == 0
+    assert len(ends) > 3
+    assert set(ends[:-1]) == {-signal.SIGKILL}
+    assert digests(out) == digests(folder / "out")
+    assert (out / "checksums.json").read_text() == (folder / "out" / "checksums.json").read_text()
+    assert not list(out.rglob(".*.part"))
+
+
+def test_damaged_and_missing_parts_are_named_and_the_others_done(job, tmp_path: Path) -> None:
+    folder, _, _ = job
+    shutil.copytree(folder / "in", tmp_path / "in")
+    entries = list(Partitions.open(tmp_path / "in").parts.values())
+    damaged, missing = entries[1], entries[3]
+    first, second = (tmp_path / "in" / next(iter(entry.files)) for entry in (damaged, missing))
+    kept = first.read_bytes()
+    first.write_bytes(kept[:100] + bytes([kept[100] ^ 1]) + kept[101:])
+    second.rename(tmp_path / "elsewhere")
+    with pytest.raises(PartitionError, match=f"2 of {len(entries)} parts cannot be read") as caught:
+        stream(tmp_path / "in", tmp_path / "out")
+    assert set(caught.value.parts) == {damaged.name, missing.name}
+    assert f"{first} is not what was written" in str(caught.value)
+    assert f"{second} is missing" in str(caught.value)
+    done = {path.name for path in (tmp_path / "out" / ".work" / "up").iterdir()}
+    assert done == {entry.name for entry in entries} - {damaged.name, missing.name}
+    first.write_bytes(kept)
+    (tmp_path / "elsewhere").rename(second)
+    stream(tmp_path / "in", tmp_path / "out")
+    assert digests(tmp_path / "out") == digests(folder / "out")
+
+
+@pytest.mark.parametrize("pattern", ["*.parquet/0*", "*.parquet/top*", ".work/up/*", ".work/down/*", ".work/done/*"])
+def test_what_was_damaged_afterwards_is_made_again(job, tmp_path: Path, pattern: str) -> None:
+    folder, _, _ = job
+    shutil.copytree(folder / "out", tmp_path / "out")
+    for path in sorted((tmp_path / "out").glob(pattern))[:2]:
+        path.write_bytes(path.read_bytes()[:-3] + b"xyz")
+    stream(folder / "in", tmp_path / "out")
+    assert digests(tmp_path / "out") == digests(folder / "out")
+
+
+def test_memory_left_over_keeps_parts_for_the_way_down(job, tmp_path: Path) -> None:
+    folder, _, _ = job
+    shutil.copytree(folder / "in", tmp_path / "in")
+    entries = Partitions.open(tmp_path / "in").parts.values()
+
+    def remove(step: str, *_: int) -> None:
+        if step.startswith("top"):
+            for entry in entries:
+                for path in entry.files:
+                    (tmp_path / "in" / path).unlink()
+
+    stream(tmp_path / "in", tmp_path / "out", memory=1e9, progress=remove)
+    assert digests(tmp_path / "out") == digests(folder / "out")
+
+
+def test_refusals(job, tmp_path: Path) -> None:
+    folder, problem, y = job
+    with pytest.raises(MemoryError, match=r"part 00000 \(.*\) needs .* and the limit is 10 bytes"):
+        stream(folder / "in", tmp_path / "out", memory=10)
+    with pytest.raises(DamagedError, match=r"manifest\.json is missing"):
+        stream(tmp_path, tmp_path / "out")
+    with pytest.raises(ValueError, match="the work of another input, or of other wishes"):
+        stream(folder / "in", folder / "out", variances=False)
+    with pytest.raises(ValueError, match="nothing says where to cut"):
+        partition(tmp_path / "in", problem, y)
+    with pytest.raises(ValueError, match="only a problem on a spine"):
+        partition(tmp_path / "in", Problem(Schema({"a": 2}), {"a": 1.0}), [1, 2], at="x")
+    unequal = Problem(SCHEMA, {"A": {"a": np.array([[1.0, 2.0]])}}, spine=Spine([-1], ["A"]))
+    with pytest.raises(UnsupportedProblemError, match="variances differ within a table"):
+        partition(tmp_path / "in", unequal, [1, 2], at="A")
+    with pytest.raises(ValueError, match=r"geolevel 'A/B' cannot name a file"):
+        partition(tmp_path / "in", Problem(SCHEMA, {"A/B": {"a": 1.0}}, spine=Spine([-1], ["A/B"])), [1, 2], at="A/B")
+    assert not (tmp_path / "in").exists()
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 1000), st.floats(0.05, 1.2))
+def test_parts_keep_to_the_limit_and_are_as_large_as_it_allows(seed: int, share: float) -> None:
+    problem = invented_problem(seed % 7, 40)
+    spine = problem.spine
+    own = np.random.default_rng(seed).uniform(1, 2, spine.size)
+    limit = share * own.sum()
+    try:
+        roots = choose_cut(spine, own, limit)
+    except MemoryError:
+        return
+    below = own.copy()
+    for members in reversed(spine.members[1:]):
+        np.add.at(below, spine.parent[members], below[members])
+    assert (below[roots] <= limit).all()
+    above = spine.parent[roots]
+    assert (below[above[above >= 0]] > limit).all()
+
+
+def test_a_limit_too_small_names_the_geounit() -> None:
+    spine = Spine([-1, 0, 0], ["State", "County", "County"], ["44", "44001", "44003"])
+    with pytest.raises(MemoryError, match=r"County '44003' alone needs 3 KiB and the limit is 2 KiB"):
+        choose_cut(spine, np.array([1024.0, 1024.0, 3072.0]), 2048)
+    with pytest.raises(MemoryError, match="the 3 geounits at and above the cut need 3 KiB"):
+        choose_cut(spine, np.array([1024.0, 1024.0, 1024.0]), 2048)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
+def test_the_memory_limit_is_kept(tmp_path: Path) -> None:
+    """Peak memory of a second run in one process, beside that of a tiny first one, which loads all that is needed."""
+    tiny = invented_problem(1, 10)
+    partition(tmp_path / "tiny", tiny, consistent_measurements(tiny, 0), at=tiny.spine.levels[0])
+    schema = Schema({"a": 40, "b": 200})
+    parent = [-1] + [0] * 10 + [1 + i // 40 for i in range(400)]
+    spine = Spine(parent, ["S"] + ["C"] * 10 + ["B"] * 400)
+    problem = Problem(schema, {level: {"detailed": 2.0, "a": 1.0} for level in spine.levels}, spine=spine)
+    y = np.random.default_rng(0).normal(size=problem.observed.size)
+    own = part_bytes(partition_design(tmp_path, problem, y), spine.level_of, spine.child_counts > 0)
+    limit = own.sum() / 6 + BUFFERS
+    cut = partition(tmp_path / "in", problem, y, memory=limit)
+    assert len(cut.parts) == 10
+    arguments = [str(tmp_path / name) for name in ("tiny", "first", "in", "second")] + [str(limit)]
+    command = [sys.executable, "-c", MEASURE, *arguments]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert limit / 20 < json.loads(done.stdout) <= limit  # far less would mean that nothing was measured
+
+
+def partition_design(folder: Path, problem: Problem, y: np.ndarray):
+    """The design of a problem, as its parts have it."""
+    return partition(folder / "whole", problem, y, at=problem.spine.levels[0]).design

@@ -1,0 +1,117 @@
+"""Tables whose recodes would couple too many cells are left out of the preconditioner, not of the estimate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blue_solvers import ConjugateGradient, blue
+from blue_solvers.components import size
+from blue_solvers.structured.nearest import structure_of, tables_left_out, why_no_structure
+from blue_solvers.testing import dot_test
+from constraint_builders import Problem, Schema, Spine
+
+SCHEMA = Schema(
+    {"a": 5, "b": 4, "c": 2},
+    recodes={"a": {"p": [0, 0, 1, 1, 1], "q": [0, 1, 1, 2, 2]}, "b": {"r": [0, 1, 1, 0], "s": [0, 0, 1, 1]}},
+)
+SPINE = Spine([-1, 0, 0, 1, 1], ["State", "County", "County", "Tract", "Tract"])
+TABLES = ["total", "c", "p * s", "q * r * c", "p * b", "q", "a * c"]
+AROUND = ConjugateGradient(rtol=1e-12, preconditioner="two_pass")
+
+
+@pytest.fixture(autouse=True)
+def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(size, "MOST_GROUPS", 7)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Many recodes, variances by cell or by table, with a spine, exact tables, zeros, equalities or without."""
+    names = [*draw(st.lists(st.sampled_from(TABLES), unique=True, min_size=2)), "detailed"]
+    rng = np.random.default_rng(draw(st.integers(0, 1000)))
+    on_spine, cellwise = draw(st.booleans()), draw(st.booleans())
+
+    def variances(name: str, geounits: tuple[int, ...]) -> object:
+        shape = Problem(SCHEMA, {name: 1.0}).observed.shape(name)
+        return rng.uniform(1, 5, (*geounits, *shape)) if cellwise else float(rng.uniform(1, 5))
+
+    special: dict = {}
+    if draw(st.booleans()):
+        flags = np.zeros((5, 4, 2), dtype=bool)
+        flags[0, 1] = True
+        name = ("County", "detailed") if on_spine else "detailed"
+        special["zeros"] = {name: np.broadcast_to(flags, (2, 5, 4, 2)) if on_spine else flags}
+    if on_spine:
+        levels = {"State": (1,), "County": (2,), "Tract": (2,)}
+        observed = {level: {name: variances(name, count) for name in names} for level, count in levels.items()}
+        return Problem(SCHEMA, observed, spine=SPINE, **special)
+    tables = {name: variances(name, ()) for name in names}
+    if "total" in tables and draw(st.booleans()):
+        tables["total"] = 0.0
+    return Problem(SCHEMA, tables, **special)
+
+
+@given(problems(), st.integers(0, 1000))
+def test_the_estimate_is_that_of_all_tables(problem: Problem, seed: int) -> None:
+    if why_no_structure(problem) is not None:
+        assert problem.zeros is not None  # their variables are told apart by levels, more than seven groups
+        return
+    y = np.random.default_rng(seed).normal(20, 3, (problem.observed.size, 2))
+    P, dense = blue(problem, AROUND), blue(problem, "dense")
+    deviations = np.sqrt(np.maximum(dense.variances(), 0))[:, None]
+    error = abs(P @ y - dense @ y)
+    assert (error <= 1e-8 * deviations + 1e-9).all()
+    np.testing.assert_allclose(P.offset, dense.offset, atol=1e-9)
+    bound = P.info.error_bound
+    assert bound is not None
+    assert (error <= (bound + 1e-10) * deviations + 1e-9).all()
+    dot_test(P)
+    np.testing.assert_allclose(P.variances(), dense.variances(), atol=1e-8)
+
+
+def test_large_tables_with_recodes_go_first() -> None:
+    problem = Problem(SCHEMA, dict.fromkeys([*TABLES, "detailed"], 1.0))
+    assert tables_left_out(problem) == ("p * s", "q * r * c")
+    kept = structure_of(problem).kept
+    assert kept is not None
+    assert kept.kept.observed.names == ("total", "c", "p * b", "q", "a * c", "detailed")
+
+
+def test_recodes_that_are_only_desired_are_no_hindrance() -> None:
+    problem = Problem(SCHEMA, {"total": 1.0, "detailed": np.linspace(1, 2, 40).reshape(5, 4, 2)}, ["p * s", "q * r"])
+    y = np.random.default_rng(0).standard_normal(problem.observed.size)
+    np.testing.assert_allclose(blue(problem, AROUND) @ y, blue(problem, "dense") @ y, atol=1e-9)
+
+
+def test_equalities_and_exact_cells_keep_their_tables() -> None:
+    tables = {"p * s": 1.0, "q * r * c": 2.0, "q": 1.0, "detailed": np.linspace(1, 2, 40).reshape(5, 4, 2)}
+    layout = Problem(SCHEMA, tables).observed
+    row = np.zeros((1, layout.size))
+    row[0, layout.slice("q")] = 1
+    problem = Problem(SCHEMA, tables, equalities=(row, [300.0]))
+    assert "q" not in tables_left_out(problem)
+    y = np.random.default_rng(0).normal(10, 1, problem.observed.size)
+    P, dense = blue(problem, AROUND), blue(problem, "dense")
+    np.testing.assert_allclose(P @ y + P.offset, dense @ y + dense.offset, atol=1e-8)
+    exact = Problem(SCHEMA, {**tables, "q": [0.0, 1.0, 1.0]})
+    assert "q" not in tables_left_out(exact)
+    np.testing.assert_allclose(blue(exact, AROUND) @ y, blue(exact, "dense") @ y, atol=1e-8)
+
+
+def test_what_nothing_else_contains_cannot_be_left_out() -> None:
+    problem = Problem(SCHEMA, {"p * s": 1.0, "q * r * c": np.linspace(1, 2, 12).reshape(3, 2, 2)})
+    reason = why_no_structure(problem)
+    assert reason is not None
+    assert "groups, more than 7" in reason
+
+
+def test_auto_says_so() -> None:
+    problem = Problem(SCHEMA, dict.fromkeys([*TABLES, "detailed"], 1.0))
+    P = blue(problem)
+    assert P.info.exact
+    assert "groups" in P.info.reason
+    y = np.random.default_rng(0).standard_normal(problem.observed.size)
+    np.testing.assert_allclose(P @ y, blue(problem, "dense") @ y, atol=1e-9)

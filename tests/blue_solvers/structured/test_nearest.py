@@ -1,0 +1,264 @@
+"""Conjugate gradients around the nearest structured problem: exact under any variances, in few steps of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from exact_reference import estimable, exact_blue
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.sparse.linalg import aslinearoperator
+from spines import SCHEMA, consistent_measurements, dense_estimate, spine_problems
+from strategies import Case, cases
+
+from blue_solvers import ConjugateGradient, ConvergenceError, UnsupportedProblemError, blue
+from blue_solvers.contract import Info
+from blue_solvers.structured.nearest import nearest_structured
+from blue_solvers.testing import check_solver, dot_test
+from constraint_builders import Problem, Schema, Spine, gallery
+from constraint_builders.description.layout import Float
+
+SOLVER = ConjugateGradient(preconditioner="two_pass")
+SPINE = Spine([-1, 0, 0, 1, 1, 2], ["S", "C", "C", "T", "T", "T"])
+
+
+def cellwise(problem: Problem, ratio: float, law: str = "uniform", seed: int = 0) -> Problem:
+    """The same problem with the noisy cells' variances between 1 and `ratio`, each its own."""
+    rng = np.random.default_rng(seed)
+    drawn = (
+        rng.uniform(1, ratio, problem.observed.size) if law == "uniform" else ratio ** rng.random(problem.observed.size)
+    )
+    noisy = ~problem.exact & ~problem.unmeasured
+    return problem.with_variances(np.where(noisy, drawn, problem.variances))
+
+
+def noise(problem: Problem, columns: int = 1) -> Float:
+    deviations = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
+    return deviations[:, None] * np.random.default_rng(0).standard_normal((problem.observed.size, columns))
+
+
+def within_four_decades(case: Case) -> Case:
+    """Variances over half as many decades, as powers of two, which the exact reference likes."""
+
+    def compress(variances: Any) -> Float:
+        values = np.asarray(variances, dtype=float)
+        ordinary = np.isfinite(values) & (values > 0)
+        return np.where(ordinary, 2.0 ** np.round(np.log2(np.where(ordinary, values, 1.0)) / 2), values)
+
+    return replace(case, observed={name: compress(variances) for name, variances in case.observed.items()})
+
+
+@settings(max_examples=40)
+@given(case=cases("unequal").map(within_four_decades))
+def test_against_exact_rationals_within_its_own_bound(case: Case) -> None:
+    """One unit of noise in one cell after another, variances over four decades."""
+    measured = np.isfinite(case.variances)
+    assume(estimable(case.schema, list(case.observed), measured, case.desired))
+    problem = case.problem()
+    assume(SOLVER.supports(problem) is None)
+    P = blue(problem, SOLVER)
+    deviations = np.sqrt(np.where(measured, case.variances, 0))
+    X = P @ np.diag(deviations)
+    exact = exact_blue(case.schema, list(case.observed), case.variances, case.desired, case.covariance)
+    bound = P.info.error_bound if P.info.error_bound is not None else 1e-6
+    rounding = 1e-9 * deviations.max(initial=0)  # of sums of cells whose deviations differ by four decades
+    assert (abs(X - exact.operator * deviations) <= bound * np.sqrt(exact.variances)[:, None] + rounding).all()
+    assert not X[:, ~measured].any()
+
+
+def test_the_bound_holds_and_is_not_idle() -> None:
+    """Stopped early, so that the error shows: below the bound, and within a hundredth of it in some direction."""
+    problem = cellwise(gallery.cube(3, 4), 50.0)
+    y = noise(problem)
+    reference = blue(problem, "cholesky")
+    loose = blue(problem, ConjugateGradient(rtol=1e-3, preconditioner="two_pass"))
+    missing = (loose @ y - reference @ y)[:, 0]
+    errors = np.sqrt(reference.variances())
+    bound = loose.info.error_bound
+    assert abs(missing / errors).max() <= bound
+    assert np.sqrt((missing**2 / problem.variances).sum()) <= bound
+    assert np.sqrt((missing**2 / problem.variances).sum()) >= 0.01 * bound
+    assert loose.info.residual > 1e-6
+
+
+@pytest.mark.parametrize("make", [lambda: gallery.cube(4, 4), lambda: gallery.cube(5, 5), gallery.pl94])
+@pytest.mark.parametrize("law", ["uniform", "log-uniform"])
+def test_at_most_twenty_iterations_at_ratio_three_whatever_the_size(make: Callable[[], Problem], law: str) -> None:
+    P = blue(cellwise(make(), 3.0, law), SOLVER)
+    P @ noise(P.problem, 2)
+    assert 5 <= P.info.iterations <= 20
+    assert P.info.error_bound < 1e-8
+
+
+def test_equal_variances_take_no_iterations_to_speak_of() -> None:
+    problem = gallery.pl94()
+    P = blue(problem, SOLVER)
+    y = noise(problem, 2)
+    np.testing.assert_allclose(P @ y, blue(problem, "sea_blue") @ y, atol=1e-10)
+    assert P.info.iterations <= 1
+
+
+def test_agrees_with_factorisation_on_the_redistricting_tables() -> None:
+    problem = cellwise(gallery.pl94(), 3.0, seed=1)
+    y = noise(problem, 2)
+    errors = np.sqrt(gallery.pl94().variances.min() / 2)  # at least what averaging two measurements leaves
+    assert abs(blue(problem, SOLVER) @ y - blue(problem, "cholesky") @ y).max() < 1e-7 * errors
+
+
+@settings(max_examples=10)
+@given(invented=spine_problems(), seed=st.integers(0, 1000))
+def test_every_cell_its_own_variance_on_a_spine(invented: Problem, seed: int) -> None:
+    problem = cellwise(invented, 20.0, "log-uniform", seed)
+    y = consistent_measurements(problem, seed)
+    expected, variances = dense_estimate(problem, y)
+    P = blue(problem, SOLVER)
+    assert abs(P @ y - expected).max() <= 1e-7 * max(1.0, abs(y).max())
+    np.testing.assert_allclose(P.variances(), variances, rtol=1e-6, atol=1e-7 * max(1.0, variances.max()))
+    dot_test(P)
+
+
+def test_structural_zeros_and_equalities_with_a_right_hand_side() -> None:
+    observed = {
+        "S": {"total": 1.0, "detailed": 3.0},
+        "C": {"a": [1.0, np.inf], "g": 2.0},
+        "T": {"total": 1.5, "detailed": 2.0},
+    }
+    zeros = {("S", "a"): np.array([[False, True]]), ("C", "h"): np.array([[True, False, False], [False, False, False]])}
+    blank = Problem(SCHEMA, observed, spine=SPINE)
+    E = np.zeros((2, blank.observed.size))
+    numbers = blank.observed.tables(np.arange(blank.observed.size))
+    E[0, numbers["T", "total"].ravel()[:2].astype(int)] = 1
+    E[1, numbers["C", "g"].ravel()[-1:].astype(int)] = 1
+    for described in (
+        {"zeros": zeros},
+        {"equalities": (E, [31.0, 4.0])},
+        {"zeros": zeros, "equalities": (E, [31.0, 4.0])},
+    ):
+        problem = cellwise(Problem(SCHEMA, observed, spine=SPINE, **described), 9.0)
+        y = 5 + noise(problem)[:, 0]
+        P, reference = blue(problem, SOLVER), blue(problem, "cholesky")
+        estimate = P @ y + P.offset
+        np.testing.assert_allclose(estimate, reference @ y + reference.offset, atol=1e-8)
+        np.testing.assert_allclose(P.variances(), reference.variances(), atol=1e-8)
+        dot_test(P)
+        if "equalities" in described:
+            np.testing.assert_allclose(E @ np.nan_to_num(estimate), [31.0, 4.0], atol=1e-8)
+
+
+def test_exact_totals_are_kept() -> None:
+    problem = cellwise(
+        Problem(Schema({"a": 3, "b": 4}), {"total": 0.0, "a": 0.0, "b": 2.0, "detailed": 1.0}, "all"), 8.0
+    )
+    check_solver(SOLVER, problem)
+
+
+def test_tables_measured_in_part_have_no_bound() -> None:
+    variances = np.random.default_rng(0).uniform(1, 3, (3, 4))
+    variances[1, 2] = np.inf
+    problem = Problem(Schema({"a": 3, "b": 4}), {"total": 1.0, "a": [1.0, 2.0, 1.5], "detailed": variances}, ["a", "b"])
+    y = noise(problem)
+    P = blue(problem, SOLVER)
+    np.testing.assert_allclose(P @ y, blue(problem, "dense") @ y, atol=1e-8)
+    assert P.info.error_bound is None
+    check_solver(SOLVER, problem)
+
+
+def test_functionals_known_exactly_beside_cells_that_nothing_determines() -> None:
+    varying = np.array([[[np.inf, 2.1, 4.1, np.inf], [np.inf, 3.6, np.inf, np.inf]]]).repeat(2, axis=0)
+    varying[1, :, 2:] = [[2.6, np.inf], [1.1, 2.4]]
+    empty = np.zeros((2, 2, 4), dtype=bool)
+    empty[:, 0, 1] = empty[0, 1, 1] = empty[1, 0, 2] = True
+    problem = Problem(
+        Schema({"a": 2, "b": 4}),
+        {"depth 0": {"detailed": 4.9}, "depth 1": {"b": 0.0, "a * b": varying}},
+        {"depth 0": ["b"]},
+        spine=Spine([-1, 0, 0]),
+        zeros={("depth 1", "a * b"): empty},
+    )
+    P = blue(problem, ConjugateGradient(preconditioner="two_pass"))
+    assert abs(P.variances()).max() < 1e-14  # sums of exact cells, to rounding
+    noisy = problem.variances > 0
+    assert abs((P.T @ np.eye(4))[noisy]).max() < 1e-14
+
+
+def test_no_matrix_is_formed(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = cellwise(gallery.cube(4, 3), 3.0)
+    for name in ("equations", "constraint_matrix", "marginal_matrix"):
+        monkeypatch.setattr(Problem, name, lambda *_: pytest.fail("a matrix was formed"))
+    P = blue(problem, SOLVER)
+    assert P.info == Info("cg (two_pass preconditioner)", True, P.info.reason, error_bound=0.0)
+    P.T @ (P @ noise(problem, 3))
+
+
+@pytest.mark.parametrize("population", [1.0, 1e4, 1e8])
+def test_large_counts_leave_the_answer_as_exact(population: float) -> None:
+    problem = cellwise(gallery.cube(3, 3), 3.0)
+    truth = (problem.marginal_matrix() @ np.full(27, population))[:, None]
+    P = blue(problem, SOLVER)
+    np.testing.assert_allclose(
+        P @ (truth + noise(problem)) - truth, P @ noise(problem), rtol=0, atol=1e-9 + 1e-13 * truth.max()
+    )
+    P @ truth
+    assert P.info.iterations == 0
+
+
+@pytest.mark.parametrize("ratio", [1e6, 1e8])
+def test_the_bound_includes_rounding(ratio: float) -> None:
+    """A precise cell here and there among cells of many times its variance, far from the estimate that starts."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        plain = gallery.cube(4, 4)
+        problem = plain.with_variances(np.where(rng.random(plain.observed.size) < 0.02, 1.0, ratio))
+        y = noise(problem)
+        reference = blue(problem, "cholesky")
+        P = blue(problem, SOLVER)
+        errors = abs(P @ y - reference @ y)[:, 0] / np.sqrt(reference.variances())
+        assert errors.max() <= P.info.error_bound < 1e-4
+
+
+def test_the_one_variance_is_the_geometric_mid_range_of_each_geounit() -> None:
+    variances = np.array([[1.0, 4.0], [9.0, 9.0], [np.inf, np.inf]])
+    problem = Problem(Schema({"a": 2}), {"T": {"a": variances}, "S": {"a": 0.0}}, spine=SPINE)
+    structured = problem.observed.tables(nearest_structured(problem).variances)
+    assert np.array_equal(structured["T", "a"], [[2, 2], [9, 9], [np.inf, np.inf]])
+    assert np.array_equal(structured["S", "a"], [[0, 0]])
+
+
+def test_refusals_say_which_solver_instead() -> None:
+    half_exact = Problem(Schema({"a": 1002}), {"a": np.arange(1002) % 2.0, "total": 1.0})
+    operator = Problem(Schema({"a": 4}), {"a": None}, covariance=aslinearoperator(np.eye(4) + 0.1))
+    matrix = Problem.from_matrix(np.ones((1, 3)), np.ones(3))
+    for problem, message in (
+        (half_exact, "'a' is known exactly in some cells and not in others; there are 501 such cells, more than 500"),
+        (operator, r"operator without a method solve\(V\), its inverse times V: use preconditioner='jacobi'"),
+        (matrix, "no tables"),
+    ):
+        with pytest.raises(UnsupportedProblemError, match=message):
+            blue(problem, SOLVER)
+    with pytest.raises(ValueError, match="forms no equations"):
+        ConjugateGradient(preconditioner="two_pass", rows="all")
+
+
+def test_not_converged_names_the_ratio_and_the_next_step() -> None:
+    problem = cellwise(gallery.cube(3, 3), 100.0)
+    P = blue(problem, ConjugateGradient(preconditioner="two_pass", max_iterations=2))
+    with pytest.raises(ConvergenceError, match=r"ratio of up to \d+.*solver='cholesky'"):
+        P @ noise(problem)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda v: v[1:], r"shape \(28,\): got \(27,\)"),
+        (lambda v: -v, "negative"),
+        (lambda v: np.where(np.arange(v.size) == 3, np.inf, v), "was measured"),
+    ],
+)
+def test_variances_that_do_not_fit(change: Callable[[Float], Float], message: str) -> None:
+    problem = Problem(Schema({"a": 27}), {"a": 2.0, "total": 1.0})
+    with pytest.raises(ValueError, match=message):
+        problem.with_variances(change(problem.variances))

@@ -1,0 +1,104 @@
+"""Where tables sit in a vector."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies import Case, cases
+
+from constraint_builders import Problem, Schema
+from constraint_builders.description.layout import Layout
+
+PROBLEM = Problem(Schema({"a": 2, "b": 3}), {"b * a": 1.0, "total": 1.0, "b": 2.0})
+LAYOUT = PROBLEM.observed
+
+
+def test_tables_and_vector_are_inverse() -> None:
+    y = np.arange(10.0)
+    tables = LAYOUT.tables(y)
+    assert list(tables) == ["b * a", "total", "b"]
+    assert tables["b * a"].shape == (2, 3)
+    assert tables["total"].shape == ()
+    assert np.array_equal(LAYOUT.vector(tables), y)
+    assert tables["b * a"][1, 0] == 3  # C order of the schema's variables, whatever the order of the name
+
+
+def test_many_columns_get_a_trailing_axis() -> None:
+    Y = np.arange(20.0).reshape(10, 2)
+    tables = LAYOUT.tables(Y)
+    assert tables["b * a"].shape == (2, 3, 2)
+    assert tables["total"].shape == (2,)
+    assert np.array_equal(LAYOUT.vector(tables), Y)
+
+
+def test_tables_are_views() -> None:
+    y = np.zeros(10)
+    LAYOUT.tables(y)["b"][1] = 5
+    assert y[8] == 5
+
+
+def test_any_spelling_finds_a_table() -> None:
+    assert LAYOUT.shape("a*b") == LAYOUT.shape("detailed") == (2, 3)
+    assert LAYOUT.index("b") == 2
+    tables = {"detailed": np.ones((2, 3)), "total": 6, "b": [2, 2, 2]}
+    assert LAYOUT.vector(tables).sum() == 18
+
+
+def test_cells_are_located_and_described() -> None:
+    assert LAYOUT.locate(5) == ("b * a", (1, 2))
+    assert LAYOUT.locate(6) == ("total", ())
+    assert LAYOUT.locate(9) == ("b", (2,))
+    assert LAYOUT.describe(4) == "table 'b * a', cell (1, 1)"
+    assert LAYOUT.describe(6) == "table 'total'"
+    with pytest.raises((ValueError, IndexError)):
+        LAYOUT.locate(10)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"zip": 1}, "no table 'zip'"),
+        ({"a": [1, 2]}, "no table 'a' here"),
+        ({"a * b": np.ones((2, 3))}, "given twice"),
+        ({"b": [1, 2]}, r"table 'b' must have shape \(3,\)"),
+        ({"total": [6]}, r"table 'b.*' must have shape"),
+        ({"b": ["x", "y", "z"]}, "does not hold numbers"),
+        ({"b": [[1, 2, 3]]}, r"must have shape \(3,\)"),
+        ({"b": [1j, 2, 3]}, "does not hold numbers"),
+    ],
+)
+def test_wrong_tables_are_refused(change: dict, message: str) -> None:
+    tables = {"b * a": np.ones((2, 3)), "total": 6.0, "b": [2.0, 2, 2]} | change
+    if "total" in change:
+        message = "must have shape"
+    with pytest.raises(ValueError, match=message):
+        LAYOUT.vector(tables)
+
+
+def test_missing_table_is_named() -> None:
+    with pytest.raises(ValueError, match="no values for 'total', 'b'"):
+        LAYOUT.vector({"detailed": np.ones((2, 3))})
+
+
+@pytest.mark.parametrize("shape", [(9,), (11,), (2, 10), (10, 1, 1), ()])
+def test_vector_of_wrong_length_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="this layout cuts vectors of shape"):
+        LAYOUT.tables(np.zeros(shape))
+
+
+def test_two_names_of_one_table_are_refused() -> None:
+    with pytest.raises(ValueError, match="names of one table"):
+        Problem(Schema({"a": 2, "b": 3}), {"a * b": 1.0, "detailed": 1.0})
+    with pytest.raises(ValueError, match="names of one table"):
+        Layout(["x", "x"], [(1,), (1,)])
+
+
+@given(cases("equal"))
+def test_round_trip_of_any_layout(case: Case) -> None:
+    layout = case.problem().desired
+    x = np.arange(float(layout.size))
+    assert np.array_equal(layout.vector(layout.tables(x)), x)
+    for position in {0, layout.size // 2, layout.size - 1}:
+        name, cell = layout.locate(position)
+        assert layout.tables(x)[name][cell] == position

@@ -1,0 +1,188 @@
+"""Settings: the production ones are those of the published facts, and wrong files are refused by key."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from constraint_builders.description.table import parse_table
+from constraint_builders.files import PRODUCTION, production_settings, read_settings
+from constraint_builders.files.settings import find_settings, parse_partition
+from constraint_builders.relations.marginals import refines
+
+FACTS = Path(__file__).parents[4] / "shared" / "facts" / "production_settings.json"
+SMALL = """
+geolevels = ["State", "Block"]
+[variables]
+sex = ["female", "male"]
+age = 5
+[recodes]
+age.adult = "0-1 | 2-4"
+[selections]
+age.old = [3, 4]
+[budget]
+total = "1/2"
+[budget.geolevels]
+State = "1/5"
+Block = "4/5"
+[budget.tables]
+total = [1, "1/4"]
+detailed = [0, "3/4"]
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "small.toml"
+    path.write_text(text)
+    return path
+
+
+def facts() -> dict[str, Any]:
+    if not FACTS.exists():
+        pytest.skip(f"the published facts are not at {FACTS}")
+    return json.loads(FACTS.read_text())
+
+
+@pytest.mark.parametrize("name", ["pl94_us_persons", "pl94_pr_persons"])
+def test_variances_are_the_published_ones(name: str) -> None:
+    published = facts()[name]["variance_unbypassed"]
+    measured = {
+        level: {table: variance for table, variance in row.items() if variance is not None}
+        for level, row in published.items()
+    }
+    assert production_settings(name).variances() == measured
+
+
+@pytest.mark.parametrize("name", PRODUCTION)
+def test_shares_are_the_published_fractions(name: str) -> None:
+    settings = production_settings(name)
+    assert list(settings.budget.losses) == list(settings.geolevels)
+    published = facts()[name]
+    if "rho_total" in published:
+        assert settings.budget.total == Fraction(published["rho_total"])
+        return
+    assert settings.budget.total == Fraction(published["rho"])
+    expected = {level: Fraction(share) for level, share in published["geolevel_share"].items()}
+    assert settings.budget.geolevel_shares == expected
+
+
+def test_units_and_dhc_variances_are_the_rounded_ones_of_the_fact_sheet() -> None:
+    units = [row["detailed"] for row in production_settings("pl94_us_units").variances().values()]
+    assert np.allclose(units, [2735, 2735, 156.3, 37.57, 31.10, 110.5], rtol=5e-4)
+    dhc = production_settings("dhc_us_persons").budget
+    levels = [float(sum(row.values())) for row in dhc.losses.values()]
+    assert np.allclose(levels, [0.0949, 1.2987, 0.4960, 0.6214, 0.6214, 1.3888, 0.4300, 0.0110], rtol=1e-12)
+    assert dhc.variances()["State"]["hispanic * sex"] == pytest.approx(1e4 / 999)
+
+
+def test_sizes_of_the_tables_are_the_published_ones() -> None:
+    pl94 = production_settings("pl94_us_persons")
+    sizes = [parse_table(pl94.schema, name).size for name in pl94.budget.losses["State"]]
+    assert sizes == [1, 63, 2, 2, 3, 8, 126, 126, 4, 252, 2016]
+    dhc = production_settings("dhc_us_persons")
+    sizes = [parse_table(dhc.schema, name).size for name in dhc.budget.losses["US"]]
+    assert sizes == [12, 6, 76, 4, 8, 60, 19, 252_000, 423_360, 1_227_744]
+
+
+def test_the_recodes_nest_as_published() -> None:
+    schema = production_settings("dhc_us_persons").schema
+    for fine, coarse in [
+        ("age_40_groups", "age_38_groups"),
+        ("age_38_groups", "age_18_64_116"),
+        ("age_40_groups", "age_10_groups"),
+        ("relship_and_eight_level_GQ", "popSehsdTargetsRelship"),
+        ("relship_and_eight_level_GQ", "hhgq8lev"),
+        ("age_18_64_116", "votingage"),
+    ]:
+        assert refines(schema, parse_table(schema, fine), parse_table(schema, coarse)), (fine, coarse)
+    assert not refines(schema, parse_table(schema, "age_38_groups"), parse_table(schema, "age_10_groups"))
+    assert schema.groups_of("gq_constr_groups")[17:42] == (
+        0,
+        *[2] * 5,
+        4,
+        *[5] * 7,
+        4,
+        1,
+        3,
+        4,
+        4,
+        5,
+        *[3] * 5,
+    )  # as listed
+    assert schema.labels_of("hhgq8lev")[4] == "28-32"
+    pl94 = production_settings("pl94_us_persons").schema
+    assert pl94.groups_of("hhinstlevels") == (0, 1, 1, 1, 1, 2, 2, 2)
+    races = pl94.labels_of("cenrace")
+    assert [label.count("+") for label in races] == sorted(label.count("+") for label in races)
+    assert [races[i] for i in (0, 5, 6, 21, 41, 56, 62)] == [
+        "white", "sor", "white+black", "white+black+aian", "white+black+aian+asian", "white+black+aian+asian+nhopi",
+        "white+black+aian+asian+nhopi+sor",
+    ]  # fmt: skip
+
+
+def test_a_file_is_read_and_found(tmp_path: Path) -> None:
+    settings = read_settings(write(tmp_path, SMALL))
+    assert settings.name == "small"
+    assert settings.geolevels == ("State", "Block")
+    assert settings.variances() == {
+        "State": {"total": 10.0},
+        "Block": {"total": 10.0, "detailed": pytest.approx(10 / 3)},
+    }
+    assert settings.selections == {"age": {"old": (3, 4)}}
+    assert find_settings(str(tmp_path / "small.toml")).text == settings.text
+    assert find_settings("pl94_pr_units") == production_settings("pl94_pr_units")
+
+
+def test_losses_may_be_given_instead_of_shares(tmp_path: Path) -> None:
+    head, _, _ = SMALL.partition("total = ")
+    settings = read_settings(write(tmp_path, head + '[budget.losses]\ntotal = ["1/4", 0]\ndetailed = [0, "1/8"]\n'))
+    assert settings.variances() == {"State": {"total": 4.0}, "Block": {"detailed": 8.0}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[variables]", "[variable]", "unknown key 'variable'"),
+        ('geolevels = ["State", "Block"]', "", "'geolevels' is missing"),
+        ('["State", "Block"]', '["Block", "Block"]', "different names"),
+        ('"0-1 | 2-4"', '"0-1 | 2-5"', r"recodes\.age\.adult: '2-5' is not a range within the levels 0 to 4"),
+        ('"0-1 | 2-4"', '"0-1 | 1-4"', "level 1 is in both '0-1' and '1-4'"),
+        ('"0-1 | 2-4"', '"0-1 | 3-4"', "level 2 is in no part"),
+        ('"0-1 | 2-4"', '"young | old"', "'young' is not a level nor a range"),
+        ("[3, 4]", "[7]", r"selections\.age\.old: no level 7"),
+        ("age.old", "height.old", r"selections\.height: there is no such variable"),
+        ('State = "1/5"', 'State = "1/4"', "geolevels: the shares sum to 21/20"),
+        ('State = "1/5"', 'Sate = "1/5"', r"budget\.geolevels\.Sate: there is no such geolevel"),
+        ('"3/4"]', '"2/4"]', "geolevel 'Block': the shares sum to 3/4"),
+        ('"3/4"]', "0.75]", "is the float 0.75"),
+        ('[0, "3/4"]', '["3/4"]', r"budget\.tables\.detailed must list 2 numbers"),
+        ("detailed =", "hight =", "table 'hight'"),
+        ('total = "1/2"\n', "", "either losses, or total, geolevels and tables"),
+        ("[budget]", '[budget]\nmeasure = "zcpd"', "measure 'zcpd' is unknown"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_name_and_key(old: str, new: str, message: str, tmp_path: Path) -> None:
+    assert SMALL.count(old) == 1
+    with pytest.raises(ValueError, match=message) as refusal:
+        read_settings(write(tmp_path, SMALL.replace(old, new)))
+    assert "small.toml: " in str(refusal.value)
+
+
+def test_what_is_not_at_hand_is_said() -> None:
+    with pytest.raises(ValueError, match=r"dhc_us_units.*total rho, 77005/10000.*give a settings file"):
+        production_settings("dhc_us_units")
+    with pytest.raises(ValueError, match="no settings 'acs': there are pl94_us_persons"):
+        production_settings("acs")
+
+
+def test_partitions_may_be_scattered() -> None:
+    assert parse_partition("0, 2 | 1,3-4", 5) == ["0,2", "1,3-4", "0,2", "1,3-4", "1,3-4"]
+
+
+def test_groups_are_numbered_in_the_order_written() -> None:
+    assert parse_partition("1,3-4 | 0,2", 5) == [1, 0, 1, 0, 0]

@@ -1,0 +1,55 @@
+"""Sums of tables, as matrices and without."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exact_reference import marginal_rows, stacked
+from hypothesis import given
+from strategies import Case, cases
+
+from constraint_builders import Schema, gallery
+from constraint_builders.description.table import parse_table
+from constraint_builders.relations.marginals import Margin, group_map, margin_matrix, refines
+
+
+@given(cases("equal"))
+def test_margins_between_all_pairs(case: Case) -> None:
+    tables = [parse_table(case.schema, name) for name in {*case.observed, *case.desired}]
+    rng = np.random.default_rng(0)
+    for fine in tables:
+        for coarse in tables:
+            rows_fine, rows_coarse = marginal_rows(case.schema, fine.name), marginal_rows(case.schema, coarse.name)
+            contained = np.linalg.matrix_rank(np.vstack([rows_fine, rows_coarse])) == np.linalg.matrix_rank(rows_fine)
+            assert refines(case.schema, fine, coarse) == contained
+            if not (contained and set(coarse.axes) <= set(fine.axes)):
+                continue
+            matrix = margin_matrix(case.schema, fine, coarse)
+            assert np.array_equal(matrix @ rows_fine, rows_coarse)
+            margin = Margin(case.schema, fine, coarse)
+            X, V = rng.normal(size=(fine.size, 2)), rng.normal(size=(coarse.size, 2))
+            assert np.allclose(margin.apply(X), matrix @ X)
+            assert np.allclose(margin.transpose(V), matrix.T @ V)
+
+
+def test_marginal_matrix_is_the_stack() -> None:
+    problem = gallery.berkeley()
+    assert np.array_equal(problem.marginal_matrix().toarray(), stacked(problem.schema, problem.observed.names))
+
+
+def test_a_variable_of_one_level_need_not_be_there() -> None:
+    schema = Schema({"a": 2, "one": 1})
+    fine, coarse = parse_table(schema, "a"), parse_table(schema, "a * one")
+    assert refines(schema, fine, coarse)
+    assert refines(schema, coarse, fine)
+
+
+def test_recodes_that_cross_do_not_refine() -> None:
+    schema = Schema({"v": 4}, recodes={"v": {"halves": [0, 0, 1, 1], "parity": [0, 1, 0, 1]}})
+    assert group_map(schema, "halves", "parity") is None
+    fine, coarse = parse_table(schema, "halves"), parse_table(schema, "parity")
+    assert not refines(schema, fine, coarse)
+    with pytest.raises(ValueError, match="cannot be summed"):
+        margin_matrix(schema, fine, coarse)
+    with pytest.raises(ValueError, match="cannot be summed"):
+        Margin(schema, fine, coarse)
