@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
-from threadpoolctl import threadpool_limits
 
+from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.solver import ConvergenceError, Float, Info, Prepared
 from constraint_builders import Problem
 from constraint_builders.elimination import eliminate
@@ -232,7 +232,7 @@ class ConstrainedEstimate(Prepared):
         return self._estimate(Y, affine=False)
 
     def _estimate(self, X: Float, affine: bool) -> Float:
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             for stage, b in self._stages:
                 X = stage.project(X, b if affine else np.zeros_like(b))
         if self.problem.completion is not None:
@@ -244,7 +244,7 @@ class ConstrainedEstimate(Prepared):
         U = self.problem.tabulate_transpose(V)
         if self.problem.completion is not None:
             U = self.problem.completion[0].T @ U
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             for stage, _ in reversed(self._stages):
                 U = stage.adjoint(U)
         U[self.problem.unmeasured] = 0
