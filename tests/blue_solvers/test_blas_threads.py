@@ -25,10 +25,13 @@ def counts() -> list[int]:
 
 @pytest.fixture(autouse=True)
 def _two_threads():
-    with threadpool_limits(2, user_api="blas"):
-        if 2 not in counts():
-            pytest.skip("this BLAS has one thread only")
-        yield
+    before = counts()
+    threadpool_limits(2, user_api="blas")  # nobody holds it: any thread may change it
+    if 2 not in counts():
+        pytest.skip("this BLAS has one thread only")
+    yield
+    for library, count in zip(CONTROLLER.lib_controllers, before, strict=True):
+        library.set_num_threads(count)
 
 
 def unequal() -> tuple[Problem, np.ndarray]:
