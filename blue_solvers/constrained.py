@@ -285,7 +285,7 @@ def _require_told_apart(equations: Equations) -> None:
         factor = factorise(equations.normal_matrix())
         for _ in range(INVERSE_ITERATIONS):
             z = factor.solve(z / np.linalg.norm(z))
-        least = 1 / np.linalg.norm(z)
+        least = 1 / float(np.linalg.norm(z))
     except ValueError:
         least = 0.0
     if not least > TOLD_APART:
