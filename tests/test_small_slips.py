@@ -62,8 +62,11 @@ def test_a_constraint_matrix_is_refused_for_all_that_building_it_needs(monkeypat
     asked: list[float] = []
     monkeypatch.setattr(module, "require_memory", lambda needed, *_: asked.append(needed))
     structure = SelfConsistency(schema, tables, [1.0, 1.0, 1.0])
-    structure.matrix("independent")
-    structure.matrix("all")
+    independent = structure.matrix("independent")
+    assert structure.matrix("all").shape[0] == independent.shape[0] + 1 + 3  # two pairs of nearest tables
+    pair = SelfConsistency(schema, tables[:2], [1.0, 1.0])
+    assert pair.matrix("all").shape[0] == pair.matrix("independent").shape[0] + 1  # and one
+    del asked[2:]
     entries = structure._functionals.entries
     assert asked[0] == 4 * entries * module.INT8_CELL_BYTES + 2 * entries * module.FLOAT_CELL_BYTES
     assert asked[1] - asked[0] == 2 * module.FLOAT_CELL_BYTES * ((3 + 1) + (15 + 3))

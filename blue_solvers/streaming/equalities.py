@@ -186,7 +186,7 @@ class Correction:
         chosen = _independent(alike)
         root, alike_root = (_inverse_root(own.root, chosen) for own in (combined, alike))
         excess = combined.values[:, 0] - b
-        allowed = CONTRADICTION_TOLERANCE * (1 + combined.sizes + abs(b))
+        allowed = CONTRADICTION_TOLERANCE * (np.sqrt(combined.squares) + combined.sizes + abs(b))
         gain, left = _gain(combined, root, excess, allowed)
         if (abs(left) > allowed).any():
             told = [i for i in chosen if not _is_hidden(combined, i) or abs(excess[i]) > allowed[i]]

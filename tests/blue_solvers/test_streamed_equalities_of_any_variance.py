@@ -105,6 +105,29 @@ def is_streamed_exactly(invented: Invented, folder: Path) -> bool:
     return len(problem.spine.levels) > 1
 
 
+@pytest.mark.parametrize("unit", [1e-13, 1.0, 1e13])
+def test_the_unit_of_an_equality_is_of_no_consequence(unit: float, tmp_path: Path) -> None:
+    spine = Spine([-1, 0, 0, 0], ["State"] + ["Block"] * 3)
+    E, observed = np.array([[0, 1.0, 1, 0]]), {"State": {"a": 4.0}, "Block": {"a": 1.0}}
+    y = np.array([30.0, 8, 9, 10])
+    expected = read_streamed(
+        Problem(Schema({"a": 1}), observed, spine=spine, equalities=(E, [20.0])), y, tmp_path / "1"
+    )
+    scaled = Problem(Schema({"a": 1}), observed, spine=spine, equalities=(E * unit, [20.0 * unit]))
+    np.testing.assert_allclose(read_streamed(scaled, y, tmp_path / "2"), expected, rtol=1e-12)
+    assert expected[1:3].sum() == pytest.approx(20, rel=1e-13)
+    two = (np.concatenate([E, E]) * unit, [20.0 * unit, 20.01 * unit])
+    with pytest.raises(ValueError, match="contradict"):
+        read_streamed(Problem(Schema({"a": 1}), observed, spine=spine, equalities=two), y, tmp_path / "3")
+
+
+def read_streamed(problem: Problem, y: np.ndarray, folder: Path) -> np.ndarray:
+    folder.mkdir()
+    partition(folder / "in", problem, y, at="Block")
+    stream(folder / "in", folder / "out")
+    return read_estimates(folder / "out", problem)
+
+
 def test_violation_tells_of_equalities_that_exact_measurements_break() -> None:
     E = np.array([[1.0, 0, 0], [0, 1, -1]])
     problem = Problem(Schema({"a": 2}), {"total": 0.0, "a": 1.0}, ["a"], equalities=(E, [10.0, 2.0]))
