@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,8 @@ from blue_solvers.solvers import SOLVERS
 from blue_solvers.solvers.shared_noise import SharedNoise
 from constraint_builders import LowRankPlusDiagonal, Problem
 from constraint_builders.description.reals import real_array, refuse_masked
+
+LARGEST = 1e100  # of values whose squares, in units of any noise, are numbers
 
 
 def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
@@ -87,13 +90,13 @@ class BlueOperator(LinearOperator):
         if not Y.shape[1]:
             return np.zeros((self.shape[0], 0))
         start = time.perf_counter()
-        result = self._prepared.apply(Y)
+        result = _in_range(self._prepared.apply, Y)
         self._seconds = time.perf_counter() - start
         return result
 
     def _rmatmat(self, X: Float) -> Float:
         V = _finite(_real(X), "the vector over the desired layout")
-        return self._prepared.adjoint(V) if V.shape[1] else np.zeros((self.shape[1], 0))
+        return _in_range(self._prepared.adjoint, V) if V.shape[1] else np.zeros((self.shape[1], 0))
 
     def _readable(self, X: Float) -> Float:
         """A finite float copy where needed: cells that were not measured may hold anything, their columns are zero."""
@@ -163,6 +166,19 @@ class BlueOperator(LinearOperator):
 
     def __repr__(self) -> str:
         return f"<{self.shape[0]}x{self.shape[1]} BlueOperator by {self.solver.name}>"
+
+
+def _in_range(linear: Callable[[Float], Float], X: Float) -> Float:
+    """A linear map of columns so small or large that their squares would not be numbers: in units of their own."""
+    sizes = abs(X).max(axis=0)
+    if not ((sizes > LARGEST) | ((sizes < 1 / LARGEST) & (sizes > 0))).any():
+        return linear(X)
+    exponents = np.where((sizes > LARGEST) | (sizes < 1 / LARGEST), np.frexp(sizes)[1], 0)
+    with np.errstate(over="ignore", under="ignore"):
+        result = np.ldexp(linear(np.ldexp(X, -exponents)), exponents)
+    if not np.isfinite(result).all():
+        raise OverflowError("the estimate is beyond what float64 holds: give values in larger units")
+    return result
 
 
 def _real(X: Any) -> Float:

@@ -67,7 +67,7 @@ class Corrected:
         base = _without_equalities(problem, variances)
         self._measured = np.ones((problem.observed.size, 1))
         self._measured[pretended] = 0
-        E, b = _equalities(problem)
+        E, b = self._equal_to = _equalities(problem)
         rows = sparse.csr_array(sparse.vstack([E, _units(known, problem.observed.size)], format="csr"))
         needed = COPIES * 8.0 * problem.observed.size * (rows.shape[0] + pretended.size)
         require_memory(needed, f"{rows.shape[0]:,} equalities", "use solver='cholesky' or 'cg', or fewer")
@@ -84,7 +84,8 @@ class Corrected:
         self._noise = np.where(np.isfinite(base.variances), base.variances, 0.0)[:, None]
         self._pretended = pretended.size
         self._work_out_gain(problem.desired.size, pretence)
-        self.offset = self._gained(np.concatenate([np.zeros(pretended.size), constants])[:, None])[:, 0]
+        self._constants = np.concatenate([np.zeros(pretended.size), constants])[:, None]
+        self.offset = self._gained(self._constants)[:, 0]
 
     def _work_out_gain(self, size: int, pretence: float) -> None:
         """What combinations change is `_left` times `_right` times what is missing.
@@ -95,13 +96,15 @@ class Corrected:
         deviations = np.sqrt(self._noise)
         W = deviations * _adjoint(self._observed, self._F.T.toarray(), deviations.size)
         if not self._pretended:
-            Q, self._right = _orthonormal(W)
-            self._left = _applied(self._desired, deviations * Q, size)
+            Q, self._right = orthonormal(W)
+            self._changes = deviations * Q
+            self._left = _applied(self._desired, self._changes, size)
             self._changed = np.einsum("ij,ij->i", self._left, self._left)
             return
         H = _applied(self._desired, deviations * W, size)
         inverse = _inverse(W, self._F, self._pretended, pretence)
         self._left, self._right = H @ inverse, np.eye(len(inverse))
+        self._changes = (deviations * W) @ inverse
         self._changed = np.einsum("ij,ij->i", self._left, H)
 
     def _gained(self, missing: Float) -> Float:
@@ -112,10 +115,14 @@ class Corrected:
         """P Y, (m, K)."""
         Y = Y * self._measured
         desired = self._desired.apply(Y)
-        missing = self._F @ (desired if self._observed is self._desired else self._observed.apply(Y))
+        return desired - self._gained(self._missing(Y, desired if self._observed is self._desired else None))
+
+    def _missing(self, Y: Float, observed: Float | None) -> Float:
+        """What combinations of the estimate before, which may be known already, are off by."""
+        missing = self._F @ (self._observed.apply(Y) if observed is None else observed)
         fixed = self._data >= 0
         missing[self._pretended :][fixed] -= Y[self._data[fixed]]
-        return desired - self._gained(missing)
+        return missing
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
@@ -147,8 +154,12 @@ class Corrected:
         return variances
 
     def violation(self, Y: Float) -> float:
-        """Largest difference between a geounit's estimate and the sum of its children's, before the equalities."""
-        return self._desired.violation(Y * self._measured)
+        """Largest difference between a geounit's estimate and the sum of its children's, or from an equality."""
+        Y = Y * self._measured
+        missing = self._missing(Y, None) - self._constants
+        E, b = self._equal_to
+        gaps = E @ self._observed.apply(Y - self._changes @ (self._right @ missing)) - b[:, None]
+        return max(self._desired.violation(Y), float(abs(gaps).max(initial=0.0)))
 
 
 def form_of(problem: Problem) -> Components:
@@ -266,7 +277,7 @@ def _independent(alike: Problem, rows: sparse.csr_array, b: Float) -> tuple[Inde
     pulls = _adjoint(form_of(alike.observing()), rows.T.toarray() / scale, alike.observed.size)
     _require_attainable(pulls[:, : b.size], b / scale[: b.size])
     pulls = _noisy_only(alike, pulls)
-    chosen = _pivots(pulls)[0]
+    chosen = pivots(pulls)[0]
     return chosen, qr(pulls[:, chosen], mode="economic")[0] if chosen.size else pulls[:, :0]
 
 
@@ -280,7 +291,7 @@ def _adjoint(form: Components, V: Float, size: int) -> Float:
     return form.adjoint(V) if V.shape[1] else np.zeros((size, 0))
 
 
-def _pivots(columns: Float) -> tuple[Index, Float, Index]:
+def pivots(columns: Float) -> tuple[Index, Float, Index]:
     """Independent columns of about unit length; the triangular factor of all, and their order."""
     if not columns.shape[1]:
         return np.zeros(0, dtype=np.intp), np.zeros((0, 0)), np.zeros(0, dtype=np.intp)
@@ -295,7 +306,7 @@ def _require_attainable(pulls: Float, b: Float) -> None:
 
     `pulls` is what the rows make of consistent values, (n, k).
     """
-    chosen, R, order = _pivots(pulls)
+    chosen, R, order = pivots(pulls)
     rank = chosen.size
     if rank == b.size:
         return
@@ -340,10 +351,10 @@ def _inverse(W: Float, F: sparse.csr_array, pretended: int, pretence: float) -> 
 
 def _inverse_root(W: Float) -> Float:
     """H with H H' = (W'W)^-1, of independent columns."""
-    return _orthonormal(W)[1].T
+    return orthonormal(W)[1].T
 
 
-def _orthonormal(W: Float) -> tuple[Float, Float]:
+def orthonormal(W: Float) -> tuple[Float, Float]:
     """Q with orthonormal columns, and L with W L' = Q, of independent columns W whose rows may differ by decades."""
     if not W.shape[1]:
         return W, np.zeros((0, 0))

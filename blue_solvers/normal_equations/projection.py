@@ -16,9 +16,10 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
-from threadpoolctl import threadpool_limits
 
+from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import ConvergenceError, Float, Info, Prepared
+from blue_solvers.normal_equations.factorisation import factorise
 from constraint_builders import Problem
 from constraint_builders.relations.elimination import eliminate
 
@@ -103,6 +104,9 @@ class NormalSolver(ABC):
 
 NormalSolverFactory = Callable[[Equations], NormalSolver]
 
+CHECKED_ENTRIES = 1_000_000  # of anybody's equations, in which nearly dependent rows are looked for
+INVERSE_ITERATIONS = 4  # towards the least eigenvalue
+TOLD_APART = 1e-13  # least eigenvalue of A Sigma A', scaled to a unit diagonal, from which answers keep enough digits
 SWEEPS = 6
 DIRECT_SWEEPS = 2
 WORST_ACCEPTED = 1e-6  # of the data's standardised residual: a direct solver that leaves more met a singular system
@@ -217,6 +221,8 @@ class ConstrainedEstimate(Prepared):
 
     def __init__(self, problem: Problem, rows: str, make_solver: NormalSolverFactory, info: Info) -> None:
         self.problem = problem
+        if problem.matrix is not None and problem.matrix.nnz <= CHECKED_ENTRIES:
+            _require_told_apart(equations_of(problem, "independent")[-1])
         self._stages = [
             (Stage(equations, make_solver), equations.b)
             for equations in equations_of(problem, rows)
@@ -232,7 +238,7 @@ class ConstrainedEstimate(Prepared):
         return self._estimate(Y, affine=False)
 
     def _estimate(self, X: Float, affine: bool) -> Float:
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             for stage, b in self._stages:
                 X = stage.project(X, b if affine else np.zeros_like(b))
         if self.problem.completion is not None:
@@ -244,7 +250,7 @@ class ConstrainedEstimate(Prepared):
         U = self.problem.tabulate_transpose(V)
         if self.problem.completion is not None:
             U = self.problem.completion[0].T @ U
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             for stage, _ in reversed(self._stages):
                 U = stage.adjoint(U)
         U[self.problem.unmeasured] = 0
@@ -269,6 +275,25 @@ class ConstrainedEstimate(Prepared):
             iterations=sum(stage.iterations for stage in stages),
             residual=max((stage.residual for stage in stages), default=0.0),
             violation=max((stage.violation for stage in stages), default=0.0),
+        )
+
+
+def _require_told_apart(equations: Equations) -> None:
+    """Refuse anybody's equations some of which nearly follow from others, in units of their noise."""
+    if equations.Sigma_matrix is None or not equations.A.shape[0]:
+        return
+    z = np.random.default_rng(0).standard_normal((equations.A.shape[0], 1))
+    try:
+        factor = factorise(equations.normal_matrix())
+        for _ in range(INVERSE_ITERATIONS):
+            z = factor.solve(z / np.linalg.norm(z))
+        least = 1 / float(np.linalg.norm(z))
+    except ValueError:
+        least = 0.0
+    if not least > TOLD_APART:
+        raise ValueError(
+            "a row of the equations A x = b is nearly a combination of others, beside its noise, and rounding would "
+            "decide what it says: leave it out, or make it one exactly"
         )
 
 

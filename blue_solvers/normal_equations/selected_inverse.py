@@ -30,8 +30,8 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import blas, lapack
 from scipy.sparse.linalg import LinearOperator, splu
-from threadpoolctl import threadpool_limits
 
+from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import Float
 from blue_solvers.normal_equations.factorisation import cholmod
 from blue_solvers.normal_equations.kernels import Gather, best_gather
@@ -113,7 +113,7 @@ def variances_by_selected_inversion(problem: Problem, gather: Gather | None = No
             "solver='cg', or estimate_variances"
         )
     T = desired_sums(problem)
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         return _variances(equations_of(problem, "independent")[-1], T, gather or best_gather())
 
 

@@ -23,10 +23,13 @@ from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.trial import predicted_seconds
 from blue_solvers.structured.nearest import tables_left_out, variance_ratio
 from constraint_builders import Problem
+from constraint_builders.relations.elimination import DearError, relations_between_rows
 
 CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what costs more had better be iterated
 CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations
-ELIMINATED_CELLS = 20_000  # detailed cells above which equations between crossing recodes take longer than iterations
+FEW_ENTRIES = 80_000  # detailed cells times tables, from which equations between crossing recodes need not be cheap
+MANY_ENTRIES = 10_000_000  # from which they are not even tried: gigabytes
+FILL = 5.0  # what their elimination may leave, all rounds together, beside that: seconds at most
 SAFE_RATIO = 10.0  # variances within a table in this ratio take about 30 estimates, whatever their law
 CELL_SECONDS = 2e-6  # of forming equations, for every observed cell of a large problem
 
@@ -84,8 +87,20 @@ def _is_special(problem: Problem) -> bool:
 
 
 def _equations_are_dear(problem: Problem) -> bool:
-    """Whether equations between crossing recodes would take the elimination of very many detailed cells."""
-    return problem.schema is not None and problem.recodes_cross and prod(problem.schema.shape) > ELIMINATED_CELLS
+    """Whether equations between crossing recodes would take long to find: a trial tells, where there are many cells."""
+    if problem.schema is None or not problem.recodes_cross:
+        return False
+    leaves = 1 if problem.spine is None else int(np.count_nonzero(problem.spine.child_counts == 0))
+    entries = leaves * prod(problem.schema.shape) * len(problem.observed_tables)
+    if entries <= FEW_ENTRIES:
+        return False
+    if entries > MANY_ENTRIES:
+        return True
+    try:
+        relations_between_rows(problem.marginal_matrix(), FILL * entries)
+    except DearError:
+        return True
+    return False
 
 
 def _operations(problem: Problem, rank: int) -> float:

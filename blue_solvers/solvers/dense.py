@@ -64,7 +64,12 @@ class _DenseNormalSolver(NormalSolver):
 
     def __init__(self, equations: Equations) -> None:
         self._deviations = equations.deviations[:, None]
-        self._factor = linalg.cho_factor(equations.normal_matrix().toarray(), lower=True, overwrite_a=True)
+        try:
+            self._factor = linalg.cho_factor(equations.normal_matrix().toarray(), lower=True, overwrite_a=True)
+        except linalg.LinAlgError:
+            raise ValueError(
+                "A Sigma A' is not positive definite: its rows are dependent, or the covariance is singular"
+            ) from None
 
     def solve(self, R: Float, target: Float) -> Float:
         return linalg.cho_solve(self._factor, R / self._deviations) / self._deviations

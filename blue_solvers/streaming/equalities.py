@@ -2,27 +2,31 @@
 
 A best estimate x of measurements y with noise Sigma has Cov(x, y) = Cov(x), so that Cov(x) E' is what x would be if the
 measurements were Sigma E': as many columns more, which go up and down with these. With E x = b the estimate becomes
-x - Cov(x) E' (E Cov(x) E')^+ (E x - b); E x and E Cov(x) E' are sums over parts.
+x - Cov(x) E' (E Cov(x) E')^+ (E x - b). E x is a sum over parts; so is E Cov(x) E', of squares: with C = Cov(x) E' over
+all measured cells it is C' Sigma^-1 C, which keeps its digits however small it is beside the noise of measurements.
 
-A combination whose variance rounding could hide, being less than 1e-10 of that of the same combination of measurements,
-must agree with the estimate as it is: then it says nothing new. Otherwise it is refused.
+Which combinations say something new, and which cells they determine, is decided in passes of their own, where all noise
+has one variance: it is a matter of the tables alone. A combination that says nothing new must agree with the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import qr
 
+from blue_solvers.components.corrections import orthonormal, pivots
 from blue_solvers.contract import Float
 from blue_solvers.streaming.subtrees import Design, Downward, Estimates, Index, Part, SubtreeForm, Upward
 from constraint_builders import Spine
 
-RANK_TOLERANCE = 1e-10  # share of the noise of a combination of measurements that counts as none
 CONTRADICTION_TOLERANCE = 1e-11  # relative to the sizes of the cells that a combination adds
 ROUNDING = 1e-12  # share of a variance that is left by rounding where nothing is
+REFINED = 1e-6  # share of what is missing that may be shared out once more; more would make cells known well worse
+HIDDEN = 1e-9  # share of a variance below which rounding could make more of what is left than there is
 
 
 class Shares:
@@ -73,7 +77,11 @@ class Combined:
     Attributes
     ----------
     values : ndarray, (k, 1 + k)
-        E x, and E Cov(x) E'.
+        E x, and E Cov(x) E' as its cells have it.
+    root : ndarray, (k, k)
+        Upper triangular R with R'R = E Cov(x) E'.
+    squares : ndarray, (k,)
+        Sum of the squared coefficients of each combination.
     noise : ndarray, (k,)
         Variance of each combination of the measurements themselves, E Sigma E': estimates have no more.
     sizes : ndarray, (k,)
@@ -81,6 +89,8 @@ class Combined:
     """
 
     values: Float
+    root: Float
+    squares: Float
     noise: Float
     sizes: Float
 
@@ -88,20 +98,62 @@ class Combined:
     def of(cls, design: Design, part: Part, below: Mapping[int, Upward], above: Downward | None) -> Combined:
         """The share of one part, once what lies around it is known."""
         assert part.combinations is not None
-        places = np.cumsum([0, *(values.size for values in part.values)])
-        spoken_of = np.unique(np.searchsorted(places, np.unique(part.combinations.indices), side="right") - 1).tolist()
         first, k = len(design.desired), part.combinations.shape[0]
         both = replace(design, desired=(*design.desired, *design.observed))
-        result = SubtreeForm(both, part, below, above, [first + i for i in spoken_of]).estimates()
+        wanted = range(first, len(both.desired))
+        result = SubtreeForm(both, part, below, above, wanted).estimates(variances=False)
+        places = np.cumsum([0, *(values.size for values in part.values)])
         values, noise, sizes = np.zeros((k, 1 + k)), np.zeros(k), np.zeros(k)
-        for i in spoken_of:
+        root = np.zeros((0, k))
+        for i, (level, _) in enumerate(design.observed):
+            if first + i not in result.cells:
+                continue
             own = part.combinations[:, places[i] : places[i + 1]]
-            cells = result.cells[first + i].ravel()
+            cells, responses = result.cells[first + i].ravel(), result.responses[first + i]
+            variances = np.repeat(part.variances[i], part.values[i].shape[1])
             values[:, 0] += own @ cells
-            values[:, 1:] += own @ result.responses[first + i].reshape(-1, k)
-            noise += own.power(2) @ np.repeat(part.variances[i], cells.size // max(part.variances[i].size, 1))
+            values[:, 1:] += own @ responses.reshape(-1, k)
+            noise += own.power(2) @ np.where(np.isfinite(variances), variances, 0.0)
             sizes += abs(own) @ abs(cells)
-        return cls(values, noise, sizes)
+            root = _stacked(root, _whitened(responses, part.variances[i], _others(part, level, below)))
+        squares = np.asarray(part.combinations.power(2).sum(axis=1)).ravel()
+        return cls(values, root, squares, noise, sizes)
+
+    def __add__(self, other: Combined) -> Combined:
+        return Combined(
+            self.values + other.values,
+            _stacked(self.root, other.root),
+            self.squares + other.squares,
+            self.noise + other.noise,
+            self.sizes + other.sizes,
+        )
+
+
+def _others(part: Part, level: int, below: Mapping[int, Upward]) -> Index:
+    """Numbers, within a level, of the geounits of a part that another part answers for."""
+    place = part.members(level)
+    return np.array([i - place.start for i in below if place.start <= i < place.stop], dtype=np.intp)
+
+
+def _whitened(responses: Float, variances: Float, others: Index) -> Float:
+    """Responses of the noisy cells of a table in units of their noise, (cells, k): their squares add up to E V E'."""
+    noisy = np.isfinite(variances) & (variances > 0)
+    noisy[others] = False
+    return (responses[noisy] / np.sqrt(variances[noisy])[:, None, None]).reshape(-1, responses.shape[-1])
+
+
+def _stacked(root: Float, rows: Float) -> Float:
+    """R with R'R the sum of both squares; the largest rows first, so that none loses its digits to others."""
+    both = np.concatenate([root, rows])
+    return np.asarray(qr(both[np.argsort(-abs(both).max(axis=1, initial=0), kind="stable")], mode="r")[0])[
+        : both.shape[1]
+    ]
+
+
+def with_equal_noise(part: Part) -> Part:
+    """A part where all noise has one variance: what determines what is a matter of the tables alone."""
+    alike = [np.where(np.isfinite(own) & (own > 0), 1.0, own) for own in part.variances]
+    return replace(part, variances=alike)
 
 
 @dataclass(frozen=True)
@@ -110,48 +162,93 @@ class Correction:
 
     Attributes
     ----------
-    inverse : ndarray, (k, k)
-        (E Cov(x) E')^+.
-    excess : ndarray, (k,)
-        E x - b.
+    root : ndarray, (k, r)
+        H with H H' = (E Cov(x) E')^+, of the independent combinations.
+    gain : ndarray, (k,)
+        The same times E x - b.
+    alike : ndarray, (k, r)
+        `root` where all noise has one variance.
     """
 
-    inverse: Float
-    excess: Float
+    root: Float
+    gain: Float
+    alike: Float
 
     @classmethod
-    def of(cls, combined: Iterable[Combined], b: Float) -> Correction:
-        """From the combinations of all parts; `ValueError` if one contradicts what is known exactly, or nearly so."""
-        shares = list(combined)
-        values = sum((own.values for own in shares), start=np.zeros((b.size, 1 + b.size)))
-        noise = sum((own.noise for own in shares), start=np.zeros(b.size))
-        sizes = sum((own.sizes for own in shares), start=np.zeros(b.size))
-        covariance, excess = values[:, 1:], values[:, 0] - b
-        inverse = _inverse(covariance, noise)
-        fixed = excess - covariance @ (inverse @ excess)  # of combinations without noise of their own
-        if (abs(fixed) > CONTRADICTION_TOLERANCE * (1 + sizes + abs(b))).any():
-            row = int(abs(fixed).argmax())
+    def of(cls, combined: Combined, alike: Combined, b: Float) -> Correction:
+        """From the combinations of all parts, with their noise and with equal noise.
+
+        Raises
+        ------
+        ValueError
+            If one contradicts what is known exactly, or cannot be kept as exactly as its variance asks.
+        """
+        chosen = _independent(alike)
+        root, alike_root = (_inverse_root(own.root, chosen) for own in (combined, alike))
+        excess = combined.values[:, 0] - b
+        allowed = CONTRADICTION_TOLERANCE * (np.sqrt(combined.squares) + combined.sizes + abs(b))
+        gain, left = _gain(combined, root, excess, allowed)
+        if (abs(left) > allowed).any():
+            told = [i for i in chosen if not _is_hidden(combined, i) or abs(excess[i]) > allowed[i]]
+            gain, left = _gain(combined, _inverse_root(combined.root, np.array(told, dtype=np.intp)), excess, allowed)
+        left = abs(left)
+        if (left > allowed).any():
+            row = int((left / allowed).argmax())
             raise ValueError(
                 f"the equalities contradict one another, or what is known otherwise, exactly or nearly so, by "
-                f"{abs(fixed[row]):.6g} in row {row}: correct their right-hand side, or estimate in memory"
+                f"{left[row]:.6g} in row {row}: correct their right-hand side, or estimate in memory"
             )
-        return cls(inverse, excess)
+        return cls(root, gain, alike_root)
 
-    def applied(self, result: Estimates) -> Estimates:
-        """Corrected estimates and variances of a part."""
-        gain = self.inverse @ self.excess
-        cells = {i: own - result.responses[i] @ gain for i, own in result.cells.items()}
+    def applied(self, result: Estimates, alike: Estimates) -> Estimates:
+        """Corrected estimates and variances of a part; `alike` is of the part with equal noise.
+
+        Raises
+        ------
+        ValueError
+            If rounding hides what variance is left to a cell.
+        """
+        cells = {i: own - result.responses[i] @ self.gain for i, own in result.cells.items()}
         variances = {}
         for i, own in result.variances.items():
-            left = own - np.einsum("gck,kl,gcl->gc", result.responses[i], self.inverse, result.responses[i])
-            variances[i] = np.where(left > ROUNDING * own, left, 0.0)
+            left = own - _squares(result.responses[i] @ self.root)
+            open_ = alike.variances[i] - _squares(alike.responses[i] @ self.alike) > ROUNDING * alike.variances[i]
+            if (open_ & (left <= HIDDEN * own) & (own > 0)).any():
+                raise ValueError(
+                    f"the equalities leave a cell of table number {i} less than {HIDDEN:g} of its variance, which "
+                    "rounding hides here: estimate in memory"
+                )
+            variances[i] = np.where(open_, left, 0.0)
         return replace(result, cells=cells, variances=variances)
 
 
-def _inverse(covariance: Float, noise: Float) -> Float:
-    """Pseudo-inverse of the combinations' covariance, on those directions that have noise."""
-    scale = np.sqrt(np.where(noise > 0, noise, 1.0))
-    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    kept = values > RANK_TOLERANCE
-    scaled = vectors[:, kept] / scale[:, None]
-    return (scaled / values[kept]) @ scaled.T
+def _gain(combined: Combined, root: Float, excess: Float, allowed: Float) -> tuple[Float, Float]:
+    """What to multiply responses with, (k,), and what the rounding of these leaves of the excess."""
+    gain = root @ (root.T @ excess)
+    left = excess - combined.values[:, 1:] @ gain
+    if (abs(left) > allowed).any() and (abs(left) <= REFINED * abs(excess) + allowed).all():
+        gain = gain + root @ (root.T @ left)
+        left = excess - combined.values[:, 1:] @ gain
+    return gain, left
+
+
+def _squares(columns: Float) -> Float:
+    return np.einsum("gck,gck->gc", columns, columns)
+
+
+def _independent(alike: Combined) -> Index:
+    """Combinations that say something new where all noise counts alike: variances have no part in this."""
+    lengths = np.sqrt(alike.squares)
+    return pivots(alike.root / np.where(lengths > 0, lengths, 1.0))[0]
+
+
+def _inverse_root(root: Float, chosen: Index) -> Float:
+    """H, zero but for the chosen rows, with H H' the inverse of the chosen square of R'R."""
+    inverse = np.zeros((root.shape[1], chosen.size))
+    inverse[chosen] = orthonormal(root[:, chosen])[1].T
+    return inverse
+
+
+def _is_hidden(combined: Combined, row: int) -> bool:
+    """Whether a combination of estimates has so little noise that rounding hides it beside the measurements' own."""
+    return bool(np.sum(combined.root[:, row] ** 2) <= ROUNDING * combined.noise[row])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from blue_solvers.contract import Float
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
 from blue_solvers.results.store import write_estimates
-from blue_solvers.streaming.equalities import Combined, Correction
+from blue_solvers.streaming.equalities import Combined, Correction, with_equal_noise
 from blue_solvers.streaming.message_files import (
     pack_arrays,
     pack_downward,
@@ -41,6 +41,7 @@ from constraint_builders.memory import format_bytes
 
 CHECKSUMS = "checksums.json"
 UP, SHARES, DOWN, DONE, CORRECTION, AGREED = "up", "shares", "down", "done", "correction", "agreed"
+ALIKE_UP, ALIKE_DOWN = "alike-up", "alike-down"
 
 
 class Job:
@@ -69,7 +70,7 @@ class Job:
         memory: float | None = None,
     ) -> None:
         self.input = Partitions.open(folder)
-        self.place = Workplace(Path(out), (UP, SHARES, DOWN, DONE, CORRECTION, AGREED))
+        self.place = Workplace(Path(out), (UP, SHARES, DOWN, DONE, CORRECTION, AGREED, ALIKE_UP, ALIKE_DOWN))
         self.variances = variances
         parts = self.input.parts.values()
         self.split = {entry.name for entry in parts if memory is not None and self._is_split(entry, memory)}
@@ -153,6 +154,17 @@ class Job:
             self.place.seal(f"{UP}/{name}", known)
         return unpack_upward(known)
 
+    def _alike_message(self, name: str) -> Upward:
+        """What a part tells of its root where all noise is equal; needed with equalities only."""
+        known = self.place.sealed(f"{ALIKE_UP}/{name}")
+        if known is None:
+            known = pack_upward(SubtreeForm(self.input.design, with_equal_noise(self._part(name))).message())
+            self.place.seal(f"{ALIKE_UP}/{name}", known)
+        return unpack_upward(known)
+
+    def _part(self, name: str) -> Part:
+        return self._kept[name] if name in self._kept else self.input.read(name)
+
     def _read_message(self, name: str) -> Upward:
         part = self.input.read(name)
         message = SubtreeForm(self.input.design, part).message()
@@ -171,33 +183,46 @@ class Job:
 
     def crown(self) -> None:
         """Solve the top of the tree: its estimates, and what it tells of the root of every part."""
-        known = all(self.place.sealed(f"{DOWN}/{name}") is not None for name in self.input.parts)
-        if known and self.is_written(TOP) and (self._correction() or not self.input.design.equal_to):
+        design, names = self.input.design, self.input.parts
+        known = all(self.place.sealed(f"{DOWN}/{name}") is not None for name in names)
+        if known and self.is_written(TOP) and (self._correction() or not design.equal_to):
             return
-        below = {entry.leaf: self.message(name) for name, entry in self.input.parts.items()}
+        below = self._below(self.message)
         part = self.input.read(TOP)
-        result = SubtreeForm(self.input.design, part, below).estimates(self.variances).agreed()
-        for name, entry in self.input.parts.items():
-            if self.place.sealed(f"{DOWN}/{name}") is None:
-                self.place.seal(f"{DOWN}/{name}", pack_downward(result.below[entry.leaf]))
-        if self.input.design.equal_to and self._correction() is None:
-            self._work_out_correction(part, below)
+        result = SubtreeForm(design, part, below).estimates(self.variances).agreed()
+        self._hand_down(DOWN, result)
+        alike = None
+        if design.equal_to:
+            alike_below = self._below(self._alike_message)
+            alike = SubtreeForm(design, with_equal_noise(part), alike_below).estimates(self.variances)
+            self._hand_down(ALIKE_DOWN, alike)
+            if self._correction() is None:
+                self._work_out_correction(part, below, alike_below)
         if not self.is_written(TOP):
-            self._write(TOP, part, result, np.setdiff1d(np.arange(part.level_of.size), list(below)))
+            self._write(TOP, part, result, alike, np.setdiff1d(np.arange(part.level_of.size), list(below)))
 
-    def _work_out_correction(self, top: Part, below: Mapping[int, Upward]) -> None:
+    def _below(self, message: Callable[[str], Upward]) -> dict[int, Upward]:
+        return {entry.leaf: message(name) for name, entry in self.input.parts.items()}
+
+    def _hand_down(self, step: str, result: Estimates) -> None:
+        for name, entry in self.input.parts.items():
+            if self.place.sealed(f"{step}/{name}") is None:
+                self.place.seal(f"{step}/{name}", pack_downward(result.below[entry.leaf]))
+
+    def _work_out_correction(self, top: Part, below: Mapping[int, Upward], alike_below: Mapping[int, Upward]) -> None:
         """Put together what all parts say of the combinations that are known exactly."""
-        design = self.input.design
-        combined, failed = [Combined.of(design, top, below, None)], {}
+        design, failed = self.input.design, {}
+        combined = Combined.of(design, top, below, None)
+        alike = Combined.of(design, with_equal_noise(top), alike_below, None)
         for name in self.input.parts:
             try:
-                part = self._kept[name] if name in self._kept else self.input.read(name)
-                if part.combinations is not None and part.combinations.nnz:
-                    combined.append(Combined.of(design, part, {}, self._above(name)))
+                part = self._part(name)
+                combined += Combined.of(design, part, {}, self._above(name))
+                alike += Combined.of(design, with_equal_noise(part), {}, self._above(name, ALIKE_DOWN))
             except DamagedError as error:
                 failed[name] = str(error)
         self.refuse(failed)
-        correction = Correction.of(combined, np.array(design.equal_to))
+        correction = Correction.of(combined, alike, np.array(design.equal_to))
         self.place.seal(CORRECTION, pack_arrays(asdict(correction)))
 
     def _correction(self) -> Correction | None:
@@ -230,7 +255,11 @@ class Job:
             part = self.input.read(name, ())
         read = None if tables is None else ()
         form = SubtreeForm(self.input.design, part, above=self._above(name), wanted=tables, read=read)
-        self._write(output, part, form.estimates(self.variances).agreed(), np.arange(part.level_of.size))
+        result, alike = form.estimates(self.variances).agreed(), None
+        if self.input.design.equal_to:
+            above = self._above(name, ALIKE_DOWN)
+            alike = SubtreeForm(self.input.design, with_equal_noise(part), above=above).estimates(self.variances)
+        self._write(output, part, result, alike, np.arange(part.level_of.size))
 
     def _require_agreement(self, name: str) -> None:
         """Raise `ValueError` if tables known exactly of a part that is split contradict others."""
@@ -242,19 +271,19 @@ class Job:
                     form.estimates(variances=False).agreed()
             self.place.seal(f"{AGREED}/{name}", b"")
 
-    def _above(self, name: str) -> Downward:
-        known = self.place.sealed(f"{DOWN}/{name}")
+    def _above(self, name: str, step: str = DOWN) -> Downward:
+        known = self.place.sealed(f"{step}/{name}")
         if known is None:
-            raise DamagedError(f"{self.place.work / DOWN / name} is damaged: run again")
+            raise DamagedError(f"{self.place.work / step / name} is damaged: run again")
         return unpack_downward(known)
 
-    def _write(self, output: str, part: Part, result: Estimates, kept: Index) -> None:
-        """Write estimates of some geounits of a part."""
-        if self.input.design.equal_to:
+    def _write(self, output: str, part: Part, result: Estimates, alike: Estimates | None, kept: Index) -> None:
+        """Write estimates of some geounits of a part; `alike` is with equal noise, where there are equalities."""
+        if alike is not None:
             correction = self._correction()
             if correction is None:
                 raise DamagedError(f"{self.place.work / CORRECTION} is damaged: run again")
-            result = correction.applied(result)
+            result = correction.applied(result, alike)
         files = {}
         for level, level_name in enumerate(self.input.design.levels):
             members = part.members(level)

@@ -25,8 +25,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.components import Components
 from blue_solvers.components.corrections import Corrected
 from blue_solvers.contract import ConvergenceError, Float, Info, Prepared
@@ -161,7 +161,7 @@ class NearestStructuredEstimate(Prepared):
         R = self._project(pull)
         target = np.maximum(target, ROUNDING * _sizes(R - pull))  # how well Q is known: badly beside many exact cells
         steps = 0
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             for _ in range(SWEEPS):
                 if (_sizes(R) <= target).all():
                     break

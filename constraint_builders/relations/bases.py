@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,8 +79,7 @@ def _bases_of_variable(schema: Schema, factors: list[str]) -> dict[str, FactorBa
         coarser = [(other, own) for other, own in zip(closed, chosen, strict=False) if _coarsens(other, partition)]
         chosen.append(_complete(coarser, partition))
     functionals = list(zip(closed, chosen, strict=True))
-    nested = all(_coarsens(coarse, fine) for coarse, fine in pairwise(closed))
-    if not nested and not _independent(functionals):
+    if not _is_chain_of_two_ends(closed) and not _independent(functionals):
         variable = schema.names[schema.axis_of(factors[0])]
         raise NotImplementedError(
             f"the recodes {sorted(factors)} of {variable!r} cross so that one basis cannot serve them all: "
@@ -122,6 +123,12 @@ def _coarsens(coarse: Groups, fine: Groups) -> bool:
     return bool(np.array_equal(representative[fine], coarse))
 
 
+def _is_chain_of_two_ends(closed: list[Groups]) -> bool:
+    """Whether partitions, closed under joins, nest but for the last two: these share the sums of their join alone."""
+    nested = all(_coarsens(coarse, fine) for coarse, fine in pairwise(closed[:-1]))
+    return nested and (len(closed) < 3 or _coarsens(closed[-3], closed[-1]))
+
+
 def _indicators(partition: Groups, groups: Groups) -> sparse.csr_array:
     """Rows of 0/1: which positions of `partition` lie in each of `groups`."""
     row_of = np.full(int(partition.max()) + 1, -1)
@@ -159,6 +166,8 @@ def _rows(functionals: list[tuple[Groups, Groups]], levels: Groups) -> list[dict
     """Group indicators over some levels as sparse rows {position: 1}."""
     rows = []
     for partition, groups in functionals:
+        if not groups.size:
+            continue
         indicators = _indicators(partition[levels], groups)
         rows += [dict.fromkeys(row.tolist(), 1) for row in np.split(indicators.indices, indicators.indptr[1:-1])]
     return rows
@@ -167,18 +176,38 @@ def _rows(functionals: list[tuple[Groups, Groups]], levels: Groups) -> list[dict
 def _pivot_columns(rows: list[dict[int, int]]) -> list[int]:
     """Columns of a maximal nonsingular minor of a sparse integer matrix, the last columns first."""
     pivots = []
-    while rows := [row for row in rows if row]:
-        column = max(max(row) for row in rows)
-        pivot = min((row for row in rows if column in row), key=len)
+    by_last: dict[int, list[dict[int, int]]] = {}
+    for row in rows:
+        by_last.setdefault(max(row), []).append(row)
+    waiting = [-column for column in by_last]
+    heapify(waiting)
+    while waiting:
+        column = -heappop(waiting)
         pivots.append(column)
-        rows = [_eliminated(row, pivot, column) for row in rows if row is not pivot]
+        pivot, *others = sorted(by_last.pop(column), key=len)
+        for row in others:
+            left = _eliminated(row, pivot, column)
+            if left:
+                last = max(left)
+                if last not in by_last:
+                    heappush(waiting, -last)
+                by_last.setdefault(last, []).append(left)
     return pivots
 
 
 def _eliminated(row: dict[int, int], pivot: dict[int, int], column: int) -> dict[int, int]:
-    if column not in row:
-        return row
-    combined = {key: pivot[column] * value for key, value in row.items()}
+    """A combination of both that is 0 in a column; `row` is used up."""
+    common = gcd(row[column], pivot[column])
+    own, others = pivot[column] // common, row[column] // common
+    if own != 1:
+        row = {key: own * value for key, value in row.items()}
     for key, value in pivot.items():
-        combined[key] = combined.get(key, 0) - row[column] * value
-    return {key: value for key, value in combined.items() if value}
+        left = row.get(key, 0) - others * value
+        if left:
+            row[key] = left
+        else:
+            del row[key]
+    if own in (1, -1):
+        return row
+    common = gcd(*row.values())
+    return row if common == 1 else {key: value // common for key, value in row.items()}

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 RELATIVE_ZERO = 1e-11  # an entry this much smaller than its row's largest was cancelled, up to rounding
+NEARLY = 1e-6  # of a row's largest entry: where elimination leaves less, the rows squared lose most digits
+ROUNDING = 1e-14  # of a row's largest entry: what elimination leaves of a row that depends on others
+LEAST_PIVOT = 1e-2  # of a row's largest entry: a smaller one would magnify the rounding of the others
 UNEVEN = 64.0  # ratio of entries from which rows and columns are scaled first
 SCALING_ROUNDS = 4
 
@@ -29,6 +32,9 @@ class Elimination:
         The unknown that each row of `solved` gives.
     free_columns : ndarray of int
         Columns to be eliminated that no equation determines.
+    nearly_dependent : ndarray of int
+        Original equations of which the others left less than `NEARLY` in the eliminated columns, and more than rounding
+        would.
     """
 
     remaining: sparse.csr_array
@@ -36,9 +42,14 @@ class Elimination:
     solved: sparse.csr_array
     solved_columns: NDArray[np.intp]
     free_columns: NDArray[np.intp]
+    nearly_dependent: NDArray[np.intp]
 
 
-def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
+class DearError(Exception):
+    """An elimination would fill in more than was allowed."""
+
+
+def eliminate(A: sparse.csr_array, columns: NDArray[np.intp], most_work: float = np.inf) -> Elimination:
     """Eliminate columns from the equations ``A x = 0``.
 
     Gauss-Jordan elimination in rounds. Each round takes, for every column at once, its sparsest equation, keeps a
@@ -49,10 +60,17 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     A : csr_array, (m, n)
     columns : ndarray of int
         Unknowns to eliminate.
+    most_work : float
+        How many entries all rounds together may leave.
 
     Returns
     -------
     Elimination
+
+    Raises
+    ------
+    DearError
+        If they leave more.
     """
     scaled = sparse.csr_array(A, dtype=np.float64)
     row_scale, column_scale = _scaling(scaled)
@@ -62,7 +80,13 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     solved = sparse.csr_array((0, work.shape[1]))
     pivot_rows: list[NDArray] = []
     pivot_columns: list[NDArray] = []
+    done = 0
+    original = _largest(work[:, waiting])
+    near: list[NDArray] = []
     while waiting.size and work.shape[0]:
+        done += work.nnz + solved.nnz
+        if done > most_work:
+            raise DearError
         rows, chosen = _independent_pivots(work, waiting)
         if not rows.size:
             break
@@ -70,7 +94,10 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
         values = np.asarray(pivots[np.arange(rows.size), chosen]).ravel()
         pivots = sparse.csr_array(sparse.diags_array(1 / values) @ pivots)
         keep = np.setdiff1d(np.arange(work.shape[0]), rows)
-        work, solved = (_dropped(M - M[:, chosen] @ pivots, M) for M in (work[keep], solved))
+        left = sparse.csr_array(work[keep] - work[keep][:, chosen] @ pivots)
+        shares = _largest(left[:, waiting]) / np.where(original[row_ids[keep]] > 0, original[row_ids[keep]], 1.0)
+        near.append(row_ids[keep][(shares > ROUNDING) & (shares < NEARLY)])
+        work, solved = _dropped(left, work[keep]), _dropped(solved - solved[:, chosen] @ pivots, solved)
         solved = sparse.csr_array(sparse.vstack([solved, pivots], format="csr"))
         pivot_rows.append(row_ids[rows])
         pivot_columns.append(chosen)
@@ -86,6 +113,7 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
         solved=sparse.csr_array(sparse.diags_array(column_scale[solved_columns]) @ solved @ units),
         solved_columns=solved_columns,
         free_columns=waiting,
+        nearly_dependent=np.unique(np.concatenate([none, *near])),
     )
 
 
@@ -114,16 +142,24 @@ def _middle(logs: NDArray[np.float64], place: NDArray[np.intp], size: int) -> ND
     return np.add(least, greatest, out=np.zeros(size), where=found) / 2
 
 
-def relations_between_rows(M: sparse.csr_array) -> sparse.csr_array:
-    """Independent equations A x = 0 that hold for every x = M cells: the cells are eliminated, (m - rank, m)."""
+def relations_between_rows(M: sparse.csr_array, most_work: float = np.inf) -> sparse.csr_array:
+    """Independent equations A x = 0 that hold for every x = M cells: the cells are eliminated, (m - rank, m).
+
+    `most_work` as in `eliminate`.
+    """
     rows, cells = M.shape
     definitions = sparse.csr_array(sparse.hstack([sparse.eye_array(rows), -M], format="csr"))
-    return sparse.csr_array(eliminate(definitions, np.arange(rows, rows + cells)).remaining[:, :rows])
+    elimination = eliminate(definitions, np.arange(rows, rows + cells), most_work)
+    return sparse.csr_array(elimination.remaining[:, :rows])
 
 
 def _independent_pivots(work: sparse.csr_array, waiting: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows and columns of pivots whose square submatrix is diagonal."""
-    entries = work[:, waiting].tocoo()
+    block = sparse.csr_array(work[:, waiting])
+    rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+    block.data = np.where(abs(block.data) >= LEAST_PIVOT * _largest(block)[rows], block.data, 0)
+    block.eliminate_zeros()
+    entries = block.tocoo()
     if entries.nnz == 0:
         return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
     lengths = np.diff(work.indptr)
@@ -141,10 +177,15 @@ def _independent_pivots(work: sparse.csr_array, waiting: NDArray[np.intp]) -> tu
     return rows[~worst], columns[~worst]
 
 
+def _largest(rows: sparse.csr_array) -> NDArray[np.float64]:
+    """Size of the largest entry of every row."""
+    return np.asarray(abs(rows).max(axis=1).toarray()).ravel() if rows.nnz else np.zeros(rows.shape[0])
+
+
 def _dropped(result: sparse.csr_array, before: sparse.csr_array) -> sparse.csr_array:
     """Remove the entries that cancelled."""
     result = sparse.csr_array(result)
-    scale = abs(before).max(axis=1).toarray() if before.nnz else np.zeros(before.shape[0])
+    scale = _largest(before)
     rows = np.repeat(np.arange(result.shape[0]), np.diff(result.indptr))
     result.data[abs(result.data) <= RELATIVE_ZERO * scale[rows]] = 0
     result.eliminate_zeros()

@@ -76,6 +76,11 @@ class ConsistencyEquations:
         extended = self._measured(rows)
         if rows == "independent" and (m.matrix is not None or m.equalities is not None):
             elimination = eliminate(extended, np.arange(m.observed.size))
+            if elimination.nearly_dependent.size:
+                raise ValueError(
+                    f"row {elimination.nearly_dependent[0]} of the equations A x = b is nearly a combination of "
+                    "others, and rounding would decide what it says: leave it out, or make it one exactly"
+                )
             if elimination.remaining.nnz:
                 raise ValueError("the equations A x = b contradict one another: no x satisfies all of them")
             extended = sparse.csr_array(extended[np.sort(elimination.pivot_rows)])

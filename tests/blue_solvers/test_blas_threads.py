@@ -1,0 +1,107 @@
+"""The BLAS of the process is limited while solvers work, by any number of threads, and given back afterwards."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+from blue_solvers import blue
+from blue_solvers.blas_threads import one_blas_thread
+from constraint_builders import Problem, Schema
+
+CONTROLLER = ThreadpoolController().select(user_api="blas")
+
+
+def counts() -> list[int]:
+    """Threads of every BLAS library."""
+    return [library.num_threads for library in CONTROLLER.lib_controllers]
+
+
+@pytest.fixture(autouse=True)
+def _two_threads():
+    before = counts()
+    threadpool_limits(2, user_api="blas")  # nobody holds it: any thread may change it
+    if 2 not in counts():
+        pytest.skip("this BLAS has one thread only")
+    yield
+    for library, count in zip(CONTROLLER.lib_controllers, before, strict=True):
+        library.set_num_threads(count)
+
+
+def unequal() -> tuple[Problem, np.ndarray]:
+    rng = np.random.default_rng(0)
+    observed = {"total": 1.0, "a": rng.uniform(1, 2, 30), "a * b": rng.uniform(1, 2, (30, 20))}
+    problem = Problem(Schema({"a": 30, "b": 20}), observed)
+    return problem, rng.normal(50, 5, (problem.observed.size, 8))
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "cg", "dense"])
+def test_eight_threads_on_one_operator(solver: str) -> None:
+    problem, Y = unequal()
+    P = blue(problem, solver)
+    with one_blas_thread():
+        expected = [P @ y for y in Y.T]
+    before = counts()
+    barrier = threading.Barrier(8)
+
+    def work(k: int) -> bool:
+        barrier.wait()
+        return all(np.array_equal(P @ Y[:, k], expected[k]) for _ in range(25))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+    assert counts() == before
+
+
+def test_variances_from_eight_threads_give_the_threads_back() -> None:
+    problem, _ = unequal()
+    P = blue(problem, "cholesky")
+    expected, before = P.variances(), counts()
+    with ThreadPoolExecutor(8) as pool:
+        assert all(np.array_equal(own, expected) for own in pool.map(lambda _: P.variances(), range(16)))
+    assert counts() == before
+
+
+def elsewhere(work) -> None:
+    """Do it in another thread."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 3), max_size=12), st.integers(1, 2))
+def test_whoever_leaves_last(order: list[int], threads: int) -> None:
+    """Threads come in and leave in any order; while one is inside there is one thread, and then what there was."""
+    with threadpool_limits(threads, user_api="blas"):
+        before, inside = counts(), {}
+        for k in order:
+            if k in inside:
+                leaving = inside.pop(k)
+                elsewhere(lambda leaving=leaving: leaving.__exit__(None, None, None))
+            else:
+                inside[k] = one_blas_thread()
+                elsewhere(inside[k].__enter__)
+            assert counts() == ([1] * len(before) if inside else before)
+        for own in inside.values():
+            own.__exit__(None, None, None)
+        assert counts() == before
+
+
+def test_an_error_inside_gives_the_threads_back() -> None:
+    before = counts()
+
+    @one_blas_thread()
+    def fail() -> None:
+        assert set(counts()) == {1}
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert counts() == before

@@ -1,0 +1,75 @@
+"""Equations some of which nearly follow from others: right, or refused by name."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import flint
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from blue_solvers import blue
+from constraint_builders import Problem, Schema
+
+SOLVERS = ("dense", "cholesky", "cg", "multigrid", "auto")
+
+
+def rational(value: float) -> flint.fmpq:
+    return flint.fmpq(*Fraction(value).as_integer_ratio())
+
+
+def as_float(value: flint.fmpq) -> float:
+    return float(Fraction(int(value.p), int(value.q)))
+
+
+def exactly(A: np.ndarray, variances: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The estimate y - S A' (A S A')^-1 A y, in rational numbers; rows must be independent."""
+    m, n = A.shape
+    Q = flint.fmpq_mat(m, n, [rational(a) for a in A.ravel()])
+    Y = flint.fmpq_mat(n, 1, [rational(own) for own in y])
+    S = flint.fmpq_mat(n, n, [rational(own) for own in np.diag(variances).ravel()])
+    reach = S * Q.transpose()
+    x = Y - reach * ((Q * reach).inv() * (Q * Y))
+    return np.array([as_float(x[i, 0]) for i in range(n)])
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), decade=st.integers(-12, -1))
+def test_rows_at_any_distance_from_dependence(seed: int, decade: int) -> None:
+    rng = np.random.default_rng(seed)
+    A = np.eye(3, 7) + rng.integers(-1, 2, (3, 7)) * (np.arange(7) >= 3)
+    A = np.vstack([A, A[0] + A[1] + 10.0**decade * np.array([0, 0, 0, 1, 0, -1, 1])])
+    variances, y = 10.0 ** rng.uniform(-1, 1, 7), rng.normal(0, 5, 7)
+    expected = exactly(A, variances, y)
+    problem = Problem.from_matrix(sparse.csr_array(A), sparse.csr_array(np.diag(variances)))
+    for solver in SOLVERS:
+        try:
+            P = blue(problem, solver)
+        except ValueError as error:
+            assert decade < -4
+            assert "nearly a combination of others" in str(error)  # noqa: PT017
+            continue
+        assert (abs(P @ y - expected) <= 1e-6 * np.sqrt(variances)).all()
+        assert P.variances().min() >= 0
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_rows_that_say_nothing_and_repeated_rows(solver: str) -> None:
+    A = np.array([[1.0, 1, -1], [0, 0, 0], [3, 3, -3]])
+    P = blue(Problem.from_matrix(sparse.csr_array(A), sparse.eye_array(3, format="csr")), solver)
+    np.testing.assert_allclose(P @ [1.0, 2, 6], [2, 3, 5])
+    np.testing.assert_allclose(P.variances(), 2 / 3)
+    E = np.array([[1.0, 1, 0], [0, 0, 0]])
+    problem = Problem(Schema({"a": 2}), {"total": 1.0, "a": np.array([1.0, 2])}, equalities=(E, [0.0, 0.0]))
+    P = blue(problem, solver)
+    np.testing.assert_allclose(P @ [1.0, 2, 6], [1.25, -1.25, 2.5])
+    np.testing.assert_allclose(P.variances(), [0.25, 0.25, 1])
+
+
+def test_a_right_hand_side_for_a_row_that_says_nothing_is_refused() -> None:
+    A = sparse.csr_array(np.array([[1.0, 1, -1], [0, 0, 0]]))
+    with pytest.raises(ValueError, match="contradict"):
+        blue(Problem.from_matrix(A, sparse.eye_array(3, format="csr"), [0.0, 5.0]), "cholesky")

@@ -1,0 +1,75 @@
+"""The estimate is linear whatever the size of the values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.invent import Invented, Kind, invent
+
+from blue_solvers import SOLVERS, ConjugateGradient, UnsupportedProblemError, blue
+from blue_solvers.contract import Solver
+from constraint_builders import Problem, Schema
+
+ALL: list[str | Solver] = [*SOLVERS, ConjugateGradient(preconditioner="two_pass")]
+SMALLEST = 5e-324
+
+
+def an_invented(seed: int) -> Invented:
+    """The first that can be estimated, from a seed on."""
+    while True:
+        kind = Kind(decades=4.0, cellwise=bool(seed % 2), covariance="sparse" if seed % 4 == 3 else "")
+        found = invent(seed, kind)
+        if found is not None:
+            try:
+                found.description.problem()
+            except ValueError:
+                found = None
+        if found is not None:
+            return found
+        seed += 1
+
+
+@settings(max_examples=8)
+@given(
+    seed=st.integers(0, 10**6),
+    scale=st.sampled_from([1e-300, 1e-200, 1e-120, 1e-90, 1e-20, 1e20, 1e90, 1e120, 1e200, 1e300]),
+)
+def test_a_multiple_of_the_values_gives_that_multiple(seed: int, scale: float) -> None:
+    """Of the estimate and of the adjoint, in every solver that takes the problem."""
+    invented = an_invented(seed)
+    problem, y = invented.description.problem(), invented.y
+    v = np.random.default_rng(seed).normal(size=problem.desired.size)
+    taken = 0
+    for solver in ALL:
+        try:
+            P = blue(problem, solver)
+        except UnsupportedProblemError:
+            continue
+        taken += 1
+        x, pulled = P @ y, P.T @ v
+        for found, expected in ((P @ (scale * y), x), (P.T @ (scale * v), pulled)):
+            assert abs(found / scale - expected).max(initial=0) <= 1e-8 * max(1.0, abs(expected).max(initial=0))
+    assert taken >= 3
+
+
+@pytest.mark.parametrize("solver", ALL, ids=str)
+def test_columns_of_any_size_side_by_side_and_denormal_ones(solver: str | Solver) -> None:
+    problem = Problem(Schema({"a": 2, "b": 3}), {"total": 1.0, "a": 2.0, "a * b": 4.0})
+    y = np.random.default_rng(0).normal(50, 9, problem.observed.size)
+    scales = np.array([1e-310, 1e-200, 0.0, 1.0, 1e200, 1e300])
+    P = blue(problem, solver)
+    found, x = P @ (y[:, None] * scales), P @ y
+    assert not found[:, 2].any()
+    for k in (1, 3, 4, 5):
+        np.testing.assert_allclose(found[:, k] / scales[k], x, rtol=1e-9)
+    np.testing.assert_allclose(found[:, 0], 1e-310 * x, atol=1e-9 * 5e-309)
+    assert abs(P @ np.full(y.size, SMALLEST)).max() <= 12 * SMALLEST
+
+
+@pytest.mark.parametrize("solver", ALL, ids=str)
+def test_an_estimate_beyond_float64_is_refused(solver: str | Solver) -> None:
+    problem = Problem(Schema({"a": 4}), {"a": 1.0}, ["total"])
+    with pytest.raises(OverflowError, match="beyond what float64 holds"):
+        blue(problem, solver) @ np.full(4, 1e308)

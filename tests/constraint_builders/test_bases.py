@@ -1,0 +1,68 @@
+"""Bases adapted to any recodes of a variable: independent, complete, and refused only where none exists."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constraint_builders import Problem, Schema
+from constraint_builders.relations.bases import factor_bases
+
+PARTITIONS = st.integers(2, 8).flatmap(
+    lambda n: st.lists(st.lists(st.integers(0, n - 1), min_size=n, max_size=n), min_size=1, max_size=4)
+)
+
+
+def over_levels(groups: list[int]) -> np.ndarray:
+    """Indicators of a partition's groups, (groups, levels)."""
+    return np.eye(max(groups) + 1)[:, groups]
+
+
+def relabelled(groups: list[int]) -> list[int]:
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+    return [numbers[group] for group in groups]
+
+
+@given(PARTITIONS)
+def test_one_basis_serves_all_recodes_that_have_one(found: list[list[int]]) -> None:
+    """By ranks alone: each factor's rows span its groups, and all functionals together are independent."""
+    recodes = {f"r{i}": groups for i, groups in enumerate(dict.fromkeys(tuple(relabelled(own)) for own in found))}
+    recodes = {name: list(groups) for name, groups in recodes.items() if 1 < max(groups) + 1 < len(groups)}
+    if not recodes:
+        recodes = {"r0": [0] * (len(found[0]) - 1) + [1]} if len(found[0]) > 2 else {}
+    schema = Schema({"v": len(found[0])}, {"v": recodes})
+    factors = list(recodes) or ["v"]
+    try:
+        bases = factor_bases(schema, factors)
+    except NotImplementedError:
+        assert len(factors) > 2  # two partitions always share the sums of their join, and nothing else
+        return
+    functionals: dict[int, np.ndarray] = {}
+    for factor, basis in bases.items():
+        own = np.array(schema.groups_of(factor))
+        rows = basis.matrix.toarray()
+        assert np.linalg.matrix_rank(rows) == rows.shape[0] == rows.shape[1] == own.max() + 1
+        cuts = np.cumsum([0, *basis.counts])
+        for mode, (start, stop) in zip(basis.modes, pairwise(cuts.tolist()), strict=True):
+            along = rows[start:stop] @ over_levels(own.tolist())
+            np.testing.assert_array_equal(functionals.setdefault(mode, along), along)
+    together = np.concatenate(list(functionals.values()))
+    assert np.linalg.matrix_rank(together) == len(together)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_thousand_crossing_groups_take_no_time(count: int) -> None:
+    levels = np.arange(30_000)
+    recodes = {f"r{i}": ((levels + i) % levels.size // 30).tolist() for i in range(count)}
+    schema = Schema({"v": levels.size}, {"v": recodes})
+    observed = {name: np.linspace(1, 9, 1_000) for name in recodes} | {"total": 1.0, "v": np.linspace(1, 2, 30_000)}
+    start = time.perf_counter()
+    problem = Problem(schema, observed)
+    assert not problem.recodes_cross
+    assert problem.rank == 1_000 * count + 1
+    assert time.perf_counter() - start < 10  # a second; minutes where every row is looked through for every column
