@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 from blue_solvers.components.merges import merges_of
 from blue_solvers.components.messages import Message, Parting, Source, add, combine, part
 from blue_solvers.components.orthogonal import compress
-from blue_solvers.components.tree_plan import TreePlan
+from blue_solvers.components.splitting import Divided, Piece, Undivided
+from blue_solvers.components.tree_plan import DesignKey, TreePlan
 from blue_solvers.solver import Float
+from constraint_builders.table import Table
 
 Index = NDArray[np.intp]
+SQUARE = "children", "gain", "root", "posterior"  # matrices of a piece like those of a component
 
 
 @dataclass
@@ -68,17 +71,60 @@ class Boundary:
 
 
 def solve_components(plan: TreePlan, boundary: Boundary | None = None) -> list[Coefficients]:
-    """Coefficients of all components of a plan, in their order."""
+    """Coefficients of all components of a plan, in their order; those that have all in common share them."""
     boundary = boundary or Boundary()
     found: dict[int, Coefficients] = {}
     numbers = [i for i, component in enumerate(plan.components) if component.size == 1]
-    for some in plan.stacks(numbers):
+    for some in plan.stacks(numbers, 1):
         found |= dict(zip(some, _Numbers(plan, some, boundary).solve(), strict=True))
-    for size in sorted({component.size for component in plan.components} - {1}):
-        alike = [i for i, component in enumerate(plan.components) if component.size == size]
-        for some in plan.stacks(alike):
-            found |= dict(zip(some, _Matrices(plan, some, boundary).solve(), strict=True))
+    alike = _alike(plan, boundary)
+    divisions = {members[0]: plan.division(plan.design_key(plan.components[members[0]])) for members in alike}
+    jobs = [(number, piece) for number, division in divisions.items() for piece in division.pieces]
+    solved: dict[tuple[int, Piece], Coefficients] = {}
+    for size in sorted({piece.size for _, piece in jobs}):
+        for lot in plan.stacks([job for job in jobs if job[1].size == size], size):
+            solved |= zip(lot, _Matrices(plan, lot, boundary).solve(), strict=True)
+    for members in alike:
+        division = divisions[members[0]]
+        together = _put_together(plan, division, [solved.pop((members[0], piece)) for piece in division.pieces])
+        found |= dict.fromkeys(members, together)
     return [found[i] for i in range(len(plan.components))]
+
+
+def _alike(plan: TreePlan, boundary: Boundary) -> list[list[int]]:
+    """Components of several group sums by what tables, and messages from outside, tell of them."""
+    by_design: dict[DesignKey, list[list[int]]] = {}
+    for i, component in enumerate(plan.components):
+        if component.size > 1:
+            groups = by_design.setdefault(plan.design_key(component), [])
+            for members in groups:
+                if _told_alike(boundary, members[0], i):
+                    members.append(i)
+                    break
+            else:
+                groups.append([i])
+    return [members for groups in by_design.values() for members in groups]
+
+
+def _told_alike(boundary: Boundary, one: int, other: int) -> bool:
+    """Whether the same comes from outside about two components."""
+    messages = boundary.below.values()
+    pairs = [(a, b) for own in messages for a, b in zip(own[one].arrays, own[other].arrays, strict=True)]
+    if boundary.above is not None:
+        pairs.append((boundary.above[one], boundary.above[other]))
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def _put_together(plan: TreePlan, division: Undivided, pieces: list[Coefficients]) -> Coefficients:
+    """Coefficients of a component from those of its pieces."""
+    if len(pieces) == 1 and not isinstance(division, Divided):
+        return pieces[0]
+    arrays = (division.square([getattr(own, name) for own in pieces]) for name in SQUARE)
+    message = Message(*(division.square([own.message.arrays[i] for own in pieces]) for i in range(4)))
+    measured = {}
+    for t in sorted({t for own in pieces for t in own.measured}):
+        measured[t] = division.gains(plan.tables[t].name, [own.measured.get(t) for own in pieces])
+    return Coefficients(*arrays, message, measured=measured)
 
 
 class _Numbers:
@@ -143,8 +189,9 @@ class _Numbers:
         ranks = self._plan.class_rank[classes]
         J, J_exact = np.zeros((len(self._stack), classes.size)), np.zeros((len(self._stack), classes.size))
         for (_, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
-            rows = [self._plan.table_rows(table, self._plan.components[i]) for i in self._stack]
-            squares = np.array([0.0 if W is None else float((W**2).sum()) for W in rows])[:, None]
+            seen = (self._plan.components[i] for i in self._stack)
+            own = [self._plan.scale(table, c) ** 2 if self._plan.sees(table, c) else 0.0 for c in seen]
+            squares = np.array(own)[:, None]
             J += squares * weights[ranks]
             J_exact += squares * exact[ranks]
         if level.zeros is not None:
@@ -188,14 +235,15 @@ class _Numbers:
 
 
 class _Matrices:
-    """Components of one size, several at once: arrays (components, entries, m, m)."""
+    """Pieces of components, of one size, several at once: arrays (pieces, entries, b, b)."""
 
-    def __init__(self, plan: TreePlan, stack: list[int], boundary: Boundary) -> None:
-        self._plan, self._stack, self._boundary = plan, stack, boundary
-        self._m = m = plan.components[stack[0]].size
-        self._message = Message.zeros((len(stack), plan.class_rank.size, m, m))
-        self._children = np.zeros((len(stack), plan.parents.size, m, m))
-        self._gain = np.zeros((len(stack), plan.pair_parent.size, m, m))
+    def __init__(self, plan: TreePlan, jobs: Sequence[tuple[int, Piece]], boundary: Boundary) -> None:
+        self._plan, self._boundary = plan, boundary
+        self._numbers, self._pieces = [number for number, _ in jobs], [piece for _, piece in jobs]
+        self._m = m = self._pieces[0].size
+        self._message = Message.zeros((len(jobs), plan.class_rank.size, m, m))
+        self._children = np.zeros((len(jobs), plan.parents.size, m, m))
+        self._gain = np.zeros((len(jobs), plan.pair_parent.size, m, m))
         self._measured: dict[int, Float] = {}
         self._sums: list[_SumOfChildren] = []
 
@@ -206,8 +254,8 @@ class _Matrices:
         posterior = self._go_down()
         top = plan.levels[0].class_of[:1]
         found = []
-        for i, place in enumerate(self._stack):
-            rows = {t: plan.table_rows(plan.tables[t], plan.components[place]) for t in self._measured}
+        for i, piece in enumerate(self._pieces):
+            rows = {t: piece.rows.get(plan.tables[t].name) for t in self._measured}
             measured = {t: self._measured[t][i, :, :, : len(W)] for t, W in rows.items() if W is not None}
             arrays = self._children[i], self._gain[i], self._message.root[i], posterior[i]
             found.append(Coefficients(*arrays, self._message[i, top], measured=measured))
@@ -219,7 +267,7 @@ class _Matrices:
         if numbers.size:
             self._sums.append(_SumOfChildren(plan, self._message, numbers))
         for t, table in level.tables:
-            shape = len(self._stack), level.class_count, self._m, len(self._rows(table)[0])
+            shape = len(self._pieces), level.class_count, self._m, len(self._rows(table)[0])
             self._measured[t] = np.zeros(shape)
         for classes, total in ((level.leaf_classes, None), (level.class_of[level.inner], True)):
             if not classes.size:
@@ -228,7 +276,7 @@ class _Matrices:
             if total:
                 sources.append(Source.told(_flat(self._sums[-1].total)))
             combined = combine(sources)
-            shape = len(self._stack), classes.size, self._m, -1
+            shape = len(self._pieces), classes.size, self._m, -1
             gains = [gain.reshape(shape) for gain in combined.gains]
             for t, gain in zip(used, gains, strict=False):
                 self._measured[t][:, classes - level.first_class] = gain
@@ -236,12 +284,12 @@ class _Matrices:
                 self._children[:, numbers] = gains[-1]
             self._message[:, classes] = _raised(combined.message, shape[:2])
             for column, geounit in plan.bounded(number, classes, self._boundary.below):
-                for i, place in enumerate(self._stack):
-                    self._message[i, column] = self._boundary.below[geounit][place][0]
+                for i, (place, piece) in enumerate(zip(self._numbers, self._pieces, strict=True)):
+                    self._message[i, column] = piece.of_message(self._boundary.below[geounit][place])[0]
 
-    def _rows(self, table: object) -> Float:
-        """W of a table about every component, (components, k, m), zero where it sees nothing."""
-        rows = [self._plan.table_rows(table, self._plan.components[i]) for i in self._stack]  # type: ignore[arg-type]
+    def _rows(self, table: Table) -> Float:
+        """W of a table about every piece, (pieces, k, b), zero where it sees nothing."""
+        rows = [piece.rows.get(table.name) for piece in self._pieces]
         stacked = np.zeros((len(rows), max((len(W) for W in rows if W is not None), default=0), self._m))
         for i, W in enumerate(rows):
             if W is not None:
@@ -251,7 +299,7 @@ class _Matrices:
     def _sources(self, number: int, classes: Index) -> tuple[list[Source], list[int]]:
         """What was measured in geounits of some classes; empty cells are the last source, the rest tables by number."""
         plan, level = self._plan, self._plan.levels[number]
-        ranks, count = plan.class_rank[classes], len(self._stack)
+        ranks, count = plan.class_rank[classes], len(self._pieces)
         sources, used = [], []
         for (t, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
             W = self._rows(table)
@@ -267,9 +315,9 @@ class _Matrices:
     def _empty(self, number: int, ranks: Index) -> Source:
         """Cells known to be empty; their value is 0, so that nothing is made of their gain."""
         if self._plan.levels[number].zeros is None:
-            flags = np.zeros((len(self._stack) * ranks.size, self._m))
+            flags = np.zeros((len(self._pieces) * ranks.size, self._m))
         else:
-            groups = [self._plan.empty_groups(number, ranks, self._plan.components[i]) for i in self._stack]
+            groups = [self._plan.empty_groups(number, ranks, self._plan.components[i]) for i in self._numbers]
             flags = np.concatenate(groups).astype(float)
         identity = np.eye(self._m)
         exact = flags[:, :, None] * identity if flags.any() else None
@@ -279,10 +327,11 @@ class _Matrices:
     def _go_down(self) -> Float:
         """Square roots of posteriors: of the root first, then of every pair; gains on the way."""
         plan = self._plan
-        posterior = np.zeros((len(self._stack), plan.pair_parent.size + 1, self._m, self._m))
+        posterior = np.zeros((len(self._pieces), plan.pair_parent.size + 1, self._m, self._m))
         posterior[:, 0] = self._message.root[:, plan.levels[0].class_of[0]]
         if self._boundary.above is not None:
-            posterior[:, 0] = np.stack([self._boundary.above[place] for place in self._stack])
+            pairs = zip(self._numbers, self._pieces, strict=True)
+            posterior[:, 0] = np.stack([piece.of_root(self._boundary.above[place]) for place, piece in pairs])
         for sums in reversed(self._sums):
             above = posterior[:, plan.posterior_of[plan.parents[sums.numbers]]]
             self._gain[:, sums.pairs], posterior[:, sums.pairs + 1] = sums.share(above)

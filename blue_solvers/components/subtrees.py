@@ -24,7 +24,7 @@ from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.messages import Message
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree_form import TreeForm
-from blue_solvers.components.tree_plan import TableRows, TreePlan
+from blue_solvers.components.tree_plan import Divisions, TreePlan
 from blue_solvers.solver import Float
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.layout import Layout
@@ -72,8 +72,8 @@ class Design:
         return make_table(self.schema, tuple(self.schema.names[axis] for axis in sorted(axes)))
 
     @cached_property
-    def rows(self) -> TableRows:
-        """What tables tell of components, the same in all parts: the plan that first needs it adds it."""
+    def divisions(self) -> Divisions:
+        """How components fall apart, the same everywhere: the plan that first needs it adds it."""
         return {}
 
 
@@ -330,9 +330,9 @@ class SubtreeForm(TreeForm):
         own = self._subproblem
         assert own.schema is not None
         assert own.geounit_variances is not None
-        alike, rows = not self._messages, self._design.rows
+        alike, divisions = not self._messages, self._design.divisions
         return TreePlan(
-            own.schema, self._spine, groupings, tables, levels, own.geounit_variances, own.zeros, rows, alike
+            own.schema, self._spine, groupings, tables, levels, own.geounit_variances, own.zeros, divisions, alike
         )
 
     def _boundary(self) -> Boundary:

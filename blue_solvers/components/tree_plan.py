@@ -7,10 +7,12 @@ children and each pair, so millions of leaves cost no more than the geounits abo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
+from math import prod
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +21,17 @@ from scipy import sparse
 from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, sees_contrasts
-from blue_solvers.components.subspaces import kronecker
+from blue_solvers.components.splitting import Axes, Undivided, split
 from blue_solvers.solver import Float
 from constraint_builders import Schema, Spine
 from constraint_builders.table import Table, make_table
 from constraint_builders.zeros import StructuralZeros
 
 Index = NDArray[np.intp]
+T = TypeVar("T")
 STACKED = 1 << 14  # numbers in an array that several components share: beyond, each by itself costs no more
-TableRows = dict[tuple[str, tuple[bool, ...]], Float | None]
+DesignKey = tuple[tuple[int, ...], tuple[tuple[str, float], ...]]
+Divisions = dict[DesignKey, Undivided]
 
 
 @dataclass
@@ -89,9 +93,9 @@ class TreePlan:
         Their variances in each geounit; 0 exact, ``inf`` not measured.
     zeros : StructuralZeros or None
         Cells known to be empty; the variables that tell them apart have no contrasts among `groupings`.
-    rows : dict, optional
-        What tables tell of components (`table_rows`), by the table's name and the component's contrasts: plans that
-        have the schema and the groupings in common may share it. What is missing is added.
+    divisions : dict, optional
+        How components fall apart, by what tables tell of them (`design_key`): plans that have the schema and the
+        groupings in common may share it. What is missing is added.
     alike : bool
         Whether geounits without children that were measured alike share a class.
 
@@ -117,7 +121,7 @@ class TreePlan:
         levels: tuple[int, ...],
         variances: list[Float],
         zeros: StructuralZeros | None = None,
-        rows: TableRows | None = None,
+        divisions: Divisions | None = None,
         alike: bool = True,
     ) -> None:
         self.tables = tables
@@ -127,7 +131,7 @@ class TreePlan:
         self.groupings = groupings
         self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
         self._maps: dict[str, list[Float | None]] = {}
-        self._rows: TableRows = {} if rows is None else rows
+        self._divisions: Divisions = {} if divisions is None else divisions
         self.levels = [self._level(level, tables, levels, variances) for level in range(len(spine.levels))]
         self.parents = np.flatnonzero(spine.child_counts > 0)
         self.parent_number = np.full(spine.size, -1, dtype=np.intp)
@@ -241,13 +245,11 @@ class TreePlan:
                 if geounit in below:
                     yield own, geounit
 
-    def stacks(self, numbers: list[int]) -> list[list[int]]:
-        """Components of one size, by number, in lots that are worked out together as far as they are small."""
-        if not numbers:
-            return []
+    def stacks(self, items: Sequence[T], size: int) -> list[Sequence[T]]:
+        """Components or parts of them, of one size, in lots that are worked out together as far as they are small."""
         entries = max(self.class_rank.size, self.pair_parent.size)
-        count = max(1, STACKED // (entries * self.components[numbers[0]].size ** 2))
-        return [numbers[some] for some in chunks(len(numbers), count)]
+        count = max(1, STACKED // (entries * size**2))
+        return [items[some] for some in chunks(len(items), count)]
 
     def _components(self) -> Iterator[Component]:
         for contrasts in product(*([False, True] if g.has_contrasts else [False] for g in self.groupings)):
@@ -273,22 +275,41 @@ class TreePlan:
             self._maps[table.name] = [self.factor_map(own, factors.get(own.axis)) for own in self.groupings]
         return self._maps[table.name]
 
-    def table_rows(self, table: Table, component: Component) -> Float | None:
-        """Cells of a table from the group sums of a component, (k, m); None if it sees nothing of it."""
-        key = table.name, component.contrasts
-        if key not in self._rows:
-            self._rows[key] = self._work_out_rows(table, component)
-        return self._rows[key]
+    def sees(self, table: Table, component: Component) -> bool:
+        """Whether a table keeps every variable whole that a component is contrasts along."""
+        return not any(
+            contrast and sums is not None
+            for sums, contrast in zip(self.table_maps(table), component.contrasts, strict=True)
+        )
 
-    def _work_out_rows(self, table: Table, component: Component) -> Float | None:
-        matrices = []
-        for grouping, sums, contrast in zip(self.groupings, self.table_maps(table), component.contrasts, strict=True):
-            if contrast:
-                if sums is not None:
-                    return None
-            else:
-                matrices.append(np.eye(grouping.sizes.size) if sums is None else sums)
-        return kronecker(matrices)
+    def scale(self, table: Table, component: Component) -> float:
+        """What a table's sums along variables of one group multiply a component by that it sees."""
+        maps = zip(self.groupings, self.table_maps(table), component.contrasts, strict=True)
+        return prod(float(W[0, 0]) for g, W, contrast in maps if g.sizes.size == 1 and W is not None and not contrast)
+
+    def design_key(self, component: Component) -> DesignKey:
+        """What tables tell of a component: those of equal keys have all coefficients in common."""
+        pairs = zip(self.groupings, component.contrasts, strict=True)
+        several = tuple(g.axis for g, contrast in pairs if g.sizes.size > 1 and not contrast)
+        seeing = {t.name: self.scale(t, component) for t in self.tables if self.sees(t, component)}
+        return several, tuple(sorted(seeing.items()))
+
+    def division(self, key: DesignKey) -> Undivided:
+        """How the components of a key fall apart."""
+        if key not in self._divisions:
+            several, seeing = key
+            groupings = [g for g in self.groupings if g.axis in several]
+            tables = {table.name: table for table in self.tables}
+            axes = {name: self._axes(tables[name], groupings, scale) for name, scale in seeing}
+            size = prod(g.sizes.size for g in groupings)
+            self._divisions[key] = split(axes, size) if self._zeros is None else Undivided(axes, size)
+        return self._divisions[key]
+
+    def _axes(self, table: Table, groupings: list[Grouping], scale: float) -> Axes:
+        """Cells of a table from group sums along every variable, (cells, r), the first times a number."""
+        maps = dict(zip((g.axis for g in self.groupings), self.table_maps(table), strict=True))
+        first, *others = (np.eye(g.sizes.size) if (W := maps[g.axis]) is None else W for g in groupings)
+        return [scale * first, *others]
 
     def empty_groups(self, number: int, ranks: Index, component: Component) -> NDArray[np.bool_]:
         """Which group sums of a component are known to be empty at geounits of a level, (N, m)."""
