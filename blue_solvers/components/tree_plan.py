@@ -29,7 +29,7 @@ from constraint_builders.zeros import StructuralZeros
 
 Index = NDArray[np.intp]
 T = TypeVar("T")
-STACKED = 1 << 14  # numbers in an array that several components share: beyond, each by itself costs no more
+STACKED = 1 << 18  # numbers in an array that several components share: beyond, each by itself costs no more
 DesignKey = tuple[tuple[int, ...], tuple[tuple[str, float], ...]]
 Divisions = dict[DesignKey, Undivided]
 
