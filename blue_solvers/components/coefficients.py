@@ -34,8 +34,8 @@ class Coefficients:
         What multiplies the information of all noisy, or exact, tables.
     measured : for other components, for every observed table what multiplies its rows, by class of its level
         (classes, m, k).
-    children : by geounit with children, over all levels
-    gain : by pair
+    children : by family
+    gain : by pair of a family
     root : by class
         Square roots of the covariance of the estimate from a geounit and from below.
     posterior : by geounit of `posterior_of`
@@ -76,7 +76,7 @@ def solve_components(plan: TreePlan, boundary: Boundary | None = None) -> list[C
     found: dict[int, Coefficients] = {}
     numbers = [i for i, component in enumerate(plan.components) if component.size == 1]
     for some in plan.stacks(numbers, 1):
-        found |= dict(zip(some, _Numbers(plan, some, boundary).solve(), strict=True))
+        found |= zip(some, _Numbers(plan, some, boundary).solve(), strict=True)
     alike = _alike(plan, boundary)
     divisions = {members[0]: plan.division(plan.design_key(plan.components[members[0]])) for members in alike}
     jobs = [(number, piece) for number, division in divisions.items() for piece in division.pieces]
@@ -119,23 +119,23 @@ def _put_together(plan: TreePlan, division: Undivided, pieces: list[Coefficients
     """Coefficients of a component from those of its pieces."""
     if len(pieces) == 1 and not isinstance(division, Divided):
         return pieces[0]
-    arrays = (division.square([getattr(own, name) for own in pieces]) for name in SQUARE)
+    children, gain, root, posterior = (division.square([getattr(own, name) for own in pieces]) for name in SQUARE)
     message = Message(*(division.square([own.message.arrays[i] for own in pieces]) for i in range(4)))
     measured = {}
     for t in sorted({t for own in pieces for t in own.measured}):
         measured[t] = division.gains(plan.tables[t].name, [own.measured.get(t) for own in pieces])
-    return Coefficients(*arrays, message, measured=measured)
+    return Coefficients(children, gain, root, posterior, message, measured=measured)
 
 
 class _Numbers:
     """Components of one group sum, several at once: arrays (components, entries)."""
 
-    def __init__(self, plan: TreePlan, stack: list[int], boundary: Boundary) -> None:
+    def __init__(self, plan: TreePlan, stack: Sequence[int], boundary: Boundary) -> None:
         self._plan, self._stack, self._boundary = plan, stack, boundary
         shape = len(stack), plan.class_rank.size
         self._V, self._own, self._own_exact = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self._unknown, self._exact = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-        by_parent = len(stack), plan.parents.size
+        by_parent = len(stack), plan.families.geounits.size
         self._children, self._sum = np.zeros(by_parent), np.zeros(by_parent)
         self._unknown_children = np.zeros(by_parent)
 
@@ -161,8 +161,8 @@ class _Numbers:
         plan, level = self._plan, self._plan.levels[number]
         classes = np.arange(level.first_class, level.first_class + level.class_count)
         J, J_exact = self._information(number, classes)
-        numbers = plan.parent_number[level.members[level.inner]]
-        inner = level.class_of[level.inner] - level.first_class
+        numbers = plan.inner_families(number)
+        inner = level.inner_classes - level.first_class
         children = np.zeros_like(J)
         children_exact = np.zeros(J.shape, dtype=bool)
         if numbers.size:
@@ -209,16 +209,16 @@ class _Numbers:
 
     def _part(self) -> tuple[Float, Float]:
         """By pair: what a child takes of what its parent learns, and its variance once its parent is known."""
-        plan = self._plan
-        V, total = self._V[:, plan.pair_class], self._sum[:, plan.pair_parent]
-        unknown, unknowns = self._unknown[:, plan.pair_class], self._unknown_children[:, plan.pair_parent]
+        plan, families = self._plan, self._plan.families
+        V, total = self._V[:, families.child_class], self._sum[:, families.parent]
+        unknown, unknowns = self._unknown[:, families.child_class], self._unknown_children[:, families.parent]
         gain = np.divide(V, total, out=np.zeros_like(V), where=(total > 0) & (unknowns == 0))
         gain = np.where(unknown, 1 / np.maximum(unknowns, 1), gain)
-        large = (total / 2 < V) & (plan.pair_count == 1)  # at most one child, the others' sum is not what is left
+        large = (total / 2 < V) & (families.count == 1)  # at most one child, the others' sum is not what is left
         others = total - V
         if large.any():
-            small = np.where(large, 0.0, V) * plan.pair_count
-            others = np.where(large, plan.sums_of_pairs(small.astype(np.float64))[:, plan.pair_parent], others)
+            small = np.where(large, 0.0, V) * families.count
+            others = np.where(large, plan.sums_of_pairs(small.astype(np.float64))[:, families.parent], others)
         conditional = np.where(unknowns > 0, np.where(unknown, total, V), gain * others)
         return gain, conditional
 
@@ -229,7 +229,7 @@ class _Numbers:
             root = np.array([[float(self._boundary.above[place][0, 0]) ** 2] for place in self._stack])
         posterior = np.concatenate([root, conditional], axis=1)
         for pairs in plan.pairs_by_level:
-            above = posterior[:, plan.posterior_of[plan.parents[plan.pair_parent[pairs]]]]
+            above = posterior[:, plan.posterior_above(pairs)]
             posterior[:, pairs + 1] += gain[:, pairs] ** 2 * above
         return posterior
 
@@ -242,8 +242,8 @@ class _Matrices:
         self._numbers, self._pieces = [number for number, _ in jobs], [piece for _, piece in jobs]
         self._m = m = self._pieces[0].size
         self._message = Message.zeros((len(jobs), plan.class_rank.size, m, m))
-        self._children = np.zeros((len(jobs), plan.parents.size, m, m))
-        self._gain = np.zeros((len(jobs), plan.pair_parent.size, m, m))
+        self._children = np.zeros((len(jobs), plan.families.geounits.size, m, m))
+        self._gain = np.zeros((len(jobs), plan.families.parent.size, m, m))
         self._measured: dict[int, Float] = {}
         self._sums: list[_SumOfChildren] = []
 
@@ -263,13 +263,13 @@ class _Matrices:
 
     def _go_up(self, number: int) -> None:
         plan, level = self._plan, self._plan.levels[number]
-        numbers = plan.parent_number[level.members[level.inner]]
+        numbers = plan.inner_families(number)
         if numbers.size:
             self._sums.append(_SumOfChildren(plan, self._message, numbers))
         for t, table in level.tables:
             shape = len(self._pieces), level.class_count, self._m, len(self._rows(table)[0])
             self._measured[t] = np.zeros(shape)
-        for classes, total in ((level.leaf_classes, None), (level.class_of[level.inner], True)):
+        for classes, total in ((level.leaf_classes, None), (level.inner_classes, True)):
             if not classes.size:
                 continue
             sources, used = self._sources(number, classes)
@@ -327,35 +327,36 @@ class _Matrices:
     def _go_down(self) -> Float:
         """Square roots of posteriors: of the root first, then of every pair; gains on the way."""
         plan = self._plan
-        posterior = np.zeros((len(self._pieces), plan.pair_parent.size + 1, self._m, self._m))
+        posterior = np.zeros((len(self._pieces), plan.families.parent.size + 1, self._m, self._m))
         posterior[:, 0] = self._message.root[:, plan.levels[0].class_of[0]]
         if self._boundary.above is not None:
             pairs = zip(self._numbers, self._pieces, strict=True)
             posterior[:, 0] = np.stack([piece.of_root(self._boundary.above[place]) for place, piece in pairs])
         for sums in reversed(self._sums):
-            above = posterior[:, plan.posterior_of[plan.parents[sums.numbers]]]
+            above = posterior[:, plan.posterior_of[plan.families.geounits[sums.numbers]]]
             self._gain[:, sums.pairs], posterior[:, sums.pairs + 1] = sums.share(above)
         return posterior
 
 
 class _SumOfChildren:
-    """Children of some geounits, added up.
+    """Children of one geounit of some families, added up.
 
     Attributes
     ----------
     numbers : ndarray of int
-        The geounits, as `TreePlan.parents` lists them.
+        Families.
     pairs : ndarray of int
         Theirs with their children.
-    total : Message, (components, geounits, m, m)
+    total : Message, (components, families, m, m)
     """
 
     def __init__(self, plan: TreePlan, message: Message, numbers: Index) -> None:
         self.numbers = np.sort(numbers)
-        self.pairs = np.flatnonzero(np.isin(plan.pair_parent, numbers))
-        self._counts = plan.pair_count[self.pairs].astype(float)
-        self._children = message[:, plan.pair_class[self.pairs]]
-        self._merges = merges_of(plan.pair_parent[self.pairs])
+        families = plan.families
+        self.pairs = np.flatnonzero(np.isin(families.parent, numbers))
+        self._counts = families.count[self.pairs].astype(float)
+        self._children = message[:, families.child_class[self.pairs]]
+        self._merges = merges_of(families.parent[self.pairs])
         self._nodes, self._partings = self._add_up()
         self.total = self._nodes[:, self._merges.totals[np.searchsorted(self.numbers, numbers)]]
 

@@ -300,8 +300,9 @@ class TreeForm:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
 
     def _multiply(self, block: Float, entries: Index, name: str, transpose: bool = False) -> None:
-        """Multiply every geounit's components by its coefficients, in place."""
-        places = one_or_all(entries)
+        """Multiply components by coefficients of geounits with children, or of pairs, in place."""
+        families = self.plan.families
+        places = one_or_all((families.of_parent if name == "children" else families.of_pair)[entries])
         matrices = (getattr(own, name)[places] for own in self.coefficients)
         multiply(block, zip(self.plan.components, matrices, strict=True), transpose)
 
