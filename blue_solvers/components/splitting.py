@@ -113,11 +113,17 @@ class Undivided:
     Attributes
     ----------
     pieces : list of Piece
+    size : int
+        Number of group sums, m.
+    seeing : dict of str to int
+        Rows of the tables that see the component.
     """
 
     pieces: list[Piece]
 
     def __init__(self, tables: Mapping[str, Axes], size: int) -> None:
+        self.size = size
+        self.seeing = {name: prod(map(len, axes)) for name, axes in tables.items()}
         self.pieces = [Piece({name: kronecker(axes) for name, axes in tables.items()}, size)]
 
     def square(self, matrices: Sequence[Float]) -> Float:
@@ -155,6 +161,8 @@ class Divided(Undivided):
         squares: list[dict[str, float]],
         tied: list[Float],
     ) -> None:
+        self.size = space_of.size
+        self.seeing = {name: prod(map(len, axes)) for name, axes in tables.items()}
         self._bases, self._tied = bases, np.concatenate(tied, axis=1)
         self._frames: dict[str, Float] = {}
         self._tied_rows: dict[str, Float] = {}

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.components.coefficients import Boundary
-from blue_solvers.components.grouping import Grouping, groupings_of
+from blue_solvers.components.grouping import groupings_of
 from blue_solvers.components.messages import Message
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree_form import TreeForm
-from blue_solvers.components.tree_plan import Divisions, TreePlan
+from blue_solvers.components.tree_plan import Divisions, TreePlan, plan_of
 from blue_solvers.solver import Float
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.layout import Layout
@@ -326,14 +326,8 @@ class SubtreeForm(TreeForm):
         self._above = None if above is None else above.roots
         super().__init__(self._subproblem)
 
-    def _make_plan(self, groupings: list[Grouping], tables: list[Table], levels: tuple[int, ...]) -> TreePlan:
-        own = self._subproblem
-        assert own.schema is not None
-        assert own.geounit_variances is not None
-        alike, divisions = not self._messages, self._design.divisions
-        return TreePlan(
-            own.schema, self._spine, groupings, tables, levels, own.geounit_variances, own.zeros, divisions, alike
-        )
+    def _make_plan(self) -> TreePlan:
+        return plan_of(self._subproblem, self._design.divisions, alike=not self._messages)
 
     def _boundary(self) -> Boundary:
         return Boundary(self._messages, self._above)

@@ -21,10 +21,10 @@ from scipy import sparse
 from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.families import Families, alike_with_children
-from blue_solvers.components.grouping import Grouping, group_sums, sees_contrasts
+from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
 from blue_solvers.components.splitting import Axes, Undivided, split
 from blue_solvers.solver import Float
-from constraint_builders import Schema, Spine
+from constraint_builders import Problem, Schema, Spine
 from constraint_builders.table import Table, make_table
 from constraint_builders.zeros import StructuralZeros
 
@@ -365,3 +365,17 @@ class TreePlan:
     def posterior_above(self, pairs: Index) -> Index:
         """Of the families of some pairs the entry among the posterior covariances."""
         return self.posterior_of[self.families.geounits[self.families.parent[pairs]]]
+
+
+def plan_of(problem: Problem, divisions: Divisions | None = None, alike: bool = True) -> TreePlan:
+    """The plan of a problem of equal variances within every table of every geounit; see `TreePlan`."""
+    assert problem.schema is not None
+    assert problem.geounit_variances is not None
+    tables = list(problem.observed_tables)
+    told_apart = () if problem.zeros is None else problem.zeros.axes
+    groupings = groupings_of(problem.schema, tables + list(problem.desired_tables), told_apart)
+    levels = problem.observed_levels if problem.spine else (0,) * len(tables)
+    spine = problem.spine or Spine([-1], ["all"])
+    return TreePlan(
+        problem.schema, spine, groupings, tables, levels, problem.geounit_variances, problem.zeros, divisions, alike
+    )
