@@ -1,6 +1,7 @@
 """Solvers for the best linear unbiased estimate, behind one linear operator."""
 
 import blue_solvers.signals  # noqa: F401  first: from then on signals find their handler
+from blue_solvers.components.tree.projected_work import ProjectedWork, projected_work
 from blue_solvers.contract import ConvergenceError, Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solvers import SOLVERS, Auto, Cholesky, ConjugateGradient, Dense, Multigrid, SeaBlue, TwoPass
@@ -17,6 +18,7 @@ __all__ = [
     "Info",
     "Multigrid",
     "Prepared",
+    "ProjectedWork",
     "SeaBlue",
     "Solver",
     "TwoPass",
@@ -24,4 +26,5 @@ __all__ = [
     "blue",
     "functionals",
     "intervals",
+    "projected_work",
 ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from blue_solvers import BlueOperator
+from blue_solvers import BlueOperator, TwoPass, projected_work
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem
@@ -47,6 +47,15 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="a table to estimate, may be repeated, or 'all'; by default those of the schema file, else those of INPUT",
     )
+
+
+def announce(problem: Problem, solver: str) -> None:
+    """Say how much work lies ahead, before it begins, where two passes are to do it and it is much."""
+    closed_form = problem.schema is not None and problem.geounit_variances is not None and problem.equalities is None
+    if solver in ("auto", TwoPass.name) and closed_form and TwoPass().supports(problem) is None:
+        work = projected_work(problem)
+        if work.is_large:
+            print(f"projected  {work} to prepare {plural(work.geounits, 'geounit')}", file=sys.stderr, flush=True)
 
 
 def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:

@@ -13,6 +13,7 @@ from blue_solvers import SOLVERS, blue
 from blue_solvers.commands.common import (
     SubParsers,
     add_input_arguments,
+    announce,
     coverage,
     new_parser,
     plural,
@@ -131,6 +132,7 @@ def run_on_table(args: argparse.Namespace) -> None:
     if args.plot:
         require_picture(args.plot)
     problem, y = read_input(args)
+    announce(problem, args.solver)
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
     progress(f"estimating {plural(problem.desired.size, 'cell')}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from blue_solvers import blue
-from blue_solvers.commands.common import plural, progress, report
+from blue_solvers.commands.common import announce, plural, progress, report
 from blue_solvers.commands.kinds import is_release, what_is
 from blue_solvers.commands.progress import LevelBar
 from blue_solvers.commands.quiet import reading
@@ -50,6 +50,7 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
             args.input, settings, desired=desired, within=args.within, totals=totals, progress=bar
         )
     problem = release.problem
+    announce(problem, args.solver)
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
     progress(f"estimating {plural(problem.desired.size, 'cell')}")

@@ -7,10 +7,9 @@ from math import prod
 import numpy as np
 
 from blue_solvers.components.size import as_float, groupings_in_use, too_many_groups
+from blue_solvers.components.tree.projected_work import MATRICES, projected_work
 from constraint_builders import Problem
 from constraint_builders.memory import format_bytes, free_memory
-
-MATRICES = 12  # held for every component and geounit with children while they are worked out
 
 
 def flat_refusal(problem: Problem) -> str | None:
@@ -59,16 +58,19 @@ def _too_large(problem: Problem) -> str | None:
     groupings = groupings_in_use(problem)
     geounits = 1 if problem.spine is None else problem.spine.size
     by_component = as_float(prod(g.sizes.size**2 + g.has_contrasts for g in groupings))
-    matrices = MATRICES * 8.0 * _parents(problem) * by_component
     cells = 8.0 * geounits * as_float(prod(grouping.levels for grouping in groupings))
     free = free_memory()
-    if max(cells, matrices) > free:
-        what = "cells" if cells > matrices else f"matrices of {prod(g.sizes.size for g in groupings):,} groups"
-        return (
-            f"its geounits have {format_bytes(max(cells, matrices))} of {what} and {format_bytes(free)} are free: "
-            "use fewer geounits"
-        )
+    if cells > free:
+        return _does_not_fit(cells, "cells", free)
+    if MATRICES * 8.0 * _parents(problem) * by_component > free:  # if no geounits were alike, nor fell apart
+        matrices = projected_work(problem).bytes
+        if matrices > free:
+            return _does_not_fit(matrices, f"matrices of {prod(g.sizes.size for g in groupings):,} groups", free)
     return None
+
+
+def _does_not_fit(needed: float, what: str, free: float) -> str:
+    return f"its geounits have {format_bytes(needed)} of {what} and {format_bytes(free)} are free: use fewer geounits"
 
 
 def _parents(problem: Problem) -> int:

@@ -43,7 +43,7 @@ def choose_boxes(plan: TreePlan, tables: list[Table]) -> list[tuple[Fineness, li
 
 def _fineness_needed(plan: TreePlan, component: Component, tables: list[Table]) -> Fineness | None:
     """How finely some table that sees the component tells every variable apart; None if no table does."""
-    seeing = [table for table in tables if plan.table_rows(table, component) is not None]
+    seeing = [table for table in tables if plan.sees(table, component)]
     if not seeing:
         return None
     return [
@@ -98,7 +98,7 @@ class Box:
         ]
         self._places = [
             reader.place_in([own == LEVELS for own in fineness])
-            if any(plan.table_rows(t, plan.components[i]) is not None for i in numbers)
+            if any(plan.sees(t, plan.components[i]) for i in numbers)
             else None
             for (_, t), reader in zip(tables, readers, strict=True)
         ]

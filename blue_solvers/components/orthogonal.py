@@ -36,6 +36,10 @@ class Fitted:
     information_root: Float
     covariance_root: Float
 
+    def within(self, projector: Float) -> Fitted:
+        """The same, of what lies in the range of orthogonal projectors (N, m, m)."""
+        return Fitted(projector @ self.solution, self.information_root @ projector, projector @ self.covariance_root)
+
 
 def fit(F: Float, B: Float) -> Fitted:
     """Solve least squares problems of full column rank.
@@ -61,16 +65,39 @@ def fit(F: Float, B: Float) -> Fitted:
 def compress(*parts: Float) -> Float:
     """A square root S of the sum of S_i S_i', from its parts (N, m, q_i): (N, m, m)."""
     columns = np.concatenate(parts, axis=2)
-    m = columns.shape[1]
-    if m == 1:
+    if columns.shape[1] == 1:
         return np.sqrt((columns**2).sum(axis=2, keepdims=True))
-    rows = columns.swapaxes(1, 2)
+    R, order = _compressed(columns)
+    return _in_order(R, order).swapaxes(1, 2)
+
+
+def compress_and_invert(*parts: Float) -> tuple[Float, Float]:
+    """The same, of full rank, and its inverse."""
+    columns = np.concatenate(parts, axis=2)
+    if columns.shape[1] == 1:
+        root = np.sqrt((columns**2).sum(axis=2, keepdims=True))
+        return root, 1 / root
+    R, order = _compressed(columns)
+    inverse = _back_substitute(R, np.broadcast_to(np.eye(R.shape[1]), R.shape))
+    sorted_inverse = np.empty_like(inverse)
+    np.put_along_axis(sorted_inverse, order[:, :, None], inverse, axis=1)
+    return _in_order(R, order).swapaxes(1, 2), sorted_inverse.swapaxes(1, 2)
+
+
+def _compressed(columns: Float) -> tuple[Float, NDArray[np.intp]]:
+    """Triangular R with R'R the sum of products of columns (N, m, q), its columns in some order, and this order."""
+    rows, m = columns.swapaxes(1, 2), columns.shape[1]
     if rows.shape[1] < m:
         rows = np.concatenate([rows, np.zeros((len(rows), m - rows.shape[1], m))], axis=1)
     R, _, order = _reduce(rows, np.zeros((len(rows), rows.shape[1], 0)))
+    return R, order
+
+
+def _in_order(R: Float, order: NDArray[np.intp]) -> Float:
+    """Columns of R where they belong."""
     root = np.empty_like(R)
     np.put_along_axis(root, order[:, None, :], R, axis=2)
-    return root.swapaxes(1, 2)
+    return root
 
 
 def _fit_one_unknown(F: Float, B: Float) -> Fitted:

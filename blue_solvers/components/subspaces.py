@@ -15,7 +15,7 @@ RANK_TOLERANCE = 1e-9  # relative to the largest eigenvalue there can be
 
 
 def range_projector(matrix: Float, scale: Float | None = None) -> Float:
-    """Orthogonal projectors on the ranges of positive semidefinite matrices.
+    """Orthogonal projectors on the ranges of positive semidefinite matrices; not to be written to.
 
     Eigenvalues count from `RANK_TOLERANCE` times `scale`, (...), by default 1 as fits sums of projectors.
     """
@@ -23,7 +23,10 @@ def range_projector(matrix: Float, scale: Float | None = None) -> Float:
     if matrix.shape[-1] == 1:
         return (matrix > least[..., None, None]).astype(float)
     values, vectors = np.linalg.eigh(matrix)
-    kept = vectors * (values > least[..., None])[..., None, :]
+    counts = values > least[..., None]
+    if counts.all():
+        return np.broadcast_to(np.eye(matrix.shape[-1]), matrix.shape)
+    kept = vectors * counts[..., None, :]
     return kept @ kept.swapaxes(-1, -2)
 
 

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.components.grouping import Grouping, groupings_of
+from blue_solvers.components.grouping import groupings_of
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Boundary
 from blue_solvers.components.tree.messages import Message
 from blue_solvers.components.tree.tree_form import TreeForm
-from blue_solvers.components.tree.tree_plan import TableRows, TreePlan
+from blue_solvers.components.tree.tree_plan import Divisions, TreePlan, plan_of
 from blue_solvers.contract import Float
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.description.layout import Layout
@@ -72,8 +72,8 @@ class Design:
         return make_table(self.schema, tuple(self.schema.names[axis] for axis in sorted(axes)))
 
     @cached_property
-    def rows(self) -> TableRows:
-        """What tables tell of components, the same in all parts: the plan that first needs it adds it."""
+    def divisions(self) -> Divisions:
+        """How components fall apart, the same everywhere: the plan that first needs it adds it."""
         return {}
 
 
@@ -326,14 +326,8 @@ class SubtreeForm(TreeForm):
         self._above = None if above is None else above.roots
         super().__init__(self._subproblem)
 
-    def _make_plan(self, groupings: list[Grouping], tables: list[Table], levels: tuple[int, ...]) -> TreePlan:
-        own = self._subproblem
-        assert own.schema is not None
-        assert own.geounit_variances is not None
-        alike, rows = not self._messages, self._design.rows
-        return TreePlan(
-            own.schema, self._spine, groupings, tables, levels, own.geounit_variances, own.zeros, rows, alike
-        )
+    def _make_plan(self) -> TreePlan:
+        return plan_of(self._subproblem, self._design.divisions, alike=not self._messages)
 
     def _boundary(self) -> Boundary:
         return Boundary(self._messages, self._above)

@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.tree.merges import merges_of
 from blue_solvers.components.tree.messages import Message, Parting, Source, add, combine, part
-from blue_solvers.components.tree.tree_plan import TreePlan
+from blue_solvers.components.tree.splitting import Divided, Piece, Undivided
+from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
 from blue_solvers.contract import Float
+from constraint_builders.description.table import Table
 
 Index = NDArray[np.intp]
+SQUARE = "children", "gain", "root", "posterior"  # matrices of a piece like those of a component
 
 
 @dataclass
@@ -31,8 +34,8 @@ class Coefficients:
         What multiplies the information of all noisy, or exact, tables.
     measured : for other components, for every observed table what multiplies its rows, by class of its level
         (classes, m, k).
-    children : by geounit with children, over all levels
-    gain : by pair
+    children : by family
+    gain : by pair of a family
     root : by class
         Square roots of the covariance of the estimate from a geounit and from below.
     posterior : by geounit of `posterior_of`
@@ -68,28 +71,71 @@ class Boundary:
 
 
 def solve_components(plan: TreePlan, boundary: Boundary | None = None) -> list[Coefficients]:
-    """Coefficients of all components of a plan, in their order."""
+    """Coefficients of all components of a plan, in their order; those that have all in common share them."""
     boundary = boundary or Boundary()
     found: dict[int, Coefficients] = {}
     numbers = [i for i, component in enumerate(plan.components) if component.size == 1]
-    for some in plan.stacks(numbers):
-        found |= dict(zip(some, _Numbers(plan, some, boundary).solve(), strict=True))
-    for size in sorted({component.size for component in plan.components} - {1}):
-        alike = [i for i, component in enumerate(plan.components) if component.size == size]
-        for some in plan.stacks(alike):
-            found |= dict(zip(some, _Matrices(plan, some, boundary).solve(), strict=True))
+    for some in plan.stacks(numbers, 1):
+        found |= zip(some, _Numbers(plan, some, boundary).solve(), strict=True)
+    alike = _alike(plan, boundary)
+    divisions = {members[0]: plan.division(plan.design_key(plan.components[members[0]])) for members in alike}
+    jobs = [(number, piece) for number, division in divisions.items() for piece in division.pieces]
+    solved: dict[tuple[int, Piece], Coefficients] = {}
+    for size in sorted({piece.size for _, piece in jobs}):
+        for lot in plan.stacks([job for job in jobs if job[1].size == size], size):
+            solved |= zip(lot, _Matrices(plan, lot, boundary).solve(), strict=True)
+    for members in alike:
+        division = divisions[members[0]]
+        together = _put_together(plan, division, [solved.pop((members[0], piece)) for piece in division.pieces])
+        found |= dict.fromkeys(members, together)
     return [found[i] for i in range(len(plan.components))]
+
+
+def _alike(plan: TreePlan, boundary: Boundary) -> list[list[int]]:
+    """Components of several group sums by what tables, and messages from outside, tell of them."""
+    by_design: dict[DesignKey, list[list[int]]] = {}
+    for i, component in enumerate(plan.components):
+        if component.size > 1:
+            groups = by_design.setdefault(plan.design_key(component), [])
+            for members in groups:
+                if _told_alike(boundary, members[0], i):
+                    members.append(i)
+                    break
+            else:
+                groups.append([i])
+    return [members for groups in by_design.values() for members in groups]
+
+
+def _told_alike(boundary: Boundary, one: int, other: int) -> bool:
+    """Whether the same comes from outside about two components."""
+    messages = boundary.below.values()
+    pairs = [(a, b) for own in messages for a, b in zip(own[one].arrays, own[other].arrays, strict=True)]
+    if boundary.above is not None:
+        pairs.append((boundary.above[one], boundary.above[other]))
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def _put_together(plan: TreePlan, division: Undivided, pieces: list[Coefficients]) -> Coefficients:
+    """Coefficients of a component from those of its pieces."""
+    if len(pieces) == 1 and not isinstance(division, Divided):
+        return pieces[0]
+    children, gain, root, posterior = (division.square([getattr(own, name) for own in pieces]) for name in SQUARE)
+    message = Message(*(division.square([own.message.arrays[i] for own in pieces]) for i in range(4)))
+    measured = {}
+    for t in sorted({t for own in pieces for t in own.measured}):
+        measured[t] = division.gains(plan.tables[t].name, [own.measured.get(t) for own in pieces])
+    return Coefficients(children, gain, root, posterior, message, measured=measured)
 
 
 class _Numbers:
     """Components of one group sum, several at once: arrays (components, entries)."""
 
-    def __init__(self, plan: TreePlan, stack: list[int], boundary: Boundary) -> None:
+    def __init__(self, plan: TreePlan, stack: Sequence[int], boundary: Boundary) -> None:
         self._plan, self._stack, self._boundary = plan, stack, boundary
         shape = len(stack), plan.class_rank.size
         self._V, self._own, self._own_exact = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self._unknown, self._exact = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-        by_parent = len(stack), plan.parents.size
+        by_parent = len(stack), plan.families.geounits.size
         self._children, self._sum = np.zeros(by_parent), np.zeros(by_parent)
         self._unknown_children = np.zeros(by_parent)
 
@@ -115,8 +161,8 @@ class _Numbers:
         plan, level = self._plan, self._plan.levels[number]
         classes = np.arange(level.first_class, level.first_class + level.class_count)
         J, J_exact = self._information(number, classes)
-        numbers = plan.parent_number[level.members[level.inner]]
-        inner = level.class_of[level.inner] - level.first_class
+        numbers = plan.inner_families(number)
+        inner = level.inner_classes - level.first_class
         children = np.zeros_like(J)
         children_exact = np.zeros(J.shape, dtype=bool)
         if numbers.size:
@@ -143,8 +189,9 @@ class _Numbers:
         ranks = self._plan.class_rank[classes]
         J, J_exact = np.zeros((len(self._stack), classes.size)), np.zeros((len(self._stack), classes.size))
         for (_, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
-            rows = [self._plan.table_rows(table, self._plan.components[i]) for i in self._stack]
-            squares = np.array([0.0 if W is None else float((W**2).sum()) for W in rows])[:, None]
+            seen = (self._plan.components[i] for i in self._stack)
+            own = [self._plan.scale(table, c) ** 2 if self._plan.sees(table, c) else 0.0 for c in seen]
+            squares = np.array(own)[:, None]
             J += squares * weights[ranks]
             J_exact += squares * exact[ranks]
         if level.zeros is not None:
@@ -162,16 +209,16 @@ class _Numbers:
 
     def _part(self) -> tuple[Float, Float]:
         """By pair: what a child takes of what its parent learns, and its variance once its parent is known."""
-        plan = self._plan
-        V, total = self._V[:, plan.pair_class], self._sum[:, plan.pair_parent]
-        unknown, unknowns = self._unknown[:, plan.pair_class], self._unknown_children[:, plan.pair_parent]
+        plan, families = self._plan, self._plan.families
+        V, total = self._V[:, families.child_class], self._sum[:, families.parent]
+        unknown, unknowns = self._unknown[:, families.child_class], self._unknown_children[:, families.parent]
         gain = np.divide(V, total, out=np.zeros_like(V), where=(total > 0) & (unknowns == 0))
         gain = np.where(unknown, 1 / np.maximum(unknowns, 1), gain)
-        large = (total / 2 < V) & (plan.pair_count == 1)  # at most one child, the others' sum is not what is left
+        large = (total / 2 < V) & (families.count == 1)  # at most one child, the others' sum is not what is left
         others = total - V
         if large.any():
-            small = np.where(large, 0.0, V) * plan.pair_count
-            others = np.where(large, plan.sums_of_pairs(small.astype(np.float64))[:, plan.pair_parent], others)
+            small = np.where(large, 0.0, V) * families.count
+            others = np.where(large, plan.sums_of_pairs(small.astype(np.float64))[:, families.parent], others)
         conditional = np.where(unknowns > 0, np.where(unknown, total, V), gain * others)
         return gain, conditional
 
@@ -182,20 +229,21 @@ class _Numbers:
             root = np.array([[float(self._boundary.above[place][0, 0]) ** 2] for place in self._stack])
         posterior = np.concatenate([root, conditional], axis=1)
         for pairs in plan.pairs_by_level:
-            above = posterior[:, plan.posterior_of[plan.parents[plan.pair_parent[pairs]]]]
+            above = posterior[:, plan.posterior_above(pairs)]
             posterior[:, pairs + 1] += gain[:, pairs] ** 2 * above
         return posterior
 
 
 class _Matrices:
-    """Components of one size, several at once: arrays (components, entries, m, m)."""
+    """Pieces of components, of one size, several at once: arrays (pieces, entries, b, b)."""
 
-    def __init__(self, plan: TreePlan, stack: list[int], boundary: Boundary) -> None:
-        self._plan, self._stack, self._boundary = plan, stack, boundary
-        self._m = m = plan.components[stack[0]].size
-        self._message = Message.zeros((len(stack), plan.class_rank.size, m, m))
-        self._children = np.zeros((len(stack), plan.parents.size, m, m))
-        self._gain = np.zeros((len(stack), plan.pair_parent.size, m, m))
+    def __init__(self, plan: TreePlan, jobs: Sequence[tuple[int, Piece]], boundary: Boundary) -> None:
+        self._plan, self._boundary = plan, boundary
+        self._numbers, self._pieces = [number for number, _ in jobs], [piece for _, piece in jobs]
+        self._m = m = self._pieces[0].size
+        self._message = Message.zeros((len(jobs), plan.class_rank.size, m, m))
+        self._children = np.zeros((len(jobs), plan.families.geounits.size, m, m))
+        self._gain = np.zeros((len(jobs), plan.families.parent.size, m, m))
         self._measured: dict[int, Float] = {}
         self._sums: list[_SumOfChildren] = []
 
@@ -206,8 +254,8 @@ class _Matrices:
         posterior = self._go_down()
         top = plan.levels[0].class_of[:1]
         found = []
-        for i, place in enumerate(self._stack):
-            rows = {t: plan.table_rows(plan.tables[t], plan.components[place]) for t in self._measured}
+        for i, piece in enumerate(self._pieces):
+            rows = {t: piece.rows.get(plan.tables[t].name) for t in self._measured}
             measured = {t: self._measured[t][i, :, :, : len(W)] for t, W in rows.items() if W is not None}
             arrays = self._children[i], self._gain[i], self._message.root[i], posterior[i]
             found.append(Coefficients(*arrays, self._message[i, top], measured=measured))
@@ -215,20 +263,20 @@ class _Matrices:
 
     def _go_up(self, number: int) -> None:
         plan, level = self._plan, self._plan.levels[number]
-        numbers = plan.parent_number[level.members[level.inner]]
+        numbers = plan.inner_families(number)
         if numbers.size:
             self._sums.append(_SumOfChildren(plan, self._message, numbers))
         for t, table in level.tables:
-            shape = len(self._stack), level.class_count, self._m, len(self._rows(table)[0])
+            shape = len(self._pieces), level.class_count, self._m, len(self._rows(table)[0])
             self._measured[t] = np.zeros(shape)
-        for classes, total in ((level.leaf_classes, None), (level.class_of[level.inner], True)):
+        for classes, total in ((level.leaf_classes, None), (level.inner_classes, True)):
             if not classes.size:
                 continue
             sources, used = self._sources(number, classes)
             if total:
                 sources.append(Source.told(_flat(self._sums[-1].total)))
             combined = combine(sources)
-            shape = len(self._stack), classes.size, self._m, -1
+            shape = len(self._pieces), classes.size, self._m, -1
             gains = [gain.reshape(shape) for gain in combined.gains]
             for t, gain in zip(used, gains, strict=False):
                 self._measured[t][:, classes - level.first_class] = gain
@@ -236,12 +284,12 @@ class _Matrices:
                 self._children[:, numbers] = gains[-1]
             self._message[:, classes] = _raised(combined.message, shape[:2])
             for column, geounit in plan.bounded(number, classes, self._boundary.below):
-                for i, place in enumerate(self._stack):
-                    self._message[i, column] = self._boundary.below[geounit][place][0]
+                for i, (place, piece) in enumerate(zip(self._numbers, self._pieces, strict=True)):
+                    self._message[i, column] = piece.of_message(self._boundary.below[geounit][place])[0]
 
-    def _rows(self, table: object) -> Float:
-        """W of a table about every component, (components, k, m), zero where it sees nothing."""
-        rows = [self._plan.table_rows(table, self._plan.components[i]) for i in self._stack]  # type: ignore[arg-type]
+    def _rows(self, table: Table) -> Float:
+        """W of a table about every piece, (pieces, k, b), zero where it sees nothing."""
+        rows = [piece.rows.get(table.name) for piece in self._pieces]
         stacked = np.zeros((len(rows), max((len(W) for W in rows if W is not None), default=0), self._m))
         for i, W in enumerate(rows):
             if W is not None:
@@ -251,7 +299,7 @@ class _Matrices:
     def _sources(self, number: int, classes: Index) -> tuple[list[Source], list[int]]:
         """What was measured in geounits of some classes; empty cells are the last source, the rest tables by number."""
         plan, level = self._plan, self._plan.levels[number]
-        ranks, count = plan.class_rank[classes], len(self._stack)
+        ranks, count = plan.class_rank[classes], len(self._pieces)
         sources, used = [], []
         for (t, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
             W = self._rows(table)
@@ -267,9 +315,9 @@ class _Matrices:
     def _empty(self, number: int, ranks: Index) -> Source:
         """Cells known to be empty; their value is 0, so that nothing is made of their gain."""
         if self._plan.levels[number].zeros is None:
-            flags = np.zeros((len(self._stack) * ranks.size, self._m))
+            flags = np.zeros((len(self._pieces) * ranks.size, self._m))
         else:
-            groups = [self._plan.empty_groups(number, ranks, self._plan.components[i]) for i in self._stack]
+            groups = [self._plan.empty_groups(number, ranks, self._plan.components[i]) for i in self._numbers]
             flags = np.concatenate(groups).astype(float)
         identity = np.eye(self._m)
         exact = flags[:, :, None] * identity if flags.any() else None
@@ -279,34 +327,36 @@ class _Matrices:
     def _go_down(self) -> Float:
         """Square roots of posteriors: of the root first, then of every pair; gains on the way."""
         plan = self._plan
-        posterior = np.zeros((len(self._stack), plan.pair_parent.size + 1, self._m, self._m))
+        posterior = np.zeros((len(self._pieces), plan.families.parent.size + 1, self._m, self._m))
         posterior[:, 0] = self._message.root[:, plan.levels[0].class_of[0]]
         if self._boundary.above is not None:
-            posterior[:, 0] = np.stack([self._boundary.above[place] for place in self._stack])
+            pairs = zip(self._numbers, self._pieces, strict=True)
+            posterior[:, 0] = np.stack([piece.of_root(self._boundary.above[place]) for place, piece in pairs])
         for sums in reversed(self._sums):
-            above = posterior[:, plan.posterior_of[plan.parents[sums.numbers]]]
+            above = posterior[:, plan.posterior_of[plan.families.geounits[sums.numbers]]]
             self._gain[:, sums.pairs], posterior[:, sums.pairs + 1] = sums.share(above)
         return posterior
 
 
 class _SumOfChildren:
-    """Children of some geounits, added up.
+    """Children of one geounit of some families, added up.
 
     Attributes
     ----------
     numbers : ndarray of int
-        The geounits, as `TreePlan.parents` lists them.
+        Families.
     pairs : ndarray of int
         Theirs with their children.
-    total : Message, (components, geounits, m, m)
+    total : Message, (components, families, m, m)
     """
 
     def __init__(self, plan: TreePlan, message: Message, numbers: Index) -> None:
         self.numbers = np.sort(numbers)
-        self.pairs = np.flatnonzero(np.isin(plan.pair_parent, numbers))
-        self._counts = plan.pair_count[self.pairs].astype(float)
-        self._children = message[:, plan.pair_class[self.pairs]]
-        self._merges = merges_of(plan.pair_parent[self.pairs])
+        families = plan.families
+        self.pairs = np.flatnonzero(np.isin(families.parent, numbers))
+        self._counts = families.count[self.pairs].astype(float)
+        self._children = message[:, families.child_class[self.pairs]]
+        self._merges = merges_of(families.parent[self.pairs])
         self._nodes, self._partings = self._add_up()
         self.total = self._nodes[:, self._merges.totals[np.searchsorted(self.numbers, numbers)]]
 

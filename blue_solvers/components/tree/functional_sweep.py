@@ -90,7 +90,7 @@ def functional_covariance(
     branches = _Branches(plan, np.concatenate([own.geounits for own in weights]))
     rounding = np.zeros(count)
     for component, own in zip(plan.components, coefficients, strict=True):
-        if any(_sees(plan, table.table, component) for table in weights):
+        if any(plan.sees(table.table, component) for table in weights):
             slots = _slots(plan, weights, count, component, branches)
             for left, root in branches.errors(own, slots):
                 half = (root.swapaxes(1, 2) @ left).reshape(-1, count)
@@ -118,13 +118,13 @@ class _Branches:
         self.parent = self.number[spine.parent[self.geounits[1:]]]
         bounds = np.unique(spine.level_of[self.geounits], return_index=True)[1].tolist()
         self.levels = [slice(*pair) for pair in pairwise([*bounds[1:], self.geounits.size])]  # below the root
-        class_of = np.empty(spine.size, dtype=np.intp)
+        class_of, pair_of = np.empty(spine.size, dtype=np.intp), np.empty(spine.size, dtype=np.intp)
         for level in plan.levels:
-            class_of[level.members] = level.class_of
+            class_of[level.members], pair_of[level.members] = level.class_of, level.parent_pair
         self.class_of = class_of[self.geounits]
-        self.pair = plan.posterior_of[self.geounits[1:]] - 1
+        self.pair = plan.families.of_pair[pair_of[self.geounits[1:]]]
         others = np.flatnonzero(~inside & (self.number[spine.parent] >= 0))
-        keys, counts = np.unique(plan.posterior_of[others] - 1, return_counts=True)
+        keys, counts = np.unique(pair_of[others], return_counts=True)
         self._other_pairs, self._other_counts = keys, counts
         self._other_class = plan.pair_class[keys]
         self._other_parent = self.number[plan.parents[plan.pair_parent[keys]]]
@@ -160,11 +160,6 @@ def _roots_of_sums(roots: Float, owners: Index) -> tuple[Index, Float]:
     return np.unique(owners), nodes[merges.totals]
 
 
-def _sees(plan: TreePlan, table: Table, component: Component) -> bool:
-    """Whether a table keeps every variable whole that a component is contrasts along."""
-    return all(sums is None or not own for sums, own in zip(plan.table_maps(table), component.contrasts, strict=True))
-
-
 def _slots(plan: TreePlan, weights: Sequence[Weights], count: int, component: Component, branches: _Branches) -> Float:
     """Weights on a component's slots, (T, m, rest * K): its groups as one axis, all else as another."""
     shape = [len(range(g.levels)[own]) for g, own in zip(plan.groupings, component.slots, strict=True)]
@@ -173,7 +168,7 @@ def _slots(plan: TreePlan, weights: Sequence[Weights], count: int, component: Co
     require_memory(needed, f"{count:,} functionals in {geounits:,} geounits", "ask for fewer at a time")
     slots = np.zeros((geounits, *shape, count))
     for own in weights:
-        if _sees(plan, own.table, component):
+        if plan.sees(own.table, component):
             slots[branches.number[own.geounits]] += _slots_of_table(plan, own, component)
     axes = [i for i, contrast in enumerate(component.contrasts, start=1) if not contrast]
     return np.moveaxis(slots, axes, range(1, len(axes) + 1)).reshape(geounits, component.size, -1)

@@ -153,7 +153,8 @@ class LeafForm:
             return None
         chosen = self._pairs[pairs]
         parts = learnt[self._plan.pair_parent[chosen]]
-        gains = (own.gain[chosen] for own in self._coefficients)
+        entries = self._plan.families.of_pair[chosen]
+        gains = (own.gain[entries] for own in self._coefficients)
         multiply(parts, zip(self._plan.components, gains, strict=True))
         self._basis.to_cells(parts)
         return parts

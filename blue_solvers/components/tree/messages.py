@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from blue_solvers.components.orthogonal import compress, fit
+from blue_solvers.components.orthogonal import compress_and_invert, fit
 from blue_solvers.components.subspaces import complement, inverse_on, range_projector, trace
 from blue_solvers.contract import Float
 
@@ -126,38 +126,41 @@ def combine(sources: Sequence[Source]) -> Combined:
     exact, along_exact = _exact_part(sources, N, m)
     seen = sum((source.seen for source in sources), start=np.zeros((N, m, m)))
     open_ = complement(exact)
-    determined = range_projector(open_ @ seen @ open_, 1 + trace(seen))
+    determined = range_projector(open_ @ seen @ open_ if exact.any() else seen, 1 + trace(seen))
     widths = [source.noisy.shape[2] for source in sources]
     B = _block_diagonal([source.noisy for source in sources])
-    size = np.sqrt((F**2).sum(axis=(1, 2)) / m)
-    padding = np.where(size > 0, size, 1.0)[:, None, None] * complement(determined)
-    fitted = fit(
-        np.concatenate([F @ determined, padding], axis=1),
-        np.concatenate([B, np.zeros((N, m, B.shape[2]))], axis=1),
-    )
-    gains = _made_consistent(
-        np.split(determined @ fitted.solution, np.cumsum(widths)[:-1], axis=2), sources, determined
-    )
+    unseen = complement(determined)
+    if unseen.any():
+        size = np.sqrt((F**2).sum(axis=(1, 2)) / m)
+        padding = np.where(size > 0, size, 1.0)[:, None, None] * unseen
+        F = np.concatenate([F @ determined, padding], axis=1)
+        B = np.concatenate([B, np.zeros((N, m, B.shape[2]))], axis=1)
+    fitted = fit(F, B)
+    if unseen.any():
+        fitted = fitted.within(determined)
+    gains = _made_consistent(np.split(fitted.solution, np.cumsum(widths)[:-1], axis=2), sources, determined)
     if along_exact is not None:
         rest = identity - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
         gains = [gain + rest @ own for gain, own in zip(gains, along_exact, strict=True)]
-    message = Message(
-        determined @ fitted.covariance_root, fitted.information_root @ determined, complement(exact, determined), exact
-    )
+    message = Message(fitted.covariance_root, fitted.information_root, complement(exact, determined), exact)
     return Combined(message, gains)
 
 
 def add(left: Message, right: Message) -> Message:
     """What is known of the sum of two independent u."""
-    identity = np.eye(left.root.shape[-1])
-    unknown = range_projector(left.unknown + right.unknown)
+    if not any(own.any() for own in (left.unknown, right.unknown, left.exact, right.exact)):
+        root, inverse = compress_and_invert(left.root, right.root)
+        return Message(root, inverse, left.unknown, left.exact)
+    unknown = (
+        range_projector(left.unknown + right.unknown) if (left.unknown.any() or right.unknown.any()) else left.unknown
+    )
     exact = complement(range_projector(complement(left.exact) + complement(right.exact)))
     finite = complement(unknown, exact)
     parts = finite @ left.root, finite @ right.root
-    size = np.sqrt((left.root**2 + right.root**2).sum(axis=(1, 2)) / len(identity))
+    m = left.root.shape[-1]
+    size = np.sqrt((left.root**2 + right.root**2).sum(axis=(1, 2)) / m)
     padding = np.where(size > 0, size, 1.0)[:, None, None] * complement(finite)
-    root = compress(*parts, padding)
-    inverse = fit(root, np.broadcast_to(identity, root.shape)).solution
+    root, inverse = compress_and_invert(*parts, padding)
     return Message(finite @ root, inverse @ finite, unknown, exact)
 
 

@@ -23,18 +23,16 @@ import numpy as np
 
 from blue_solvers.components.batches import Index, as_slice, chunks, distinct, one_or_all
 from blue_solvers.components.component_products import Component, multiply, product
-from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.by_parent import ByParent
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
 from blue_solvers.components.tree.leaf_form import LeafForm
-from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
+from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.contract import Float
-from constraint_builders import Problem, Spine
-from constraint_builders.description.table import Table
+from constraint_builders import Problem
 
 BLOCK_BYTES = 1 << 22  # working set of a block of geounits
 
@@ -56,19 +54,15 @@ class TreeForm:
 
     def __init__(self, problem: Problem) -> None:
         assert problem.schema is not None
-        assert problem.geounit_variances is not None
         self._problem = problem
         tables = list(problem.observed_tables)
         desired = list(problem.desired_tables)
-        told_apart = () if problem.zeros is None else problem.zeros.axes
-        groupings = groupings_of(problem.schema, tables + desired, told_apart)
-        self._spine = problem.spine or Spine([-1], ["all"])
-        observed_levels = problem.observed_levels if problem.spine else (0,) * len(tables)
+        self.plan = self._make_plan()
+        self._spine = self.plan.spine
         self._desired_levels = problem.desired_levels if problem.spine else (0,) * len(desired)
-        self.plan = self._make_plan(groupings, tables, observed_levels)
         self.coefficients = solve_components(self.plan, self._boundary())
-        self._shape = tuple(grouping.levels for grouping in groupings)
-        self._basis = Basis(groupings)
+        self._shape = tuple(grouping.levels for grouping in self.plan.groupings)
+        self._basis = Basis(self.plan.groupings)
         self._readers = {table.name: TableAccess(self.plan, table) for table in [*tables, *desired]}
         numbers = range(len(self._spine.levels))
         self._desired_at = [[i for i, own in enumerate(self._desired_levels) if own == number] for number in numbers]
@@ -83,13 +77,8 @@ class TreeForm:
             for level, leaves in zip(self.plan.levels, self._leaves, strict=True)
         ]
 
-    def _make_plan(self, groupings: list[Grouping], tables: list[Table], levels: tuple[int, ...]) -> TreePlan:
-        problem = self._problem
-        assert problem.schema is not None
-        assert problem.geounit_variances is not None
-        return TreePlan(
-            problem.schema, self._spine, groupings, tables, levels, problem.geounit_variances, problem.zeros
-        )
+    def _make_plan(self) -> TreePlan:
+        return plan_of(self._problem)
 
     def _boundary(self) -> Boundary:
         """Nothing comes from outside."""
@@ -300,8 +289,9 @@ class TreeForm:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
 
     def _multiply(self, block: Float, entries: Index, name: str, transpose: bool = False) -> None:
-        """Multiply every geounit's components by its coefficients, in place."""
-        places = one_or_all(entries)
+        """Multiply components by coefficients of geounits with children, or of pairs, in place."""
+        families = self.plan.families
+        places = one_or_all((families.of_parent if name == "children" else families.of_pair)[entries])
         matrices = (getattr(own, name)[places] for own in self.coefficients)
         multiply(block, zip(self.plan.components, matrices, strict=True), transpose)
 

@@ -1,16 +1,18 @@
 """What a tree problem consists of, apart from the data: tables, components, and which geounits are alike.
 
-Geounits without children that were measured alike share a class; every other geounit is a class of its own.
-Children of one parent and one class share a pair. Coefficients exist once for each class, each geounit with
-children and each pair, so millions of leaves cost no more than the geounits above them.
+Geounits without children that were measured alike share a class, and so do those with children that are alike in all
+that coefficients depend on (`families`). Children of one parent and one class share a pair. Coefficients exist once for
+each class, each family and each pair of a family, so millions of leaves cost no more than the geounits above them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
+from math import prod
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +20,19 @@ from scipy import sparse
 
 from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.component_products import Component
-from blue_solvers.components.grouping import Grouping, group_sums, sees_contrasts
-from blue_solvers.components.subspaces import kronecker
+from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
+from blue_solvers.components.tree.families import Families, alike_with_children
+from blue_solvers.components.tree.splitting import Axes, Undivided, split
 from blue_solvers.contract import Float
-from constraint_builders import Schema, Spine
+from constraint_builders import Problem, Schema, Spine
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.description.zeros import StructuralZeros
 
 Index = NDArray[np.intp]
-STACKED = 1 << 14  # numbers in an array that several components share: beyond, each by itself costs no more
-TableRows = dict[tuple[str, tuple[bool, ...]], Float | None]
+T = TypeVar("T")
+STACKED = 1 << 18  # numbers in an array that several components share: beyond, each by itself costs no more
+DesignKey = tuple[tuple[int, ...], tuple[tuple[str, float], ...]]
+Divisions = dict[DesignKey, Undivided]
 
 
 @dataclass
@@ -48,8 +53,8 @@ class LevelPlan:
     first_class, class_count : int
         Its classes, one after the other.
     class_of : ndarray of int, (G,)
-    leaf_classes : ndarray of int
-        Classes of members without children.
+    leaf_classes, inner_classes : ndarray of int
+        Classes of members without children, and with.
     parent_pair : ndarray of int, (G,)
         For every member its pair with its parent; -1 at the root.
     """
@@ -64,6 +69,7 @@ class LevelPlan:
     class_count: int = 0
     class_of: Index = field(default_factory=lambda: np.zeros(0, np.intp))
     leaf_classes: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+    inner_classes: Index = field(default_factory=lambda: np.zeros(0, np.intp))
     parent_pair: Index = field(default_factory=lambda: np.zeros(0, np.intp))
 
     @cached_property
@@ -89,11 +95,11 @@ class TreePlan:
         Their variances in each geounit; 0 exact, ``inf`` not measured.
     zeros : StructuralZeros or None
         Cells known to be empty; the variables that tell them apart have no contrasts among `groupings`.
-    rows : dict, optional
-        What tables tell of components (`table_rows`), by the table's name and the component's contrasts: plans that
-        have the schema and the groupings in common may share it. What is missing is added.
+    divisions : dict, optional
+        How components fall apart, by what tables tell of them (`design_key`): plans that have the schema and the
+        groupings in common may share it. What is missing is added.
     alike : bool
-        Whether geounits without children that were measured alike share a class.
+        Whether geounits that are alike share a class.
 
     Attributes
     ----------
@@ -117,7 +123,7 @@ class TreePlan:
         levels: tuple[int, ...],
         variances: list[Float],
         zeros: StructuralZeros | None = None,
-        rows: TableRows | None = None,
+        divisions: Divisions | None = None,
         alike: bool = True,
     ) -> None:
         self.tables = tables
@@ -127,7 +133,7 @@ class TreePlan:
         self.groupings = groupings
         self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
         self._maps: dict[str, list[Float | None]] = {}
-        self._rows: TableRows = {} if rows is None else rows
+        self._divisions: Divisions = {} if divisions is None else divisions
         self.levels = [self._level(level, tables, levels, variances) for level in range(len(spine.levels))]
         self.parents = np.flatnonzero(spine.child_counts > 0)
         self.parent_number = np.full(spine.size, -1, dtype=np.intp)
@@ -154,34 +160,54 @@ class TreePlan:
 
     def _classify(self, alike: bool) -> None:
         """Number the classes, of every level those of leaves first; `class_rank` is one geounit's rank of each."""
+        leaves = [np.flatnonzero(self.spine.child_counts[level.members] == 0) for level in self.levels]
+        kinds = [
+            self._alike(level, rows) if alike else (np.arange(rows.size), np.arange(rows.size))
+            for level, rows in zip(self.levels, leaves, strict=True)
+        ]
+        inner_kinds = self._inner_alike(leaves, kinds) if alike else [np.arange(own.inner.size) for own in self.levels]
         ranks: list[Index] = []
         count = 0
-        for level in self.levels:
-            leaves = np.flatnonzero(self.spine.child_counts[level.members] == 0)
-            every = np.arange(leaves.size)
-            first, own = self._leaves_alike(level, leaves) if alike else (every, every)
+        for level, rows, (first, own), kind in zip(self.levels, leaves, kinds, inner_kinds, strict=True):
+            _, first_inner, own_inner = np.unique(kind, return_index=True, return_inverse=True)
             level.class_of = np.empty(level.members.size, dtype=np.intp)
-            level.class_of[leaves] = count + own
-            level.class_of[level.inner] = count + first.size + np.arange(level.inner.size)
+            level.class_of[rows] = count + own
+            level.class_of[level.inner] = count + first.size + own_inner
             level.leaf_classes = count + np.arange(first.size)
-            level.first_class, level.class_count = count, first.size + level.inner.size
-            ranks += [leaves[first], level.inner]
+            level.inner_classes = count + first.size + np.arange(first_inner.size)
+            level.first_class, level.class_count = count, first.size + first_inner.size
+            ranks += [rows[first], level.inner[first_inner]]
             count += level.class_count
         self.class_rank = np.concatenate(ranks)
 
-    def _leaves_alike(self, level: LevelPlan, leaves: Index) -> tuple[Index, Index]:
-        """Positions among leaves of one of each class, and the class of every leaf.
+    def _inner_alike(self, leaves: list[Index], kinds: list[tuple[Index, Index]]) -> list[Index]:
+        """For every geounit with children, by level, a number that those share that have all coefficients in common.
 
-        Where coefficients are single numbers, a class for every leaf takes less time than telling them apart.
+        Where coefficients are single numbers, one for every geounit takes less time than telling them apart.
         """
-        columns = [column[leaves] for column in (*level.weights, *level.exact)]
+        if all(component.size == 1 for component in self.components):
+            return [np.arange(level.inner.size) for level in self.levels]
+        own = np.empty(self.spine.size, dtype=np.intp)
+        for level, rows, (first, kind) in zip(self.levels, leaves, kinds, strict=True):
+            own[level.members[rows]] = level.members[rows[first]][kind]
+            first, kind = self._alike(level, level.inner)
+            own[level.members[level.inner]] = level.members[level.inner[first]][kind]
+        found = alike_with_children(self.spine, own)
+        return [found[level.members[level.inner]] for level in self.levels]
+
+    def _alike(self, level: LevelPlan, rows: Index) -> tuple[Index, Index]:
+        """Positions among members of a level of one of each kind, by what was measured, and the kind of each.
+
+        Where coefficients are single numbers, a kind for every geounit takes less time than telling them apart.
+        """
+        columns = [column[rows] for column in (*level.weights, *level.exact)]
         if level.zeros is not None:
-            columns += list(level.zeros[leaves].reshape(leaves.size, level.zeros[0].size).T)
+            columns += list(level.zeros[rows].reshape(rows.size, level.zeros[0].size).T)
         columns = [column for column in columns if column.size and (column != column[0]).any()]
         if not columns:
-            return np.arange(min(leaves.size, 1)), np.zeros(leaves.size, dtype=np.intp)
+            return np.arange(min(rows.size, 1)), np.zeros(rows.size, dtype=np.intp)
         if sum(component.size**2 for component in self.components) == 1:
-            return np.arange(leaves.size), np.arange(leaves.size)
+            return np.arange(rows.size), np.arange(rows.size)
         _, first, own = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
         return first, own.ravel()
 
@@ -199,39 +225,47 @@ class TreePlan:
             level.parent_pair = np.maximum(places, -1)
 
     @cached_property
-    def pair_count(self) -> Index:
-        """Number of children of every pair."""
+    def families(self) -> Families:
+        """Geounits with children, and pairs, that have coefficients in common."""
+        class_of = np.empty(self.spine.size, dtype=np.intp)
+        for level in self.levels:
+            class_of[level.members] = level.class_of
         pairs = np.concatenate([level.parent_pair for level in self.levels])
-        return np.bincount(pairs[pairs >= 0], minlength=self.pair_parent.size)
+        counts = np.bincount(pairs[pairs >= 0], minlength=self.pair_parent.size)
+        return Families.of(self.parents, class_of, self.pair_parent, self.pair_class, counts)
+
+    def inner_families(self, number: int) -> Index:
+        """Of the classes of a level's geounits with children the families."""
+        level = self.levels[number]
+        ranks = self.class_rank[level.inner_classes]
+        return self.families.of_parent[self.parent_number[level.members[ranks]]]
 
     @cached_property
     def _children_by_pair(self) -> sparse.csr_array:
-        """Number of children of every pair, (geounits with children, pairs); pairs come in order of their parents."""
-        starts = np.searchsorted(self.pair_parent, np.arange(self.parents.size + 1))
-        shape = (self.parents.size, self.pair_parent.size)
-        return sparse.csr_array((self.pair_count.astype(float), np.arange(self.pair_parent.size), starts), shape=shape)
+        """Number of children of every pair, (families, pairs); pairs come in order of their families."""
+        families = self.families
+        starts = np.searchsorted(families.parent, np.arange(families.geounits.size + 1))
+        shape = (families.geounits.size, families.parent.size)
+        return sparse.csr_array((families.count.astype(float), np.arange(families.parent.size), starts), shape=shape)
 
     def sums_of_children(self, numbers: Index, *by_class: NDArray) -> list[Float]:
-        """Sums over the children of some geounits, (components, geounits), of values by class."""
+        """Sums over the children of some families, (components, families), of values by class."""
         counts = self._children_by_pair[numbers]
         used = np.unique(counts.indices)
         counts = counts[:, used]
-        return [(counts @ own[:, self.pair_class[used]].T.astype(float)).T for own in by_class]
+        classes = self.families.child_class[used]
+        return [(counts @ own[:, classes].T.astype(float)).T for own in by_class]
 
     def sums_of_pairs(self, by_pair: Float) -> Float:
-        """Sums over the pairs of every geounit with children."""
-        starts = np.searchsorted(self.pair_parent, np.arange(self.parents.size))
+        """Sums over the pairs of every family."""
+        starts = np.searchsorted(self.families.parent, np.arange(self.families.geounits.size))
         return np.add.reduceat(by_pair, starts, axis=1)
 
     @cached_property
     def pairs_by_level(self) -> list[Index]:
-        """Pairs whose parents lie in every geolevel that has such, from the root down."""
-        found = []
-        for level in self.levels[:-1]:
-            here = np.zeros(self.parents.size, dtype=bool)
-            here[self.parent_number[level.members[level.inner]]] = True
-            found.append(np.flatnonzero(here[self.pair_parent]))
-        return found
+        """Pairs of families in every geolevel that has such, from the root down."""
+        levels = self.spine.level_of[self.families.geounits[self.families.parent]]
+        return [np.flatnonzero(levels == number) for number in range(len(self.levels) - 1)]
 
     def bounded(self, number: int, classes: Index, below: Mapping[int, object]) -> Iterator[tuple[int, int]]:
         """Classes of a level, each with its geounit, of which a message comes from below."""
@@ -241,13 +275,11 @@ class TreePlan:
                 if geounit in below:
                     yield own, geounit
 
-    def stacks(self, numbers: list[int]) -> list[list[int]]:
-        """Components of one size, by number, in lots that are worked out together as far as they are small."""
-        if not numbers:
-            return []
-        entries = max(self.class_rank.size, self.pair_parent.size)
-        count = max(1, STACKED // (entries * self.components[numbers[0]].size ** 2))
-        return [numbers[some] for some in chunks(len(numbers), count)]
+    def stacks(self, items: Sequence[T], size: int) -> list[Sequence[T]]:
+        """Components or parts of them, of one size, in lots that are worked out together as far as they are small."""
+        entries = max(self.class_rank.size, self.families.parent.size)
+        count = max(1, STACKED // (entries * size**2))
+        return [items[some] for some in chunks(len(items), count)]
 
     def _components(self) -> Iterator[Component]:
         for contrasts in product(*([False, True] if g.has_contrasts else [False] for g in self.groupings)):
@@ -273,22 +305,41 @@ class TreePlan:
             self._maps[table.name] = [self.factor_map(own, factors.get(own.axis)) for own in self.groupings]
         return self._maps[table.name]
 
-    def table_rows(self, table: Table, component: Component) -> Float | None:
-        """Cells of a table from the group sums of a component, (k, m); None if it sees nothing of it."""
-        key = table.name, component.contrasts
-        if key not in self._rows:
-            self._rows[key] = self._work_out_rows(table, component)
-        return self._rows[key]
+    def sees(self, table: Table, component: Component) -> bool:
+        """Whether a table keeps every variable whole that a component is contrasts along."""
+        return not any(
+            contrast and sums is not None
+            for sums, contrast in zip(self.table_maps(table), component.contrasts, strict=True)
+        )
 
-    def _work_out_rows(self, table: Table, component: Component) -> Float | None:
-        matrices = []
-        for grouping, sums, contrast in zip(self.groupings, self.table_maps(table), component.contrasts, strict=True):
-            if contrast:
-                if sums is not None:
-                    return None
-            else:
-                matrices.append(np.eye(grouping.sizes.size) if sums is None else sums)
-        return kronecker(matrices)
+    def scale(self, table: Table, component: Component) -> float:
+        """What a table's sums along variables of one group multiply a component by that it sees."""
+        maps = zip(self.groupings, self.table_maps(table), component.contrasts, strict=True)
+        return prod(float(W[0, 0]) for g, W, contrast in maps if g.sizes.size == 1 and W is not None and not contrast)
+
+    def design_key(self, component: Component) -> DesignKey:
+        """What tables tell of a component: those of equal keys have all coefficients in common."""
+        pairs = zip(self.groupings, component.contrasts, strict=True)
+        several = tuple(g.axis for g, contrast in pairs if g.sizes.size > 1 and not contrast)
+        seeing = {t.name: self.scale(t, component) for t in self.tables if self.sees(t, component)}
+        return several, tuple(sorted(seeing.items()))
+
+    def division(self, key: DesignKey) -> Undivided:
+        """How the components of a key fall apart."""
+        if key not in self._divisions:
+            several, seeing = key
+            groupings = [g for g in self.groupings if g.axis in several]
+            tables = {table.name: table for table in self.tables}
+            axes = {name: self._axes(tables[name], groupings, scale) for name, scale in seeing}
+            size = prod(g.sizes.size for g in groupings)
+            self._divisions[key] = split(axes, size) if self._zeros is None else Undivided(axes, size)
+        return self._divisions[key]
+
+    def _axes(self, table: Table, groupings: list[Grouping], scale: float) -> Axes:
+        """Cells of a table from group sums along every variable, (cells, r), the first times a number."""
+        maps = dict(zip((g.axis for g in self.groupings), self.table_maps(table), strict=True))
+        first, *others = (np.eye(g.sizes.size) if (W := maps[g.axis]) is None else W for g in groupings)
+        return [scale * first, *others]
 
     def empty_groups(self, number: int, ranks: Index, component: Component) -> NDArray[np.bool_]:
         """Which group sums of a component are known to be empty at geounits of a level, (N, m)."""
@@ -304,8 +355,27 @@ class TreePlan:
 
     @cached_property
     def posterior_of(self) -> Index:
-        """For every geounit its entry among the posterior covariances: 0 for the root, then the pairs, (N,)."""
+        """For every geounit its entry among the posterior covariances: 0 for the root, then pairs of families, (N,)."""
         places = np.zeros(self.spine.size, dtype=np.intp)
         for level in self.levels:
-            places[level.members] = level.parent_pair + 1
+            below = level.parent_pair >= 0
+            places[level.members[below]] = self.families.of_pair[level.parent_pair[below]] + 1
         return places
+
+    def posterior_above(self, pairs: Index) -> Index:
+        """Of the families of some pairs the entry among the posterior covariances."""
+        return self.posterior_of[self.families.geounits[self.families.parent[pairs]]]
+
+
+def plan_of(problem: Problem, divisions: Divisions | None = None, alike: bool = True) -> TreePlan:
+    """The plan of a problem of equal variances within every table of every geounit; see `TreePlan`."""
+    assert problem.schema is not None
+    assert problem.geounit_variances is not None
+    tables = list(problem.observed_tables)
+    told_apart = () if problem.zeros is None else problem.zeros.axes
+    groupings = groupings_of(problem.schema, tables + list(problem.desired_tables), told_apart)
+    levels = problem.observed_levels if problem.spine else (0,) * len(tables)
+    spine = problem.spine or Spine([-1], ["all"])
+    return TreePlan(
+        problem.schema, spine, groupings, tables, levels, problem.geounit_variances, problem.zeros, divisions, alike
+    )

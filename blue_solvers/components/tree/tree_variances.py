@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from math import prod
+
 import numpy as np
-from numpy.typing import NDArray
+from scipy import sparse
 
 from blue_solvers.components.batches import Index
 from blue_solvers.components.component_products import Component
+from blue_solvers.components.orthogonal import SMALL
+from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.contract import Float
 from constraint_builders.description.table import Table
+
+Known = dict[tuple[int, tuple[int, ...]], Float]  # by coefficients and variables of several groups
 
 ROUNDING = 1e-12  # of what a standard deviation is summed from: sums that should cancel leave this much at most
 
@@ -31,11 +38,12 @@ class TreeVariances:
     def of_table(self, table: Table, places: Index) -> Float:
         """Variances of a table's cells at some entries, (entries, cells)."""
         total: Float = np.zeros(())
+        known: Known = {}
         maps = self._plan.table_maps(table)
         for component, own in zip(self._plan.components, self._coefficients, strict=True):
             if any(contrast and sums is not None for contrast, sums in zip(component.contrasts, maps, strict=True)):
                 continue
-            total = total + self._of_component(component, maps, own.posterior[places])
+            total = total + self._of_component(component, maps, own, places, known)
         lengths: list[int] = []
         for grouping, sums in zip(self._plan.groupings, maps, strict=True):
             if sums is None:
@@ -46,27 +54,40 @@ class TreeVariances:
         kept = total.reshape(len(places), *shape)
         return np.broadcast_to(kept, (len(places), *table.shape)).reshape(len(places), -1)
 
-    def _of_component(self, component: Component, maps: list[Float | None], root: Float) -> Float:
+    def _of_component(
+        self, component: Component, maps: list[Float | None], own: Coefficients, places: Index, known: Known
+    ) -> Float:
         """Variances that one component gives, an axis for every variable: its groups, or a coarser factor's cells."""
         scale: Float = np.ones(())
-        W: NDArray = np.ones((1, 1))
-        shape = []
+        matrices, shape, several = [], [], []
         for grouping, sums, contrast in zip(self._plan.groupings, maps, component.contrasts, strict=True):
             if contrast:
                 shape.append(1)
                 scale = np.multiply.outer(scale, 1 - 1 / grouping.sizes)
-            else:
-                rows = np.diag(1 / np.sqrt(grouping.sizes)) if sums is None else sums
-                shape.append(len(rows))
-                scale = np.multiply.outer(scale, np.ones(len(rows)))
-                W = np.kron(W, rows)
-        deviations = squares_of_sums(W, root)
-        return deviations.reshape(len(root), *shape) * scale
+                continue
+            rows = np.diag(1 / np.sqrt(grouping.sizes)) if sums is None else sums
+            shape.append(len(rows))
+            factor = float(rows[0, 0]) ** 2 if grouping.sizes.size == 1 else 1.0
+            scale = np.multiply.outer(scale, np.full(len(rows), factor))
+            if grouping.sizes.size > 1:
+                matrices.append(rows)
+                several.append(grouping.axis)
+        key = id(own), tuple(several)
+        if key not in known:
+            known[key] = squares_of_sums(_kronecker(matrices), own.posterior[places])
+        return known[key].reshape(len(places), *shape) * scale
 
 
-def squares_of_sums(W: Float, root: Float) -> Float:
+def _kronecker(matrices: list[Float]) -> Float | sparse.csr_array:
+    """The Kronecker product; of many columns as a sparse array."""
+    if prod(W.shape[1] for W in matrices) <= SMALL:
+        return kronecker(matrices)
+    return reduce(lambda one, other: sparse.csr_array(sparse.kron(one, other)), map(sparse.csr_array, matrices))
+
+
+def squares_of_sums(W: Float | sparse.csr_array, root: Float) -> Float:
     """Diagonal of W root root' W' for a batch of roots (N, m, m), (N, rows); 0 where only rounding is left of it."""
-    sums = W @ root
+    sums = np.stack([W @ own for own in root]) if sparse.issparse(W) else W @ root
     squares = (sums**2).sum(axis=-1)
     if root.shape[-1] == 1:
         return squares
