@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from blue_solvers.verification.finest import certify_by_finest, levels_of
 from blue_solvers.verification.matrices import certify_listed
 from blue_solvers.verification.noise import Noise, NotCertified
 from constraint_builders import Problem
 from constraint_builders.reals import real_array
 
+MOST_LISTED = 2_000  # cells up to which counts are listed even where there is a shorter way: it is tighter
 AGREES = 1e-6  # standard errors of the measurements: more than this is no set of tables
 
 
@@ -80,10 +82,20 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
     """
     y, x = _cells(problem, y, "y"), _cells(problem, x, "x")
     try:
-        bound, violation = certify_listed(problem, Noise.of(problem), y, x)
+        bound, violation = _bounded(problem, y, x)
     except NotCertified as refusal:
         return Certificate(None, str(refusal), None, refusal.piece)
     return _judged(bound, violation)
+
+
+def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, float]:
+    """By the shortest proof that there is."""
+    noise = Noise.of(problem)
+    if problem.observed.size > MOST_LISTED:
+        levels = levels_of(problem)
+        if levels is not None:
+            return certify_by_finest(problem, noise, levels, y, x)
+    return certify_listed(problem, noise, y, x)
 
 
 def _judged(bound: float, violation: float) -> Certificate:
