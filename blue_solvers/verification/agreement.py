@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.verification.noise import Noise, NotCertified
+from blue_solvers.verification.noise import Noise, NotCertified, pieces, reciprocal
+from blue_solvers.verification.sums import Sum
 from constraint_builders import Problem
 from constraint_builders.marginals import refines
 
@@ -21,57 +23,70 @@ EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactl
 
 
 def off_the_sums(problem: Problem, level: Level, x: Float, v: Float) -> None:
-    """Fill `v` for a level, levels coming from the leaves up: x less the sums of the finest tables of the leaves."""
+    """Fill `v` for a level, levels coming from the leaves up: x less the sums of the finest tables of the leaves.
+
+    Sums are in extended precision; what that may lose is added.
+    """
     rows, cut = level.members.size, problem.observed.block
     finest = x[cut(level.finest)].reshape(rows, -1)
-    if level.summed is not None:
-        parts = np.flatnonzero(np.bincount(level.has_parts, minlength=rows)) if level.has_parts.size else []
-        level.off = np.zeros(finest.shape, dtype=np.longdouble)
-        level.off[parts] = finest[parts] - level.summed[parts]
-        v[cut(level.finest)] = level.off.ravel()
-        level.summed = None
-    step = max(1, CHUNK // finest.shape[1])
-    if level.others or level.above or level.holder is not None:
-        _prepare(level)
-        between = [np.zeros((x[cut(j)].size // s_size(s), s_size(s)), dtype=np.longdouble) for j, s, _ in level.above]
-        for start in range(0, rows, step):
-            here = slice(start, start + step)
-            true = finest[here].astype(np.longdouble)
-            if level.off is not None:
-                true -= level.off[here]
-            for j, s in level.others:
-                v[cut(j)].reshape(rows, -1)[here] = x[cut(j)].reshape(rows, -1)[here] - s.down(true)
-            for total, (_, s, inside) in zip(between, level.above, strict=True):
-                below = inside[here] >= 0
-                np.add.at(total, inside[here][below], s.down(true[below]))
-            if level.holder is not None and level.to_holder is not None and level.holder.summed is not None:
-                _add_up(level, true, here)
-        for total, (j, _, inside) in zip(between, level.above, strict=True):
-            places = np.unique(inside[inside >= 0])
-            v[cut(j)].reshape(total.shape)[places] = x[cut(j)].reshape(total.shape)[places] - total[places]
+    below, off = level.below, None
+    if below is not None:
+        off = np.where(below.met[:, None], finest - below.total, 0)
+        v[cut(level.finest)] = (abs(off) + below.error).ravel()
+    holder, to_holder = level.holder, level.to_holder
+    sums = [(Below.nothing(s, v[cut(j)].size), s, inside) for j, s, inside in level.above]
+    if holder is not None and to_holder is not None:
+        holder.below = Below.nothing(to_holder, v[cut(holder.finest)].size)
+        sums.append((holder.below, to_holder, level.parent))
+    for here in _chunks(finest):
+        true = finest[here].astype(np.longdouble)
+        if off is not None:
+            true -= off[here]
+        sizes = abs(finest[here])
+        error = sizes * EXTENDED if below is None else sizes * EXTENDED + below.error[here]
+        for j, s in level.others:
+            rounding = s.most(error) + s.adds * EXTENDED * s.most(sizes)
+            v[cut(j)].reshape(rows, -1)[here] = abs(x[cut(j)].reshape(rows, -1)[here] - s.down(true)) + rounding
+        for total, s, inside in sums:
+            total.add(s, true, sizes, None if below is None else error, inside[here])
+    for (total, _, _), (j, _, _) in zip(sums, level.above, strict=False):
+        apart = abs(x[cut(j)].reshape(total.total.shape) - total.total) + total.error
+        v[cut(j)].reshape(total.total.shape)[total.met] = apart[total.met]
 
 
-def s_size(s: object) -> int:
-    """Cells of a sum's coarse table."""
-    return int(np.prod(s.coarse))  # type: ignore[attr-defined]
+@dataclass
+class Below:
+    """Sums over the leaves below geounits, how far rounding may have moved them, and which geounits have any."""
+
+    total: NDArray[np.longdouble]
+    error: Float
+    met: NDArray[np.bool_]
+
+    @classmethod
+    def nothing(cls, to: Sum, size: int) -> Below:
+        """Zeros for all geounits of a table of so many cells."""
+        cells = int(np.prod(to.coarse))
+        shape = (size // cells, cells)
+        return cls(np.zeros(shape, dtype=np.longdouble), np.zeros(shape), np.zeros(shape[0], dtype=bool))
+
+    def add(
+        self, s: Sum, true: NDArray[np.longdouble], sizes: Float, error: Float | None, into: NDArray[np.intp]
+    ) -> None:
+        """Add rows to their geounits, runs of one geounit at once."""
+        starts = np.flatnonzero(np.diff(into, prepend=into[0] - 1))
+        kept = into[starts] >= 0
+        adds = np.diff(np.append(starts, into.size))[:, None] + s.adds + 2
+        lost = EXTENDED * adds * s.down(np.add.reduceat(sizes, starts, axis=0))
+        if error is not None:
+            lost += s.down(np.add.reduceat(error, starts, axis=0))
+        np.add.at(self.error, into[starts][kept], 2 * lost[kept])
+        np.add.at(self.total, into[starts][kept], s.down(np.add.reduceat(true, starts, axis=0))[kept])
+        self.met[into[starts][kept]] = True
 
 
-def _prepare(level: Level) -> None:
-    if level.holder is not None and level.to_holder is not None:
-        level.holder.summed = np.zeros((level.holder.members.size, s_size(level.to_holder)), dtype=np.longdouble)
-        level.holder.has_parts = level.parent[level.parent >= 0]
-
-
-def _add_up(level: Level, true: NDArray[np.longdouble], here: slice) -> None:
-    """Add rows to their holders, runs of siblings at once."""
-    assert level.holder is not None
-    assert level.holder.summed is not None
-    assert level.to_holder is not None
-    parent = level.parent[here]
-    starts = np.flatnonzero(np.diff(parent, prepend=parent[0] - 1))
-    runs = level.to_holder.down(np.add.reduceat(true, starts, axis=0))
-    kept = parent[starts] >= 0
-    np.add.at(level.holder.summed, parent[starts][kept], runs[kept])
+def _chunks(finest: Float) -> list[slice]:
+    step = CHUNK // finest.shape[1] + 1
+    return [slice(start, start + step) for start in range(0, finest.shape[0], step)]
 
 
 def judged(problem: Problem, noise: Noise, y: Float, x: Float, v: Float, bound: float) -> tuple[float, float]:
@@ -80,27 +95,29 @@ def judged(problem: Problem, noise: Noise, y: Float, x: Float, v: Float, bound: 
     Of one count alone, or of two where a nested family of tables is known exactly, the information says from below
     what a figure's standard error can be.
     """
-    v = np.where(np.isnan(v), 0.0, abs(v))
-    scale = float(np.nanmax(abs(x), initial=0.0))
-    v += 64 * EXTENDED * scale
-    exact = problem.exact
-    wrong = max(float(abs(x - y)[exact].max(initial=0.0)), float(v[exact].max(initial=0.0)))
+    scale = max((float(np.nanmax(abs(x[here]), initial=0.0)) for here in pieces(x.size)), default=0.0)
+    wrong = corrected = figures = violation = 0.0
+    for here in pieces(v.size):
+        part = np.nan_to_num(np.abs(v[here], out=v[here]), copy=False)
+        violation = max(violation, float((part * reciprocal(noise.sd[here])).max()))
+        fixed = problem.exact[here]
+        if fixed.any():
+            against = abs(x[here] - y[here])[fixed]
+            wrong = max(wrong, float(against.max()), float(part[fixed].max()))
+            corrected += float(part[fixed].sum() + against.sum())
+        figures = max(figures, float(part[~fixed].max(initial=0.0)))
     if wrong > EXACT_TO * scale:
         raise NotCertified(f"x contradicts what is known exactly by {wrong:.3g}")
     information = 0.0
     for i in range(len(problem.observed_tables)):
         least = noise.least[problem.observed.block(i)]
-        lowest = float(least.min(where=least > 0, initial=np.inf))
+        lowest = float(least.min() or least.min(where=least > 0, initial=np.inf))
         information += 1 / lowest**2
-    nested = _nested(problem)
-    direction = np.sqrt(information) * (2 if exact.any() else 1)
-    if not nested:
+    known_exactly = bool(problem.exact.any())
+    if known_exactly and not _nested(problem):
         raise NotCertified("tables are known exactly that do not nest: the least standard errors are not known")
-    corrected = float(v[exact].sum() + abs(x - y)[exact].sum()) * direction
-    size = noise.inverse_size(v)
-    violation = float(np.divide(v, noise.sd, out=np.zeros_like(v), where=noise.noisy).max(initial=0.0))
-    figures = float(v[~exact].max(initial=0.0)) * direction
-    return bound + size + corrected + figures, violation
+    direction = np.sqrt(information) * (2 if known_exactly else 1)
+    return bound + noise.inverse_size(v) + (corrected + figures) * direction, violation
 
 
 def _nested(problem: Problem) -> bool:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.verification.finest import certify_by_finest, levels_of
 from blue_solvers.verification.matrices import certify_listed
-from blue_solvers.verification.noise import Noise, NotCertified
+from blue_solvers.verification.noise import Noise, NotCertified, pieces
 from constraint_builders import Problem
 from constraint_builders.reals import real_array
 
@@ -107,12 +107,14 @@ def _judged(bound: float, violation: float) -> Certificate:
 
 
 def _cells(problem: Problem, values: ArrayLike, what: str) -> np.ndarray:
-    vector = np.array(real_array(values, what), dtype=float)
+    vector = np.asarray(real_array(values, what), dtype=float)
     if vector.shape != (problem.observed.size,):
         raise ValueError(f"{what} must have shape ({problem.observed.size},): got {vector.shape}")
-    bad = np.flatnonzero(~np.isfinite(vector) & ~problem.unmeasured)
-    if bad.size:
-        raise ValueError(f"{problem.observed.describe(int(bad[0]))} of {what} is not finite: give a number")
-    if what == "y":
-        vector[problem.unmeasured] = 0.0
+    for here in pieces(vector.size):
+        bad = ~np.isfinite(vector[here]) & ~problem.unmeasured[here]
+        if bad.any():
+            where = problem.observed.describe(here.start + int(bad.argmax()))
+            raise ValueError(f"{where} of {what} is not finite: give a number")
+    if what == "y" and problem.unmeasured.any():
+        return np.where(problem.unmeasured, 0.0, vector)
     return vector

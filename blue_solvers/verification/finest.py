@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.verification.agreement import judged, off_the_sums
+from blue_solvers.verification.agreement import Below, judged, off_the_sums
 from blue_solvers.verification.noise import ROUNDING, Noise
 from blue_solvers.verification.sums import Sum
 from constraint_builders import Problem, Spine
@@ -48,9 +48,7 @@ class Level:
     parent: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     to_holder: Sum | None = None
     given: Float | None = None  # what its parts have in common, moved here
-    off: NDArray[np.longdouble] | None = None  # its finest table less the sums of the leaves below
-    has_parts: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
-    summed: NDArray[np.longdouble] | None = None  # those of the parts' finest tables
+    below: Below | None = None
 
 
 def levels_of(problem: Problem) -> list[Level] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,21 @@ from constraint_builders.low_rank import LowRankPlusDiagonal
 
 Float = NDArray[np.float64]
 ROUNDING = np.finfo(np.float64).eps
+PIECE = 2**16
 INVERSE_STEPS = 20  # power steps towards the least eigenvalue of the correlations
+
+
+def pieces(size: int) -> Iterator[slice]:
+    """Parts of a long vector that stay at hand."""
+    for start in range(0, size, PIECE):
+        yield slice(start, min(start + PIECE, size))
+
+
+def reciprocal(values: Float) -> Float:
+    """1 / values, and 0 where they are 0."""
+    if values.all():
+        return 1 / values
+    return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
 
 
 class NotCertified(Exception):
@@ -51,7 +66,8 @@ class Noise:
         """The noise of a problem."""
         covariance = problem.covariance
         noisy = ~(problem.exact | problem.unmeasured)
-        sd = np.sqrt(np.where(noisy, problem.variances, 0.0))
+        sd = np.sqrt(problem.variances)
+        sd[problem.unmeasured] = 0.0
         if covariance is None:
             return cls(noisy, sd, sd, None)
         if isinstance(covariance, LowRankPlusDiagonal):
@@ -68,11 +84,13 @@ class Noise:
         `q` is a difference of two doubles, each cell right to half a unit in its last place.
         """
         if self.covariance is None:
-            rho = np.zeros_like(q)
-            np.divide(q, self.sd, out=rho, where=self.noisy)
-            size = float(np.linalg.norm(rho))
-            np.divide(rho, self.sd, out=rho, where=self.noisy)
-            return rho, 4 * ROUNDING * size
+            rho, square = np.empty_like(q), 0.0
+            for here in pieces(q.size):
+                inverse = reciprocal(self.sd[here])
+                part = q[here] * inverse
+                square += float(part @ part)
+                np.multiply(part, inverse, out=rho[here])
+            return rho, 6 * ROUNDING * float(np.sqrt(square))
         rho = self._solve(np.where(self.noisy, q, 0.0))
         left = np.where(self.noisy, q - self._times(rho), 0.0)
         rounding = ROUNDING * (abs(q) + 4 * np.sqrt(q.size) * self.sd * float(np.linalg.norm(self.sd * rho)))
@@ -89,8 +107,11 @@ class Noise:
 
     def inverse_size(self, v: Float) -> float:
         """An upper bound of sqrt(v' Sigma^-1 v) over the noisy cells."""
-        scaled = np.divide(v, self.least, out=np.zeros_like(v), where=self.noisy)
-        return float(np.linalg.norm(scaled)) * (1 + v.size * ROUNDING)
+        square = 0.0
+        for here in pieces(v.size):
+            part = v[here] * reciprocal(self.least[here])
+            square += float(part @ part)
+        return float(np.sqrt(square)) * (1 + v.size * ROUNDING)
 
     def dense(self) -> Float | None:
         """Sigma of the noisy cells; None where its entries are not known or it is diagonal."""

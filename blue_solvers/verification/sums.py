@@ -35,6 +35,7 @@ class Sum:
                 assert groups is not None
                 self._groups.append((i, groups, schema.size_of(own[axis])))
         self.ratio = fine.size / coarse.size
+        self.adds = sum(fine.shape)  # one after another, at most
 
     def down(self, cells: Array) -> Array:
         """(rows, fine cells) summed to (rows, coarse cells)."""
@@ -49,7 +50,13 @@ class Sum:
             for level, group in enumerate(groups.tolist()):
                 into[group] += out_of[level]
             array = grouped
-        return array.sum(axis=tuple(self._summed)).reshape(cells.shape[0], -1)
+        for axis in reversed(self._summed):
+            array = array.sum(axis=axis)
+        return array.reshape(cells.shape[0], -1)
+
+    def most(self, amounts: Array) -> Array:
+        """An upper bound of `down` for amounts that are not negative, (rows, 1)."""
+        return np.sqrt(self.ratio * np.einsum("ij,ij->i", amounts, amounts))[:, None]
 
     def up(self, cells: Array) -> Array:
         """(rows, coarse cells) spread over (rows, *fine shape), each cell its whole value; it broadcasts."""
