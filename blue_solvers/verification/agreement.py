@@ -79,7 +79,7 @@ class Below:
         lost = EXTENDED * adds * s.down(np.add.reduceat(sizes, starts, axis=0))
         if error is not None:
             lost += s.down(np.add.reduceat(error, starts, axis=0))
-        np.add.at(self.error, into[starts][kept], 2 * lost[kept])
+        np.add.at(self.error, into[starts][kept], lost[kept])
         np.add.at(self.total, into[starts][kept], s.down(np.add.reduceat(true, starts, axis=0))[kept])
         self.met[into[starts][kept]] = True
 

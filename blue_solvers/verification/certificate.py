@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.verification.finest import certify_by_finest, levels_of
-from blue_solvers.verification.matrices import certify_listed
+from blue_solvers.verification.matrices import can_be_listed, certify_listed
+from blue_solvers.verification.wide import Family, certify_wide
 from blue_solvers.verification.noise import Noise, NotCertified, pieces
 from constraint_builders import Problem
 from constraint_builders.reals import real_array
 
 MOST_LISTED = 2_000  # cells up to which counts are listed even where there is a shorter way: it is tighter
-AGREES = 1e-6  # standard errors of the measurements: more than this is no set of tables
+AGREES = 1e-6  # standard errors of the measurements: what one set of tables disagrees by in rounding, at most
 
 
 @dataclass(frozen=True)
@@ -91,19 +92,27 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
 def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, float]:
     """By the shortest proof that there is."""
     noise = Noise.of(problem)
-    if problem.observed.size > MOST_LISTED:
+    if problem.observed.size <= MOST_LISTED and can_be_listed(problem):
+        return certify_listed(problem, noise, y, x)
+    try:
+        family = Family(problem, noise)
+    except NotCertified:
         levels = levels_of(problem)
         if levels is not None:
             return certify_by_finest(problem, noise, levels, y, x)
-    return certify_listed(problem, noise, y, x)
+        if can_be_listed(problem):
+            return certify_listed(problem, noise, y, x)
+        raise
+    return certify_wide(problem, noise, family, y, x)
 
 
 def _judged(bound: float, violation: float) -> Certificate:
     if not np.isfinite(bound):
         return Certificate(None, "the bound overflows", violation)
+    reason = "what is left of the residuals that the counts could explain"
     if violation > AGREES:
-        return Certificate(None, f"the tables of x disagree by {violation:.2g} standard errors", violation)
-    return Certificate(float(bound), "no combination of the residuals is left that the counts could explain", violation)
+        reason += f", and what the tables disagree by, {violation:.2g} standard errors of a measurement"
+    return Certificate(float(bound), reason, float(violation))
 
 
 def _cells(problem: Problem, values: ArrayLike, what: str) -> np.ndarray:

@@ -125,9 +125,7 @@ def _moved(problem: Problem, noise: Noise, levels: list[Level], rho: Float) -> f
     return float(kept + (rounding if left is None else rounding * np.sqrt(rho.size)))
 
 
-def _move_level(
-    problem: Problem, noise: Noise, level: Level, rho: Float, left: Float | None
-) -> tuple[float, float]:
+def _move_level(problem: Problem, noise: Noise, level: Level, rho: Float, left: Float | None) -> tuple[float, float]:
     """Move residuals into the finest table, what siblings share to their holder; the squared size of the rest."""
     rows, cut = level.members.size, problem.observed.block
     finest = rho[cut(level.finest)].reshape(rows, -1)

@@ -50,19 +50,25 @@ class Listed:
         self.f = np.concatenate(values)
 
 
+def can_be_listed(problem: Problem) -> bool:
+    """Whether the matrix of counts is small enough."""
+    if problem.schema is None:
+        return True
+    leaves = 1 if problem.spine is None else int((problem.spine.child_counts == 0).sum())
+    return float(prod(problem.schema.shape)) * leaves * len(problem.observed_tables) <= MOST_ENTRIES
+
+
 def _counts(problem: Problem) -> sparse.csr_array:
     if problem.matrix is not None:
         return sparse.csr_array(sparse.eye_array(problem.observed.size))
     if problem.summing is not None:
         return problem.summing.matrix
     assert problem.schema is not None
-    spine = problem.spine
-    leaves = np.zeros(1, np.intp) if spine is None else np.flatnonzero(spine.child_counts == 0)
-    entries = float(prod(problem.schema.shape)) * leaves.size * len(problem.observed_tables)
-    if entries > MOST_ENTRIES:
-        raise NotCertified(f"its counts are too many to list: {entries:.3g} entries, the most are {MOST_ENTRIES:.0e}")
     M = problem.marginal_matrix()
-    return M if problem.zeros is None else sparse.csr_array(M[:, np.flatnonzero(~problem.zeros.detailed(leaves))])
+    if problem.zeros is None:
+        return M
+    leaves = np.zeros(1, np.intp) if problem.spine is None else np.flatnonzero(problem.spine.child_counts == 0)
+    return sparse.csr_array(M[:, np.flatnonzero(~problem.zeros.detailed(leaves))])
 
 
 def certify_listed(problem: Problem, noise: Noise, y: Float, x: Float) -> tuple[float, float]:
@@ -192,7 +198,9 @@ def _standard_errors_from_below(listed: Listed, noise: Noise) -> Float:
         size = np.linalg.norm(R, axis=1)
         return np.where(size > 1e-13 * np.linalg.norm(T, axis=1) / s[0], size, 0.0) * 0.9
     if listed.F.shape[0]:
-        raise NotCertified("exact knowledge among so many cells: the least standard errors of the figures are not known")
+        raise NotCertified(
+            "exact knowledge among so many cells: the least standard errors of the figures are not known"
+        )
     squares = M.multiply(M)
     precision = np.divide(1.0, noise.least**2, out=np.zeros_like(noise.sd), where=noise.noisy)
     information = squares.T @ precision

@@ -35,7 +35,7 @@ class Sum:
                 assert groups is not None
                 self._groups.append((i, groups, schema.size_of(own[axis])))
         self.ratio = fine.size / coarse.size
-        self.adds = sum(fine.shape)  # one after another, at most
+        self.adds = 0 if self.same else sum(fine.shape)  # one after another, at most
 
     def down(self, cells: Array) -> Array:
         """(rows, fine cells) summed to (rows, coarse cells)."""
