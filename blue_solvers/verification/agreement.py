@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.verification.noise import Noise, NotCertified, pieces, reciprocal
+from blue_solvers.verification.noise import Noise, NotCertifiedError, pieces, reciprocal
 from blue_solvers.verification.sums import Sum
 from constraint_builders import Problem
 from constraint_builders.marginals import refines
@@ -107,7 +107,7 @@ def judged(problem: Problem, noise: Noise, y: Float, x: Float, v: Float, bound: 
             corrected += float(part[fixed].sum() + against.sum())
         figures = max(figures, float(part[~fixed].max(initial=0.0)))
     if wrong > EXACT_TO * scale:
-        raise NotCertified(f"x contradicts what is known exactly by {wrong:.3g}")
+        raise NotCertifiedError(f"x contradicts what is known exactly by {wrong:.3g}")
     information = 0.0
     for i in range(len(problem.observed_tables)):
         least = noise.least[problem.observed.block(i)]
@@ -115,7 +115,7 @@ def judged(problem: Problem, noise: Noise, y: Float, x: Float, v: Float, bound: 
         information += 1 / lowest**2
     known_exactly = bool(problem.exact.any())
     if known_exactly and not _nested(problem):
-        raise NotCertified("tables are known exactly that do not nest: the least standard errors are not known")
+        raise NotCertifiedError("tables are known exactly that do not nest: the least standard errors are not known")
     direction = np.sqrt(information) * (2 if known_exactly else 1)
     return bound + noise.inverse_size(v) + (corrected + figures) * direction, violation
 

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.verification.finest import certify_by_finest, levels_of
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
+from blue_solvers.verification.noise import Noise, NotCertifiedError, pieces
 from blue_solvers.verification.wide import Family, certify_wide
-from blue_solvers.verification.noise import Noise, NotCertified, pieces
 from constraint_builders import Problem
 from constraint_builders.reals import real_array
 
@@ -70,7 +70,7 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
     Notes
     -----
     Counts whose tables are x differ from the best ones by at most the norm of y - x - Sigma h in the noise, for *any*
-    combination h of cells that is the same for all counts. Of whichever h is found, that is evaluated with its rounding.
+    combination h of cells that is the same for all counts. Whichever h is found, that is evaluated with its rounding.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
     y, x = _cells(problem, y, "y"), _cells(problem, x, "x")
     try:
         bound, violation = _bounded(problem, y, x)
-    except NotCertified as refusal:
+    except NotCertifiedError as refusal:
         return Certificate(None, str(refusal), None, refusal.piece)
     return _judged(bound, violation)
 
@@ -96,7 +96,7 @@ def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, flo
         return certify_listed(problem, noise, y, x)
     try:
         family = Family(problem, noise)
-    except NotCertified:
+    except NotCertifiedError:
         levels = levels_of(problem)
         if levels is not None:
             return certify_by_finest(problem, noise, levels, y, x)

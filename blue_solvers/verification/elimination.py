@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.verification.noise import NotCertified
+from blue_solvers.verification.noise import NotCertifiedError
 
 MOST_OPERATIONS = 3_000_000
 Row = dict[int, "int | Fraction"]
@@ -31,12 +31,12 @@ def relations(noisy: sparse.csr_array, free: sparse.csr_array) -> sparse.csr_arr
 
     Raises
     ------
-    NotCertified
+    NotCertifiedError
         If it would take too long.
     """
     columns = noisy.shape[1]
     counts = np.bincount(noisy.indices, minlength=columns) + np.bincount(free.indices, minlength=columns)
-    rows = [(*_read(row), {i: 1}) for i, row in enumerate(_rows(noisy))]
+    rows: list[tuple[int, Row, Row]] = [(*_read(row), {i: 1}) for i, row in enumerate(_rows(noisy))]
     rows += [(*_read(row), {}) for row in _rows(free)]
     rows.sort(key=lambda row: row[0])
     pivots: dict[int, tuple[Row, Row]] = {}
@@ -53,7 +53,7 @@ def relations(noisy: sparse.csr_array, free: sparse.csr_array) -> sparse.csr_arr
             _subtract(own, others, factor)
             operations += len(other) + len(others)
             if operations > MOST_OPERATIONS:
-                raise NotCertified("working out which cells must agree in rational numbers takes too long")
+                raise NotCertifiedError("working out which cells must agree in rational numbers takes too long")
         if row:
             pivots[min(row, key=lambda j: counts[j])] = row, own
         elif own:

@@ -141,9 +141,9 @@ def _move_level(problem: Problem, noise: Noise, level: Level, rho: Float, left: 
         last = first + 1
         while last < parents.size and (stops[last] - starts[first]) * finest.shape[1] <= CHUNK:
             last += 1
-        here = order[starts[first] : stops[last - 1]]
-        if here[-1] - here[0] + 1 == here.size and (np.diff(here) == 1).all():
-            here = slice(int(here[0]), int(here[-1]) + 1)  # a view, not a copy
+        chosen = order[starts[first] : stops[last - 1]]
+        together = chosen[-1] - chosen[0] + 1 == chosen.size and bool((np.diff(chosen) == 1).all())
+        here = slice(int(chosen[0]), int(chosen[-1]) + 1) if together else chosen  # a view rather than a copy
         g, size = _gathered(problem, level, rho, finest, sd, here)
         weight = sd[here]
         if parents[first] >= 0 and level.holder is not None:

@@ -11,7 +11,7 @@ from scipy.linalg import cholesky, lstsq, null_space
 from scipy.sparse.linalg import lsqr
 
 from blue_solvers.verification.elimination import relations
-from blue_solvers.verification.noise import ROUNDING, Noise, NotCertified
+from blue_solvers.verification.noise import ROUNDING, Noise, NotCertifiedError
 from constraint_builders import Problem
 
 Float = NDArray[np.float64]
@@ -30,7 +30,7 @@ class Listed:
     Attributes
     ----------
     M : csr_array, (n, N)
-        Observed cells as sums of the counts that may be other than 0; for equations the counts are the cells themselves.
+        Observed cells as sums of the counts that may be other than 0; of equations the counts are the cells.
     F, f : csr_array (k, N), ndarray (k,)
         What is known exactly: F d = f.
     """
@@ -88,7 +88,7 @@ def certify_listed(problem: Problem, noise: Noise, y: Float, x: Float) -> tuple[
 def _what_no_relation_explains(
     M: sparse.csr_array, F: sparse.csr_array, noise: Noise, cells: NDArray[np.intp], rho: Float
 ) -> tuple[Float, Float]:
-    """rho less the combination of relations that comes closest, over all cells, and a bound of its rounding."""
+    """Rho less the combination of relations that comes closest, over all cells, and a bound of its rounding."""
     H = relations(M, F)
     near = H.astype(float)
     root = _root(noise, cells, near.shape[0])
@@ -157,7 +157,7 @@ def disagreement(listed: Listed, noise: Noise, x: Float, scale: float) -> Float:
         left, best = closer, reached
     contradiction = float(abs(left[exact_rows]).max(initial=0.0))
     if contradiction > EXACT_TO * scale:
-        raise NotCertified(f"x contradicts what is known exactly by {contradiction:.3g}")
+        raise NotCertifiedError(f"x contradicts what is known exactly by {contradiction:.3g}")
     v = np.zeros(x.size)
     per_row = int(np.diff(A.indptr).max(initial=0))
     v[rows] = abs(left[: rows.size]).astype(float) + 4 * EXTENDED * per_row * scale
@@ -177,7 +177,7 @@ def _in_standard_errors(listed: Listed, noise: Noise, v: Float, scale: float) ->
     ratio = np.divide(v, least, out=np.zeros_like(v), where=least > 0)
     fixed = (least <= 0) & (v > EXACT_TO * scale)
     if fixed.any():
-        raise NotCertified(f"a figure that is known exactly is off by {v[fixed].max():.3g}")
+        raise NotCertifiedError(f"a figure that is known exactly is off by {v[fixed].max():.3g}")
     return float(ratio.max(initial=0.0))
 
 
@@ -198,7 +198,7 @@ def _standard_errors_from_below(listed: Listed, noise: Noise) -> Float:
         size = np.linalg.norm(R, axis=1)
         return np.where(size > 1e-13 * np.linalg.norm(T, axis=1) / s[0], size, 0.0) * 0.9
     if listed.F.shape[0]:
-        raise NotCertified(
+        raise NotCertifiedError(
             "exact knowledge among so many cells: the least standard errors of the figures are not known"
         )
     squares = M.multiply(M)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ def reciprocal(values: Float) -> Float:
     return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
 
 
-class NotCertified(Exception):
+class NotCertifiedError(Exception):
     """Why no bound could be proved, and what could be checked nevertheless."""
 
     def __init__(self, reason: str, piece: str | None = None) -> None:
@@ -59,7 +60,7 @@ class Noise:
     noisy: NDArray[np.bool_]
     sd: Float
     least: Float
-    covariance: object | None
+    covariance: Any
 
     @classmethod
     def of(cls, problem: Problem) -> Noise:
@@ -75,7 +76,7 @@ class Noise:
         if sparse.issparse(covariance):
             return cls(noisy, sd, sd * np.sqrt(_least_correlation(sparse.csc_array(covariance), sd)), covariance)
         if not hasattr(covariance, "solve"):
-            raise NotCertified("its covariance is an operator without `solve`: the residuals cannot be weighted")
+            raise NotCertifiedError("its covariance is an operator without `solve`: the residuals cannot be weighted")
         return cls(noisy, sd, sd * np.sqrt(_least_by_solves(covariance, sd)), covariance)
 
     def weighted(self, q: Float) -> tuple[Float, float]:
@@ -122,7 +123,7 @@ class Noise:
         return self.covariance.toarray()[np.ix_(cells, cells)] if sparse.issparse(self.covariance) else None
 
     def _times(self, g: Float) -> Float:
-        return np.asarray(self.covariance @ g)  # type: ignore[operator]
+        return np.asarray(self.covariance @ g)
 
     def _solve(self, q: Float) -> Float:
         if isinstance(self.covariance, LowRankPlusDiagonal):
@@ -133,7 +134,7 @@ class Noise:
             return inverse * q - DU @ cho_solve(small, DU.T @ q)
         if sparse.issparse(self.covariance):
             return splu(sparse.csc_array(self.covariance)).solve(q)
-        return np.asarray(self.covariance.solve(q[:, None]))[:, 0]  # type: ignore[union-attr]
+        return np.asarray(self.covariance.solve(q[:, None]))[:, 0]
 
 
 def _least_correlation(covariance: sparse.csc_array, sd: Float) -> float:
@@ -151,13 +152,13 @@ def _least_correlation(covariance: sparse.csc_array, sd: Float) -> float:
         if np.array_equal(lu.perm_r, lu.perm_c) and lu.U.diagonal().min() > 0:
             return least
         least /= 4
-    raise NotCertified("its noise is so nearly dependent that no bound of its correlations could be proved")
+    raise NotCertifiedError("its noise is so nearly dependent that no bound of its correlations could be proved")
 
 
-def _least_by_solves(covariance: object, sd: Float) -> float:
+def _least_by_solves(covariance: Any, sd: Float) -> float:
     """The same of an operator, by its solves; a tenth of what they say."""
     v = np.random.default_rng(0).standard_normal(sd.size)
     for _ in range(INVERSE_STEPS):
         v /= np.linalg.norm(v)
-        v = sd * np.asarray(covariance.solve((sd * v)[:, None]))[:, 0]  # type: ignore[attr-defined]
+        v = sd * np.asarray(covariance.solve((sd * v)[:, None]))[:, 0]
     return 0.1 / float(np.linalg.norm(v))

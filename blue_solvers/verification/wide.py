@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.verification.noise import ROUNDING, Noise, NotCertified
+from blue_solvers.verification.noise import ROUNDING, Noise, NotCertifiedError
 from constraint_builders import Problem
 
 Float = NDArray[np.float64]
@@ -28,18 +28,18 @@ class Family:
 
     Raises
     ------
-    NotCertified
+    NotCertifiedError
         Where there are recodes, places, exact knowledge about single cells, or too many tables.
     """
 
     def __init__(self, problem: Problem, noise: Noise) -> None:
         schema = problem.schema
         if noise.covariance is not None:
-            raise NotCertified("its noise is correlated and its counts are too many to list")
+            raise NotCertifiedError("its noise is correlated and its counts are too many to list")
         special = problem.equalities is not None or problem.zeros is not None or problem.spine is not None
         plain = schema is not None and all(f in schema.names for t in problem.observed_tables for f in t.factors)
         if special or not plain or schema is None:
-            raise NotCertified("its counts are too many to list, and it is more than plain tables of one place")
+            raise NotCertifiedError("its counts are too many to list, and it is more than plain tables of one place")
         self.shape = schema.shape
         self.observed = {table.axes: i for i, table in enumerate(problem.observed_tables)}
         self.steepest: dict[Key, float] = {}  # largest standard deviation; none where nothing was measured
@@ -50,10 +50,10 @@ class Family:
             cells = problem.observed.block(i)
             keys.update(sub for k in range(len(key) + 1) for sub in combinations(key, k))
             if len(keys) > budget:
-                raise NotCertified("its tables contain too many others")
+                raise NotCertifiedError("its tables contain too many others")
             unmeasured, exact = problem.unmeasured[cells], problem.exact[cells]
             if (unmeasured.any() and not unmeasured.all()) or (exact.any() and not exact.all()):
-                raise NotCertified(
+                raise NotCertifiedError(
                     "a table is measured, or known exactly, in part, and its counts are too many to list"
                 )
             if not unmeasured.all():
@@ -61,7 +61,7 @@ class Family:
                 self.least[key] = float(noise.least[cells].min())
         self.keys = sorted(keys, key=lambda key: (len(key), key), reverse=True)
         if sum(self.size(key) for key in self.keys) > budget:
-            raise NotCertified("its tables contain too many others")
+            raise NotCertifiedError("its tables contain too many others")
         self.density = self.densities(self.steepest)
 
     def size(self, key: Key) -> int:
@@ -70,25 +70,30 @@ class Family:
 
     def densities(self, sd: dict[Key, float]) -> dict[Key, float]:
         """Information about every set's part, for each table that contains it 1 / (variance * levels outside)."""
-        found = {key: 0.0 for key in self.keys}
+        found = dict.fromkeys(self.keys, 0.0)
         for key, value in sd.items():
-            for k in range(len(key) + 1):
-                for sub in combinations(key, k):
-                    outside = self.size(key) / self.size(sub)
-                    found[sub] += np.inf if value == 0 else 1 / (value**2 * outside)
+            found[key] = np.inf if value == 0 else 1 / value**2
+        for axis, n in enumerate(self.shape):
+            for key in self.keys:
+                if axis in key:
+                    found[_without(key, axis)] += found[key] / n
         return found
 
-    def least_standard_error(self, key: Key, density: dict[Key, float]) -> float:
-        """Of a table's cell, with the densities of the least variances."""
-        variance = 0.0
-        for k in range(len(key) + 1):
-            for sub in combinations(key, k):
-                share = float(np.prod([1 - 1 / self.shape[axis] for axis in sub]))
-                if share and not density[sub]:
-                    return np.inf  # nothing measured determines it
-                if share:
-                    variance += share / density[sub] / (self.size(key) / self.size(sub)) ** 2
-        return float(np.sqrt(variance)) * (1 - 1e-9)
+    def least_variances(self) -> dict[Key, float]:
+        """Of a cell of every table, were all variances within each table as small as the least."""
+        density, found = self.densities(self.least), {}
+        for key in self.keys:
+            share = float(np.prod([1 - 1 / self.shape[axis] for axis in key]))
+            found[key] = 0.0 if not share else share / density[key] if density[key] else np.inf
+        for axis, n in enumerate(self.shape):
+            for key in reversed(self.keys):
+                if axis in key:
+                    found[key] += found[_without(key, axis)] / n**2
+        return found
+
+
+def _without(key: Key, axis: int) -> Key:
+    return tuple(other for other in key if other != axis)
 
 
 def certify_wide(problem: Problem, noise: Noise, family: Family, y: Float, x: Float) -> tuple[float, float]:
@@ -96,14 +101,11 @@ def certify_wide(problem: Problem, noise: Noise, family: Family, y: Float, x: Fl
     rho, off = noise.weighted(y - x)
     optimality = _parts(problem, family, rho)
     sizes, violation = _disagreements(problem, noise, family, y, x)
-    density = family.densities(family.least)
+    variances = family.least_variances()
     apart, figures = 0.0, 0.0
     for key, size in sizes.items():
-        if size == 0:
-            continue
-        error = family.least_standard_error(key, density)
-        if error > 0:
-            figures = max(figures, size / error)
+        if variances[key] > 0:
+            figures = max(figures, size / float(np.sqrt(variances[key])) * (1 + 1e-9))
         if family.least.get(key, 0.0) > 0:
             apart += (size / family.least[key]) ** 2
     return optimality + off + float(np.sqrt(apart)) + figures, violation
@@ -189,11 +191,11 @@ def _certain(problem: Problem, family: Family, x: Float, y: Float, scale: float)
         if exact is not None:
             found.setdefault(key, exact.astype(np.longdouble))
             if abs(exact - found[key]).max() > EXACT_TO * scale:
-                raise NotCertified("values known exactly contradict one another")
+                raise NotCertifiedError("values known exactly contradict one another")
             given = _given(problem, family, x, key)
             off = float("inf") if given is None else float(abs(given - exact).max())
             if off > EXACT_TO * scale:
-                raise NotCertified(f"x contradicts what is known exactly by {off:.3g}")
+                raise NotCertifiedError(f"x contradicts what is known exactly by {off:.3g}")
         if key in found:
             for place in range(len(key)):
                 found.setdefault(key[:place] + key[place + 1 :], found[key].sum(axis=place))
