@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -127,4 +128,4 @@ def _nested(problem: Problem) -> bool:
     levels = problem.observed_levels or (0,) * len(tables)
     known = [i for i in range(len(tables)) if problem.exact[problem.observed.block(i)].any()]
     known.sort(key=lambda i: (levels[i], tables[i].size))
-    return all(refines(problem.schema, tables[b], tables[a]) for a, b in zip(known, known[1:], strict=False))
+    return all(refines(problem.schema, tables[b], tables[a]) for a, b in pairwise(known))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy.stats import chi2, norm
 
 from blue_solvers.verification.noise import Noise, NotCertifiedError, reciprocal
 from blue_solvers.verification.wide import Family
-from constraint_builders import Problem
+from constraint_builders import Problem, Spine
 from constraint_builders.layout import Name
 from constraint_builders.reals import real_array
 
@@ -140,8 +141,10 @@ class Fit:
         """All tables of every geolevel together; only with a spine."""
         spine, levels = self._spine(), np.array(self.problem.observed_levels)
         starts = self.problem.observed.offsets[:-1]
-        sums = [np.bincount(levels, np.add.reduceat(v, starts), len(spine.levels)) for v in self._values]
-        return dict(zip(spine.levels, _parts(*sums, np.sqrt(2 * sums[1])), strict=True))
+        statistic, expectation = (
+            np.bincount(levels, np.add.reduceat(v, starts), len(spine.levels)) for v in self._values
+        )
+        return dict(zip(spine.levels, _parts(statistic, expectation, np.sqrt(2 * expectation)), strict=True))
 
     @cached_property
     def by_geounit(self) -> Float:
@@ -152,7 +155,7 @@ class Fit:
             members, place = spine.members[level], self.problem.observed.block(i)
             for total, values in zip(sums, self._values, strict=True):
                 total[members] += values[place].reshape(members.size, -1).sum(axis=1)
-        return np.array([*sums, _z(*sums, np.sqrt(2 * sums[1]))])
+        return np.array([*sums, _z(sums[0], sums[1], np.sqrt(2 * sums[1]))])
 
     def outliers(self, k: int = 10) -> list[Outlier]:
         """The cells with the k largest residuals."""
@@ -192,7 +195,7 @@ class Fit:
     def _values(self) -> tuple[Float, Float]:
         return self.squares, self.redundancy
 
-    def _spine(self):  # type: ignore[no-untyped-def]
+    def _spine(self) -> Spine:
         if self.problem.spine is None:
             raise ValueError("the problem has no spine: there are no geolevels or geounits")
         return self.problem.spine
@@ -302,7 +305,7 @@ def _table_deviations(problem: Problem) -> Float | None:
     for table, variance in zip(problem.observed_tables, problem.table_variances, strict=True):
         total = 0.0
         for key in _within(table.axes) if 0 < variance < np.inf else ():
-            independent = float(np.prod([problem.schema.shape[axis] - 1 for axis in key]))  # type: ignore[union-attr]
+            independent = prod(family.shape[axis] - 1 for axis in key)
             own = 1 / (variance * family.size(table.axes) / family.size(key))
             total += 2 * independent * (1 - own / density[key]) ** 2
         variances.append(total)
