@@ -142,7 +142,7 @@ class Fit:
         spine, levels = self._spine(), np.array(self.problem.observed_levels)
         starts = self.problem.observed.offsets[:-1]
         statistic, expectation = (
-            np.bincount(levels, np.add.reduceat(v, starts), len(spine.levels)) for v in self._values
+            np.bincount(levels, np.add.reduceat(v, starts), len(spine.levels)).astype(float) for v in self._values
         )
         return dict(zip(spine.levels, _parts(statistic, expectation, np.sqrt(2 * expectation)), strict=True))
 
