@@ -1,0 +1,58 @@
+"""The fit of measurements to their noise, with the estimate that it needs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blue_solvers.operator import blue
+from blue_solvers.solver import Solver
+from blue_solvers.verification import Fit
+from blue_solvers.verification import fit_test as fit_of_estimate
+from constraint_builders import Problem
+from noise_mechanisms import draw_noise
+
+
+def fit_test(
+    problem: Problem,
+    y: ArrayLike,
+    solver: str | Solver = "auto",
+    draws: int = 200,
+    rng: np.random.Generator | int | None = None,
+) -> Fit:
+    """Estimate, and test the measurements against the noise that they claim.
+
+    Parameters
+    ----------
+    problem : Problem
+    y : array_like, (n,)
+    solver : str or Solver
+    draws : int
+        Replicates of noise that is not Gaussian.
+    rng : Generator or int, optional
+        What they are drawn from.
+
+    Returns
+    -------
+    Fit
+
+    Examples
+    --------
+    >>> from constraint_builders import Schema
+    >>> problem = Problem(Schema({"sex": 2}), {"total": 1.0, "sex": 1.0})
+    >>> fit = fit_test(problem, [9.0, 1.0, 2.0])
+    >>> fit.degrees_of_freedom, round(fit.statistic, 6)
+    (1, 12.0)
+    """
+    P = blue(problem.observing(), solver)
+    values = np.asarray(y, dtype=float)
+
+    def residuals(rng: np.random.Generator) -> np.ndarray:
+        noise = draw_noise(problem, 1, rng)[:, 0]
+        return noise - P @ noise
+
+    replicate = None if problem.noise == "gaussian" else residuals
+    measured = np.where(problem.unmeasured, 0.0, values)
+    return fit_of_estimate(
+        problem, measured, P @ measured + P.offset, P.variances(), replicate=replicate, draws=draws, rng=rng
+    )

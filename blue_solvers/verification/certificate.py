@@ -1,0 +1,129 @@
+"""A proof that an answer is the best linear unbiased estimate, by sums of the description alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blue_solvers.verification.finest import certify_by_finest, levels_of
+from blue_solvers.verification.matrices import can_be_listed, certify_listed
+from blue_solvers.verification.noise import Noise, NotCertifiedError, pieces
+from blue_solvers.verification.wide import Family, certify_wide
+from constraint_builders import Problem
+from constraint_builders.reals import real_array
+
+MOST_LISTED = 2_000  # cells up to which counts are listed even where there is a shorter way: it is tighter
+AGREES = 1e-6  # standard errors of the measurements: what one set of tables disagrees by in rounding, at most
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is proved of an answer.
+
+    Attributes
+    ----------
+    bound : float or None
+        No figure, and no linear combination of the counts behind the figures, is further from the best linear unbiased
+        estimate, in its own standard errors; None if that is not certified.
+    reason : str
+        What proves it, or why it is not certified.
+    violation : float or None
+        Largest disagreement between the tables of the answer, in standard errors of the measurements; None if it could
+        not be worked out.
+    piece : str or None
+        Where it is not certified, the largest piece that could be checked, and its bound.
+    """
+
+    bound: float | None
+    reason: str
+    violation: float | None = None
+    piece: str | None = None
+
+    def __str__(self) -> str:
+        if self.bound is not None:
+            return f"proved, at most {self.bound:.1g} standard errors"
+        return f"not certified: {self.reason}" + (f" ({self.piece})" if self.piece else "")
+
+
+def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
+    """Bound how far anybody's answer is from the best linear unbiased estimate. No solver takes part.
+
+    Parameters
+    ----------
+    problem : Problem
+    y : array_like, (n,)
+        What was measured, over the observed layout.
+    x : array_like, (n,)
+        The answer over the observed layout; NaN in cells that were not measured where it says nothing about them.
+
+    Returns
+    -------
+    Certificate
+
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, or a value is NaN or infinite in a cell that was measured.
+
+    Notes
+    -----
+    Counts whose tables are x differ from the best ones by at most the norm of y - x - Sigma h in the noise, for *any*
+    combination h of cells that is the same for all counts. Whichever h is found, that is evaluated with its rounding.
+
+    Examples
+    --------
+    >>> from constraint_builders import Schema
+    >>> problem = Problem(Schema({"sex": 2}), {"total": 1.0, "sex": 1.0})
+    >>> certify(problem, [4.0, 1.0, 2.0], [11 / 3, 4 / 3, 7 / 3]).bound < 1e-14
+    True
+    >>> print(certify(problem, [4.0, 1.0, 2.0], [3.0, 1.0, 2.0]))
+    proved, at most 0.8 standard errors
+    """
+    y, x = _cells(problem, y, "y"), _cells(problem, x, "x")
+    try:
+        bound, violation = _bounded(problem, y, x)
+    except NotCertifiedError as refusal:
+        return Certificate(None, str(refusal), None, refusal.piece)
+    return _judged(bound, violation)
+
+
+def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, float]:
+    """By the shortest proof that there is."""
+    noise = Noise.of(problem)
+    if problem.observed.size <= MOST_LISTED and can_be_listed(problem):
+        return certify_listed(problem, noise, y, x)
+    try:
+        family = Family(problem, noise)
+    except NotCertifiedError:
+        levels = levels_of(problem)
+        if levels is not None:
+            return certify_by_finest(problem, noise, levels, y, x)
+        if can_be_listed(problem):
+            return certify_listed(problem, noise, y, x)
+        raise
+    return certify_wide(problem, noise, family, y, x)
+
+
+def _judged(bound: float, violation: float) -> Certificate:
+    if not np.isfinite(bound):
+        return Certificate(None, "the bound overflows", violation)
+    reason = "what is left of the residuals that the counts could explain"
+    if violation > AGREES:
+        reason += f", and what the tables disagree by, {violation:.2g} standard errors of a measurement"
+    return Certificate(float(bound), reason, float(violation))
+
+
+def _cells(problem: Problem, values: ArrayLike, what: str) -> np.ndarray:
+    vector = np.asarray(real_array(values, what), dtype=float)
+    if vector.shape != (problem.observed.size,):
+        raise ValueError(f"{what} must have shape ({problem.observed.size},): got {vector.shape}")
+    for here in pieces(vector.size):
+        bad = ~np.isfinite(vector[here]) & ~problem.unmeasured[here]
+        if bad.any():
+            where = problem.observed.describe(here.start + int(bad.argmax()))
+            raise ValueError(f"{where} of {what} is not finite: give a number")
+    if what == "y" and problem.unmeasured.any():
+        return np.where(problem.unmeasured, 0.0, vector)
+    return vector

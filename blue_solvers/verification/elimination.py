@@ -1,0 +1,100 @@
+"""Which combinations of noisy cells are known for every possible truth, in rational numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blue_solvers.verification.noise import NotCertifiedError
+
+MOST_OPERATIONS = 3_000_000
+Row = dict[int, "int | Fraction"]
+
+
+def relations(noisy: sparse.csr_array, free: sparse.csr_array) -> sparse.csr_array:
+    """Combinations of the rows of `noisy` that lie in the span of the rows of `free`.
+
+    Parameters
+    ----------
+    noisy : csr_array, (n, N)
+    free : csr_array, (k, N)
+
+    Returns
+    -------
+    csr_array of longdouble, (relations, n)
+        One row a combination, exact but for one rounding of each entry.
+
+    Raises
+    ------
+    NotCertifiedError
+        If it would take too long.
+    """
+    columns = noisy.shape[1]
+    counts = np.bincount(noisy.indices, minlength=columns) + np.bincount(free.indices, minlength=columns)
+    rows: list[tuple[int, Row, Row]] = [(*_read(row), {i: 1}) for i, row in enumerate(_rows(noisy))]
+    rows += [(*_read(row), {}) for row in _rows(free)]
+    rows.sort(key=lambda row: row[0])
+    pivots: dict[int, tuple[Row, Row]] = {}
+    found: list[Row] = []
+    operations = 0
+    for _, row, own in rows:
+        while True:
+            hit = next((j for j in row if j in pivots), None)
+            if hit is None:
+                break
+            other, others = pivots[hit]
+            factor = _ratio(row[hit], other[hit])
+            _subtract(row, other, factor)
+            _subtract(own, others, factor)
+            operations += len(other) + len(others)
+            if operations > MOST_OPERATIONS:
+                raise NotCertifiedError("working out which cells must agree in rational numbers takes too long")
+        if row:
+            pivots[min(row, key=lambda j: counts[j])] = row, own
+        elif own:
+            found.append(own)
+    return _matrix(found, noisy.shape[0])
+
+
+def _rows(matrix: sparse.csr_array) -> Iterable[tuple[NDArray, NDArray]]:
+    for start, stop in pairwise(matrix.indptr.tolist()):
+        yield matrix.indices[start:stop], matrix.data[start:stop]
+
+
+def _read(entries: tuple[NDArray, NDArray]) -> tuple[int, Row]:
+    row: Row = {}
+    for j, value in zip(entries[0].tolist(), entries[1].tolist(), strict=True):
+        row[j] = row.get(j, 0) + (int(value) if value.is_integer() else Fraction(value))
+    return len(row), {j: value for j, value in row.items() if value}
+
+
+def _ratio(a: int | Fraction, b: int | Fraction) -> int | Fraction:
+    ratio = Fraction(a) / b
+    return ratio.numerator if ratio.denominator == 1 else ratio
+
+
+def _subtract(row: Row, other: Row, factor: int | Fraction) -> None:
+    for j, value in other.items():
+        left = row.get(j, 0) - factor * value
+        if left:
+            row[j] = left
+        else:
+            row.pop(j, None)
+
+
+def _matrix(found: list[Row], size: int) -> sparse.csr_array:
+    indptr = np.cumsum([0, *(len(row) for row in found)])
+    indices = np.array([i for row in found for i in sorted(row)], dtype=np.intp)
+    entries = [row[i] for row in found for i in sorted(row)]
+    values = np.array([np.longdouble(v) if isinstance(v, int) else _rounded(v) for v in entries], dtype=np.longdouble)
+    return sparse.csr_array((values, indices, indptr), shape=(len(found), size))
+
+
+def _rounded(value: Fraction) -> np.longdouble:
+    high = float(value)
+    return np.longdouble(high) + np.longdouble(float(value - Fraction(high)))

@@ -1,0 +1,354 @@
+"""Whether measurements agree with the noise that they claim, cell by cell and as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import chi2, norm
+
+from blue_solvers.verification.noise import Noise, NotCertifiedError, reciprocal
+from blue_solvers.verification.wide import Family
+from constraint_builders import Problem, Spine
+from constraint_builders.layout import Name
+from constraint_builders.reals import real_array
+
+Float = NDArray[np.float64]
+LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides
+CHECKED, KNOWN_EXACTLY, NOT_MEASURED, UNCHECKED = range(4)
+REASONS = ("checked by others", "known exactly", "not measured", "nothing else that was measured checks it")
+
+
+class Outlier(NamedTuple):
+    """A measured cell, what the others say of it, and how likely that is.
+
+    Attributes
+    ----------
+    table : str or tuple
+    cell : tuple of int
+        With a spine its first number is the geounit's within its geolevel.
+    value, expected : float
+        What was measured, and what all other measurements predict.
+    residual : float
+        Studentised.
+    probability : float
+        Of a residual as large among all cells that are checked, if all noise is as declared.
+    """
+
+    table: Name
+    cell: tuple[int, ...]
+    value: float
+    expected: float
+    residual: float
+    probability: float
+
+
+class Part(NamedTuple):
+    """Weighted squares of some cells' residuals, what they are expected to be, and how many standard deviations off."""
+
+    statistic: float
+    expectation: float
+    z: float
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """Residuals of data that were drawn with the declared noise.
+
+    Attributes
+    ----------
+    totals : ndarray, (draws,)
+        Weighted squares of all residuals.
+    tables : ndarray, (draws, tables)
+        Those of every table.
+    largest : ndarray, (draws,)
+        Largest studentised residual.
+    """
+
+    totals: Float
+    tables: Float
+    largest: Float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How measurements agree with their declared noise.
+
+    Attributes
+    ----------
+    problem : Problem
+    y : ndarray, (n,)
+    statistic : float
+        Weighted squares of what the estimate leaves of the measurements, e' Sigma^-1 e.
+    degrees_of_freedom : int
+    p_value : float
+        Two-sided: of a statistic as far from what is expected, too large or too small.
+    residuals : ndarray, (n,)
+        Studentised residuals, standard normal where the noise is; NaN where nothing checks the cell.
+    status : ndarray of int8, (n,)
+        Why, as a position in `REASONS`.
+    redundancy : ndarray, (n,)
+        Which share of an error in the cell shows in its residual: 1 - Var(estimate) / variance.
+    squares : ndarray, (n,)
+        Every cell's e^2 / variance.
+    replicates : Replicates or None
+    """
+
+    problem: Problem
+    y: Float
+    statistic: float
+    degrees_of_freedom: int
+    p_value: float
+    residuals: Float
+    status: NDArray[np.int8]
+    redundancy: Float
+    squares: Float
+    replicates: Replicates | None = None
+
+    def reason(self, position: int) -> str:
+        """Why a cell has a residual, or none."""
+        return REASONS[self.status[position]]
+
+    @cached_property
+    def checked(self) -> int:
+        """Number of cells that others check."""
+        return int((self.status == CHECKED).sum())
+
+    @cached_property
+    def by_table(self) -> dict[Name, Part]:
+        """Every observed table, with a spine at every geolevel.
+
+        Without replicates the standard deviation is exact for plain tables of one place with equal variances within
+        tables; elsewhere it is the largest that it can be, so that z is never too far from 0.
+        """
+        starts = self.problem.observed.offsets[:-1]
+        statistic, expectation = np.add.reduceat(self.squares, starts), np.add.reduceat(self.redundancy, starts)
+        if self.replicates is not None:
+            deviation = self.replicates.tables.std(axis=0, ddof=1)
+            expectation = self.replicates.tables.mean(axis=0)
+        else:
+            exact = _table_deviations(self.problem)
+            deviation = np.sqrt(2 * expectation) if exact is None else exact
+        return dict(zip(self.problem.observed.names, _parts(statistic, expectation, deviation), strict=True))
+
+    @cached_property
+    def by_geolevel(self) -> dict[str, Part]:
+        """All tables of every geolevel together; only with a spine."""
+        spine, levels = self._spine(), np.array(self.problem.observed_levels)
+        starts = self.problem.observed.offsets[:-1]
+        statistic, expectation = (
+            np.bincount(levels, np.add.reduceat(v, starts), len(spine.levels)).astype(float) for v in self._values
+        )
+        return dict(zip(spine.levels, _parts(statistic, expectation, np.sqrt(2 * expectation)), strict=True))
+
+    @cached_property
+    def by_geounit(self) -> Float:
+        """Statistic, expectation and z of every geounit, (3, geounits), in the spine's order; only with a spine."""
+        spine = self._spine()
+        sums = np.zeros((2, spine.size))
+        for i, level in enumerate(self.problem.observed_levels):
+            members, place = spine.members[level], self.problem.observed.block(i)
+            for total, values in zip(sums, self._values, strict=True):
+                total[members] += values[place].reshape(members.size, -1).sum(axis=1)
+        return np.array([*sums, _z(sums[0], sums[1], np.sqrt(2 * sums[1]))])
+
+    def outliers(self, k: int = 10) -> list[Outlier]:
+        """The cells with the k largest residuals."""
+        sizes = np.nan_to_num(abs(self.residuals), nan=-1.0)
+        k = min(k, self.checked)
+        chosen = np.argpartition(-sizes, k - 1)[:k] if k else np.zeros(0, dtype=np.intp)
+        chosen = chosen[np.argsort(-sizes[chosen], kind="stable")]
+        return [self._outlier(int(i)) for i in chosen]
+
+    def minimal_detectable_error(self, power: float = 0.8, level: float = 0.05) -> Float:
+        """The error in every cell that its residual shows with some power, tested at a level over all cells, (n,).
+
+        Infinite where nothing checks the cell.
+        """
+        each = -np.expm1(np.log1p(-level) / max(self.checked, 1))
+        distance = float(norm.isf(each / 2) + norm.ppf(power))
+        sd = np.sqrt(np.where(self.status == CHECKED, self.problem.variances, np.inf))
+        return sd * distance * np.sqrt(reciprocal(np.where(self.status == CHECKED, self.redundancy, 1.0)))
+
+    def __str__(self) -> str:
+        verdict = "fits" if self.p_value > 0.001 else "does not fit"
+        lines = [
+            f"{verdict}: chi-square {self.statistic:.6g} on {self.degrees_of_freedom:,} degrees of freedom, "
+            f"p = {self.p_value:.2g}"
+        ]
+        worst = max(self.by_table.items(), key=lambda item: abs(item[1].z))
+        largest = self.outliers(1)
+        lines.append(f"table furthest from its noise: {worst[0]!r}, {worst[1].z:+.1f} standard deviations")
+        if largest:
+            lines[-1] += (
+                f"; largest residual: {largest[0].table!r} {largest[0].cell}, {largest[0].residual:+.1f}, "
+                f"probability {largest[0].probability:.2g}"
+            )
+        return "\n".join(lines)
+
+    @property
+    def _values(self) -> tuple[Float, Float]:
+        return self.squares, self.redundancy
+
+    def _spine(self) -> Spine:
+        if self.problem.spine is None:
+            raise ValueError("the problem has no spine: there are no geolevels or geounits")
+        return self.problem.spine
+
+    def _outlier(self, i: int) -> Outlier:
+        name, cell = self.problem.observed.locate(i)
+        left = self.residuals[i] * np.sqrt(self.problem.variances[i] / self.redundancy[i])
+        size = abs(self.residuals[i])
+        if self.replicates is None:
+            probability = float(-np.expm1(self.checked * np.log1p(-2 * norm.sf(size))))
+        else:
+            probability = _share_beyond(self.replicates.largest, size)
+        return Outlier(name, cell, float(self.y[i]), float(self.y[i] - left), float(self.residuals[i]), probability)
+
+
+def fit_test(
+    problem: Problem,
+    y: ArrayLike,
+    x: ArrayLike,
+    variances: ArrayLike,
+    *,
+    replicate: Callable[[np.random.Generator], Float] | None = None,
+    draws: int = 200,
+    rng: np.random.Generator | int | None = None,
+) -> Fit:
+    """Test the measurements against the noise that they claim. No solver takes part.
+
+    Parameters
+    ----------
+    problem : Problem
+    y : array_like, (n,)
+        What was measured, over the observed layout.
+    x, variances : array_like, (n,)
+        The best linear unbiased estimate over the observed layout and its variances.
+    replicate : callable, optional
+        Gives residuals y - x, (n,), of data drawn with the declared noise: for noise that is not Gaussian, whose
+        probabilities are then those of `draws` replicates.
+    draws : int
+    rng : Generator or int, optional
+        What `replicate` draws from.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, or a value is NaN or infinite in a cell that was measured.
+
+    References
+    ----------
+    W. Baarda (1968), "A testing procedure for use in geodetic networks": residuals one by one.
+    """
+    y, x, spread = (_vector(problem, v, what) for v, what in ((y, "y"), (x, "x"), (variances, "variances")))
+    noise = Noise.of(problem)
+    e = np.where(noise.noisy, y - x, 0.0)
+    precision = reciprocal(noise.sd**2)
+    redundancy = np.clip(np.where(noise.noisy, 1 - spread * precision, 0.0), 0.0, 1.0)
+    status = np.full(e.size, CHECKED, dtype=np.int8)
+    status[redundancy <= LEAST_CHECKED] = UNCHECKED
+    status[problem.exact], status[problem.unmeasured] = KNOWN_EXACTLY, NOT_MEASURED
+    weight = np.where(status == CHECKED, np.sqrt(precision * reciprocal(redundancy)), np.nan)
+    degrees = _degrees_of_freedom(problem, redundancy)
+    found = None
+    if replicate is not None:
+        found = _replicated(problem, noise, weight, replicate, draws, np.random.default_rng(rng))
+    statistic = _weighted_squares(noise, e)
+    p_value = _two_sided(chi2.sf(statistic, degrees), chi2.cdf(statistic, degrees)) if degrees else 1.0
+    if found is not None:
+        p_value = _two_sided(_share_beyond(found.totals, statistic), _share_beyond(-found.totals, -statistic))
+    return Fit(problem, y, statistic, degrees, p_value, e * weight, status, redundancy, e**2 * precision, found)
+
+
+def _vector(problem: Problem, values: ArrayLike, what: str) -> Float:
+    vector = np.asarray(real_array(values, what), dtype=float)
+    if vector.shape != (problem.observed.size,):
+        raise ValueError(f"{what} must have shape ({problem.observed.size},): got {vector.shape}")
+    bad = np.flatnonzero(~np.isfinite(vector) & ~problem.unmeasured)
+    if bad.size:
+        raise ValueError(f"{what} of {problem.observed.describe(int(bad[0]))} is not finite: give a number")
+    return np.where(problem.unmeasured, 0.0, vector)
+
+
+def _weighted_squares(noise: Noise, e: Float) -> float:
+    rho, _ = noise.weighted(e)
+    return float(e @ rho)
+
+
+def _degrees_of_freedom(problem: Problem, redundancy: Float) -> int:
+    """Rank of the equations that bind noisy cells; of uncorrelated noise the redundancies sum to it."""
+    if problem.covariance is None:
+        return round(float(redundancy.sum()))
+    return problem.rank - problem.exact_equations[0].shape[0]
+
+
+def _table_deviations(problem: Problem) -> Float | None:
+    """Standard deviations of the tables' weighted squares, from the parts that they share; None where parts mix."""
+    if problem.table_variances is None:
+        return None
+    try:
+        family = Family(problem, Noise.of(problem))
+    except NotCertifiedError:
+        return None
+    density = family.densities(family.steepest)
+    variances = []
+    for table, variance in zip(problem.observed_tables, problem.table_variances, strict=True):
+        total = 0.0
+        for key in _within(table.axes) if 0 < variance < np.inf else ():
+            independent = prod(family.shape[axis] - 1 for axis in key)
+            own = 1 / (variance * family.size(table.axes) / family.size(key))
+            total += 2 * independent * (1 - own / density[key]) ** 2
+        variances.append(total)
+    return np.sqrt(np.array(variances))
+
+
+def _within(axes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    found: list[tuple[int, ...]] = [()]
+    for axis in axes:
+        found += [(*key, axis) for key in found]
+    return found
+
+
+def _replicated(
+    problem: Problem,
+    noise: Noise,
+    weight: Float,
+    replicate: Callable[[np.random.Generator], Float],
+    draws: int,
+    rng: np.random.Generator,
+) -> Replicates:
+    starts, precision = problem.observed.offsets[:-1], reciprocal(noise.sd**2)
+    totals, tables, largest = [], [], []
+    for _ in range(draws):
+        e = np.where(noise.noisy, replicate(rng), 0.0)
+        totals.append(_weighted_squares(noise, e))
+        tables.append(np.add.reduceat(e**2 * precision, starts))
+        largest.append(float(np.nanmax(abs(e * weight), initial=0.0)))
+    return Replicates(np.array(totals), np.array(tables), np.array(largest))
+
+
+def _share_beyond(values: Float, bound: float) -> float:
+    return float((1 + (values >= bound).sum()) / (1 + values.size))
+
+
+def _two_sided(above: float, below: float) -> float:
+    return min(1.0, 2 * float(min(above, below)))
+
+
+def _z(statistic: Float, expectation: Float, deviation: Float) -> Float:
+    return np.divide(statistic - expectation, deviation, out=np.zeros_like(statistic), where=deviation > 0)
+
+
+def _parts(statistic: Float, expectation: Float, deviation: Float) -> list[Part]:
+    found = zip(statistic, expectation, _z(statistic, expectation, deviation), strict=True)
+    return [Part(*map(float, values)) for values in found]

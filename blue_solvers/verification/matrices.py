@@ -1,0 +1,208 @@
+"""Certificates of problems whose counts can be listed: any tables, sums or equations, any noise."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import cholesky, lstsq, null_space
+from scipy.sparse.linalg import lsqr
+
+from blue_solvers.verification.elimination import relations
+from blue_solvers.verification.noise import ROUNDING, Noise, NotCertifiedError
+from constraint_builders import Problem
+
+Float = NDArray[np.float64]
+Long = NDArray[np.longdouble]
+EXTENDED = float(np.finfo(np.longdouble).eps)
+MOST_ENTRIES = 3_000_000  # of the matrix of counts
+MOST_DENSE = 1_000_000
+REFINEMENTS = 4
+FIXED = 1e-9  # of a figure's counts that may still move: less is rounding, the figure is known exactly
+EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums
+
+
+class Listed:
+    """The counts behind a problem, cell by cell.
+
+    Attributes
+    ----------
+    M : csr_array, (n, N)
+        Observed cells as sums of the counts that may be other than 0; of equations the counts are the cells.
+    F, f : csr_array (k, N), ndarray (k,)
+        What is known exactly: F d = f.
+    """
+
+    def __init__(self, problem: Problem, y: Float) -> None:
+        self.M = _counts(problem)
+        exact = np.flatnonzero(problem.exact)
+        rows, values = [self.M[exact]], [y[exact]]
+        if problem.matrix is not None:
+            rows.append(problem.matrix)
+            values.append(np.zeros(problem.matrix.shape[0]) if problem.b is None else problem.b)
+        if problem.equalities is not None:
+            E, e = problem.equalities
+            rows.append(sparse.csr_array(E @ self.M))
+            values.append(e)
+        self.F = sparse.csr_array(sparse.vstack(rows, format="csr"))
+        self.f = np.concatenate(values)
+
+
+def can_be_listed(problem: Problem) -> bool:
+    """Whether the matrix of counts is small enough."""
+    if problem.schema is None:
+        return True
+    leaves = 1 if problem.spine is None else int((problem.spine.child_counts == 0).sum())
+    return float(prod(problem.schema.shape)) * leaves * len(problem.observed_tables) <= MOST_ENTRIES
+
+
+def _counts(problem: Problem) -> sparse.csr_array:
+    if problem.matrix is not None:
+        return sparse.csr_array(sparse.eye_array(problem.observed.size))
+    if problem.summing is not None:
+        return problem.summing.matrix
+    assert problem.schema is not None
+    M = problem.marginal_matrix()
+    if problem.zeros is None:
+        return M
+    leaves = np.zeros(1, np.intp) if problem.spine is None else np.flatnonzero(problem.spine.child_counts == 0)
+    return sparse.csr_array(M[:, np.flatnonzero(~problem.zeros.detailed(leaves))])
+
+
+def certify_listed(problem: Problem, noise: Noise, y: Float, x: Float) -> tuple[float, float]:
+    """Bound and violation, both in standard errors."""
+    listed = Listed(problem, y)
+    cells = np.flatnonzero(noise.noisy)
+    rho, off = noise.weighted(y - x)
+    g, error = _what_no_relation_explains(sparse.csr_array(listed.M[cells]), listed.F, noise, cells, rho)
+    optimality = noise.size(g, error) + off
+    scale = max(float(np.nanmax(abs(x), initial=0.0)), float(abs(y).max(initial=0.0)))
+    v = disagreement(listed, noise, x, scale)
+    return optimality + noise.inverse_size(v) + _in_standard_errors(listed, noise, v, scale), float(
+        np.divide(v, noise.sd, out=np.zeros_like(v), where=noise.noisy).max(initial=0.0)
+    )
+
+
+def _what_no_relation_explains(
+    M: sparse.csr_array, F: sparse.csr_array, noise: Noise, cells: NDArray[np.intp], rho: Float
+) -> tuple[Float, Float]:
+    """Rho less the combination of relations that comes closest, over all cells, and a bound of its rounding."""
+    H = relations(M, F)
+    near = H.astype(float)
+    root = _root(noise, cells, near.shape[0])
+    steepness = abs(near)
+    start = rho[cells].astype(np.longdouble)
+    g, moved = start, np.zeros(near.shape[0])
+    for _ in range(REFINEMENTS if near.shape[0] else 0):
+        step = _least_squares(near, root, g.astype(float))
+        closer = g - H.T @ step.astype(np.longdouble)
+        if _weight(root, closer) >= _weight(root, g):
+            break
+        g, moved = closer, moved + abs(step)
+    deepest = int(np.bincount(near.indices, minlength=1).max(initial=0)) + REFINEMENTS + 4
+    error = np.zeros(rho.size)
+    error[cells] = 2 * deepest * EXTENDED * (abs(rho[cells]) + steepness.T @ moved) + ROUNDING * abs(g).astype(float)
+    found = np.zeros(rho.size)
+    found[cells] = g.astype(float)
+    return found, error
+
+
+def _root(noise: Noise, cells: NDArray[np.intp], rows: int) -> Float:
+    """A square root R of the covariance, R'R = Sigma; its diagonal alone where it is diagonal or large."""
+    if noise.covariance is not None and cells.size * max(rows, cells.size) <= MOST_DENSE:
+        Sigma = noise.dense()
+        if Sigma is not None:
+            return cholesky(Sigma)
+    return noise.sd[cells]
+
+
+def _weight(root: Float, g: Long) -> float:
+    g = g.astype(float)
+    return float(np.linalg.norm(root @ g if root.ndim == 2 else root * g))
+
+
+def _least_squares(H: sparse.csr_array, root: Float, g: Float) -> Float:
+    """Multipliers for which root (g - H' multipliers) is least."""
+    if root.ndim == 2 or H.shape[0] * H.shape[1] <= MOST_DENSE:
+        R = root if root.ndim == 2 else np.diag(root) if H.shape[1] <= 1000 else sparse.diags_array(root)
+        B = np.asarray(R @ H.T.toarray())
+        scale = np.linalg.norm(B, axis=0)
+        return lstsq(B / scale, R @ g, lapack_driver="gelsy", check_finite=False)[0] / scale
+    B = sparse.csr_array(sparse.diags_array(root) @ H.T)
+    scale = np.sqrt(np.asarray(B.multiply(B).sum(axis=0)).ravel())
+    return lsqr(B @ sparse.diags_array(1 / scale), root * g, atol=0, btol=1e-15, iter_lim=1000)[0] / scale
+
+
+def disagreement(listed: Listed, noise: Noise, x: Float, scale: float) -> Float:
+    """How far every cell of x is from the tables of one set of counts that satisfies what is known exactly."""
+    known = np.isfinite(x)
+    rows = np.flatnonzero(known)
+    A = sparse.csr_array(sparse.vstack([listed.M[rows], listed.F], format="csr"))
+    goal = np.concatenate([x[rows], listed.f]).astype(np.longdouble)
+    long_A = A.astype(np.longdouble)
+    sd = noise.sd[rows]
+    typical = float(np.median(sd[sd > 0])) if (sd > 0).any() else 1.0
+    heavy = np.maximum(np.where(sd > 0, sd, typical), typical * 1e-6)
+    weights = np.concatenate([1 / heavy, np.full(listed.f.size, 1e3 / heavy.min(initial=typical))])
+    exact_rows = slice(rows.size, None)
+    left, best = goal, np.inf
+    for weight in (np.ones(weights.size), np.ones(weights.size), *[weights] * (REFINEMENTS - 1)):
+        step = _fit_counts(A, weight, left.astype(float))
+        closer = left - long_A @ step.astype(np.longdouble)
+        reached = float(np.linalg.norm(weights * closer.astype(float)))
+        if reached >= best:
+            continue
+        left, best = closer, reached
+    contradiction = float(abs(left[exact_rows]).max(initial=0.0))
+    if contradiction > EXACT_TO * scale:
+        raise NotCertifiedError(f"x contradicts what is known exactly by {contradiction:.3g}")
+    v = np.zeros(x.size)
+    per_row = int(np.diff(A.indptr).max(initial=0))
+    v[rows] = abs(left[: rows.size]).astype(float) + 4 * EXTENDED * per_row * scale
+    return v
+
+
+def _fit_counts(A: sparse.csr_array, weight: Float, left: Float) -> Float:
+    if A.shape[0] * A.shape[1] <= MOST_DENSE:
+        return lstsq(weight[:, None] * A.toarray(), weight * left, lapack_driver="gelsy", check_finite=False)[0]
+    B = sparse.csr_array(sparse.diags_array(weight) @ A)
+    return lsqr(B, weight * left, atol=0, btol=1e-15, iter_lim=1000)[0]
+
+
+def _in_standard_errors(listed: Listed, noise: Noise, v: Float, scale: float) -> float:
+    """The largest disagreement of a figure in a lower bound of that figure's own standard error."""
+    least = _standard_errors_from_below(listed, noise)
+    ratio = np.divide(v, least, out=np.zeros_like(v), where=least > 0)
+    fixed = (least <= 0) & (v > EXACT_TO * scale)
+    if fixed.any():
+        raise NotCertifiedError(f"a figure that is known exactly is off by {v[fixed].max():.3g}")
+    return float(ratio.max(initial=0.0))
+
+
+def _standard_errors_from_below(listed: Listed, noise: Noise) -> Float:
+    """For any direction z of possible counts a figure's variance is at least z_i^2 / (z' Sigma^-1 z)."""
+    M, cells = listed.M, np.flatnonzero(noise.noisy)
+    if M.shape[0] * M.shape[1] <= MOST_DENSE and M.shape[1] <= 1500:
+        T = M.toarray()
+        if listed.F.shape[0]:
+            T = T @ null_space(listed.F.toarray())
+            T[np.linalg.norm(T, axis=1) < FIXED * np.sqrt(M.power(2).sum(axis=1))] = 0
+        W = T[cells] / noise.least[cells, None]
+        if not W.any():
+            return np.zeros(M.shape[0])
+        U, s, _ = np.linalg.svd(W.T, full_matrices=False)
+        kept = s > 1e-13 * s[0]
+        R = (T @ U[:, kept]) / s[kept]
+        size = np.linalg.norm(R, axis=1)
+        return np.where(size > 1e-13 * np.linalg.norm(T, axis=1) / s[0], size, 0.0) * 0.9
+    if listed.F.shape[0]:
+        raise NotCertifiedError(
+            "exact knowledge among so many cells: the least standard errors of the figures are not known"
+        )
+    squares = M.multiply(M)
+    precision = np.divide(1.0, noise.least**2, out=np.zeros_like(noise.sd), where=noise.noisy)
+    information = squares.T @ precision
+    per_count = np.divide(1.0, information, out=np.zeros_like(information), where=information > 0)
+    return np.sqrt(np.asarray((squares @ sparse.diags_array(per_count)).max(axis=1).todense()).ravel())

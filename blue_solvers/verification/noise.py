@@ -1,0 +1,164 @@
+"""The noise as a certificate needs it: weighted residuals, sizes and a diagonal from below, with rounding bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse.linalg import splu
+
+from constraint_builders import Problem
+from constraint_builders.low_rank import LowRankPlusDiagonal
+
+Float = NDArray[np.float64]
+ROUNDING = np.finfo(np.float64).eps
+PIECE = 2**16
+INVERSE_STEPS = 20  # power steps towards the least eigenvalue of the correlations
+
+
+def pieces(size: int) -> Iterator[slice]:
+    """Parts of a long vector that stay at hand."""
+    for start in range(0, size, PIECE):
+        yield slice(start, min(start + PIECE, size))
+
+
+def reciprocal(values: Float) -> Float:
+    """1 / values, and 0 where they are 0."""
+    if values.all():
+        return 1 / values
+    return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
+
+
+class NotCertifiedError(Exception):
+    """Why no bound could be proved, and what could be checked nevertheless."""
+
+    def __init__(self, reason: str, piece: str | None = None) -> None:
+        super().__init__(reason)
+        self.piece = piece
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Covariance Sigma of the noisy cells.
+
+    Attributes
+    ----------
+    noisy : ndarray of bool, (n,)
+        Cells that were measured with noise.
+    sd : ndarray, (n,)
+        Square root of Sigma's diagonal; 0 in other cells.
+    least : ndarray, (n,)
+        Square root of a diagonal below Sigma: Sigma - diag(least^2) has no negative eigenvalue.
+    covariance : csr_array, LinearOperator or None
+    """
+
+    noisy: NDArray[np.bool_]
+    sd: Float
+    least: Float
+    covariance: Any
+
+    @classmethod
+    def of(cls, problem: Problem) -> Noise:
+        """The noise of a problem."""
+        covariance = problem.covariance
+        noisy = ~(problem.exact | problem.unmeasured)
+        sd = np.sqrt(problem.variances)
+        sd[problem.unmeasured] = 0.0
+        if covariance is None:
+            return cls(noisy, sd, sd, None)
+        if isinstance(covariance, LowRankPlusDiagonal):
+            return cls(noisy, sd, np.sqrt(np.where(noisy, covariance.diagonal, 0.0)), covariance)
+        if sparse.issparse(covariance):
+            return cls(noisy, sd, sd * np.sqrt(_least_correlation(sparse.csc_array(covariance), sd)), covariance)
+        if not hasattr(covariance, "solve"):
+            raise NotCertifiedError("its covariance is an operator without `solve`: the residuals cannot be weighted")
+        return cls(noisy, sd, sd * np.sqrt(_least_by_solves(covariance, sd)), covariance)
+
+    def weighted(self, q: Float) -> tuple[Float, float]:
+        """Sigma^-1 q over the noisy cells, 0 elsewhere, and how far off it may be, in the norm of Sigma.
+
+        `q` is a difference of two doubles, each cell right to half a unit in its last place.
+        """
+        if self.covariance is None:
+            rho, square = np.empty_like(q), 0.0
+            for here in pieces(q.size):
+                inverse = reciprocal(self.sd[here])
+                part = q[here] * inverse
+                square += float(part @ part)
+                np.multiply(part, inverse, out=rho[here])
+            return rho, 6 * ROUNDING * float(np.sqrt(square))
+        rho = self._solve(np.where(self.noisy, q, 0.0))
+        left = np.where(self.noisy, q - self._times(rho), 0.0)
+        rounding = ROUNDING * (abs(q) + 4 * np.sqrt(q.size) * self.sd * float(np.linalg.norm(self.sd * rho)))
+        return rho, self.inverse_size(abs(left) + rounding)
+
+    def size(self, g: Float, error: Float | float = 0.0) -> float:
+        """An upper bound of sqrt(g' Sigma g) for every g within `error` of the one given, cell by cell."""
+        if self.covariance is None:
+            scaled = self.sd * (abs(g) + error)
+            return float(np.linalg.norm(scaled)) * (1 + g.size * ROUNDING)
+        square = float(g @ self._times(g))
+        spread = float((self.sd * abs(g)).sum())
+        return float(np.sqrt(max(square, 0.0) + 8 * g.size * ROUNDING * spread**2)) + float((self.sd * error).sum())
+
+    def inverse_size(self, v: Float) -> float:
+        """An upper bound of sqrt(v' Sigma^-1 v) over the noisy cells."""
+        square = 0.0
+        for here in pieces(v.size):
+            part = v[here] * reciprocal(self.least[here])
+            square += float(part @ part)
+        return float(np.sqrt(square)) * (1 + v.size * ROUNDING)
+
+    def dense(self) -> Float | None:
+        """Sigma of the noisy cells; None where its entries are not known or it is diagonal."""
+        cells = np.flatnonzero(self.noisy)
+        if isinstance(self.covariance, LowRankPlusDiagonal):
+            U = self.covariance.factor[cells]
+            return np.diag(self.least[cells] ** 2) + U @ U.T
+        return self.covariance.toarray()[np.ix_(cells, cells)] if sparse.issparse(self.covariance) else None
+
+    def _times(self, g: Float) -> Float:
+        return np.asarray(self.covariance @ g)
+
+    def _solve(self, q: Float) -> Float:
+        if isinstance(self.covariance, LowRankPlusDiagonal):
+            inverse = np.divide(1.0, self.least**2, out=np.zeros_like(q), where=self.noisy)
+            U = self.covariance.factor
+            DU = inverse[:, None] * U
+            small = cho_factor(np.eye(U.shape[1]) + U.T @ DU)
+            return inverse * q - DU @ cho_solve(small, DU.T @ q)
+        if sparse.issparse(self.covariance):
+            return splu(sparse.csc_array(self.covariance)).solve(q)
+        return np.asarray(self.covariance.solve(q[:, None]))[:, 0]
+
+
+def _least_correlation(covariance: sparse.csc_array, sd: Float) -> float:
+    """A number below all eigenvalues of the correlations: the pivots of what is left after it is taken away say so."""
+    scaling = sparse.diags_array(1 / sd)
+    correlation = sparse.csc_array(scaling @ covariance @ scaling)
+    factors = splu(correlation)
+    v = np.random.default_rng(0).standard_normal(sd.size)
+    for _ in range(INVERSE_STEPS):
+        v = factors.solve(v / np.linalg.norm(v))
+    least = 0.5 / float(np.linalg.norm(v))
+    while least > np.sqrt(ROUNDING) / 100:
+        shifted = sparse.csc_array(correlation - least * sparse.eye_array(sd.size))
+        lu = splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        if np.array_equal(lu.perm_r, lu.perm_c) and lu.U.diagonal().min() > 0:
+            return least
+        least /= 4
+    raise NotCertifiedError("its noise is so nearly dependent that no bound of its correlations could be proved")
+
+
+def _least_by_solves(covariance: Any, sd: Float) -> float:
+    """The same of an operator, by its solves; a tenth of what they say."""
+    v = np.random.default_rng(0).standard_normal(sd.size)
+    for _ in range(INVERSE_STEPS):
+        v /= np.linalg.norm(v)
+        v = sd * np.asarray(covariance.solve((sd * v)[:, None]))[:, 0]
+    return 0.1 / float(np.linalg.norm(v))

@@ -1,0 +1,69 @@
+"""Summing tables to coarser ones, row by row of geounits, and spreading them over finer ones."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraint_builders import Schema
+from constraint_builders.marginals import group_map
+from constraint_builders.table import Table
+
+Array = NDArray
+
+
+class Sum:
+    """The cells of a fine table summed to those of a coarser one.
+
+    Parameters
+    ----------
+    schema : Schema
+    fine, coarse : Table
+        Every cell of `coarse` is a sum of cells of `fine`.
+    """
+
+    def __init__(self, schema: Schema, fine: Table, coarse: Table) -> None:
+        own = dict(zip(coarse.axes, coarse.factors, strict=True))
+        self.fine = fine.shape  # a variable of one level may be in the coarse table alone
+        self.coarse = tuple(n for n, axis in zip(coarse.shape, coarse.axes, strict=True) if axis in fine.axes)
+        self.same = fine.name == coarse.name
+        self._summed = [i for i, axis in enumerate(fine.axes, 1) if axis not in own]
+        self._groups: list[tuple[int, NDArray[np.intp], int]] = []
+        for i, (axis, factor) in enumerate(zip(fine.axes, fine.factors, strict=True), 1):
+            if axis in own and own[axis] != factor:
+                groups = group_map(schema, factor, own[axis])
+                assert groups is not None
+                self._groups.append((i, groups, schema.size_of(own[axis])))
+        self.ratio = fine.size / coarse.size
+        self.adds = 0 if self.same else sum(fine.shape)  # one after another, at most
+
+    def down(self, cells: Array) -> Array:
+        """(rows, fine cells) summed to (rows, coarse cells)."""
+        if self.same:
+            return cells
+        array = cells.reshape(-1, *self.fine)
+        for axis, groups, count in self._groups:
+            shape = list(array.shape)
+            shape[axis] = count
+            grouped = np.zeros(shape, dtype=array.dtype)
+            into, out_of = np.moveaxis(grouped, axis, 0), np.moveaxis(array, axis, 0)
+            for level, group in enumerate(groups.tolist()):
+                into[group] += out_of[level]
+            array = grouped
+        for axis in reversed(self._summed):
+            array = array.sum(axis=axis)
+        return array.reshape(cells.shape[0], -1)
+
+    def most(self, amounts: Array) -> Array:
+        """An upper bound of `down` for amounts that are not negative, (rows, 1)."""
+        return np.sqrt(self.ratio * np.einsum("ij,ij->i", amounts, amounts))[:, None]
+
+    def up(self, cells: Array) -> Array:
+        """(rows, coarse cells) spread over (rows, *fine shape), each cell its whole value; it broadcasts."""
+        lengths = list(self.coarse)
+        for axis in self._summed:
+            lengths.insert(axis - 1, 1)
+        array = cells.reshape(-1, *lengths)
+        for axis, groups, _ in self._groups:
+            array = np.take(array, groups, axis=axis)
+        return array

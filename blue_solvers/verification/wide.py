@@ -1,0 +1,210 @@
+"""Certificates of many overlapping tables whose joint table is out of reach: contrasts, each judged once.
+
+What residuals say of the counts splits into parts, one for each set T of variables: functions of the cells of T that
+sum to zero along each of its axes. Parts do not mix, and every measured table S that contains T bears on T's with
+information 1 / (largest variance in S * levels of S outside T). The size of a part in this information is exact where
+variances are equal within tables, and a bound otherwise.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blue_solvers.verification.noise import ROUNDING, Noise, NotCertifiedError
+from constraint_builders import Problem
+
+Float = NDArray[np.float64]
+Key = tuple[int, ...]
+EXTENDED = float(np.finfo(np.longdouble).eps)
+MOST_CELLS = 4.0  # of all tables that some observed table contains, for each observed cell
+EXACT_TO = 1e-13
+
+
+class Family:
+    """All tables that some observed table contains, by their variables.
+
+    Raises
+    ------
+    NotCertifiedError
+        Where there are recodes, places, exact knowledge about single cells, or too many tables.
+    """
+
+    def __init__(self, problem: Problem, noise: Noise) -> None:
+        schema = problem.schema
+        if noise.covariance is not None:
+            raise NotCertifiedError("its noise is correlated and its counts are too many to list")
+        special = problem.equalities is not None or problem.zeros is not None or problem.spine is not None
+        plain = schema is not None and all(f in schema.names for t in problem.observed_tables for f in t.factors)
+        if special or not plain or schema is None:
+            raise NotCertifiedError("its counts are too many to list, and it is more than plain tables of one place")
+        self.shape = schema.shape
+        self.observed = {table.axes: i for i, table in enumerate(problem.observed_tables)}
+        self.steepest: dict[Key, float] = {}  # largest standard deviation; none where nothing was measured
+        self.least: dict[Key, float] = {}
+        budget = MOST_CELLS * problem.observed.size + 1e6
+        keys: set[Key] = set()
+        for key, i in self.observed.items():
+            cells = problem.observed.block(i)
+            keys.update(sub for k in range(len(key) + 1) for sub in combinations(key, k))
+            if len(keys) > budget:
+                raise NotCertifiedError("its tables contain too many others")
+            unmeasured, exact = problem.unmeasured[cells], problem.exact[cells]
+            if (unmeasured.any() and not unmeasured.all()) or (exact.any() and not exact.all()):
+                raise NotCertifiedError(
+                    "a table is measured, or known exactly, in part, and its counts are too many to list"
+                )
+            if not unmeasured.all():
+                self.steepest[key] = float(noise.sd[cells].max())
+                self.least[key] = float(noise.least[cells].min())
+        self.keys = sorted(keys, key=lambda key: (len(key), key), reverse=True)
+        if sum(self.size(key) for key in self.keys) > budget:
+            raise NotCertifiedError("its tables contain too many others")
+        self.density = self.densities(self.steepest)
+
+    def size(self, key: Key) -> int:
+        """Cells of a table."""
+        return int(np.prod([self.shape[axis] for axis in key], dtype=np.int64))
+
+    def densities(self, sd: dict[Key, float]) -> dict[Key, float]:
+        """Information about every set's part, for each table that contains it 1 / (variance * levels outside)."""
+        found = dict.fromkeys(self.keys, 0.0)
+        for key, value in sd.items():
+            found[key] = np.inf if value == 0 else 1 / value**2
+        for axis, n in enumerate(self.shape):
+            for key in self.keys:
+                if axis in key:
+                    found[_without(key, axis)] += found[key] / n
+        return found
+
+    def least_variances(self) -> dict[Key, float]:
+        """Of a cell of every table, were all variances within each table as small as the least."""
+        density, found = self.densities(self.least), {}
+        for key in self.keys:
+            share = float(np.prod([1 - 1 / self.shape[axis] for axis in key]))
+            found[key] = 0.0 if not share else share / density[key] if density[key] else np.inf
+        for axis, n in enumerate(self.shape):
+            for key in reversed(self.keys):
+                if axis in key:
+                    found[key] += found[_without(key, axis)] / n**2
+        return found
+
+
+def _without(key: Key, axis: int) -> Key:
+    return tuple(other for other in key if other != axis)
+
+
+def certify_wide(problem: Problem, noise: Noise, family: Family, y: Float, x: Float) -> tuple[float, float]:
+    """Bound and violation, both in standard errors."""
+    rho, off = noise.weighted(y - x)
+    optimality = _parts(problem, family, rho)
+    sizes, violation = _disagreements(problem, noise, family, y, x)
+    variances = family.least_variances()
+    apart, figures = 0.0, 0.0
+    for key, size in sizes.items():
+        if variances[key] > 0:
+            figures = max(figures, size / float(np.sqrt(variances[key])) * (1 + 1e-9))
+        if family.least.get(key, 0.0) > 0:
+            apart += (size / family.least[key]) ** 2
+    return optimality + off + float(np.sqrt(apart)) + figures, violation
+
+
+def _parts(problem: Problem, family: Family, rho: Float) -> float:
+    """The residuals' parts in the norm of the information about each, with the rounding of splitting them."""
+    held: dict[Key, Float] = {}
+    added: dict[Key, float] = dict.fromkeys(family.keys, 0.0)  # sizes of what was added up in every table
+    square, rounding = 0.0, 0.0
+    for key in family.keys:
+        cells = held.pop(key, None)
+        if key in family.observed:
+            own = rho[problem.observed.block(family.observed[key])].reshape([family.shape[axis] for axis in key])
+            added[key] += float(np.linalg.norm(own))
+            cells = own.copy() if cells is None else cells + own
+        assert cells is not None
+        for place, axis in enumerate(key):
+            mean = cells.mean(axis=place)
+            cells -= np.expand_dims(mean, place)
+            rest = key[:place] + key[place + 1 :]
+            size = float(np.linalg.norm(mean))
+            added[key] += size * np.sqrt(family.shape[axis])
+            added[rest] += size
+            held[rest] = held[rest] + mean if rest in held else mean
+        density = family.density[key]
+        if density == np.inf or not cells.any():
+            continue
+        square += float(np.vdot(cells, cells)) / density
+        adds = len(key) + len(family.shape) + 2
+        rounding += (adds * ROUNDING * added[key]) ** 2 / density
+    return float(np.sqrt(square)) * (1 + rho.size * ROUNDING) + float(np.sqrt(rounding))
+
+
+def _disagreements(
+    problem: Problem, noise: Noise, family: Family, y: Float, x: Float
+) -> tuple[dict[Key, float], float]:
+    """How far every table is, in norm, from tables that agree; and the largest disagreement with another table.
+
+    The tables that agree have each set's part from its own table. The difference of a table lies in parts that lack
+    one of its axes at least, and summed over such an axis it is the disagreement with the smaller table plus that
+    table's own difference.
+    """
+    scale = float(np.nanmax(abs(x), initial=0.0))
+    certain = _certain(problem, family, x, y, scale)
+    values: dict[Key, NDArray] = {}  # of tables that were not observed: the first sums to them
+    apart: dict[Key, dict[int, float]] = {key: {} for key in family.keys}
+    own: dict[Key, float] = {}
+    violation = 0.0
+    for key in family.keys:
+        given = _given(problem, family, x, key)
+        table = certain.get(key, values.pop(key, None) if given is None else given)
+        assert table is not None
+        if given is not None:
+            gap = abs(given - table).astype(float)
+            own[key] = float(np.linalg.norm(gap))
+            if family.steepest.get(key, 0.0) > 0:
+                violation = max(violation, float(gap.max()) / family.steepest[key])
+        for place, axis in enumerate(key):
+            rest = key[:place] + key[place + 1 :]
+            total = table.sum(axis=place, dtype=np.longdouble)
+            other = certain.get(rest, _given(problem, family, x, rest))
+            if other is None:
+                other = values.setdefault(rest, total)
+            gap = abs(total - other).astype(float)
+            lost = EXTENDED * family.shape[axis] * float(np.linalg.norm(abs(table).sum(axis=place)))
+            apart[key][place] = float(np.linalg.norm(gap)) + 2 * lost
+            if family.steepest.get(rest, 0.0) > 0:
+                violation = max(violation, float(gap.max()) / family.steepest[rest])
+    found: dict[Key, float] = {}
+    for key in reversed(family.keys):
+        rests = [(place, key[:place] + key[place + 1 :]) for place in range(len(key))]
+        squares = [(apart[key][p] + found[rest]) ** 2 / family.shape[key[p]] for p, rest in rests]
+        found[key] = float(np.sqrt(sum(squares)))
+    return {key: found[key] + size for key, size in own.items()}, violation
+
+
+def _certain(problem: Problem, family: Family, x: Float, y: Float, scale: float) -> dict[Key, NDArray]:
+    """Tables that follow from one that is known exactly, as the values known say."""
+    found: dict[Key, NDArray] = {}
+    for key in family.keys:
+        exact = _given(problem, family, y, key) if family.steepest.get(key) == 0 else None
+        if exact is not None:
+            found.setdefault(key, exact.astype(np.longdouble))
+            if abs(exact - found[key]).max() > EXACT_TO * scale:
+                raise NotCertifiedError("values known exactly contradict one another")
+            given = _given(problem, family, x, key)
+            off = float("inf") if given is None else float(abs(given - exact).max())
+            if off > EXACT_TO * scale:
+                raise NotCertifiedError(f"x contradicts what is known exactly by {off:.3g}")
+        if key in found:
+            for place in range(len(key)):
+                found.setdefault(key[:place] + key[place + 1 :], found[key].sum(axis=place))
+    return found
+
+
+def _given(problem: Problem, family: Family, vector: Float, key: Key) -> Float | None:
+    """A table of a vector, if it was observed and has values."""
+    i = family.observed.get(key)
+    if i is None or not np.isfinite(vector[problem.observed.block(i)]).all():
+        return None
+    return vector[problem.observed.block(i)].reshape([family.shape[axis] for axis in key])

@@ -1,0 +1,267 @@
+"""Certificates: never below the true error, close to it for right answers, and honest where they prove nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from oracles.invent import Kind, all_kinds
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+import blue_solvers.verification
+from blue_solvers import blue
+from blue_solvers.verification import certify
+from blue_solvers.verification.finest import certify_by_finest, levels_of
+from blue_solvers.verification.noise import Noise, NotCertifiedError
+from blue_solvers.verification.wide import Family, certify_wide
+from constraint_builders import LowRankPlusDiagonal, Problem, Schema, gallery
+from tests.blue_solvers.verification.answers import Case, case, moved, spoilt
+
+KINDS = [k for k in all_kinds() if k.count == 20 and k.decades < 10]
+SIZES = (1e-6, 1e-5, 1e-3, 1.0)
+
+
+def cases(kind: Kind, seeds: range) -> list[Case]:
+    found = [c for c in (case(seed, kind) for seed in seeds) if c is not None]
+    assert len(found) > 0.3 * len(seeds), "too few inventions were problems"
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: f"{k.covariance or 'plain'}-{k.cellwise}-{k.decades:g}")
+def test_right_answers_are_proved_and_wrong_ones_never_pass(kind: Kind) -> None:
+    """Of every right answer the bound is below 1e-9; of none that is wrong by 1e-6 is it below the true error."""
+    rng = np.random.default_rng(0)
+    ratios, corruptions = [], 0
+    for c in cases(kind, range(16)):
+        proved = c.is_sound(c.reference.estimate)
+        assert proved.bound is not None, proved
+        assert proved.bound < 1e-9
+        for size in SIZES:
+            for wrong in (moved, spoilt):
+                x = wrong(c, rng, size)
+                if np.array_equal(x, c.reference.estimate):
+                    continue
+                certificate = c.is_sound(x)
+                corruptions += 1
+                assert certificate.bound is None or certificate.bound > 1e-7
+                if wrong is moved and certificate.bound is not None:
+                    ratios.append(certificate.bound / c.error(x))
+    assert corruptions > 50
+    assert np.median(ratios) < 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(all_kinds())))
+def test_thousands_of_wrong_answers_never_pass(number: int) -> None:
+    kind, rng, corruptions = all_kinds()[number], np.random.default_rng(number), 0
+    for c in cases(kind, range(100, 220)):
+        for size in (*SIZES, 10 ** rng.uniform(-6, 2)):
+            for wrong in (moved, spoilt):
+                x = wrong(c, rng, size)
+                if c.error(x) > 1e-7:
+                    corruptions += 1
+                    certificate = c.is_sound(x)
+                    assert certificate.bound is None or certificate.bound > 1e-7
+    assert corruptions > 400
+
+
+@pytest.mark.parametrize("solver", ["auto", "dense", "cholesky", "cg", "multigrid", "sea_blue", "two_pass"])
+def test_answers_of_every_solver(solver: str) -> None:
+    counted: Counter[str] = Counter()
+    kinds = [KINDS[0], Kind(spine=False, recodes=False, zeros=False, equalities=False, exact=False, unmeasured=False)]
+    for kind in kinds:
+        for c in cases(kind, range(20)):
+            try:
+                P = blue(c.problem, solver)
+                x = P @ c.y + P.offset
+            except (ValueError, NotImplementedError, RuntimeError):
+                counted["refused"] += 1
+                continue
+            certificate = c.is_sound(x)
+            tight = certificate.bound is not None and certificate.bound < 1e-7
+            counted["proved" if tight else "loose"] += 1
+    assert counted["proved"] >= 3
+    assert counted["proved"] > 2 * counted["loose"]
+
+
+@pytest.mark.parametrize("covariance", ["", "sparse", "shared"])
+@pytest.mark.parametrize("decades", [2.0, 6.0])
+def test_the_pass_of_sums_is_sound_too(covariance: str, decades: float) -> None:
+    """The way that large spines go, on small ones."""
+    kind = Kind(zeros=False, equalities=False, exact=not covariance, covariance=covariance, decades=decades)
+    rng, ratios, tried = np.random.default_rng(1), [], 0
+    for c in cases(kind, range(40)):
+        noise = Noise.of(c.problem)
+        if levels_of(c.problem) is None:
+            continue
+        y = np.where(c.problem.unmeasured, 0.0, c.y)
+        for x in (c.reference.estimate, moved(c, rng, 1e-6), spoilt(c, rng, 1e-6), moved(c, rng, 1.0)):
+            levels = levels_of(c.problem)
+            assert levels is not None
+            tried += 1
+            try:
+                bound, _ = certify_by_finest(c.problem, noise, levels, y, x)
+            except NotCertifiedError:
+                continue
+            assert bound * (1 + 1e-6) >= c.error(x)
+            if x is not c.reference.estimate and c.error(x) > 1e-8:
+                ratios.append(bound / c.error(x))
+    assert tried > 40
+    assert np.median(ratios) < 10
+
+
+@pytest.mark.parametrize("cellwise", [False, True])
+def test_the_parts_of_wide_tables_are_sound_too(cellwise: bool) -> None:
+    kind = Kind(spine=False, recodes=False, zeros=False, equalities=False, unmeasured=not cellwise, cellwise=cellwise)
+    rng, ratios, tried = np.random.default_rng(1), [], 0
+    for c in cases(kind, range(40)):
+        noise, y = Noise.of(c.problem), np.where(c.problem.unmeasured, 0.0, c.y)
+        for x in (c.reference.estimate, moved(c, rng, 1e-6), spoilt(c, rng, 1e-6), moved(c, rng, 1.0)):
+            try:
+                bound, _ = certify_wide(c.problem, noise, Family(c.problem, noise), y, x)
+            except NotCertifiedError:
+                continue
+            tried += 1
+            assert bound * (1 + 1e-6) >= c.error(x)
+            if x is not c.reference.estimate and c.error(x) > 1e-8:
+                ratios.append(bound / c.error(x))
+    assert tried > 40
+    assert np.median(ratios) < 10
+
+
+def noisy(problem: Problem, total: float, seed: int = 0) -> np.ndarray:
+    """Noisy tables of evenly spread counts."""
+    sizes = problem.observed.sizes
+    noise = np.random.default_rng(seed).standard_normal(problem.observed.size) * np.sqrt(problem.variances)
+    return np.repeat(total / sizes, sizes) + noise
+
+
+@pytest.mark.parametrize("total", [1e6, 1e8])
+def test_wide_tables_need_no_joint_table(total: float) -> None:
+    """14 variables, 10^13 joint cells: proved as far as doubles go, and a wrong cell is seen."""
+    problem = gallery.adult(2, variance=100.0)
+    y = noisy(problem, total)
+    x = blue(problem) @ y
+    certificate = certify(problem, y, x)
+    assert certificate.bound is not None
+    assert certificate.bound < 1e-9 * total / 1e6
+    for cell in (0, 5, problem.observed.size // 2):
+        wrong = x.copy()
+        wrong[cell] += 1e-6 * 10
+        found = certify(problem, y, wrong)
+        assert found.bound is None or found.bound > 1e-7
+
+
+def test_a_large_count_costs_no_more_than_its_own_rounding() -> None:
+    problem = gallery.cube(4, 4, variance=100.0)
+    y = noisy(problem, 1e8)
+    x = blue(problem) @ y
+    found = certify(problem, y, x)
+    assert found.bound is not None
+    assert found.bound < 20 * np.spacing(1e8) / 1.0
+
+
+def test_what_cannot_be_proved_has_a_reason() -> None:
+    schema = Schema({"a": 3, "b": 3})
+    n = 7
+    K = np.eye(n) + 0.2
+    operator = LinearOperator((n, n), matvec=lambda v: K @ v, dtype=float)
+    problem = Problem(schema, {"total": None, "a": None, "b": None}, covariance=operator)
+    found = certify(problem, np.zeros(n), np.zeros(n))
+    assert found.bound is None
+    assert "solve" in found.reason
+    known = Problem(schema, {"total": 0.0, "a": 1.0})
+    found = certify(known, [6.0, 1, 2, 3], [6.1, 1.1, 2, 3])
+    assert found.bound is None
+    assert "known exactly" in found.reason
+    wide = Problem(
+        Schema({f"v{i}": 10 for i in range(9)}),
+        {"v0 * v1": 1.0, "v1 * v2": 1.0},
+        equalities=(sparse.csr_array(np.eye(1, 200)), [3.0]),
+    )
+    found = certify(wide, np.ones(200), np.ones(200))
+    assert found.bound is None
+    assert "too many" in found.reason
+
+
+def test_an_operator_that_solves_is_certified() -> None:
+    rng = np.random.default_rng(0)
+    n = 7
+    K = np.eye(n) + 0.2
+
+    class Solving(LinearOperator):
+        def _matvec(self, v: np.ndarray) -> np.ndarray:
+            return K @ v
+
+        def _adjoint(self) -> LinearOperator:
+            return self
+
+        def solve(self, V: np.ndarray) -> np.ndarray:
+            return np.linalg.solve(K, V)
+
+    schema = Schema({"a": 3, "b": 3})
+    problem = Problem(schema, {"total": None, "a": None, "b": None}, covariance=Solving(np.float64, (n, n)))
+    y = 10 + rng.standard_normal(n)
+    A = problem.constraint_matrix().toarray()
+    x = y - K @ A.T @ np.linalg.solve(A @ K @ A.T, A @ y)
+    found = certify(problem, y, x)
+    assert found.bound is not None
+    assert found.bound < 1e-11
+    assert (certify(problem, y, x + np.array([1, 1, 0, 0, 1, 0, 0]) * 1e-6).bound or 1) > 1e-7
+
+
+def test_equations_and_sums_of_any_kind() -> None:
+    rng = np.random.default_rng(0)
+    A = sparse.csr_array(rng.standard_normal((3, 8)))
+    v = np.array([1, 2, 0, np.inf, 1, 3, 1e4, 1e-4])
+    problem = Problem.from_matrix(A, v, b=[1.0, 2, 3])
+    y = rng.standard_normal(8)
+    P = blue(problem)
+    x = P @ y + P.offset
+    found = certify(problem, y, x)
+    assert found.bound is not None
+    assert found.bound < 1e-11
+    S = sparse.random_array((40, 12), density=0.3, rng=rng, data_sampler=lambda size: rng.integers(1, 4, size))
+    S = sparse.csr_array(sparse.vstack([S, sparse.eye_array(12)]))
+    crossed = Problem.from_summing_matrix(S, rng.uniform(1, 5, 52))
+    y = S @ rng.uniform(0, 9, 12) + rng.standard_normal(52)
+    x = blue(crossed) @ y
+    found = certify(crossed, y, x)
+    assert found.bound is not None
+    assert found.bound < 1e-11
+    assert (certify(crossed, y, x + S @ np.eye(12)[3] * 1e-5).bound or 1) > 1e-6
+
+
+def test_shared_noise_with_exact_and_unmeasured_cells() -> None:
+    schema = Schema({"a": 3, "b": 2})
+    own = np.concatenate([[0.0], [1.0, 1.0, np.inf], np.full(6, 2.0)])
+    U = np.where((own > 0) & np.isfinite(own), 0.5, 0.0)[:, None]
+    problem = Problem(schema, {"total": None, "a": None, "detailed": None}, covariance=LowRankPlusDiagonal(own, U))
+    y = np.concatenate([[21.0], [5.0, 9, 0], [2.0, 3, 4, 5, 3, 4]])
+    P = blue(problem)
+    found = certify(problem, y, P @ y + P.offset)
+    assert found.bound is not None
+    assert found.bound < 1e-10
+
+
+def test_bad_input_is_refused_by_name() -> None:
+    problem = Problem(Schema({"a": 2}), {"total": 1.0, "a": 1.0})
+    with pytest.raises(ValueError, match=r"x must have shape \(3,\)"):
+        certify(problem, np.zeros(3), np.zeros(2))
+    with pytest.raises(ValueError, match="table 'a', cell \\(1,\\) of x is not finite"):
+        certify(problem, np.zeros(3), [0, 0, np.nan])
+
+
+def test_nothing_of_the_solvers_takes_part() -> None:
+    folder = Path(blue_solvers.verification.__file__).parent
+    allowed = ("blue_solvers.verification", "constraint_builders", "numpy", "scipy")
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                assert not name.startswith("blue_solvers") or name.startswith(allowed), (path.name, name)

@@ -1,0 +1,181 @@
+"""The fit test: right under its own law, and finds planted errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from blue_solvers import blue
+from blue_solvers.fit import fit_test as estimate_and_fit
+from blue_solvers.verification import Fit, fit_test
+from constraint_builders import Problem, Schema, Spine, gallery
+from noise_mechanisms import add_noise
+
+SCHEMA = Schema({"sex": 2, "age": 10, "race": 12})
+TABLES = {"total": 1.0, "sex": 2.0, "sex * age": 3.0, "age * race": 4.0, "detailed": 9.0}
+
+
+def truth_of(problem: Problem, seed: int = 0) -> np.ndarray:
+    M = problem.marginal_matrix()
+    return M @ np.random.default_rng(seed).gamma(2.0, 30.0, M.shape[1])
+
+
+def fitted(problem: Problem, y: np.ndarray) -> Fit:
+    P = blue(problem.observing())
+    return fit_test(problem, y, P @ y + P.offset, P.variances())
+
+
+def dense_residual_covariance(problem: Problem) -> np.ndarray:
+    """Sigma A' (A Sigma A')^+ A Sigma, by dense algebra."""
+    M = problem.marginal_matrix().toarray()
+    Sigma = np.diag(problem.variances)
+    weights = np.diag(1 / problem.variances)
+    return Sigma - M @ np.linalg.pinv(M.T @ weights @ M) @ M.T
+
+
+def test_everything_equals_dense_algebra() -> None:
+    rng = np.random.default_rng(0)
+    problem = Problem(Schema({"a": 3, "b": 4}), {"total": 1.0, "a": 2.0, "b": rng.uniform(1, 9, 4), "detailed": 5.0})
+    y = add_noise(problem, truth_of(problem), rng=rng)
+    fit = fitted(problem, y)
+    C = dense_residual_covariance(problem)
+    e = C @ (y / problem.variances)
+    assert fit.statistic == pytest.approx(e @ (e / problem.variances))
+    assert fit.degrees_of_freedom == np.linalg.matrix_rank(problem.constraint_matrix().toarray())
+    np.testing.assert_allclose(fit.residuals, e / np.sqrt(np.diag(C)), rtol=1e-9)
+    for name, part in fit.by_table.items():
+        cells = problem.observed.slice(name)
+        assert part.statistic == pytest.approx((e**2 / problem.variances)[cells].sum())
+        assert part.expectation == pytest.approx((np.diag(C) / problem.variances)[cells].sum())
+    worst = fit.outliers(1)[0]
+    i = int(np.argmax(abs(fit.residuals)))
+    rest = problem.with_variances(np.where(np.arange(y.size) == i, 1e12, problem.variances))
+    without = (blue(rest.observing()) @ y)[i]
+    assert (worst.value, worst.expected) == pytest.approx((y[i], without), rel=1e-6)
+
+
+def test_deviations_of_tables_equal_dense_algebra() -> None:
+    problem = Problem(SCHEMA, TABLES)
+    y = add_noise(problem, truth_of(problem), rng=1)
+    fit, C = fitted(problem, y), dense_residual_covariance(problem)
+    for name, part in fit.by_table.items():
+        cells = problem.observed.slice(name)
+        sd = np.sqrt(problem.variances[cells])
+        R = C[cells, cells] / np.outer(sd, sd)
+        assert part.z == pytest.approx((part.statistic - part.expectation) / np.sqrt(2 * (R**2).sum()), rel=1e-9)
+
+
+def test_right_noise_has_uniform_probabilities() -> None:
+    problem = Problem(SCHEMA, TABLES)
+    truth, rng = truth_of(problem), np.random.default_rng(5)
+    P = blue(problem.observing())
+    fits = [
+        fit_test(problem, y, P @ y, P.variances()) for y in (add_noise(problem, truth, rng=rng) for _ in range(300))
+    ]
+    assert kstest([f.p_value for f in fits], "uniform").pvalue > 1e-3
+    worst = np.array([f.outliers(1)[0].probability for f in fits])  # Sidak's bound: never too small
+    assert (worst < 0.05).mean() < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
+    assert (worst < 0.3).mean() > 0.15
+    assert abs(np.mean([f.by_table["detailed"].z for f in fits])) < 4 / np.sqrt(300)
+
+
+def test_a_planted_error_of_nine_deviations_is_found() -> None:
+    problem = Problem(SCHEMA, TABLES | {"detailed": 0.25})
+    y = add_noise(problem, truth_of(problem), rng=3)
+    cell = problem.observed.slice("age * race").start + 77
+    y[cell] += 9 * 2.0
+    fit = fitted(problem, y)
+    found = fit.outliers(3)[0]
+    assert found.table == "age * race"
+    assert problem.observed.locate(cell)[1] == found.cell
+    assert found.probability < 1e-6
+    assert found.value - found.expected > 6 * 2.0
+    assert fit.minimal_detectable_error()[cell] < 9 * 2.0
+
+
+def test_two_levels_swapped_in_one_table_are_found() -> None:
+    problem = Problem(SCHEMA, TABLES)
+    y = add_noise(problem, truth_of(problem), rng=4)
+    table = problem.observed.tables(y)["sex * age"]
+    table[:, [2, 3]] = table[:, [3, 2]]
+    fit = fitted(problem, y)
+    assert fit.p_value < 1e-6
+    assert max(fit.by_table, key=lambda name: abs(fit.by_table[name].z)) in ("sex * age", "age * race")
+    named = {o.table for o in fit.outliers(4)}
+    assert "sex * age" in named
+    assert "does not fit" in str(fit)
+
+
+@pytest.mark.parametrize("factor", [0.99, 1.01])
+def test_a_variance_misread_by_one_percent_is_found(factor: float) -> None:
+    """600,000 cells, a county and its two tracts: what is declared of the tracts' noise is 1 % off."""
+    schema, spine = Schema({"a": 100, "b": 100, "c": 60}), Spine([-1, 0, 0])
+    declared = {"depth 0": {"detailed": 0.2}, "depth 1": {"detailed": factor}}
+    actual = Problem(schema, {**declared, "depth 1": {"detailed": 1.0}}, spine=spine)
+    y = add_noise(actual, np.full(actual.observed.size, 50.0), rng=6)
+    leaves = actual.observed.slice(("depth 1", "detailed"))
+    y[: leaves.start] += 50.0  # the county holds both tracts
+    misread = fitted(Problem(schema, declared, spine=spine), y)
+    assert abs(fitted(actual, y).by_table["depth 1", "detailed"].z) < 3
+    assert misread.degrees_of_freedom == 600_000
+    assert (misread.by_table["depth 1", "detailed"].z > 0) == (factor < 1)
+    assert misread.p_value < 1e-3
+
+
+def test_a_missing_geounit_is_found() -> None:
+    parent = [-1, 0, 0, 0, *[1] * 8, *[2] * 8, *[3] * 8]
+    spine = Spine(parent)
+    problem = Problem(SCHEMA, {level: {"total": 4.0, "detailed": 4.0} for level in spine.levels}, spine=spine)
+    y = add_noise(problem, truth_of(problem), rng=7)
+    lost = 5  # among the leaves: its numbers were never added to the file
+    for name in (("depth 2", "total"), ("depth 2", "detailed")):
+        problem.observed.tables(y)[name][lost] = 0.0
+    fit = fitted(problem, y)
+    assert fit.p_value < 1e-12
+    worst = np.argsort(-fit.by_geounit[2])[:9]  # only their parent checks siblings: all of them show it
+    assert {*worst.tolist()} == {1, *range(4, 12)}
+    assert spine.members[2][lost] in worst
+    assert fit.by_geolevel["depth 2"].z > 10
+    assert fit.outliers(1)[0].table[0] in ("depth 1", "depth 2")
+
+
+def test_cells_that_nothing_checks_say_so() -> None:
+    problem = Problem(Schema({"a": 3, "b": 2}), {"total": 0.0, "a": [1.0, np.inf, 1.0], "b": 1.0, "detailed": 3.0})
+    y = add_noise(problem, truth_of(problem), rng=8)
+    fit = fitted(problem, y)
+    assert fit.reason(0) == "known exactly"
+    assert fit.reason(2) == "not measured"
+    assert np.isnan(fit.residuals[[0, 2]]).all()
+    alone = Problem(Schema({"a": 3, "b": 2}), {"a": 1.0, "detailed": 1.0, "total": np.inf})
+    single = Problem(Schema({"a": 3}), {"a": 2.0})
+    fit = fitted(single, np.array([1.0, 2.0, 3.0]))
+    assert fit.reason(1).startswith("nothing else")
+    assert fit.degrees_of_freedom == 0
+    assert fit.p_value == 1
+    assert fit.outliers(5) == []
+    assert np.isinf(fit.minimal_detectable_error()).all()
+    assert fitted(alone, add_noise(alone, truth_of(alone), rng=1)).checked == 9
+
+
+def test_laplace_noise_is_judged_by_replicates() -> None:
+    schema = Schema({"a": 6, "b": 5})
+    problem = Problem(schema, {"total": 1.0, "a": 2.0, "b": 2.0, "detailed": 3.0}, noise="laplace")
+    truth, rng = truth_of(problem), np.random.default_rng(9)
+    by_law = [estimate_and_fit(problem, add_noise(problem, truth, rng=rng), rng=rng) for _ in range(40)]
+    assert kstest([f.p_value for f in by_law], "uniform").pvalue > 1e-3
+    assert kstest([f.outliers(1)[0].probability for f in by_law], "uniform").pvalue > 1e-3
+    y = add_noise(problem, truth, rng=rng)
+    y[10] += 40.0
+    assert estimate_and_fit(problem, y, rng=rng).outliers(1)[0].probability < 0.02
+
+
+def test_bad_input_is_refused_by_name() -> None:
+    problem = gallery.toy()
+    with pytest.raises(ValueError, match=r"variances must have shape \(4,\)"):
+        fit_test(problem, np.zeros(4), np.zeros(4), np.zeros(3))
+    with pytest.raises(ValueError, match="y of table 'B', cell \\(0,\\) is not finite"):
+        fit_test(problem, [np.nan, 0, 0, 0], np.zeros(4), np.zeros(4))
+    fit = fit_test(problem, np.zeros(4), np.zeros(4), np.full(4, 0.5))
+    with pytest.raises(ValueError, match="no spine"):
+        _ = fit.by_geolevel
