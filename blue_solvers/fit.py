@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from blue_solvers.contract import Solver
 from blue_solvers.operator import blue
-from blue_solvers.solver import Solver
 from blue_solvers.verification import Fit
 from blue_solvers.verification import fit_test as fit_of_estimate
 from constraint_builders import Problem

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from blue_solvers.verification.noise import Noise, NotCertifiedError, pieces, reciprocal
 from blue_solvers.verification.sums import Sum
 from constraint_builders import Problem
-from constraint_builders.marginals import refines
+from constraint_builders.relations.marginals import refines
 
 if TYPE_CHECKING:
     from blue_solvers.verification.finest import Level

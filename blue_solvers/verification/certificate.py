@@ -12,7 +12,7 @@ from blue_solvers.verification.matrices import can_be_listed, certify_listed
 from blue_solvers.verification.noise import Noise, NotCertifiedError, pieces
 from blue_solvers.verification.wide import Family, certify_wide
 from constraint_builders import Problem
-from constraint_builders.reals import real_array
+from constraint_builders.description.reals import real_array
 
 MOST_LISTED = 2_000  # cells up to which counts are listed even where there is a shorter way: it is tighter
 AGREES = 1e-6  # standard errors of the measurements: what one set of tables disagrees by in rounding, at most

@@ -16,7 +16,7 @@ from blue_solvers.verification.agreement import Below, judged, off_the_sums
 from blue_solvers.verification.noise import ROUNDING, Noise
 from blue_solvers.verification.sums import Sum
 from constraint_builders import Problem, Spine
-from constraint_builders.marginals import refines
+from constraint_builders.relations.marginals import refines
 
 Float = NDArray[np.float64]
 CHUNK = 2**18  # cells worked on at a time

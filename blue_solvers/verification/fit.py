@@ -15,8 +15,8 @@ from scipy.stats import chi2, norm
 from blue_solvers.verification.noise import Noise, NotCertifiedError, reciprocal
 from blue_solvers.verification.wide import Family
 from constraint_builders import Problem, Spine
-from constraint_builders.layout import Name
-from constraint_builders.reals import real_array
+from constraint_builders.description.layout import Name
+from constraint_builders.description.reals import real_array
 
 Float = NDArray[np.float64]
 LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides

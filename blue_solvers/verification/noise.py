@@ -13,7 +13,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import splu
 
 from constraint_builders import Problem
-from constraint_builders.low_rank import LowRankPlusDiagonal
+from constraint_builders.description.low_rank import LowRankPlusDiagonal
 
 Float = NDArray[np.float64]
 ROUNDING = np.finfo(np.float64).eps

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders import Schema
-from constraint_builders.marginals import group_map
-from constraint_builders.table import Table
+from constraint_builders.description.table import Table
+from constraint_builders.relations.marginals import group_map
 
 Array = NDArray
 
