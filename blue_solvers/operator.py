@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +12,11 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.low_rank import SharedNoise
+from blue_solvers.name_order import NameOrder
 from blue_solvers.solver import Float, Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.solvers import SOLVERS
 from constraint_builders import LowRankPlusDiagonal, Problem
+from constraint_builders.labelled import has_row_labels, refuse_labels
 from constraint_builders.reals import real_array, refuse_masked
 
 
@@ -54,7 +57,7 @@ def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
         solver = SOLVERS[solver]()
     if not isinstance(solver, Solver):
         raise TypeError(f"solver must be a name or a configured Solver: got {solver!r}")
-    engine = SharedNoise(solver) if isinstance(problem.covariance, LowRankPlusDiagonal) else solver
+    engine = NameOrder(SharedNoise(solver) if isinstance(problem.covariance, LowRankPlusDiagonal) else solver)
     reason = engine.supports(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"solver {solver.name!r} cannot take this problem: {reason}")
@@ -111,7 +114,18 @@ class BlueOperator(LinearOperator):
         """Matrix-matrix or matrix-vector product; also composes with another operator."""
         if isinstance(x, LinearOperator) or np.isscalar(x):
             return super().dot(x)
-        refuse_masked(x, "the vector over the observed layout")
+        if isinstance(x, Mapping):
+            raise TypeError("the estimate takes vectors: write P @ problem.vector(tables)")
+        if sparse.issparse(x):
+            raise TypeError(
+                "the estimate takes dense vectors, and makes dense ones: write P @ x.toarray(), some columns at a time"
+            )
+        what = "the vector over the observed layout"
+        refuse_masked(x, what)
+        if has_row_labels(x):
+            if self.problem.schema is not None:
+                refuse_labels(x, what)
+            x = self.problem.observed.vector({"x": x})
         x = np.asarray(x)
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
             raise ValueError(

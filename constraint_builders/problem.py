@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders.equations import ConsistencyEquations
+from constraint_builders.labelled import Dimension, aligned, node_dimension, row_labels
 from constraint_builders.layout import Float, Layout
 from constraint_builders.linear import read_matrix, read_vector
 from constraint_builders.marginals import Margin, refines
@@ -23,7 +24,14 @@ from constraint_builders.schema import Schema
 from constraint_builders.spine import Spine
 from constraint_builders.spine_constraints import SpineConsistency
 from constraint_builders.spine_sums import SpineSums
-from constraint_builders.spine_tables import read_desired, read_observed, spine_layout, undetermined
+from constraint_builders.spine_tables import (
+    read_desired,
+    read_observed,
+    spine_layout,
+    table_dimensions,
+    table_layout,
+    undetermined,
+)
 from constraint_builders.summing import SummingMatrix
 from constraint_builders.table import Table, parse_table
 from constraint_builders.variances import checked_variances
@@ -51,6 +59,11 @@ class TreeOfNodes:
 
 class Problem(Measurements):
     """Noisy tables over one schema, and the tables that are wanted from them.
+
+    Values follow the order of the variables in the name that they are given under, in and out: the array of
+    ``"vote * sex"`` has the votes along its first axis, wherever the schema has them, and its cells are in C order in
+    every vector, covariance and equality over a layout. ``"sex * vote"`` is the same table, its array the transpose.
+    Frames of pandas and arrays of xarray are laid out by their labels, not by position.
 
     Parameters
     ----------
@@ -172,17 +185,20 @@ class Problem(Measurements):
         return problem
 
     @classmethod
-    def from_summing_matrix(cls, S: Any, variances: ArrayLike) -> Problem:
+    def from_summing_matrix(cls, S: Any, variances: ArrayLike | None = None, *, covariance: Any = None) -> Problem:
         """A problem whose values are sums of leaves, x = S leaves: time series in a hierarchy, accounts that balance.
 
         Nodes that form a tree are solved in two passes, crossed hierarchies through sparse equations between nodes.
 
         Parameters
         ----------
-        S : sparse array or array_like, (n, leaves)
-            Which leaves every node sums, with any weights. A leaf is measured only where a row says so.
+        S : sparse array, array_like or data frame, (n, leaves)
+            Which leaves every node sums, with any weights. A leaf is measured only where a row says so. The index of a
+            frame names the nodes: variances and values that have an index are then laid out by it.
         variances : array_like, () or (n,)
             Variance of the noise in every node. 0 means known exactly, ``inf`` not measured.
+        covariance : sparse array, ndarray, LinearOperator or LowRankPlusDiagonal, (n, n)
+            Instead of the variances, of noise that is correlated between nodes, in the order of the rows of S.
 
         Returns
         -------
@@ -192,8 +208,8 @@ class Problem(Measurements):
         Raises
         ------
         ValueError
-            If a shape does not fit, a value is not finite, a variance is negative or NaN, or nothing measured
-            determines a node.
+            If a shape does not fit, a value is not finite, a variance is negative or NaN, neither variances nor a
+            covariance or both are given, labels of nodes are repeated or differ, or nothing measured determines a node.
 
         References
         ----------
@@ -207,18 +223,27 @@ class Problem(Measurements):
         array([[ 1., -1., -1.]])
         """
         problem = cls.__new__(cls)
+        labels, S = row_labels(S, "S")
         problem.summing = SummingMatrix(S)
         size = problem.summing.size
-        if np.shape(variances) not in ((), (size,)):
+        if (variances is None) == (covariance is None):
+            raise ValueError("give variances, one for every row of S, or covariance=, the noise of all rows: not both")
+        if covariance is not None:
+            if np.shape(covariance) != (size, size):
+                raise ValueError(f"covariance must have shape ({size}, {size}): got {np.shape(covariance)}")
+            problem._read_nodes(size, covariance, "covariance", labels)
+            return problem
+        given = aligned(variances, lambda: (node_dimension(size, labels),), "variances")
+        if np.shape(given) not in ((), (size,)):
             raise ValueError(
-                f"variances must be a number or have shape ({size},), one for every row of S: got {np.shape(variances)}"
+                f"variances must be a number or have shape ({size},), one for every row of S: got {np.shape(given)}"
             )
-        problem._read_nodes(size, variances, "variances")
+        problem._read_nodes(size, given, "variances", labels)
         return problem
 
-    def _read_nodes(self, size: int, covariance: Any, what: str) -> None:
+    def _read_nodes(self, size: int, covariance: Any, what: str, labels: tuple[str, ...] | None = None) -> None:
         """The one table "x", and its noise."""
-        self.observed = self.desired = Layout(["x"], [(size,)])
+        self.observed = self.desired = Layout(["x"], [(size,)], dimensions=partial(_nodes, size, labels))
         if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) or np.ndim(covariance) == 2:
             self._set_noise(np.full(size, np.nan), covariance, "gaussian")
         elif np.shape(covariance) in ((), (size,)):
@@ -232,15 +257,15 @@ class Problem(Measurements):
 
     def _read_tables(self, schema: Schema, observed: Mapping, desired: Any, covariance: Any, noise: str) -> None:
         self.observed_tables = tuple(parse_table(schema, name) for name in observed)
-        self.observed = _layout(schema, list(observed), self.observed_tables)
+        self.observed = table_layout(schema, list(observed))
         variances = [
-            _table_variances(name, table, value)
+            _table_variances(schema, name, table, value)
             for (name, value), table in zip(observed.items(), self.observed_tables, strict=True)
         ]
         self._set_noise(np.concatenate(variances), covariance, noise)
         names = self._desired_names(desired)
         self.desired_tables = tuple(parse_table(schema, name) for name in names)
-        self.desired = _layout(schema, names, self.desired_tables)
+        self.desired = table_layout(schema, names)
         self._refuse_unestimable_tables()
 
     def _read_spine_tables(
@@ -459,7 +484,7 @@ class Problem(Measurements):
         found = []
         for index, (table, source) in enumerate(zip(self.desired_tables, self.sources, strict=True)):
             fine = self.observed_tables[source]
-            margin = None if fine.name == table.name else Margin(self.schema, fine, table)
+            margin = None if fine == table else Margin(self.schema, fine, table)
             found.append((self.desired.block(index), self.observed.block(source), margin))
         return tuple(found)
 
@@ -669,8 +694,7 @@ class Problem(Measurements):
         names = list(zeros)
         if self.spine is not None:
             return StructuralZeros(self.schema, self.spine, spine_layout(self.schema, self.spine, names), zeros)
-        layout = _layout(self.schema, names, [parse_table(self.schema, name) for name in names])
-        return StructuralZeros(self.schema, Spine([-1], ["all"]), layout, zeros)
+        return StructuralZeros(self.schema, Spine([-1], ["all"]), table_layout(self.schema, names), zeros)
 
     def _read_equalities(self, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_array, Float]:
         E = read_matrix(matrix)
@@ -696,23 +720,21 @@ class Problem(Measurements):
         )
 
 
-def _layout(schema: Schema, names: Sequence[str], tables: Iterable[Table]) -> Layout:
-    return Layout(names, [table.shape for table in tables], partial(_canonical_name, schema))
+def _nodes(size: int, labels: tuple[str, ...] | None, name: Any) -> tuple[Dimension, ...]:
+    """What the axis of the table "x" is."""
+    return (node_dimension(size, labels),)
 
 
-def _canonical_name(schema: Schema, name: str) -> str:
-    return parse_table(schema, name).name
-
-
-def _table_variances(name: str, table: Table, value: Any) -> Float:
+def _table_variances(schema: Schema, name: str, table: Table, value: Any) -> Float:
     if value is None:
         return np.full(table.size, np.nan)
-    variances = real_array(value, f"variance of table {name!r}")
+    what = f"variance of table {name!r}"
+    variances = real_array(aligned(value, partial(table_dimensions, schema, name), what), what)
     if variances.shape not in ((), table.shape):
         raise ValueError(
             f"variance of table {name!r} must be a number or have shape {table.shape}: got {variances.shape}"
         )
-    return checked_variances(np.broadcast_to(variances, table.shape).ravel(), f"variance of table {name!r}")
+    return checked_variances(np.broadcast_to(variances, table.shape).ravel(), what)
 
 
 def _tree_of_nodes(summing: SummingMatrix, variances: Float) -> TreeOfNodes:
