@@ -22,7 +22,9 @@ from constraint_builders.extras import EXTRA_OF, missing_extra
 COMMANDS = (estimate, info, simulate, query, spine, demo)
 
 LONGEST, MOST_READ = 400, 100_000  # characters of a message that are shown, and looked at
-PARAMETERS = re.compile(r"\b(desired|memory|schema|settings|solver|totals|within)=(?!\S)")  # of the library: flags here
+PARAMETERS = re.compile(
+    r"\b(desired|memory|schema|settings|solver|totals|undetermined|within)=(?!\S)"
+)  # of the library: flags here
 FAILED, BAD_INPUT = 1, 2
 
 

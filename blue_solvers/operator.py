@@ -15,6 +15,7 @@ from blue_solvers.low_rank import SharedNoise
 from blue_solvers.name_order import NameOrder
 from blue_solvers.solver import Float, Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.solvers import SOLVERS
+from blue_solvers.undetermined import Undetermined
 from constraint_builders import LowRankPlusDiagonal, Problem
 from constraint_builders.labelled import has_row_labels, refuse_labels
 from constraint_builders.reals import real_array, refuse_masked
@@ -57,7 +58,8 @@ def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
         solver = SOLVERS[solver]()
     if not isinstance(solver, Solver):
         raise TypeError(f"solver must be a name or a configured Solver: got {solver!r}")
-    engine = NameOrder(SharedNoise(solver) if isinstance(problem.covariance, LowRankPlusDiagonal) else solver)
+    shared = SharedNoise(solver) if isinstance(problem.covariance, LowRankPlusDiagonal) else solver
+    engine = Undetermined(NameOrder(shared))
     reason = engine.supports(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"solver {solver.name!r} cannot take this problem: {reason}")

@@ -202,9 +202,17 @@ class Layout:
         return self.names[index], tuple(int(i) for i in cell)
 
     def describe(self, position: int) -> str:
-        """Name a cell of the flat vector for a message, for instance ``"table 'age * sex', cell (3, 0)"``."""
+        """Name a cell of the flat vector for a message: ``"table 'age * sex', cell (age=3, sex=male)"``."""
         name, cell = self.locate(position)
-        return f"table {name!r}, cell {cell}" if cell else f"table {name!r}"
+        return f"table {name!r}, cell {self.labels(position)}" if cell else f"table {name!r}"
+
+    def labels(self, position: int) -> str:
+        """The labels of a cell of the flat vector, for instance ``"(age=3, sex=male)"``; its indices without any."""
+        name, cell = self.locate(position)
+        if self._dimensions is None:
+            return str(cell)
+        along = zip(self._dimensions(name), cell, strict=True)
+        return f"({', '.join(f'{dimension.name}={dimension.labels[i]}' for dimension, i in along)})"
 
     def __repr__(self) -> str:
         return f"Layout({len(self.names)} tables, {self.size:,} cells: {_some(self.names)})"

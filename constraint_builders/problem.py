@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from constraint_builders.equations import ConsistencyEquations
 from constraint_builders.labelled import Dimension, aligned, node_dimension, row_labels
 from constraint_builders.layout import Float, Layout
 from constraint_builders.linear import read_matrix, read_vector
+from constraint_builders.low_rank import LowRankPlusDiagonal
 from constraint_builders.marginals import Margin, refines
 from constraint_builders.measurements import Measurements, factors_cross
 from constraint_builders.reals import real_array
@@ -37,7 +38,10 @@ from constraint_builders.table import Table, parse_table
 from constraint_builders.variances import checked_variances
 from constraint_builders.zeros import StructuralZeros
 
+INSTEAD = "leave its table out of desired= or choose undetermined= 'nan', NaN there and estimates elsewhere"
 MOST_NAMED = 5  # cells of one table in a message
+ASSUMED_VARIANCE = 1.0  # of cells that nothing determines: any is right
+CHANGE = 1e-9  # relative: what changes by less with the cells that nothing determines does not rest on them
 CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding of sums of doubles stays well below
 
 
@@ -87,6 +91,9 @@ class Problem(Measurements):
         The law of the noise.
     truth : mapping or array_like, optional
         True values over the observed layout, of a test problem.
+    undetermined : {"error", "nan"}
+        What to do about desired cells that depend on cells which were not measured and that nothing else determines:
+        refuse the problem, or estimate everything else and give NaN for them.
 
     Attributes
     ----------
@@ -105,6 +112,11 @@ class Problem(Measurements):
         Right-hand side of `from_matrix`; None means zero.
     noise : str
     truth : ndarray, (n,) or None
+    undetermined : ndarray of bool, (m,), or None
+        Desired cells that are NaN because nothing determines them; `why_undetermined` says why. None where there are
+        none.
+    assumed : ndarray of int
+        Observed cells whose measurements would determine those.
 
     Raises
     ------
@@ -127,6 +139,8 @@ class Problem(Measurements):
     desired_tables: tuple[Table, ...] = ()
     desired_levels: tuple[int, ...] = ()
     truth: Float | None = None
+    undetermined: NDArray[np.bool_] | None = None
+    assumed: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 
     def __init__(
         self,
@@ -140,18 +154,29 @@ class Problem(Measurements):
         equalities: tuple[Any, ArrayLike] | None = None,
         noise: str = "gaussian",
         truth: Any = None,
+        undetermined: Literal["error", "nan"] = "error",
     ) -> None:
+        if undetermined not in ("error", "nan"):
+            raise ValueError(f"undetermined must be 'error' or 'nan': got {undetermined!r}")
         if not observed:
             raise ValueError("a problem needs at least one observed table: got none")
         self.schema = schema
         self.spine = spine
         if spine is None:
-            self._read_tables(schema, observed, desired, covariance, noise)
+            self._read_tables(schema, observed, covariance, noise)
         else:
-            self._read_spine_tables(schema, spine, observed, desired, covariance, noise)
+            self._read_spine_tables(schema, spine, observed, covariance, noise)
         self.zeros = None if zeros is None else self._read_zeros(zeros)
         self.equalities = None if equalities is None else self._read_equalities(*equalities)
-        self._refuse_undetermined_cells()
+        if undetermined == "nan" and self.unmeasured.any():
+            self.assumed = self._equations.open_elimination.free_columns
+        determined = self.determined if self.assumed.size else self
+        determined._read_desired(desired)
+        determined._refuse_undetermined_cells()
+        if self.assumed.size:
+            self.desired, self.desired_tables = determined.desired, determined.desired_tables
+            self.desired_levels = determined.desired_levels
+            self.undetermined = self._find_undetermined()
         self.truth = None if truth is None else self._read_truth(truth)
 
     @classmethod
@@ -255,7 +280,7 @@ class Problem(Measurements):
             )
         self._refuse_undetermined_cells()
 
-    def _read_tables(self, schema: Schema, observed: Mapping, desired: Any, covariance: Any, noise: str) -> None:
+    def _read_tables(self, schema: Schema, observed: Mapping, covariance: Any, noise: str) -> None:
         self.observed_tables = tuple(parse_table(schema, name) for name in observed)
         self.observed = table_layout(schema, list(observed))
         variances = [
@@ -263,24 +288,77 @@ class Problem(Measurements):
             for (name, value), table in zip(observed.items(), self.observed_tables, strict=True)
         ]
         self._set_noise(np.concatenate(variances), covariance, noise)
-        names = self._desired_names(desired)
-        self.desired_tables = tuple(parse_table(schema, name) for name in names)
-        self.desired = table_layout(schema, names)
-        self._refuse_unestimable_tables()
 
-    def _read_spine_tables(
-        self, schema: Schema, spine: Spine, observed: Mapping, desired: Any, covariance: Any, noise: str
-    ) -> None:
+    def _read_spine_tables(self, schema: Schema, spine: Spine, observed: Mapping, covariance: Any, noise: str) -> None:
         names, variances = read_observed(schema, spine, observed)
         self.observed_tables = tuple(parse_table(schema, table) for _, table in names)
         self.observed_levels = tuple(spine.level_index(level) for level, _ in names)
         self.observed = spine_layout(schema, spine, names)
         self._set_noise(np.concatenate(variances, axis=None), covariance, noise)
-        wanted = names if desired is None else read_desired(schema, spine, desired, self.observed_tables, self._lacks)
-        self.desired_tables = tuple(parse_table(schema, table) for _, table in wanted)
-        self.desired_levels = tuple(spine.level_index(level) for level, _ in wanted)
-        self.desired = spine_layout(schema, spine, wanted)
+
+    def _read_desired(self, desired: Any) -> None:
+        schema, spine = self.schema, self.spine
+        assert schema is not None
+        if spine is None:
+            names = self._desired_names(desired)
+            self.desired_tables = tuple(parse_table(schema, name) for name in names)
+            self.desired = table_layout(schema, names)
+        else:
+            own = [(str(name[0]), str(name[1])) for name in self.observed.names if isinstance(name, tuple)]
+            wanted = own if desired is None else read_desired(schema, spine, desired, self.observed_tables, self._lacks)
+            self.desired_tables = tuple(parse_table(schema, table) for _, table in wanted)
+            self.desired_levels = tuple(spine.level_index(level) for level, _ in wanted)
+            self.desired = spine_layout(schema, spine, wanted)
         self._refuse_unestimable_tables()
+
+    @cached_property
+    def determined(self) -> Problem:
+        """The same problem, had the cells of `assumed` been measured, with any precision.
+
+        Each of them is new information, so no measurement contradicts it: what the others determine is estimated as
+        without them.
+        """
+        copy = self._without_derived()
+        variances = np.array(self.variances)
+        variances[self.assumed] = ASSUMED_VARIANCE
+        if isinstance(self.covariance, LowRankPlusDiagonal):
+            diagonal = np.array(self.covariance.diagonal)
+            diagonal[self.assumed] = ASSUMED_VARIANCE
+            copy.covariance = LowRankPlusDiagonal(diagonal, self.covariance.factor)
+        copy.variances = variances
+        copy.variances.flags.writeable = False
+        copy.assumed, copy.undetermined = np.zeros(0, dtype=np.intp), None
+        return copy
+
+    def _find_undetermined(self) -> NDArray[np.bool_] | None:
+        """Desired cells that change with what is assumed of the cells of `assumed`; None without any."""
+        elimination, n = self._equations.open_elimination, self.observed.size
+        change = np.zeros(n)
+        change[self.assumed] = np.random.default_rng(0).uniform(1, 2, self.assumed.size)
+        change[elimination.solved_columns] = -(elimination.solved[:, :n] @ change)
+        size = np.zeros(n)
+        size[self.assumed] = 2.0
+        size[elimination.solved_columns] = abs(elimination.solved[:, :n]) @ size
+        moved = abs(self.determined.tabulate(change[:, None])[:, 0])
+        largest = abs(self.determined.tabulate(size[:, None])[:, 0])
+        found = moved > CHANGE * np.maximum(largest, 1)
+        return found if found.any() else None
+
+    def why_undetermined(self, position: int) -> str:
+        """Why nothing determines a cell of the desired layout, in one line that names it."""
+        name, cell = self.desired.locate(position)
+        own = "it rests on cells that were not measured"
+        try:
+            index = self.observed.index(name)
+        except ValueError:
+            pass
+        else:
+            own = "it was not measured" if self._is_unmeasured(index, name, cell) else own
+        return f"{self.desired.describe(position)}: {own}, and no other measurements determine it"
+
+    def _is_unmeasured(self, index: int, name: Any, cell: tuple[int, ...]) -> bool:
+        place = np.ravel_multi_index(cell, self.desired.shape(name)) if cell else 0
+        return bool(self.observed.turned(self.unmeasured, name)[place])
 
     def _refuse_unestimable_tables(self) -> None:
         """Refuse, by name, desired tables that nothing observed determines."""
@@ -440,11 +518,12 @@ class Problem(Measurements):
         change[elimination.solved_columns] = -(elimination.solved[:, : self.observed.size] @ arbitrary)
         moved = abs(self.tabulate(change[:, None])[:, 0]) > 1e-9 * self.tabulate(abs(change)[:, None])[:, 0]
         if moved.any():
-            name, cell = self.desired.locate(int(np.flatnonzero(moved)[0]))
-            where = f"its cell {cell}" if cell else "it"
+            position = int(np.flatnonzero(moved)[0])
+            name, cell = self.desired.locate(position)
+            where = f"its cell {self.desired.labels(position)}" if cell else "it"
             raise ValueError(
                 f"table {name!r} is not estimable: {where} rests on cells that were not measured and that nothing "
-                "observed determines"
+                f"observed determines; {INSTEAD}"
             )
 
     def _rests_on_several_levels(self) -> bool:
@@ -532,6 +611,7 @@ class Problem(Measurements):
         """The same problem with the observed tables desired; cells that were not measured may come out as anything."""
         copy = self._without_derived()
         copy.desired, copy.desired_tables = self.observed, self.observed_tables
+        copy.assumed, copy.undetermined = np.zeros(0, dtype=np.intp), None
         if self.spine is not None:
             copy.desired_levels = self.observed_levels
         return copy
@@ -558,6 +638,7 @@ class Problem(Measurements):
         if self.covariance is not None:
             raise ValueError("the noise is correlated: it belongs to all tables together")
         cells, copy = self.observed.cells(kept), self._without_derived()
+        copy.assumed, copy.undetermined = np.zeros(0, dtype=np.intp), None
         if self.equalities is not None:
             E, b = self.equalities
             copy.equalities = sparse.csr_array(E[:, cells]), b

@@ -62,6 +62,9 @@ def in_schema_order(problem: Problem) -> SchemaOrder | None:
     if problem.equalities is not None:
         matrix, b = problem.equalities
         turned.equalities = sparse.csr_array(matrix[:, observed]), b
+    if problem.undetermined is not None:
+        turned.undetermined = problem.undetermined[desired]
+    turned.assumed = np.flatnonzero(np.isin(observed, problem.assumed))
     turned.truth = None if problem.truth is None else problem.truth[observed]
     return SchemaOrder(turned, observed, desired)
 

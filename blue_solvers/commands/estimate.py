@@ -32,6 +32,7 @@ PREFIXES = ("", "K", "M", "G", "T")
 NOT_OF_FOLDERS = {
     "--level": "its result keeps standard errors, give --level to query",
     "--plot": "too many cells to draw",
+    "--undetermined": "its tables are measured whole or not at all",
     "--nonnegative": "its result keeps unbiased estimates, of which any places can be asked; fit a long table instead",
 }
 
@@ -144,8 +145,9 @@ def run_on_table(args: argparse.Namespace) -> None:
     if args.nonnegative:
         progress(f"fitting non-negative cells by {args.nonnegative}")
         fit = METHODS[args.nonnegative](problem, y)
-        frame = with_nonnegative(frame, fit.desired)
-        moved = movements(fit, estimate)
+        fitted = fit.desired if problem.undetermined is None else np.where(problem.undetermined, np.nan, fit.desired)
+        frame = with_nonnegative(frame, fitted)
+        moved = [own for own in movements(fit, estimate) if np.isfinite(own.unbiased_total)]
     with ExitStack() as written:
         if args.plot:
             written.enter_context(picture(P, y, level, (lower, upper), args.plot))

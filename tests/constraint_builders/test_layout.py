@@ -50,7 +50,7 @@ def test_cells_are_located_and_described() -> None:
     assert LAYOUT.locate(5) == ("b * a", (2, 1))
     assert LAYOUT.locate(6) == ("total", ())
     assert LAYOUT.locate(9) == ("b", (2,))
-    assert LAYOUT.describe(4) == "table 'b * a', cell (2, 0)"
+    assert LAYOUT.describe(4) == "table 'b * a', cell (b=2, a=0)"
     assert LAYOUT.describe(6) == "table 'total'"
     with pytest.raises((ValueError, IndexError)):
         LAYOUT.locate(10)
