@@ -4,6 +4,7 @@ from constraint_builders import gallery
 from constraint_builders.low_rank import LowRankPlusDiagonal
 from constraint_builders.problem import Problem
 from constraint_builders.schema import Schema
+from constraint_builders.sources import problem_of_sources
 from constraint_builders.spine import Spine
 
-__all__ = ["LowRankPlusDiagonal", "Problem", "Schema", "Spine", "gallery"]
+__all__ = ["LowRankPlusDiagonal", "Problem", "Schema", "Spine", "gallery", "problem_of_sources"]

@@ -701,7 +701,7 @@ class Problem(Measurements):
         copy.__dict__.update({name: value for name, value in self.__dict__.items() if name not in derived})
         return copy
 
-    def vector(self, tables: Mapping[str, ArrayLike]) -> Float:
+    def vector(self, tables: Mapping[Any, ArrayLike]) -> Float:
         """Lay the observed tables out in one vector, refusing what no table can hold.
 
         Parameters
