@@ -1,9 +1,20 @@
 """Solvers for the best linear unbiased estimate, behind one linear operator."""
 
 import blue_solvers.signals  # noqa: F401  first: from then on signals find their handler
+from blue_solvers.about import __version__
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solver import ConvergenceError, Info, Prepared, Solver, UnsupportedProblemError
-from blue_solvers.solvers import SOLVERS, Auto, Cholesky, ConjugateGradient, Dense, Multigrid, SeaBlue, TwoPass
+from blue_solvers.solvers import (
+    SOLVERS,
+    Auto,
+    Cholesky,
+    ConjugateGradient,
+    Dense,
+    Multigrid,
+    SeaBlue,
+    SolverName,
+    TwoPass,
+)
 from blue_solvers.uncertainty import functionals, intervals
 
 __all__ = [
@@ -19,8 +30,10 @@ __all__ = [
     "Prepared",
     "SeaBlue",
     "Solver",
+    "SolverName",
     "TwoPass",
     "UnsupportedProblemError",
+    "__version__",
     "blue",
     "functionals",
     "intervals",

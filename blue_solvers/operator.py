@@ -11,17 +11,18 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from blue_solvers.about import logger
 from blue_solvers.low_rank import SharedNoise
 from blue_solvers.name_order import NameOrder
 from blue_solvers.solver import Float, Info, Prepared, Solver, UnsupportedProblemError
-from blue_solvers.solvers import SOLVERS
+from blue_solvers.solvers import SOLVERS, SolverName
 from blue_solvers.undetermined import Undetermined
 from constraint_builders import LowRankPlusDiagonal, Problem
 from constraint_builders.labelled import has_row_labels, refuse_labels
 from constraint_builders.reals import real_array, refuse_masked
 
 
-def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
+def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator:
     """The best linear unbiased estimate of a problem, as an operator.
 
     Parameters
@@ -52,6 +53,12 @@ def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
     >>> P @ problem.vector({"B": [6, 9, 17], "total": 29})
     array([ 5.25,  8.25, 16.25, 29.75])
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(
+            f"blue takes a Problem, which says what was measured and how precisely: got {type(problem).__name__}; "
+            "blue(problem) @ problem.vector(tables) is the estimate, Problem(schema, {'sex': 2.0}) or "
+            "Problem.from_matrix(A, variances) describe one"
+        )
     if isinstance(solver, str):
         if solver not in SOLVERS:
             raise ValueError(f"no solver {solver!r}: there are {', '.join(repr(name) for name in SOLVERS)}")
@@ -63,7 +70,10 @@ def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
     reason = engine.supports(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"solver {solver.name!r} cannot take this problem: {reason}")
-    return BlueOperator(problem, solver, engine.prepare(problem))
+    start = time.perf_counter()
+    P = BlueOperator(problem, solver, engine.prepare(problem))
+    logger.info("%s prepared in %.3g s for %r: %s", solver.name, time.perf_counter() - start, problem, P.info.reason)
+    return P
 
 
 class BlueOperator(LinearOperator):

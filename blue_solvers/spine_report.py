@@ -16,6 +16,7 @@ from scipy import sparse
 
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solver import Solver
+from blue_solvers.solvers import SolverName
 from constraint_builders.geography import Entities, NotComposableError, Strategy, compositions, leaves, osed
 from constraint_builders.problem import Problem
 from constraint_builders.schema import Schema
@@ -116,7 +117,7 @@ def entity_workload(problem: Problem, entities: Entities, table: str = "total") 
 
 
 def entity_variances(
-    strategy: Strategy, schema: Schema, entities: Entities, table: str = "total", solver: str | Solver = "auto"
+    strategy: Strategy, schema: Schema, entities: Entities, table: str = "total", solver: SolverName | Solver = "auto"
 ) -> Float:
     """Exact variance of every cell of a table for every entity, on the spine or off it, under a strategy.
 
@@ -209,7 +210,7 @@ def compare_spines(
     schema: Schema,
     entities: Entities,
     table: str = "total",
-    solver: str | Solver = "auto",
+    solver: SolverName | Solver = "auto",
 ) -> SpineReport:
     """Judge spines by the distances and exact variances of the same entities.
 

@@ -108,7 +108,7 @@ class Layout:
         """Where the block at a position among `names` sits in the flat vector."""
         return Place(int(self.offsets[index]), int(self.offsets[index + 1]))
 
-    def tables(self, vector: ArrayLike) -> dict[Name, NDArray]:
+    def tables(self, vector: ArrayLike) -> dict[Any, NDArray[Any]]:
         """Cut a flat vector into its tables.
 
         Parameters

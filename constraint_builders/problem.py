@@ -158,6 +158,16 @@ class Problem(Measurements):
     ) -> None:
         if undetermined not in ("error", "nan"):
             raise ValueError(f"undetermined must be 'error' or 'nan': got {undetermined!r}")
+        if not isinstance(schema, Schema):
+            raise TypeError(
+                "a problem begins with a Schema, such as Schema({'sex': ['female', 'male']}): "
+                f"got {type(schema).__name__}"
+            )
+        if not isinstance(observed, Mapping):
+            raise TypeError(
+                "observed tables are given with the variance of their noise, as in {'sex': 2.0}, 0 where exact: "
+                f"got {type(observed).__name__}"
+            )
         if not observed:
             raise ValueError("a problem needs at least one observed table: got none")
         self.schema = schema
@@ -765,8 +775,8 @@ class Problem(Measurements):
 
     @cached_property
     def tree(self) -> TreeOfNodes | None:
-        """The same problem over a spine where a summing matrix is a tree, otherwise None."""
-        if self.summing is None or self.summing.parent is None:
+        """The same problem over a spine where a summing matrix is a tree and its noise uncorrelated, otherwise None."""
+        if self.summing is None or self.summing.parent is None or self.covariance is not None:
             return None
         return _tree_of_nodes(self.summing, self.variances)
 

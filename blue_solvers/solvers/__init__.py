@@ -1,5 +1,7 @@
 """The solvers: one file each, enrolled here by one line for every test and benchmark."""
 
+from typing import Literal, TypeAlias
+
 from blue_solvers.solver import Solver
 from blue_solvers.solvers.auto import Auto
 from blue_solvers.solvers.cholesky import Cholesky
@@ -9,8 +11,9 @@ from blue_solvers.solvers.multigrid import Multigrid
 from blue_solvers.solvers.sea_blue import SeaBlue
 from blue_solvers.solvers.two_pass import TwoPass
 
+SolverName: TypeAlias = Literal["auto", "sea_blue", "two_pass", "cholesky", "cg", "multigrid", "dense"]
 SOLVERS: dict[str, type[Solver]] = {
     solver.name: solver for solver in (Auto, SeaBlue, TwoPass, Cholesky, ConjugateGradient, Multigrid, Dense)
 }
 
-__all__ = ["SOLVERS", "Auto", "Cholesky", "ConjugateGradient", "Dense", "Multigrid", "SeaBlue", "TwoPass"]
+__all__ = ["SOLVERS", "Auto", "Cholesky", "ConjugateGradient", "Dense", "Multigrid", "SeaBlue", "SolverName", "TwoPass"]
