@@ -1,10 +1,21 @@
 """Solvers for the best linear unbiased estimate, behind one linear operator."""
 
 import blue_solvers.signals  # noqa: F401  first: from then on signals find their handler
+from blue_solvers.about import __version__
 from blue_solvers.components.tree.projected_work import ProjectedWork, projected_work
 from blue_solvers.contract import ConvergenceError, Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.operator import BlueOperator, blue
-from blue_solvers.solvers import SOLVERS, Auto, Cholesky, ConjugateGradient, Dense, Multigrid, SeaBlue, TwoPass
+from blue_solvers.solvers import (
+    SOLVERS,
+    Auto,
+    Cholesky,
+    ConjugateGradient,
+    Dense,
+    Multigrid,
+    SeaBlue,
+    SolverName,
+    TwoPass,
+)
 from blue_solvers.uncertainty import functionals, intervals
 
 __all__ = [
@@ -21,8 +32,10 @@ __all__ = [
     "ProjectedWork",
     "SeaBlue",
     "Solver",
+    "SolverName",
     "TwoPass",
     "UnsupportedProblemError",
+    "__version__",
     "blue",
     "functionals",
     "intervals",

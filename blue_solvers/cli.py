@@ -11,9 +11,9 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
+from blue_solvers.about import __version__
 from blue_solvers.commands import demo, estimate, info, query, simulate, spine
 from blue_solvers.contract import ConvergenceError
 from blue_solvers.signals import Unwinding
@@ -22,7 +22,9 @@ from constraint_builders.extras import EXTRA_OF, missing_extra
 COMMANDS = (estimate, info, simulate, query, spine, demo)
 
 LONGEST, MOST_READ = 400, 100_000  # characters of a message that are shown, and looked at
-PARAMETERS = re.compile(r"\b(desired|memory|schema|settings|solver|totals|within)=(?!\S)")  # of the library: flags here
+PARAMETERS = re.compile(
+    r"\b(desired|memory|schema|settings|solver|totals|undetermined|within)=(?!\S)"
+)  # of the library: flags here
 FAILED, BAD_INPUT = 1, 2
 
 
@@ -80,18 +82,11 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example:\n  blue-solvers demo",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"blue-solvers {_version()}")
+    parser.add_argument("--version", action="version", version=f"blue-solvers {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_parser(subparsers)
     return parser
-
-
-def _version() -> str:
-    try:
-        return version("blue-solvers")
-    except PackageNotFoundError:
-        return "(not installed: run from its source)"
 
 
 def _reason(error: Exception) -> str:

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.contract import Solver
 from blue_solvers.operator import blue
+from blue_solvers.solvers import SolverName
 from blue_solvers.verification import Fit
 from blue_solvers.verification import fit_test as fit_of_estimate
 from constraint_builders import Problem
@@ -16,7 +17,7 @@ from noise_mechanisms import draw_noise
 def fit_test(
     problem: Problem,
     y: ArrayLike,
-    solver: str | Solver = "auto",
+    solver: SolverName | Solver = "auto",
     draws: int = 200,
     rng: np.random.Generator | int | None = None,
 ) -> Fit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,16 +11,20 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from blue_solvers.about import logger
 from blue_solvers.contract import Float, Info, Prepared, Solver, UnsupportedProblemError
-from blue_solvers.solvers import SOLVERS
+from blue_solvers.name_order import NameOrder
+from blue_solvers.solvers import SOLVERS, SolverName
 from blue_solvers.solvers.shared_noise import SharedNoise
+from blue_solvers.undetermined import Undetermined
 from constraint_builders import LowRankPlusDiagonal, Problem
+from constraint_builders.description.labelled import has_row_labels, refuse_labels
 from constraint_builders.description.reals import real_array, refuse_masked
 
 LARGEST = 1e100  # of values whose squares, in units of any noise, are numbers
 
 
-def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
+def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator:
     """The best linear unbiased estimate of a problem, as an operator.
 
     Parameters
@@ -51,17 +55,27 @@ def blue(problem: Problem, solver: str | Solver = "auto") -> BlueOperator:
     >>> P @ problem.vector({"B": [6, 9, 17], "total": 29})
     array([ 5.25,  8.25, 16.25, 29.75])
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(
+            f"blue takes a Problem, which says what was measured and how precisely: got {type(problem).__name__}; "
+            "blue(problem) @ problem.vector(tables) is the estimate, Problem(schema, {'sex': 2.0}) or "
+            "Problem.from_matrix(A, variances) describe one"
+        )
     if isinstance(solver, str):
         if solver not in SOLVERS:
             raise ValueError(f"no solver {solver!r}: there are {', '.join(repr(name) for name in SOLVERS)}")
         solver = SOLVERS[solver]()
     if not isinstance(solver, Solver):
         raise TypeError(f"solver must be a name or a configured Solver: got {solver!r}")
-    engine = SharedNoise(solver) if isinstance(problem.covariance, LowRankPlusDiagonal) else solver
+    shared = SharedNoise(solver) if isinstance(problem.covariance, LowRankPlusDiagonal) else solver
+    engine = Undetermined(NameOrder(shared))
     reason = engine.supports(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"solver {solver.name!r} cannot take this problem: {reason}")
-    return BlueOperator(problem, solver, engine.prepare(problem))
+    start = time.perf_counter()
+    P = BlueOperator(problem, solver, engine.prepare(problem))
+    logger.info("%s prepared in %.3g s for %r: %s", solver.name, time.perf_counter() - start, problem, P.info.reason)
+    return P
 
 
 class BlueOperator(LinearOperator):
@@ -114,7 +128,18 @@ class BlueOperator(LinearOperator):
         """Matrix-matrix or matrix-vector product; also composes with another operator."""
         if isinstance(x, LinearOperator) or np.isscalar(x):
             return super().dot(x)
-        refuse_masked(x, "the vector over the observed layout")
+        if isinstance(x, Mapping):
+            raise TypeError("the estimate takes vectors: write P @ problem.vector(tables)")
+        if sparse.issparse(x):
+            raise TypeError(
+                "the estimate takes dense vectors, and makes dense ones: write P @ x.toarray(), some columns at a time"
+            )
+        what = "the vector over the observed layout"
+        refuse_masked(x, what)
+        if has_row_labels(x):
+            if self.problem.schema is not None:
+                refuse_labels(x, what)
+            x = self.problem.observed.vector({"x": x})
         x = np.asarray(x)
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
             raise ValueError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from blue_solvers.contract import Float
 from blue_solvers.operator import BlueOperator
@@ -48,7 +48,7 @@ def noisy_against_estimated(
     lower, upper = intervals(P, y, level) if bounds is None else bounds
     noisy, centre = real_array(y, "y"), estimate(P, y)
     shared = _shared_tables(P.problem)
-    with_bars = sum(place.stop - place.start for _, _, place in shared) <= MOST_ERROR_BARS
+    with_bars = sum(cells.size for _, _, cells in shared) <= MOST_ERROR_BARS
     for name, observed, desired in shared:
         bars = np.maximum([(centre - lower)[desired], (upper - centre)[desired]], 0) if with_bars else None
         ax.errorbar(noisy[observed], centre[desired], bars, fmt="o", markersize=3, elinewidth=0.8, label=name)
@@ -106,12 +106,12 @@ def sparsity(ax: Axes, problem: Problem, rows: str = "independent") -> Axes:
     return ax
 
 
-def _shared_tables(problem: Problem) -> list[tuple[str, slice, slice]]:
-    """Tables that were measured and are desired: name, place among the observed and among the desired cells."""
-    shared = []
+def _shared_tables(problem: Problem) -> list[tuple[str, slice, NDArray[np.intp]]]:
+    """Tables that were measured and are desired: name, place among the observed cells, and theirs among the desired."""
+    shared, desired_cells = [], np.arange(problem.desired.size)
     for name, measured in zip(problem.observed.names, problem.measured_tables, strict=True):
         try:
-            desired = problem.desired.slice(name)
+            desired = problem.desired.turned(desired_cells, name)
         except ValueError:
             continue
         if measured:

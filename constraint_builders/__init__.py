@@ -5,5 +5,6 @@ from constraint_builders.description.low_rank import LowRankPlusDiagonal
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.problem import Problem
+from constraint_builders.sources import problem_of_sources
 
-__all__ = ["LowRankPlusDiagonal", "Problem", "Schema", "Spine", "gallery"]
+__all__ = ["LowRankPlusDiagonal", "Problem", "Schema", "Spine", "gallery", "problem_of_sources"]

@@ -8,6 +8,7 @@ EXTRA_OF = {
     "fastexcel": "excel",
     "matplotlib": "plots",
     "opendp": "release",
+    "pyamg": "multigrid",
     "numba": "fast",
     "distributed": "cluster",
 }

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from constraint_builders.description.labelled import Dimension, aligned, node_dimension, row_labels
 from constraint_builders.description.layout import Float, Layout
 from constraint_builders.description.linear import read_matrix, read_vector
+from constraint_builders.description.low_rank import LowRankPlusDiagonal
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
@@ -27,11 +29,22 @@ from constraint_builders.relations.equations import ConsistencyEquations
 from constraint_builders.relations.marginals import Margin, refines
 from constraint_builders.relations.spine_constraints import SpineConsistency
 from constraint_builders.relations.spine_sums import SpineSums
-from constraint_builders.relations.spine_tables import read_desired, read_observed, spine_layout, undetermined
+from constraint_builders.relations.spine_tables import (
+    read_desired,
+    read_observed,
+    spine_layout,
+    table_dimensions,
+    table_layout,
+    undetermined,
+)
 from constraint_builders.relations.summing import SummingMatrix
 
 MOST_ELIMINATED = 20_000  # detailed cells, to find out what several tables determine together
+
+INSTEAD = "leave its table out of desired= or choose undetermined= 'nan', NaN there and estimates elsewhere"
 MOST_NAMED = 5  # cells of one table in a message
+ASSUMED_VARIANCE = 1.0  # of cells that nothing determines: any is right
+CHANGE = 1e-9  # relative: what changes by less with the cells that nothing determines does not rest on them
 CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding of sums of doubles stays well below
 
 
@@ -53,6 +66,11 @@ class TreeOfNodes:
 
 class Problem(Measurements):
     """Noisy tables over one schema, and the tables that are wanted from them.
+
+    Values follow the order of the variables in the name that they are given under, in and out: the array of
+    ``"vote * sex"`` has the votes along its first axis, wherever the schema has them, and its cells are in C order in
+    every vector, covariance and equality over a layout. ``"sex * vote"`` is the same table, its array the transpose.
+    Frames of pandas and arrays of xarray are laid out by their labels, not by position.
 
     Parameters
     ----------
@@ -76,6 +94,9 @@ class Problem(Measurements):
         The law of the noise.
     truth : mapping or array_like, optional
         True values over the observed layout, of a test problem.
+    undetermined : {"error", "nan"}
+        What to do about desired cells that depend on cells which were not measured and that nothing else determines:
+        refuse the problem, or estimate everything else and give NaN for them.
 
     Attributes
     ----------
@@ -94,6 +115,11 @@ class Problem(Measurements):
         Right-hand side of `from_matrix`; None means zero.
     noise : str
     truth : ndarray, (n,) or None
+    undetermined : ndarray of bool, (m,), or None
+        Desired cells that are NaN because nothing determines them; `why_undetermined` says why. None where there are
+        none.
+    assumed : ndarray of int
+        Observed cells whose measurements would determine those.
 
     Raises
     ------
@@ -116,6 +142,8 @@ class Problem(Measurements):
     desired_tables: tuple[Table, ...] = ()
     desired_levels: tuple[int, ...] = ()
     truth: Float | None = None
+    undetermined: NDArray[np.bool_] | None = None
+    assumed: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 
     def __init__(
         self,
@@ -129,19 +157,40 @@ class Problem(Measurements):
         equalities: tuple[Any, ArrayLike] | None = None,
         noise: str = "gaussian",
         truth: Any = None,
+        undetermined: Literal["error", "nan"] = "error",
     ) -> None:
+        if undetermined not in ("error", "nan"):
+            raise ValueError(f"undetermined must be 'error' or 'nan': got {undetermined!r}")
+        if not isinstance(schema, Schema):
+            raise TypeError(
+                "a problem begins with a Schema, such as Schema({'sex': ['female', 'male']}): "
+                f"got {type(schema).__name__}"
+            )
+        if not isinstance(observed, Mapping):
+            raise TypeError(
+                "observed tables are given with the variance of their noise, as in {'sex': 2.0}, 0 where exact: "
+                f"got {type(observed).__name__}"
+            )
         if not observed:
             raise ValueError("a problem needs at least one observed table: got none")
         self.schema = schema
         self.spine = spine
         if spine is None:
-            self._read_tables(schema, observed, desired, covariance, noise)
+            self._read_tables(schema, observed, covariance, noise)
         else:
-            self._read_spine_tables(schema, spine, observed, desired, covariance, noise)
+            self._read_spine_tables(schema, spine, observed, covariance, noise)
         self.zeros = None if zeros is None else self._read_zeros(zeros)
         self._refuse_unestimable_tables()
         self.equalities = None if equalities is None else self._read_equalities(*equalities)
-        self._refuse_undetermined_cells()
+        if undetermined == "nan" and self.unmeasured.any():
+            self.assumed = self._equations.open_elimination.free_columns
+        determined = self.determined if self.assumed.size else self
+        determined._read_desired(desired)
+        determined._refuse_undetermined_cells()
+        if self.assumed.size:
+            self.desired, self.desired_tables = determined.desired, determined.desired_tables
+            self.desired_levels = determined.desired_levels
+            self.undetermined = self._find_undetermined()
         self.truth = None if truth is None else self._read_truth(truth)
 
     @classmethod
@@ -175,17 +224,20 @@ class Problem(Measurements):
         return problem
 
     @classmethod
-    def from_summing_matrix(cls, S: Any, variances: ArrayLike) -> Problem:
+    def from_summing_matrix(cls, S: Any, variances: ArrayLike | None = None, *, covariance: Any = None) -> Problem:
         """A problem whose values are sums of leaves, x = S leaves: time series in a hierarchy, accounts that balance.
 
         Nodes that form a tree are solved in two passes, crossed hierarchies through sparse equations between nodes.
 
         Parameters
         ----------
-        S : sparse array or array_like, (n, leaves)
-            Which leaves every node sums, with any weights. A leaf is measured only where a row says so.
+        S : sparse array, array_like or data frame, (n, leaves)
+            Which leaves every node sums, with any weights. A leaf is measured only where a row says so. The index of a
+            frame names the nodes: variances and values that have an index are then laid out by it.
         variances : array_like, () or (n,)
             Variance of the noise in every node. 0 means known exactly, ``inf`` not measured.
+        covariance : sparse array, ndarray, LinearOperator or LowRankPlusDiagonal, (n, n)
+            Instead of the variances, of noise that is correlated between nodes, in the order of the rows of S.
 
         Returns
         -------
@@ -195,8 +247,8 @@ class Problem(Measurements):
         Raises
         ------
         ValueError
-            If a shape does not fit, a value is not finite, a variance is negative or NaN, or nothing measured
-            determines a node.
+            If a shape does not fit, a value is not finite, a variance is negative or NaN, neither variances nor a
+            covariance or both are given, labels of nodes are repeated or differ, or nothing measured determines a node.
 
         References
         ----------
@@ -210,18 +262,27 @@ class Problem(Measurements):
         array([[ 1., -1., -1.]])
         """
         problem = cls.__new__(cls)
+        labels, S = row_labels(S, "S")
         problem.summing = SummingMatrix(S)
         size = problem.summing.size
-        if np.shape(variances) not in ((), (size,)):
+        if (variances is None) == (covariance is None):
+            raise ValueError("give variances, one for every row of S, or covariance=, the noise of all rows: not both")
+        if covariance is not None:
+            if np.shape(covariance) != (size, size):
+                raise ValueError(f"covariance must have shape ({size}, {size}): got {np.shape(covariance)}")
+            problem._read_nodes(size, covariance, "covariance", labels)
+            return problem
+        given = aligned(variances, lambda: (node_dimension(size, labels),), "variances")
+        if np.shape(given) not in ((), (size,)):
             raise ValueError(
-                f"variances must be a number or have shape ({size},), one for every row of S: got {np.shape(variances)}"
+                f"variances must be a number or have shape ({size},), one for every row of S: got {np.shape(given)}"
             )
-        problem._read_nodes(size, variances, "variances")
+        problem._read_nodes(size, given, "variances", labels)
         return problem
 
-    def _read_nodes(self, size: int, covariance: Any, what: str) -> None:
+    def _read_nodes(self, size: int, covariance: Any, what: str, labels: tuple[str, ...] | None = None) -> None:
         """The one table "x", and its noise."""
-        self.observed = self.desired = Layout(["x"], [(size,)])
+        self.observed = self.desired = Layout(["x"], [(size,)], dimensions=partial(_nodes, size, labels))
         if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) or np.ndim(covariance) == 2:
             self._set_noise(np.full(size, np.nan), covariance, "gaussian")
         elif np.shape(covariance) in ((), (size,)):
@@ -233,30 +294,84 @@ class Problem(Measurements):
             )
         self._refuse_undetermined_cells()
 
-    def _read_tables(self, schema: Schema, observed: Mapping, desired: Any, covariance: Any, noise: str) -> None:
+    def _read_tables(self, schema: Schema, observed: Mapping, covariance: Any, noise: str) -> None:
         self.observed_tables = tuple(parse_table(schema, name) for name in observed)
-        self.observed = _layout(schema, list(observed), self.observed_tables)
+        self.observed = table_layout(schema, list(observed))
         variances = [
-            _table_variances(name, table, value)
+            _table_variances(schema, name, table, value)
             for (name, value), table in zip(observed.items(), self.observed_tables, strict=True)
         ]
         self._set_noise(np.concatenate(variances), covariance, noise)
-        names = self._desired_names(desired)
-        self.desired_tables = tuple(parse_table(schema, name) for name in names)
-        self.desired = _layout(schema, names, self.desired_tables)
 
-    def _read_spine_tables(
-        self, schema: Schema, spine: Spine, observed: Mapping, desired: Any, covariance: Any, noise: str
-    ) -> None:
+    def _read_spine_tables(self, schema: Schema, spine: Spine, observed: Mapping, covariance: Any, noise: str) -> None:
         names, variances = read_observed(schema, spine, observed)
         self.observed_tables = tuple(parse_table(schema, table) for _, table in names)
         self.observed_levels = tuple(spine.level_index(level) for level, _ in names)
         self.observed = spine_layout(schema, spine, names)
         self._set_noise(np.concatenate(variances, axis=None), covariance, noise)
-        wanted = names if desired is None else read_desired(schema, spine, desired, self.observed_tables, self._lacks)
-        self.desired_tables = tuple(parse_table(schema, table) for _, table in wanted)
-        self.desired_levels = tuple(spine.level_index(level) for level, _ in wanted)
-        self.desired = spine_layout(schema, spine, wanted)
+
+    def _read_desired(self, desired: Any) -> None:
+        schema, spine = self.schema, self.spine
+        assert schema is not None
+        if spine is None:
+            names = self._desired_names(desired)
+            self.desired_tables = tuple(parse_table(schema, name) for name in names)
+            self.desired = table_layout(schema, names)
+        else:
+            own = [(str(name[0]), str(name[1])) for name in self.observed.names if isinstance(name, tuple)]
+            wanted = own if desired is None else read_desired(schema, spine, desired, self.observed_tables, self._lacks)
+            self.desired_tables = tuple(parse_table(schema, table) for _, table in wanted)
+            self.desired_levels = tuple(spine.level_index(level) for level, _ in wanted)
+            self.desired = spine_layout(schema, spine, wanted)
+
+    @cached_property
+    def determined(self) -> Problem:
+        """The same problem, had the cells of `assumed` been measured, with any precision.
+
+        Each of them is new information, so no measurement contradicts it: what the others determine is estimated as
+        without them.
+        """
+        copy = self._without_derived()
+        variances = np.array(self.variances)
+        variances[self.assumed] = ASSUMED_VARIANCE
+        if isinstance(self.covariance, LowRankPlusDiagonal):
+            diagonal = np.array(self.covariance.diagonal)
+            diagonal[self.assumed] = ASSUMED_VARIANCE
+            copy.covariance = LowRankPlusDiagonal(diagonal, self.covariance.factor)
+        copy.variances = variances
+        copy.variances.flags.writeable = False
+        copy.assumed, copy.undetermined = np.zeros(0, dtype=np.intp), None
+        return copy
+
+    def _find_undetermined(self) -> NDArray[np.bool_] | None:
+        """Desired cells that change with what is assumed of the cells of `assumed`; None without any."""
+        elimination, n = self._equations.open_elimination, self.observed.size
+        change = np.zeros(n)
+        change[self.assumed] = np.random.default_rng(0).uniform(1, 2, self.assumed.size)
+        change[elimination.solved_columns] = -(elimination.solved[:, :n] @ change)
+        size = np.zeros(n)
+        size[self.assumed] = 2.0
+        size[elimination.solved_columns] = abs(elimination.solved[:, :n]) @ size
+        moved = abs(self.determined.tabulate(change[:, None])[:, 0])
+        largest = abs(self.determined.tabulate(size[:, None])[:, 0])
+        found = moved > CHANGE * np.maximum(largest, 1)
+        return found if found.any() else None
+
+    def why_undetermined(self, position: int) -> str:
+        """Why nothing determines a cell of the desired layout, in one line that names it."""
+        name, cell = self.desired.locate(position)
+        own = "it rests on cells that were not measured"
+        try:
+            index = self.observed.index(name)
+        except ValueError:
+            pass
+        else:
+            own = "it was not measured" if self._is_unmeasured(index, name, cell) else own
+        return f"{self.desired.describe(position)}: {own}, and no other measurements determine it"
+
+    def _is_unmeasured(self, index: int, name: Any, cell: tuple[int, ...]) -> bool:
+        place = np.ravel_multi_index(cell, self.desired.shape(name)) if cell else 0
+        return bool(self.observed.turned(self.unmeasured, name)[place])
 
     def _refuse_unestimable_tables(self) -> None:
         """Refuse, by name, desired tables that nothing observed determines."""
@@ -414,11 +529,12 @@ class Problem(Measurements):
         change[elimination.solved_columns] = -(elimination.solved[:, : self.observed.size] @ arbitrary)
         moved = abs(self.tabulate(change[:, None])[:, 0]) > 1e-9 * self.tabulate(abs(change)[:, None])[:, 0]
         if moved.any():
-            name, cell = self.desired.locate(int(np.flatnonzero(moved)[0]))
-            where = f"its cell {cell}" if cell else "it"
+            position = int(np.flatnonzero(moved)[0])
+            name, cell = self.desired.locate(position)
+            where = f"its cell {self.desired.labels(position)}" if cell else "it"
             raise ValueError(
                 f"table {name!r} is not estimable: {where} rests on cells that were not measured and that nothing "
-                "observed determines"
+                f"observed determines; {INSTEAD}"
             )
 
     def _rests_on_several_levels(self) -> bool:
@@ -471,7 +587,7 @@ class Problem(Measurements):
         for index, (table, source) in enumerate(zip(self.desired_tables, self._sources, strict=True)):
             assert source is not None
             fine = self.observed_tables[source]
-            margin = None if fine.name == table.name else Margin(self.schema, fine, table)
+            margin = None if fine == table else Margin(self.schema, fine, table)
             found.append((self.desired.block(index), self.observed.block(source), margin))
         return tuple(found)
 
@@ -548,6 +664,7 @@ class Problem(Measurements):
         """The same problem with the observed tables desired; cells that were not measured may come out as anything."""
         copy = self._without_derived()
         copy.desired, copy.desired_tables = self.observed, self.observed_tables
+        copy.assumed, copy.undetermined = np.zeros(0, dtype=np.intp), None
         if self.spine is not None:
             copy.desired_levels = self.observed_levels
         return copy
@@ -574,6 +691,7 @@ class Problem(Measurements):
         if self.covariance is not None:
             raise ValueError("the noise is correlated: it belongs to all tables together")
         cells, copy = self.observed.cells(kept), self._without_derived()
+        copy.assumed, copy.undetermined = np.zeros(0, dtype=np.intp), None
         if self.equalities is not None:
             E, b = self.equalities
             copy.equalities = sparse.csr_array(E[:, cells]), b
@@ -636,7 +754,7 @@ class Problem(Measurements):
         copy.__dict__.update({name: value for name, value in self.__dict__.items() if name not in derived})
         return copy
 
-    def vector(self, tables: Mapping[str, ArrayLike]) -> Float:
+    def vector(self, tables: Mapping[Any, ArrayLike]) -> Float:
         """Lay the observed tables out in one vector, refusing what no table can hold.
 
         Parameters
@@ -700,8 +818,8 @@ class Problem(Measurements):
 
     @cached_property
     def tree(self) -> TreeOfNodes | None:
-        """The same problem over a spine where a summing matrix is a tree, otherwise None."""
-        if self.summing is None or self.summing.parent is None:
+        """The same problem over a spine where a summing matrix is a tree and its noise uncorrelated, otherwise None."""
+        if self.summing is None or self.summing.parent is None or self.covariance is not None:
             return None
         return _tree_of_nodes(self.summing, self.variances)
 
@@ -710,8 +828,7 @@ class Problem(Measurements):
         names = list(zeros)
         if self.spine is not None:
             return StructuralZeros(self.schema, self.spine, spine_layout(self.schema, self.spine, names), zeros)
-        layout = _layout(self.schema, names, [parse_table(self.schema, name) for name in names])
-        return StructuralZeros(self.schema, Spine([-1], ["all"]), layout, zeros)
+        return StructuralZeros(self.schema, Spine([-1], ["all"]), table_layout(self.schema, names), zeros)
 
     def _read_equalities(self, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_array, Float]:
         E = read_matrix(matrix)
@@ -737,23 +854,21 @@ class Problem(Measurements):
         )
 
 
-def _layout(schema: Schema, names: Sequence[str], tables: Iterable[Table]) -> Layout:
-    return Layout(names, [table.shape for table in tables], partial(_canonical_name, schema))
+def _nodes(size: int, labels: tuple[str, ...] | None, name: Any) -> tuple[Dimension, ...]:
+    """What the axis of the table "x" is."""
+    return (node_dimension(size, labels),)
 
 
-def _canonical_name(schema: Schema, name: str) -> str:
-    return parse_table(schema, name).name
-
-
-def _table_variances(name: str, table: Table, value: Any) -> Float:
+def _table_variances(schema: Schema, name: str, table: Table, value: Any) -> Float:
     if value is None:
         return np.full(table.size, np.nan)
-    variances = real_array(value, f"variance of table {name!r}")
+    what = f"variance of table {name!r}"
+    variances = real_array(aligned(value, partial(table_dimensions, schema, name), what), what)
     if variances.shape not in ((), table.shape):
         raise ValueError(
             f"variance of table {name!r} must be a number or have shape {table.shape}: got {variances.shape}"
         )
-    return checked_variances(np.broadcast_to(variances, table.shape).ravel(), f"variance of table {name!r}")
+    return checked_variances(np.broadcast_to(variances, table.shape).ravel(), what)
 
 
 def _tree_of_nodes(summing: SummingMatrix, variances: Float) -> TreeOfNodes:

@@ -55,11 +55,11 @@ def tabulate(schema: Schema, table: Table, detailed: Float) -> Float:
     """Sum detailed counts, (geounits, *schema.shape), to a table, (geounits, *table.shape)."""
     summed = tuple(1 + axis for axis in range(len(schema.shape)) if axis not in table.axes)
     cells = detailed.sum(axis=summed) if summed else detailed
-    for axis, factor in enumerate(table.factors, start=1):
+    for axis, factor in enumerate(table.in_schema_order().factors, start=1):
         if factor not in schema.names:
             groups = np.eye(schema.size_of(factor))[list(schema.groups_of(factor))]
             cells = np.moveaxis(np.tensordot(cells, groups, axes=(axis, 0)), -1, axis)
-    return cells
+    return cells.transpose(0, *(1 + np.argsort(table.schema_order)))
 
 
 def _of_level(spine: Spine, level: int, counts: Float, leaves: np.ndarray, sums: dict[int, Float]) -> Float:

@@ -274,6 +274,37 @@ def law(name: str, variance: float) -> Law:
     return _kind(name).from_variance(variance)
 
 
+def variance_of(name: str, scale: float) -> float:
+    """The variance of a mechanism's noise from the scale that it was run with, as `Problem` takes it.
+
+    Parameters
+    ----------
+    name : {"gaussian", "discrete_gaussian", "laplace", "discrete_laplace"}
+        The kind of noise.
+    scale : float
+        Of Gaussian noise sigma, the root of the parameter sigma2; of Laplace noise the scale b, sensitivity / epsilon.
+
+    Returns
+    -------
+    float
+        In squared counts. Of discrete Gaussian noise it is less than sigma2, of Laplace noise about 2 b^2.
+
+    Raises
+    ------
+    ValueError
+        If the name is not one of the four, or the scale not positive and finite.
+
+    Examples
+    --------
+    >>> variance_of("laplace", 2.0), round(variance_of("discrete_laplace", 2.0), 3), variance_of("gaussian", 3.0)
+    (8.0, 7.835, 9.0)
+    """
+    kind, number = _kind(name), positive_number(scale, f"{name}: scale")
+    if kind in (Gaussian, DiscreteGaussian):
+        number = positive_number(number**2, f"{name}: the square of scale")
+    return kind(number).variance
+
+
 def draw(name: str, variance: ArrayLike, rng: Seed = None, columns: int | None = None) -> Floats:
     """Draw independent noise for cells of differing variances, simulation only: it protects nobody.
 

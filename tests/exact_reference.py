@@ -35,10 +35,10 @@ class ExactEstimate:
 
 
 def marginal_rows(schema: Schema, name: str) -> np.ndarray:
-    """The 0/1 matrix (cells of the table, detailed cells), from the schema's groups alone."""
+    """The 0/1 matrix (cells of the table in the order of its name, detailed cells), from the schema's groups alone."""
     factors = {"total": (), "detailed": schema.names}.get(name.strip())
     if factors is None:
-        factors = tuple(sorted((part.strip() for part in name.split("*")), key=schema.axis_of))
+        factors = tuple(part.strip() for part in name.split("*"))
     levels = np.indices(schema.shape).reshape(len(schema.shape), -1)
     cell, size = np.zeros(levels.shape[1], dtype=int), 1
     for factor in factors:

@@ -57,7 +57,8 @@ def read_estimates(out: Path, problem: Problem, what: str = "estimate") -> np.nd
         number = problem.spine.level_index(level)
         codes = pl.DataFrame({"geocode": [problem.spine.geocodes[i] for i in problem.spine.members[number]]})
         frame = pl.concat([pl.read_parquet(path) for path in sorted((out / f"{level}.parquet").glob("*"))])
-        frame = frame.filter(pl.col("table") == parse_table(problem.schema, table).name)
+        table = parse_table(problem.schema, table).name  # files are in the schema's order
+        frame = frame.filter(pl.col("table") == table)
         assert sorted(frame["geocode"]) == sorted(codes["geocode"])
         cells = codes.join(frame, on="geocode", how="left", maintain_order="left")[what].explode().to_numpy()
         tables[level, table] = cells.reshape(problem.desired.shape((level, table)))

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem
 from constraint_builders.description.layout import Float
+
+MOST_REASONS = 5  # of cells that are NaN, said on the screen
 
 SubParsers = argparse._SubParsersAction
 
@@ -47,6 +50,12 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="a table to estimate, may be repeated, or 'all'; by default those of the schema file, else those of INPUT",
     )
+    parser.add_argument(
+        "--undetermined",
+        choices=["nan", "error"],
+        help="of a long table, what becomes of cells that nothing measured determines: NaN with a note that says why "
+        "(the default), or an error",
+    )
 
 
 def announce(problem: Problem, solver: str) -> None:
@@ -64,15 +73,18 @@ def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
     from constraint_builders.files.measured_table import read_measured_table
 
     desired = "all" if args.desired == ["all"] else args.desired
+    undetermined: Literal["error", "nan"] = args.undetermined or "nan"
     require_file(args.input, "a long table")
     progress(f"reading {args.input}")
     with reading():
         if args.schema is not None:
             file = read_schema_file(args.schema)
             wanted = desired or file.desired
-            table = read_measured_table(args.input, file.schema, desired=wanted, noise=file.noise)
+            table = read_measured_table(
+                args.input, file.schema, desired=wanted, noise=file.noise, undetermined=undetermined
+            )
         else:
-            table = read_measured_table(args.input, desired=desired)
+            table = read_measured_table(args.input, desired=desired, undetermined=undetermined)
     if args.schema is None:
         assert table.problem.schema is not None
         print(
@@ -125,6 +137,18 @@ def coverage(text: str) -> float:
     return level
 
 
+def report_undetermined(problem: Problem) -> None:
+    """Print which cells are NaN, the first of them with the reason."""
+    if problem.undetermined is None:
+        return
+    lost = np.flatnonzero(problem.undetermined)
+    print(f"NaN        {plural(lost.size, 'cell')} that nothing determines; --desired chooses other tables")
+    for position in lost[:MOST_REASONS].tolist():
+        print(f"           {problem.why_undetermined(position)}")
+    if lost.size > MOST_REASONS:
+        print(f"           and {lost.size - MOST_REASONS:,} more, each with a note where it is written")
+
+
 def report(P: BlueOperator, out: str) -> None:
     """Print what was estimated, and how."""
     problem, info = P.problem, P.info
@@ -133,6 +157,7 @@ def report(P: BlueOperator, out: str) -> None:
     desired = f"{plural(problem.desired.size, 'cell')} of {plural(len(problem.desired.names), 'table')}"
     print(f"observed   {observed}, {exact:,} exact, {unmeasured:,} not measured")
     print(f"estimated  {desired}, consistent to {info.violation:.1g}")
+    report_undetermined(problem)
     print(f"solver     {info.solver}, {'exact' if info.exact else 'NOT the best estimate'}")
     if info.reason:
         print(f"because    {info.reason}")

@@ -23,6 +23,7 @@ from blue_solvers.commands.common import (
     report,
 )
 from blue_solvers.commands.estimate_release import run_on_folder
+from blue_solvers.commands.fit_line import fit_line
 from blue_solvers.commands.picture import picture, require_picture
 from blue_solvers.nonnegative import METHODS, Movement, movements
 from blue_solvers.uncertainty import normal_intervals
@@ -33,6 +34,7 @@ PREFIXES = ("", "K", "M", "G", "T")
 NOT_OF_FOLDERS = {
     "--level": "its result keeps standard errors, give --level to query",
     "--plot": "too many cells to draw",
+    "--undetermined": "its tables are measured whole or not at all",
     "--nonnegative": "its result keeps unbiased estimates, of which any places can be asked; fit a long table instead",
 }
 
@@ -139,19 +141,24 @@ def run_on_table(args: argparse.Namespace) -> None:
     estimate = P @ y + P.offset
     progress("computing exact variances")
     std_error = np.sqrt(np.maximum(P.variances(), 0))
+    fit = fit_line(P, y)
     level = LEVEL if args.level is None else args.level
     lower, upper = normal_intervals(estimate, std_error, level)
     frame = estimates_frame(problem, estimate, std_error, lower, upper)
     moved: list[Movement] = []
     if args.nonnegative:
         progress(f"fitting non-negative cells by {args.nonnegative}")
-        fit = METHODS[args.nonnegative](problem, y)
-        frame = with_nonnegative(frame, fit.desired)
-        moved = movements(fit, estimate)
+        counts = METHODS[args.nonnegative](problem, y)
+        lost = False if problem.undetermined is None else problem.undetermined
+        fitted = np.where(lost, np.nan, counts.desired)
+        frame = with_nonnegative(frame, fitted)
+        moved = [own for own in movements(counts, estimate) if np.isfinite(own.unbiased_total)]
     with ExitStack() as written:
         if args.plot:
             written.enter_context(picture(P, y, level, (lower, upper), args.plot))
         write_frame(frame, args.out)
     report(P, args.out)
+    if fit is not None:
+        print(f"fit        {fit}")
     for movement in moved:
         print(f"moved      {movement}")

@@ -7,12 +7,21 @@ import argparse
 import numpy as np
 
 from blue_solvers import Auto
-from blue_solvers.commands.common import SubParsers, add_input_arguments, new_parser, plural, print_columns, read_input
+from blue_solvers.commands.common import (
+    SubParsers,
+    add_input_arguments,
+    new_parser,
+    plural,
+    print_columns,
+    read_input,
+    report_undetermined,
+)
 from constraint_builders import Problem
 from constraint_builders.description.layout import Float, Layout
+from constraint_builders.schema_order import in_schema_order
 
 ASSUMPTIONS = {  # what it means that one holds, and that it fails
-    "A1": ("the covariance of the noise is known", "the covariance of the noise is not known"),
+    "A1": ("the covariance of the noise is known", "some cells were not measured, their variance is infinite"),
     "A2": ("noise is uncorrelated", "noise is correlated"),
     "A3": ("variances are equal within each table", "variances differ within a table"),
 }
@@ -52,7 +61,10 @@ def print_problem(problem: Problem) -> None:
         print(f"geography    {problem.spine}")
     for name, (holds, fails) in ASSUMPTIONS.items():
         print(f"{name}           {f'holds: {holds}' if getattr(problem.assumptions, name) else f'FAILS: {fails}'}")
-    solver, reason = Auto().choose(problem)
+    report_undetermined(problem)
+    determined = problem if problem.undetermined is None else problem.determined
+    order = in_schema_order(determined)
+    solver, reason = Auto().choose(determined if order is None else order.problem)
     print(f"solver       auto would take {solver.name}: {reason}")
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pyamg
 from scipy import sparse
 
 from blue_solvers.contract import Float
 from blue_solvers.normal_equations.krylov import Product
 from blue_solvers.normal_equations.projection import Equations
+from constraint_builders.extras import missing_extra
 
 SEED = 0  # pyamg draws start vectors for its spectral estimates from numpy's global state
 
@@ -18,7 +18,16 @@ def multigrid_cycle(equations: Equations) -> Product:
 
     A hierarchy suits A Sigma A' scaled to a unit diagonal, whose rows differ in variance by decades. Classical
     interpolation would assume signs that these matrices do not have.
+
+    Raises
+    ------
+    ImportError
+        If pyamg is not installed.
     """
+    try:
+        import pyamg
+    except ImportError as error:
+        raise missing_extra("multigrid needs pyamg", "multigrid", "use another solver, such as 'auto'") from error
     deviations = equations.deviations[:, None]
     state = np.random.get_state()  # noqa: NPY002
     np.random.seed(SEED)  # noqa: NPY002

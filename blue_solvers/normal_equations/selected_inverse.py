@@ -97,7 +97,7 @@ def variances_by_selected_inversion(problem: Problem, gather: Gather | None = No
     Returns
     -------
     ndarray, (m,)
-        In squared units of the counts.
+        In squared units of the counts; NaN where nothing determines the cell.
 
     Raises
     ------
@@ -112,6 +112,8 @@ def variances_by_selected_inversion(problem: Problem, gather: Gather | None = No
             "selected inversion needs the entries of the covariance, which is an operator: use P.variances() with "
             "solver='cg', or estimate_variances"
         )
+    if problem.undetermined is not None:
+        return np.where(problem.undetermined, np.nan, variances_by_selected_inversion(problem.determined, gather))
     T = desired_sums(problem)
     with one_blas_thread():
         return _variances(equations_of(problem, "independent")[-1], T, gather or best_gather())

@@ -33,6 +33,7 @@ from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.safe_paths import inside, path_component
 from constraint_builders.files.settings import Settings
+from constraint_builders.schema_order import in_schema_order
 
 FORMAT = 1
 OUTLINE, SETTINGS, ESTIMATES = "result.json", "settings.toml", "estimates"
@@ -51,7 +52,7 @@ def write_result(
     settings: Settings,
     progress: Progress | None = None,
 ) -> None:
-    """Store estimates, whole or not at all.
+    """Store estimates, whole or not at all, under canonical names and in the schema's order of the variables.
 
     Parameters
     ----------
@@ -76,9 +77,12 @@ def write_result(
     """
     problem = P.problem
     reason = _not_stored(P, settings)
-    if reason or problem.spine is None:
-        raise ValueError(f"this result cannot be stored: {reason}")
     spine = problem.spine
+    if reason or spine is None:
+        raise ValueError(f"this result cannot be stored: {reason}")
+    order = in_schema_order(problem)
+    if order is not None:
+        problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
     with new_folder(folder) as temporary:
         write_measured(temporary, settings, spine, _observed(problem), problem.zeros)
         (temporary / ESTIMATES).mkdir()

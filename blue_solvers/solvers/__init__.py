@@ -8,7 +8,8 @@ from blue_solvers.solvers.registry import (
     Dense,
     Multigrid,
     SeaBlue,
+    SolverName,
     TwoPass,
 )
 
-__all__ = ["SOLVERS", "Auto", "Cholesky", "ConjugateGradient", "Dense", "Multigrid", "SeaBlue", "TwoPass"]
+__all__ = ["SOLVERS", "Auto", "Cholesky", "ConjugateGradient", "Dense", "Multigrid", "SeaBlue", "SolverName", "TwoPass"]

@@ -1,5 +1,7 @@
 """Every solver, enrolled by one line."""
 
+from typing import Literal, TypeAlias
+
 from blue_solvers.contract import Solver
 from blue_solvers.solvers.auto import Auto
 from blue_solvers.solvers.cholesky import Cholesky
@@ -9,6 +11,7 @@ from blue_solvers.solvers.multigrid import Multigrid
 from blue_solvers.solvers.sea_blue import SeaBlue
 from blue_solvers.solvers.two_pass import TwoPass
 
+SolverName: TypeAlias = Literal["auto", "sea_blue", "two_pass", "cholesky", "cg", "multigrid", "dense"]
 SOLVERS: dict[str, type[Solver]] = {
     solver.name: solver for solver in (Auto, SeaBlue, TwoPass, Cholesky, ConjugateGradient, Multigrid, Dense)
 }

@@ -39,6 +39,7 @@ from scipy.optimize import linprog, minimize
 
 from blue_solvers.contract import ConvergenceError, Solver
 from blue_solvers.operator import blue
+from blue_solvers.solvers import SolverName
 from blue_solvers.spine_design.report import workload_weights
 from constraint_builders.budget import Budget, Neighbours, gaussian_variance
 from constraint_builders.description.schema import Schema
@@ -97,7 +98,7 @@ def allocate_budget(
     targets: ArrayLike,
     *,
     neighbours: Neighbours = "bounded",
-    solver: str | Solver = "auto",
+    solver: SolverName | Solver = "auto",
     rtol: float = 1e-3,
     most_iterations: int = 500,
 ) -> Allocation:
@@ -165,7 +166,7 @@ class _Measurements:
     desired: Mapping[str, Sequence[str]]
     workload: sparse.sparray | NDArray
     neighbours: Neighbours
-    solver: str | Solver
+    solver: SolverName | Solver
 
     def squares(self, losses: Float) -> Float:
         """The a_ki of the module's docstring at the weights that are best for these losses, (K, tables)."""

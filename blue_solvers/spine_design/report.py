@@ -16,6 +16,7 @@ from scipy import sparse
 
 from blue_solvers.contract import Solver
 from blue_solvers.operator import BlueOperator, blue
+from blue_solvers.solvers import SolverName
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.geography import Entities, NotComposableError, Strategy, compositions, leaves, osed
@@ -97,24 +98,26 @@ def entity_workload(problem: Problem, entities: Entities, table: str = "total") 
         raise ValueError("entities need a problem with a spine")
     spine, wanted = problem.spine, parse_table(problem.schema, table)
     start = np.full(len(spine.levels), -1)
+    places = np.tile(np.arange(wanted.size), (len(spine.levels), 1))
     for index, (own, level) in enumerate(zip(problem.desired_tables, problem.desired_levels, strict=True)):
         if own.name == wanted.name:
-            start[level] = problem.desired.offsets[index]
+            start[level], places[level] = problem.desired.offsets[index], wanted.places_in(own)
     try:
         signs = sparse.coo_array(compositions(spine, entities, start[spine.level_of] >= 0))
     except NotComposableError as error:
         levels = ", ".join(repr(level) for level, place in zip(spine.levels, start, strict=True) if place >= 0)
         raise ValueError(f"{error}: table {table!r} is desired at {levels or 'no geolevel'}; desire it below") from None
     cells = np.arange(wanted.size)
-    first_cell = start[spine.level_of[signs.col]] + spine.rank_in_level[signs.col] * wanted.size
-    rows = (first_cell[:, None] + cells).ravel()
+    levels_used = spine.level_of[signs.col]
+    first_cell = start[levels_used] + spine.rank_in_level[signs.col] * wanted.size
+    rows = (first_cell[:, None] + places[levels_used]).ravel()
     columns = (signs.row[:, None] * wanted.size + cells).ravel()
     shape = (problem.desired.size, entities.size * wanted.size)
     return sparse.csc_array((np.repeat(signs.data.astype(float), wanted.size), (rows, columns)), shape=shape)
 
 
 def entity_variances(
-    strategy: Strategy, schema: Schema, entities: Entities, table: str = "total", solver: str | Solver = "auto"
+    strategy: Strategy, schema: Schema, entities: Entities, table: str = "total", solver: SolverName | Solver = "auto"
 ) -> Float:
     """Exact variance of every cell of a table for every entity, on the spine or off it, under a strategy.
 
@@ -207,7 +210,7 @@ def compare_spines(
     schema: Schema,
     entities: Entities,
     table: str = "total",
-    solver: str | Solver = "auto",
+    solver: SolverName | Solver = "auto",
 ) -> SpineReport:
     """Judge spines by the distances and exact variances of the same entities.
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blue_solvers.contract import Float, UnsupportedProblemError
+from blue_solvers.name_order import NameOrder
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.cutting import choose_cut, members_of_parts
 from blue_solvers.streaming.equalities import Shares
@@ -33,6 +34,7 @@ from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.relations.spine_constraints import SpineConsistency
 from constraint_builders.relations.spine_tables import read_desired, spine_layout, undetermined
+from constraint_builders.schema_order import in_schema_order
 
 Read: TypeAlias = Callable[[str, str, Index], ArrayLike]
 Desired: TypeAlias = Mapping[str, Sequence[str] | str] | Sequence[str] | str | None
@@ -72,13 +74,19 @@ def partition(
     """
     if problem.spine is None or problem.schema is None:
         raise ValueError("only a problem on a spine can be cut into parts: this one has none")
-    reason = TwoPass().supports(problem) or _unmeasured_in_equalities(problem)
-    if reason is not None or problem.geounit_variances is None:
+    reason = NameOrder(TwoPass()).supports(problem) or _unmeasured_in_equalities(problem)
+    if reason is not None:
         raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
     values = np.array(y, dtype=np.float64)
     problem.check_vector(values)
     values[problem.unmeasured] = 0
+    order = in_schema_order(problem)
+    if order is not None:
+        problem, values = order.problem, values[order.observed]
     blocks = problem.observed.tables(values)
+    assert problem.schema is not None
+    assert problem.spine is not None
+    assert problem.geounit_variances is not None
     design = Design(
         problem.schema,
         problem.spine.levels,
@@ -171,7 +179,10 @@ def partition_known(
 ) -> Partitions:
     """As `partition_source`, with zeros handed down already."""
     names = [(level, table) for level, tables in observed.items() for table in tables]
-    tables = [(spine.level_index(level), parse_table(schema, table)) for level, table in names]
+    given = [parse_table(schema, table) for _, table in names]
+    tables = [
+        (spine.level_index(level), table.in_schema_order()) for (level, _), table in zip(names, given, strict=True)
+    ]
     _refuse_repeats("observed", tables)
     variances = [
         _geounit_variances(name, value, spine.members[level].size)
@@ -182,10 +193,15 @@ def partition_known(
     wanted = _desired(schema, spine, desired, names, tables, variances)
     axes = None if zeros is None else zeros.axes
     design = Design(schema, spine.levels, tuple(tables), tuple(wanted), axes)
-    spelled = {(level, table.name): name for (level, table), (_, name) in zip(tables, names, strict=True)}
+    spelled = {
+        (level, table.name): (name, table.places_in(own) if own.is_turned else None)
+        for (level, table), (_, name), own in zip(tables, names, given, strict=True)
+    }
 
     def read_as_named(level: str, table: str, ranks: Index) -> ArrayLike:
-        return read(level, spelled[spine.level_index(level), table], ranks)
+        name, places = spelled[spine.level_index(level), table]
+        values = read(level, name, ranks)
+        return values if places is None else np.reshape(values, (ranks.size, -1))[:, places]
 
     empty = None if zeros is None else zeros.empty
     return _write_parts(folder, design, spine, variances, read_as_named, memory, at, empty)
@@ -219,7 +235,7 @@ def _desired(
         return undetermined(consistency, table, spine.members[level])
 
     wanted = names if desired is None else read_desired(schema, spine, desired, observed, lacks)
-    found = [(spine.level_index(level), parse_table(schema, table)) for level, table in wanted]
+    found = [(spine.level_index(level), parse_table(schema, table).in_schema_order()) for level, table in wanted]
     _refuse_repeats("desired", found)
     for level, table in found:
         geounit = lacks(level, table)

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from blue_solvers.components import components_of
 from blue_solvers.contract import VARIANCE_BLOCK, Float
 from blue_solvers.normal_equations.selected_inverse import variances_by_selected_inversion
-from blue_solvers.operator import BlueOperator
+from blue_solvers.operator import BlueOperator, blue
+from blue_solvers.solvers import SeaBlue
 from blue_solvers.uncertainty.functionals import cell_weights, observed_weights
 from blue_solvers.uncertainty.monte_carlo import Progress, Seed, Streams
 from constraint_builders.description.reals import whole_number
@@ -90,7 +90,7 @@ def _by_closed_form(P: BlueOperator) -> Float:
         raise ValueError(
             f"method 'closed_form' knows nothing of {what}: use 'solver', 'selected_inversion' or 'applies'"
         )
-    return components_of(P.problem).variances()
+    return blue(problem, SeaBlue()).variances()
 
 
 def _by_selected_inversion(P: BlueOperator) -> Float:

@@ -128,10 +128,10 @@ def normal_intervals(estimate: ArrayLike, std_errors: ArrayLike, level: float = 
     Raises
     ------
     ValueError
-        If the level lies outside (0, 1), or a standard error is negative or NaN.
+        If the level lies outside (0, 1), or a standard error is negative, or NaN where its estimate is not.
     """
     centre, errors = real_array(estimate, "estimate"), real_array(std_errors, "std_errors")
-    if not (errors >= 0).all():
+    if not ((errors >= 0) | (np.isnan(errors) & np.isnan(centre))).all():
         raise ValueError("std_errors holds NaN or negative numbers: give the standard deviation of every estimate")
     half = normal_multiple(read_level(level)) * errors
     return centre - half, centre + half

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.description.labelled import Dimension, aligned
 from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.memory import require_cells
 
 Float = NDArray[np.float64]
 Name = Hashable
 Place = slice
+Dimensions = Callable[[Any], tuple[Dimension, ...]]
 
 
 class Layout:
@@ -29,6 +32,9 @@ class Layout:
     canonical : callable, optional
         Turns any spelling of a name into a canonical one, so that ``"b * a"`` finds ``"a * b"``. It raises `ValueError`
         for a name that means nothing.
+    dimensions : callable, optional
+        What the axes of a block are, in the order that some spelling of its name says: arrays given under another
+        spelling than the layout's are turned, arrays with labels are laid out by label.
 
     Raises
     ------
@@ -43,8 +49,10 @@ class Layout:
         names: Sequence[Name],
         shapes: Sequence[tuple[int, ...]],
         canonical: Callable[[Any], Name] | None = None,
+        dimensions: Dimensions | None = None,
     ) -> None:
         self.names = tuple(names)
+        self._dimensions = dimensions
         self._shapes = tuple(tuple(map(int, shape)) for shape in shapes)
         self._canonical = canonical
         sizes = [prod(shape) for shape in self._shapes]
@@ -80,8 +88,17 @@ class Layout:
             raise ValueError(f"no table {name!r} here: there are {_some(self.names)}") from None
 
     def shape(self, name: Name) -> tuple[int, ...]:
-        """Shape of the block called `name`."""
-        return self._shapes[self.index(name)]
+        """Shape of the block called `name`, its axes in the order of that name."""
+        index = self.index(name)
+        shape = self._shapes[index]
+        return tuple(shape[i] for i in np.argsort(self._turn(name, index)))
+
+    def _turn(self, name: Any, index: int) -> tuple[int, ...]:
+        """For every axis of a block its position among those of an array given under some spelling of its name."""
+        if self._dimensions is None or name == self.names[index]:
+            return tuple(range(len(self._shapes[index])))
+        given = [dimension.name for dimension in self._dimensions(name)]
+        return tuple(given.index(dimension.name) for dimension in self._dimensions(self.names[index]))
 
     def slice(self, name: Name) -> Place:
         """Where the block called `name` sits in the flat vector."""
@@ -91,7 +108,7 @@ class Layout:
         """Where the block at a position among `names` sits in the flat vector."""
         return Place(int(self.offsets[index]), int(self.offsets[index + 1]))
 
-    def tables(self, vector: ArrayLike) -> dict[Name, NDArray]:
+    def tables(self, vector: ArrayLike) -> dict[Any, NDArray[Any]]:
         """Cut a flat vector into its tables.
 
         Parameters
@@ -101,7 +118,8 @@ class Layout:
         Returns
         -------
         dict of ndarray
-            Views of `vector` under their names, of each block's shape, with a trailing axis K for (size, K).
+            Views of `vector` under their names, of each block's shape, its axes in the order of the name, with a
+            trailing axis K for (size, K).
 
         Raises
         ------
@@ -125,6 +143,8 @@ class Layout:
         ----------
         tables : mapping of str to array_like
             Every block of the layout by name, in any order, each of its block's shape, or all with one trailing axis K.
+            Axes are in the order of the name that an array is given under; frames of pandas and arrays of xarray are
+            laid out by their labels.
 
         Returns
         -------
@@ -135,28 +155,40 @@ class Layout:
         ValueError
             If a table is unknown, missing, given twice, of the wrong shape, or holds anything but numbers.
         """
-        arrays: dict[int, NDArray] = {}
+        arrays: dict[int, tuple[Any, NDArray[np.float64]]] = {}
         for name, values in tables.items():
-            index = self.index(name)
+            index, what = self.index(name), f"table {name!r}"
             if index in arrays:
                 raise ValueError(f"table {self.names[index]!r} is given twice: give it once")
-            arrays[index] = real_array(values, f"table {name!r}")
+            arrays[index] = name, real_array(self.by_position(values, name, what), what)
         missing = [name for index, name in enumerate(self.names) if index not in arrays]
         if missing:
             raise ValueError(f"no values for {_some(missing)}: give every table of the layout")
-        trailing = arrays[0].shape[len(self._shapes[0]) :][:1] if arrays else ()
+        trailing = arrays[0][1].shape[len(self._shapes[0]) :][:1] if arrays else ()
         vector = np.empty((self.size, *trailing))
-        for index, array in arrays.items():
-            expected = self._shapes[index] + trailing
+        for index, (name, array) in arrays.items():
+            expected = self.shape(name) + trailing
             if array.shape != expected:
-                raise ValueError(f"table {self.names[index]!r} must have shape {expected}: got {array.shape}")
-            vector[self.offsets[index] : self.offsets[index + 1]] = array.reshape(-1, *trailing)
+                raise ValueError(f"table {name!r} must have shape {expected}: got {array.shape}")
+            turn = self._turn(name, index)
+            turned = array.transpose(*turn, *range(len(turn), array.ndim))
+            vector[self.offsets[index] : self.offsets[index + 1]] = turned.reshape(-1, *trailing)
         return vector
+
+    def by_position(self, values: Any, name: Any, what: str) -> Any:
+        """Values given under some spelling of a block's name, in its order: by their labels where they have some."""
+        return values if self._dimensions is None else aligned(values, partial(self._dimensions, name), what)
+
+    def turned(self, vector: NDArray[Any], name: Any) -> NDArray[Any]:
+        """The cells of a block of a flat vector, flat, in the order of some spelling of its name."""
+        index = self.index(name)
+        cells = vector[self.block(index)].reshape(self._shapes[index])
+        return cells.transpose(np.argsort(self._turn(name, index))).ravel()
 
     def chosen(self, blocks: Sequence[int]) -> Layout:
         """The layout of some blocks alone, by their positions among `names`."""
         names, shapes = [self.names[i] for i in blocks], [self._shapes[i] for i in blocks]
-        return Layout(names, shapes, self._canonical)
+        return Layout(names, shapes, self._canonical, self._dimensions)
 
     def cells(self, blocks: Sequence[int]) -> NDArray[np.intp]:
         """Where the cells of some blocks sit in the flat vector, block after block."""
@@ -170,9 +202,17 @@ class Layout:
         return self.names[index], tuple(int(i) for i in cell)
 
     def describe(self, position: int) -> str:
-        """Name a cell of the flat vector for a message, for instance ``"table 'age * sex', cell (3, 0)"``."""
+        """Name a cell of the flat vector for a message: ``"table 'age * sex', cell (age=3, sex=male)"``."""
         name, cell = self.locate(position)
-        return f"table {name!r}, cell {cell}" if cell else f"table {name!r}"
+        return f"table {name!r}, cell {self.labels(position)}" if cell else f"table {name!r}"
+
+    def labels(self, position: int) -> str:
+        """The labels of a cell of the flat vector, for instance ``"(age=3, sex=male)"``; its indices without any."""
+        name, cell = self.locate(position)
+        if self._dimensions is None:
+            return str(cell)
+        along = zip(self._dimensions(name), cell, strict=True)
+        return f"({', '.join(f'{dimension.name}={dimension.labels[i]}' for dimension, i in along)})"
 
     def __repr__(self) -> str:
         return f"Layout({len(self.names)} tables, {self.size:,} cells: {_some(self.names)})"

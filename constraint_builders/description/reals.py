@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.description.labelled import refuse_labels
+
 LARGEST_SUM = 2.0**62
 MOST_SHOWN = 60  # characters of a value in a message
 
@@ -99,11 +101,11 @@ def real_array(values: Any, what: str, truth_values: bool = False) -> NDArray[np
     Raises
     ------
     ValueError
-        If they are truth values, text, complex, dates or masked, ragged, or too large or
-        too small for floats. NaN and infinity
-        pass: what they mean is the caller's to say.
+        If they are truth values, text, complex, dates or masked, ragged, labelled otherwise than by position, or too
+        large or too small for floats. NaN and infinity pass: what they mean is the caller's to say.
     """
     refuse_masked(values, what)
+    refuse_labels(values, what)
     try:
         array = np.asarray(values)
     except (TypeError, ValueError):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from operator import itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
 
 from constraint_builders.description.schema import Schema
 
@@ -15,13 +19,13 @@ class Table:
     Attributes
     ----------
     axes : tuple of int
-        The schema's variables that are not summed out, in increasing order.
+        The schema's variables that are not summed out, in the order of the name that the table was asked for under.
     factors : tuple of str
         For each of `axes` the name of the variable (all its levels) or of one of its recodes.
     shape : tuple of int
         Number of cells along each factor; cells are in C order.
     name : str
-        Canonical name.
+        Canonical name, the same for every order of the factors.
     """
 
     axes: tuple[int, ...]
@@ -34,9 +38,32 @@ class Table:
         """Number of cells."""
         return prod(self.shape)
 
+    @property
+    def is_turned(self) -> bool:
+        """Whether the factors are in another order than the schema's."""
+        return list(self.axes) != sorted(self.axes)
+
+    @property
+    def schema_order(self) -> tuple[int, ...]:
+        """The positions of `axes` in the schema's order: what ``transpose`` takes to turn the cells to it."""
+        return tuple(position for position, _ in sorted(enumerate(self.axes), key=itemgetter(1)))
+
+    def places_in(self, other: Table) -> NDArray[np.intp]:
+        """For every cell its position in the same table with its factors in another order."""
+        cells = np.arange(other.size).reshape(other.shape)
+        return cells.transpose([other.axes.index(axis) for axis in self.axes]).ravel()
+
+    def in_schema_order(self) -> Table:
+        """The same table with its factors in the schema's order."""
+        return self._transposed(self.schema_order) if self.is_turned else self
+
+    def _transposed(self, order: tuple[int, ...]) -> Table:
+        axes, shape = (tuple(of[i] for i in order) for of in (self.axes, self.shape))
+        return Table(axes, tuple(self.factors[i] for i in order), shape, self.name)
+
 
 def make_table(schema: Schema, factors: tuple[str, ...]) -> Table:
-    """Build the table with these factors (variables or recodes), given in any order.
+    """Build the table with these factors (variables or recodes), given in any order, in the schema's.
 
     Raises
     ------
@@ -55,7 +82,7 @@ def make_table(schema: Schema, factors: tuple[str, ...]) -> Table:
 
 
 def parse_table(schema: Schema, name: str) -> Table:
-    """Read a table's name, ``"total"``, ``"detailed"`` or factors joined by ``*``, in any order.
+    """Read a table's name, ``"total"``, ``"detailed"`` or factors joined by ``*``, in any order; its cells follow it.
 
     Parameters
     ----------
@@ -74,7 +101,7 @@ def parse_table(schema: Schema, name: str) -> Table:
     Examples
     --------
     >>> parse_table(Schema({"sex": 2, "age": 4, "race": 5}), "age * sex")
-    Table(axes=(0, 1), factors=('sex', 'age'), shape=(2, 4), name='sex * age')
+    Table(axes=(1, 0), factors=('age', 'sex'), shape=(4, 2), name='sex * age')
     """
     if not isinstance(name, str):
         raise ValueError(f"table name {name!r} is not text: write factors joined by ' * ', or 'total', or 'detailed'")
@@ -82,7 +109,11 @@ def parse_table(schema: Schema, name: str) -> Table:
         return make_table(schema, ())
     if name.strip() == "detailed":
         return make_table(schema, schema.names)
+    factors = tuple(factor.strip() for factor in name.split("*"))
     try:
-        return make_table(schema, tuple(factor.strip() for factor in name.split("*")))
+        table = make_table(schema, factors)
     except ValueError as error:
         raise ValueError(f"table {name!r}: {error}") from None
+    if factors == table.factors:
+        return table
+    return table._transposed(tuple(table.factors.index(factor) for factor in factors))

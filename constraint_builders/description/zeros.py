@@ -50,7 +50,7 @@ class StructuralZeros:
         self.empty: Flags = np.zeros((spine.size, *(schema.shape[axis] for axis in self.axes)), dtype=bool)
         for name, table in zip(layout.names, tables, strict=True):
             refuse_masked(zeros[name], f"zeros of {name!r}")
-            flags = np.asarray(zeros[name])
+            flags = np.asarray(layout.by_position(zeros[name], name, f"zeros of {name!r}"))
             if flags.dtype != bool or flags.shape != layout.shape(name):
                 raise ValueError(
                     f"zeros of {name!r} must be truth values of shape {layout.shape(name)}: "
@@ -61,7 +61,8 @@ class StructuralZeros:
             for position, factor in enumerate(table.factors, start=1):
                 cells = np.take(cells, schema.groups_of(factor), axis=position)
             lengths = [schema.shape[axis] if axis in table.axes else 1 for axis in self.axes]
-            self.empty[members] |= cells.reshape(members.size, *lengths)
+            turned = cells.transpose(0, *(1 + i for i in table.schema_order))
+            self.empty[members] |= turned.reshape(members.size, *lengths)
         for members in spine.members[1:]:
             self.empty[members] |= self.empty[spine.parent[members]]
 

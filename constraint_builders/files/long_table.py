@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -59,6 +59,7 @@ def read_long_table(
     *,
     desired: Sequence[str] | str | None = None,
     noise: str = "gaussian",
+    undetermined: Literal["error", "nan"] = "error",
 ) -> tuple[Problem, Float]:
     """Read measurements from a long table.
 
@@ -69,7 +70,7 @@ def read_long_table(
         interface (``__arrow_c_stream__``: polars, pyarrow). Rows may come in any order.
     schema : Schema, optional
         What the rows must agree with; by default `infer_schema` of them.
-    desired, noise
+    desired, noise, undetermined
         As in `Problem`.
 
     Returns
@@ -98,7 +99,7 @@ def read_long_table(
     >>> read_long_table(frame)
     (Problem(2 observed tables, 3 cells; 2 desired tables, 3 cells), array([ 6.,  9., 14.]))
     """
-    table = read_measured_table(source, schema, desired=desired, noise=noise)
+    table = read_measured_table(source, schema, desired=desired, noise=noise, undetermined=undetermined)
     return table.problem, table.y
 
 
@@ -160,6 +161,7 @@ def estimates_frame(
     Returns
     -------
     polars.DataFrame
+        With a column ``note`` where some cells are NaN because nothing determines them.
 
     Raises
     ------
@@ -167,7 +169,15 @@ def estimates_frame(
         If a vector has another length.
     """
     columns = _vectors(problem.desired, estimate=estimate, std_error=std_error, lower=lower, upper=upper)
+    if problem.undetermined is not None:
+        columns.append(_notes(problem, problem.undetermined))
     return _key_columns(problem, problem.desired, problem.desired_tables).with_columns(columns)
+
+
+def _notes(problem: Problem, undetermined: NDArray[np.bool_]) -> pl.Series:
+    """Why cells are NaN; empty where they are not."""
+    notes = [problem.why_undetermined(i) if lost else None for i, lost in enumerate(undetermined.tolist())]
+    return pl.Series("note", notes, dtype=pl.String)
 
 
 def with_nonnegative(frame: pl.DataFrame, fitted: ArrayLike) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -49,6 +49,7 @@ def read_measured_table(
     *,
     desired: Sequence[str] | str | None = None,
     noise: str = "gaussian",
+    undetermined: Literal["error", "nan"] = "error",
 ) -> MeasuredTable:
     """Read measurements from a long table, and what was ignored and combined there.
 
@@ -69,7 +70,7 @@ def read_measured_table(
         spine = None if geography is None else geography.spine
         if spine is not None:
             _compare_children(schema, spine, found)
-        problem = Problem(schema, _observed(found, spine), desired, spine=spine, noise=noise)
+        problem = Problem(schema, _observed(found, spine), desired, spine=spine, noise=noise, undetermined=undetermined)
         y = problem.observed.vector({own.name: own.values if spine else own.values[0] for own in found})
         problem.check_vector(y)
         combined = tuple(own.name for own in found if len(own.sources) > 1)

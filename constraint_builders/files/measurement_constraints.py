@@ -166,7 +166,7 @@ def _understood(said: Mapping[str, Any], sign: str | None, settings: Settings) -
 def _named(name: str, schema: Schema) -> tuple[Query | None, str]:
     """The query of a file without attribute columns, by its name."""
     try:
-        return Query(parse_table(schema, name.removesuffix(CONSTRAINT_SUFFIX)), {}), ""
+        return Query(parse_table(schema, name.removesuffix(CONSTRAINT_SUFFIX)).in_schema_order(), {}), ""
     except ValueError:
         return None, "no column says what it counts, and its name is no table of the schema"
 

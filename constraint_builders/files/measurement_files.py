@@ -347,9 +347,12 @@ def groups(frame: pl.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str,
 
 
 def _measured_table(schema: Schema, query: str, rows: pl.DataFrame) -> Table | None:
-    """The table that a query's name says, or else its attribute columns; None if neither is one of the schema."""
+    """The table that a query's name says, or else its attribute columns; None if neither is one of the schema.
+
+    The cells of these files are in the schema's order of the variables, as ``query_shape`` says, whatever the name's.
+    """
     try:
-        return parse_table(schema, query.removesuffix(MEASUREMENT_SUFFIX))
+        return parse_table(schema, query.removesuffix(MEASUREMENT_SUFFIX)).in_schema_order()
     except ValueError:
         pass
     if any(name not in rows.columns for name in schema.names):

@@ -28,6 +28,7 @@ from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.safe_paths import path_component
 from constraint_builders.problem import Problem
+from constraint_builders.schema_order import in_schema_order
 
 GROUP_CELLS = 1 << 21  # of a row group at most, so that files can be read in little memory
 NO_BOUND = 99999  # what the Census Bureau writes as an upper bound where there is none
@@ -46,7 +47,8 @@ def write_noisy_measurements(
     """Write measurements in the layout of noisy measurement files, whole or not at all.
 
     The inverse of `read_noisy_measurements`: noisy rows become DPQuery, exact ones Constraint rows with ``=``, zeros
-    Constraint rows with ``<=``. Geounits in which a table was not measured have a row without a value.
+    Constraint rows with ``<=``. Geounits in which a table was not measured have a row without a value. Cells are
+    written in the schema's order of the variables.
 
     Parameters
     ----------
@@ -57,7 +59,7 @@ def write_noisy_measurements(
     y : array_like, (n,)
         Whole numbers over its observed layout, NaN where not measured.
     zeros : mapping of (geolevel, table) to ndarray of bool, optional
-        Structural zeros, (geounits, *table's shape).
+        Structural zeros, (geounits, *table's shape), in the order of the table's name.
     partition : str
         Geolevel whose geounits have a partition each, in the levels from there down.
     notes : mapping of str to str, optional
@@ -76,6 +78,9 @@ def write_noisy_measurements(
     values = np.asarray(y, dtype=np.float64)
     problem.check_vector(values)
     _require_layout(problem, values)
+    order = in_schema_order(problem)
+    if order is not None:
+        problem, values = order.problem, values[order.observed]
     spine = problem.spine
     assert spine is not None
     with new_folder(folder) as temporary:
@@ -194,8 +199,9 @@ class _Level:
         """One row for every table and geounit with a structural zero."""
         found = []
         for name, cells in zeros.items():
-            table = parse_table(self._schema, name)
-            bounds = np.where(cells.reshape(-1, table.size), 0, NO_BOUND)
+            named = parse_table(self._schema, name)
+            table = named.in_schema_order()
+            bounds = np.where(cells.reshape(-1, table.size)[:, table.places_in(named)], 0, NO_BOUND)
             geounits = np.flatnonzero((bounds == 0).any(axis=1))
             rows = self._rows(table, geounits, f"{table.name}_ub{CONSTRAINT_SUFFIX}", bounds[geounits])
             found.append(rows.with_columns(pl.lit("<=").alias("sign")))

@@ -147,7 +147,7 @@ class _CoarserTables:
     def __init__(self, schema: Schema, tables: list[tuple[int, Table]]) -> None:
         self._schema = schema
         self._tables = dict(tables)
-        self._by_factors = {table.factors: index for index, table in tables}
+        self._by_factors = {table.in_schema_order().factors: index for index, table in tables}
         used = sorted({factor for _, table in tables for factor in table.factors})
         self._coarser_factors = {
             factor: [c for c in used if c != factor and self._is_coarser(factor, c)] for factor in used
@@ -159,7 +159,7 @@ class _CoarserTables:
 
     def of(self, index: int) -> list[int]:
         """Measured tables reached from one by coarsening factors, stopping at the first found on each way down."""
-        start = self._tables[index].factors
+        start = self._tables[index].in_schema_order().factors
         if 2 ** len(start) > 4 * len(self._tables):
             fine = self._tables[index]
             return [i for i, table in self._tables.items() if i != index and refines(self._schema, fine, table)]

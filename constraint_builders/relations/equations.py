@@ -91,6 +91,21 @@ class ConsistencyEquations:
         """``[A, -b]`` after the cells that were not measured have been eliminated."""
         return self.elimination(rows).remaining if self.partly_measured else self._of_all_cells(rows)
 
+    @cached_property
+    def open_elimination(self) -> Elimination:
+        """Elimination of the cells that were not measured from all that holds between observed cells, measured or not.
+
+        Its free columns are cells of which each, were it measured, would determine more, and all together everything.
+        """
+        m = self._measurements
+        if m.zeros is not None or m.recodes_cross:
+            A = self._relations_of_possible_cells()
+        else:
+            A = self._structure([np.minimum(v, UNOBSERVED_VARIANCE) for v in m.typical_variances()]).matrix()
+        if m.equalities is not None:
+            A = sparse.csr_array(sparse.vstack([A, m.equalities[0]], format="csr"))
+        return eliminate(A, np.flatnonzero(m.unmeasured))
+
     def elimination(self, rows: str) -> Elimination:
         """Elimination of the cells that were not measured."""
         return eliminate(self._of_all_cells(rows), np.flatnonzero(self._measurements.unmeasured))

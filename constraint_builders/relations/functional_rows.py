@@ -47,7 +47,7 @@ class Functionals:
             schema, (*(f for t in tables for f in t.factors), *other_factors)
         )
         self._kinds = _kinds(self._bases)
-        self._row_cache: dict[tuple[tuple[int, ...], tuple[int, ...]], NDArray[np.int64]] = {}
+        self._row_cache: dict[tuple[tuple[int, ...], ...], NDArray[np.int64]] = {}
 
     @property
     def size(self) -> int:
@@ -64,6 +64,7 @@ class Functionals:
 
     def components(self, table: Table) -> Iterator[tuple[Component, int]]:
         """The components of a table, with the number of functionals in each."""
+        table = table.in_schema_order()
         choices = [
             [((axis, mode) if mode else None, count) for mode, count in zip(basis.modes, basis.counts, strict=True)]
             for axis, basis in ((a, self._bases[f]) for a, f in zip(table.axes, table.factors, strict=True))
@@ -75,18 +76,19 @@ class Functionals:
         """Rows of `matrix` that are a table's functionals of one component, in its first occurrence."""
         table, modes = self.tables[index], dict(component)
         choice = tuple(modes.get(axis, 0) for axis in table.axes)
-        return self.offsets[index] + self._local_rows(table.factors, choice)
+        return self.offsets[index] + self._local_rows(table, choice)
 
-    def _local_rows(self, factors: tuple[str, ...], modes: tuple[int, ...]) -> NDArray[np.int64]:
-        key = tuple(self._kinds[factor] for factor in factors), modes
+    def _local_rows(self, table: Table, modes: tuple[int, ...]) -> NDArray[np.int64]:
+        """Rows of a mode of every factor, in the order of the functionals over the schema's order of the variables."""
+        key = tuple(self._kinds[factor] for factor in table.factors), modes, table.schema_order
         if key not in self._row_cache:
             rows = np.zeros((), dtype=np.int64)
-            for factor, mode in zip(factors, modes, strict=True):
+            for factor, mode in zip(table.factors, modes, strict=True):
                 basis = self._bases[factor]
                 position = basis.modes.index(mode)
                 start = sum(basis.counts[:position])
                 rows = np.add.outer(rows * sum(basis.counts), np.arange(start, start + basis.counts[position]))
-            self._row_cache[key] = rows.ravel()
+            self._row_cache[key] = rows.transpose(table.schema_order).ravel()
         return self._row_cache[key]
 
     def matrix(self) -> sparse.csr_array:

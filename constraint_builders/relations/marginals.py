@@ -50,6 +50,8 @@ class Margin:
         self._fine_shape = fine.shape
         own = dict(zip(coarse.axes, coarse.factors, strict=True))
         self._summed = tuple(i for i, axis in enumerate(fine.axes) if axis not in own)
+        kept = [axis for axis in fine.axes if axis in own]
+        self._turn = tuple(kept.index(axis) for axis in coarse.axes if axis in kept)
         self._regrouped: list[tuple[int, sparse.csr_array]] = []
         for i, (axis, factor) in enumerate(zip(fine.axes, fine.factors, strict=True)):
             if axis in own and own[axis] != factor:
@@ -65,15 +67,19 @@ class Margin:
         array = cells.reshape(self._fine_shape + cells.shape[1:])
         for axis, indicator in self._regrouped:
             array = _along(indicator, array, axis)
-        return array.sum(axis=self._summed).reshape(-1, *cells.shape[1:])
+        sums = array.sum(axis=self._summed)
+        return sums.transpose(*self._turn, *range(len(self._turn), sums.ndim)).reshape(-1, *cells.shape[1:])
 
     def transpose(self, cells: Float) -> Float:
         """Spread (m, K) cells of the coarse table over the (n, K) cells of the fine one that they are sums of."""
         shape = list(self._fine_shape)
         for axis, indicator in self._regrouped:
             shape[axis] = indicator.shape[0]
+        lengths = [length for i, length in enumerate(shape) if i not in self._summed]
+        own = cells.reshape(*(lengths[i] for i in self._turn), *cells.shape[1:])
+        turned = own.transpose(*np.argsort(self._turn), *range(len(self._turn), own.ndim))
         kept = [1 if i in self._summed else length for i, length in enumerate(shape)]
-        array = np.broadcast_to(cells.reshape(*kept, *cells.shape[1:]), (*shape, *cells.shape[1:]))
+        array = np.broadcast_to(turned.reshape(*kept, *cells.shape[1:]), (*shape, *cells.shape[1:]))
         for axis, indicator in self._regrouped:
             array = _along(indicator.T.tocsr(), array, axis)
         return array.reshape(-1, *cells.shape[1:])

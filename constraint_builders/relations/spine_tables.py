@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.description.labelled import Dimension, aligned
 from constraint_builders.description.layout import Float, Layout
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
@@ -36,15 +38,38 @@ class SpineNames:
         self._spine.level_index(level)
         return level, parse_table(self._schema, table).name
 
+    def dimensions(self, name: LevelTable) -> tuple[Dimension, ...]:
+        """The axes of a table at a geolevel: its geounits, and what the table's name says."""
+        level, table = name
+        members = self._spine.members[self._spine.level_index(level)].tolist()
+        codes = tuple(str(self._spine.geocodes[i]) for i in members)
+        return Dimension("geocode", codes), *table_dimensions(self._schema, table)
+
 
 def spine_layout(schema: Schema, spine: Spine, names: Sequence[LevelTable]) -> Layout:
     """Layout of tables at geolevels: each an array (geounits of the level, *table's shape)."""
-    canonical = SpineNames(schema, spine)
+    reader = SpineNames(schema, spine)
+    for name in names:
+        reader(name)
     shapes = [
-        (spine.members[spine.level_index(level)].size, *parse_table(schema, table).shape)
-        for level, table in map(canonical, names)
+        (spine.members[spine.level_index(level)].size, *parse_table(schema, table).shape) for level, table in names
     ]
-    return Layout(names, shapes, canonical)
+    return Layout(names, shapes, reader, reader.dimensions)
+
+
+def table_dimensions(schema: Schema, name: str) -> tuple[Dimension, ...]:
+    """The axes of a table in the order of its name."""
+    return tuple(Dimension(factor, schema.labels_of(factor)) for factor in parse_table(schema, name).factors)
+
+
+def table_layout(schema: Schema, names: Sequence[str]) -> Layout:
+    """Layout of tables without a geography."""
+    shapes = [parse_table(schema, name).shape for name in names]
+    return Layout(names, shapes, partial(_canonical_name, schema), partial(table_dimensions, schema))
+
+
+def _canonical_name(schema: Schema, name: str) -> str:
+    return parse_table(schema, name).name
 
 
 def read_observed(
@@ -67,7 +92,9 @@ def read_observed(
         for name, value in tables.items():
             table = parse_table(schema, name)
             names.append((level, name))
-            variances.append(_cell_variances((level, name), table, count, value))
+            dimensions = partial(SpineNames(schema, spine).dimensions, (level, name))
+            own = aligned(value, dimensions, _variance_of((level, name)))
+            variances.append(_cell_variances((level, name), table, count, own))
     if not names:
         raise ValueError("a problem needs at least one observed table: got none")
     return names, variances
@@ -76,14 +103,18 @@ def read_observed(
 def _cell_variances(name: LevelTable, table: Table, count: int, value: Any) -> Float:
     shape = (count, *table.shape)
     require_cells(count * table.size, f"table {name!r}")
-    variances = real_array(np.nan if value is None else value, f"variance of table {name!r}")
+    variances = real_array(np.nan if value is None else value, _variance_of(name))
     if variances.shape not in ((), (count,), shape):
         raise ValueError(f"variance of table {name!r} must have shape (), ({count},) or {shape}: got {variances.shape}")
     if variances.shape == (count,):
         variances = variances.reshape(count, *[1] * len(table.shape))
     if value is not None:  # before they are spread over all cells
-        variances = checked_variances(variances, f"variance of table {name!r}")
+        variances = checked_variances(variances, _variance_of(name))
     return np.broadcast_to(variances, shape)
+
+
+def _variance_of(name: LevelTable) -> str:
+    return f"variance of table {name!r}"
 
 
 def read_desired(

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blue_solvers import blue
 from blue_solvers.cli import main
-from constraint_builders import Problem, Schema
+from constraint_builders import Problem, Schema, Spine, problem_of_sources
 from constraint_builders.files import measurements_frame, read_long_table
 from constraint_builders.sources import combine_sources
 
@@ -155,3 +156,65 @@ def test_sources_are_told_apart_at_every_geounit() -> None:
     assert problem.observed.tables(y)["A", "total"].tolist() == [11]
     assert problem.observed.tables(problem.variances)["A", "total"].tolist() == [0.5]
     assert problem.observed.tables(y)["B", "total"].tolist() == [4, 6]
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_surveys_are_estimated_as_all_their_measurements_stacked(seed: int, geography: bool) -> None:
+    rng = np.random.default_rng(seed)
+    schema, spine = Schema({"a": 2, "b": 3}), Spine([-1, 0, 0], ["S", "C", "C"]) if geography else None
+    tables = {"total": np.ones((1, 6)), "a": np.kron(np.eye(2), np.ones((1, 3))), "b": np.tile(np.eye(3), (1, 2))}
+    tables |= {"a * b": np.eye(6), "b * a": np.eye(6).reshape(2, 3, 6).transpose(1, 0, 2).reshape(6, 6)}
+    shapes = {"total": (), "a": (2,), "b": (3,), "a * b": (2, 3), "b * a": (3, 2)}
+    geounits = {"S": np.ones((1, 2)), "C": np.eye(2)} if geography else {"": np.ones((1, 1))}
+    sources, rows, y, v = [], [], [], []
+    for number in range(int(rng.integers(2, 4))):
+        finest = str(rng.choice(["a * b", "b * a"]))
+        wanted = [name for name in ("total", "a", "b") if rng.random() < 0.5] + [finest]
+        observed, values = {}, {}
+        for level, members in geounits.items():
+            for name in wanted:
+                shape = (len(members), *shapes[name]) if geography else shapes[name]
+                spread, value = rng.uniform(1, 4, shape), rng.normal(9, 3, shape)
+                if number and rng.random() < 0.3:
+                    spread = np.where(rng.random(shape) < 0.3, np.inf, spread)
+                    value = np.where(np.isinf(spread), np.nan, value)
+                (observed.setdefault(level, {}) if geography else observed)[name] = spread
+                values[(level, name) if geography else name] = value
+                rows.append(np.kron(members, tables[name]))
+                y.append(value.ravel())
+                v.append(spread.ravel())
+        sources.append((observed, values))
+    wanted = {"S": ["a"], "C": ["b * a"]} if geography else ["b * a", "a"]
+    problem, combined = problem_of_sources(schema, sources, wanted, spine=spine)
+    M, y, v = np.vstack(rows), np.concatenate(y), np.concatenate(v)
+    measured = np.isfinite(v)
+    W = M[measured] / np.sqrt(v[measured])[:, None]
+    inverse = np.linalg.inv(W.T @ W)
+    x = inverse @ W.T @ (y[measured] / np.sqrt(v[measured]))
+    parts = (
+        [np.kron(geounits["S"], tables["a"]), np.kron(geounits["C"], tables["b * a"])]
+        if geography
+        else [tables["b * a"], tables["a"]]
+    )
+    D = np.vstack(parts)
+    P = blue(problem)
+    assert np.allclose(P @ combined, D @ x)
+    assert np.allclose(P.variances(), np.einsum("ij,jk,ik->i", D, inverse, D))
+
+
+def test_surveys_that_cannot_be_combined_are_refused_by_number() -> None:
+    schema = Schema({"sex": ["f", "m"]})
+    good = ({"sex": 1.0}, {"sex": [1.0, 2.0]})
+    for bad, message in [
+        (({"sex": 1.0}, {"sex": [1.0, np.nan]}), r"source 2: table 'sex', cell \(sex=m\) is NaN"),
+        (({"race": 1.0}, {"race": 1.0}), "source 2: table 'race'"),
+        (({"sex": 1.0},), "source 2 must be a pair"),
+        (3, "source 2 must be a pair"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            problem_of_sources(schema, [good, bad])  # type: ignore[list-item]
+    exact = [({"sex": 0.0}, {"sex": [1.0, 2.0]}), ({"sex": 0.0}, {"sex": [1.0, 3.0]})]
+    with pytest.raises(ValueError, match=r"table 'sex': cell \(1,\): two sources know it exactly, as 2.0 and 3.0"):
+        problem_of_sources(schema, exact)
+    with pytest.raises(ValueError, match="there are no sources"):
+        problem_of_sources(schema, [])

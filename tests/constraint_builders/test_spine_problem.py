@@ -60,7 +60,8 @@ def test_names_shapes_and_all() -> None:
     assert problem.desired.names == (
         ("State", "total"), ("State", "sex"), ("State", "age"), ("State", "detailed"), ("County", "sex"),
     )  # fmt: skip
-    assert problem.desired.shape(("State", "age * sex")) == (1, 2, 3)
+    assert problem.desired.shape(("State", "sex * age")) == (1, 2, 3)
+    assert problem.desired.shape(("State", "age * sex")) == (1, 3, 2)
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_exact_values_that_contradict_one_another_are_refused() -> None:
         y[4] += 0.5
         problem.vector({"x": y})
         y[1] += 1
-        with pytest.raises(ValueError, match=r"contradict one another by 1 between table 'x', cell \(1,\)"):
+        with pytest.raises(ValueError, match=r"contradict one another by 1 between table 'x', cell \(node=1\)"):
             problem.vector({"x": y})
 
 

@@ -159,5 +159,5 @@ def test_bad_functionals_are_refused():
         cell_weights(problem, [0, 4])
     with pytest.raises(ValueError, match="cells must be a list of positions: got float64"):
         cell_weights(problem, [0.5])
-    with pytest.raises(ValueError, match=r"table 'B', cell \(1,\) is nan"):
+    with pytest.raises(ValueError, match=r"table 'B', cell \(B=1\) is nan"):
         functionals(problem, [6, np.nan, 17, 29], [1, 0, 0, 0])

@@ -18,16 +18,16 @@ def test_tables_and_vector_are_inverse() -> None:
     y = np.arange(10.0)
     tables = LAYOUT.tables(y)
     assert list(tables) == ["b * a", "total", "b"]
-    assert tables["b * a"].shape == (2, 3)
+    assert tables["b * a"].shape == (3, 2)
     assert tables["total"].shape == ()
     assert np.array_equal(LAYOUT.vector(tables), y)
-    assert tables["b * a"][1, 0] == 3  # C order of the schema's variables, whatever the order of the name
+    assert tables["b * a"][1, 0] == 2  # C order of the variables in the name
 
 
 def test_many_columns_get_a_trailing_axis() -> None:
     Y = np.arange(20.0).reshape(10, 2)
     tables = LAYOUT.tables(Y)
-    assert tables["b * a"].shape == (2, 3, 2)
+    assert tables["b * a"].shape == (3, 2, 2)
     assert tables["total"].shape == (2,)
     assert np.array_equal(LAYOUT.vector(tables), Y)
 
@@ -40,16 +40,17 @@ def test_tables_are_views() -> None:
 
 def test_any_spelling_finds_a_table() -> None:
     assert LAYOUT.shape("a*b") == LAYOUT.shape("detailed") == (2, 3)
+    assert LAYOUT.shape("b *a") == (3, 2)
     assert LAYOUT.index("b") == 2
     tables = {"detailed": np.ones((2, 3)), "total": 6, "b": [2, 2, 2]}
     assert LAYOUT.vector(tables).sum() == 18
 
 
 def test_cells_are_located_and_described() -> None:
-    assert LAYOUT.locate(5) == ("b * a", (1, 2))
+    assert LAYOUT.locate(5) == ("b * a", (2, 1))
     assert LAYOUT.locate(6) == ("total", ())
     assert LAYOUT.locate(9) == ("b", (2,))
-    assert LAYOUT.describe(4) == "table 'b * a', cell (1, 1)"
+    assert LAYOUT.describe(4) == "table 'b * a', cell (b=2, a=0)"
     assert LAYOUT.describe(6) == "table 'total'"
     with pytest.raises((ValueError, IndexError)):
         LAYOUT.locate(10)
@@ -61,6 +62,7 @@ def test_cells_are_located_and_described() -> None:
         ({"zip": 1}, "no table 'zip'"),
         ({"a": [1, 2]}, "no table 'a' here"),
         ({"a * b": np.ones((2, 3))}, "given twice"),
+        ({"b * a": np.ones((2, 3))}, r"table 'b \* a' must have shape \(3, 2\)"),
         ({"b": [1, 2]}, r"table 'b' must have shape \(3,\)"),
         ({"total": [6]}, r"table 'b.*' must have shape"),
         ({"b": ["x", "y", "z"]}, "does not hold numbers"),
@@ -69,7 +71,7 @@ def test_cells_are_located_and_described() -> None:
     ],
 )
 def test_wrong_tables_are_refused(change: dict, message: str) -> None:
-    tables = {"b * a": np.ones((2, 3)), "total": 6.0, "b": [2.0, 2, 2]} | change
+    tables = {"b * a": np.ones((3, 2)), "total": 6.0, "b": [2.0, 2, 2]} | change
     if "total" in change:
         message = "must have shape"
     with pytest.raises(ValueError, match=message):

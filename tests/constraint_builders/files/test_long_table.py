@@ -79,8 +79,8 @@ def test_the_columns_say_what_each_cell_is() -> None:
     assert rows[0] == ("total", "*", "*", 10.0, 0.0)
     assert rows[1:5] == [
         ("adult * sex", "female", "minor", 1.5, 1.0),
-        ("adult * sex", "female", "adult", 2.5, 2.0),
-        ("adult * sex", "male", "minor", 3.25, 3.0),
+        ("adult * sex", "male", "minor", 2.5, 2.0),
+        ("adult * sex", "female", "adult", 3.25, 3.0),
         ("adult * sex", "male", "adult", None, np.inf),
     ]
     assert rows[-1] == ("detailed", "male", "2", 5.0, 2.0)

@@ -1,0 +1,86 @@
+"""Tables in the order of their names, by a solver that takes them in the schema's order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.contract import Float, Info, Prepared, Solver
+from constraint_builders import Problem
+from constraint_builders.schema_order import SchemaOrder, in_schema_order
+
+
+@dataclass(frozen=True)
+class NameOrder(Solver):
+    """Another solver, which is given the problem in the schema's order.
+
+    Parameters
+    ----------
+    solver : Solver
+    """
+
+    name: ClassVar[str] = "name_order"
+    solver: Solver
+
+    def supports(self, problem: Problem) -> str | None:
+        """What the other solver takes."""
+        order = in_schema_order(problem)
+        return self.solver.supports(problem if order is None else order.problem)
+
+    def why_inexact(self, problem: Problem) -> str | None:
+        """As the other solver."""
+        order = in_schema_order(problem)
+        return self.solver.why_inexact(problem if order is None else order.problem)
+
+    def prepare(self, problem: Problem) -> Prepared:
+        """Prepare the other solver, and turn what goes in and comes out where that is needed."""
+        order = in_schema_order(problem)
+        if order is None:
+            return self.solver.prepare(problem)
+        return InNameOrder(problem, order, self.solver.prepare(order.problem))
+
+
+class InNameOrder(Prepared):
+    """An estimate in the schema's order, its cells put where the names of their tables say.
+
+    Parameters
+    ----------
+    problem : Problem
+    order : SchemaOrder
+        Of this problem.
+    prepared : Prepared
+        For ``order.problem``.
+    """
+
+    def __init__(self, problem: Problem, order: SchemaOrder, prepared: Prepared) -> None:
+        self.problem = problem
+        self._prepared = prepared
+        self._order = order
+        self.offset = self._desired(prepared.offset)
+
+    def _desired(self, values: Float) -> Float:
+        result = np.empty_like(values)
+        result[self._order.desired] = values
+        return result
+
+    def apply(self, Y: Float) -> Float:
+        return self._desired(self._prepared.apply(Y[self._order.observed]))
+
+    def adjoint(self, V: Float) -> Float:
+        weights = self._prepared.adjoint(V[self._order.desired])
+        result = np.empty_like(weights)
+        result[self._order.observed] = weights
+        return result
+
+    def variances(self) -> Float:
+        return self._desired(self._prepared.variances())
+
+    def functional_covariance(self, W: sparse.csc_array) -> Float:
+        return self._prepared.functional_covariance(sparse.csc_array(W[self._order.desired]))
+
+    @property
+    def info(self) -> Info:
+        return self._prepared.info

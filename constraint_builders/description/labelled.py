@@ -1,0 +1,206 @@
+"""Arrays that say what their axes are: frames of pandas, arrays of xarray and their like are read by label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Index = NDArray[np.intp]
+
+NODE = "node"  # the axis of problems that are given by a matrix: whatever an index of theirs is called
+INSTEAD = "to give values by their positions write .to_numpy()"
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One axis of a table: what varies along it, and the labels of its cells."""
+
+    name: str
+    labels: tuple[str, ...]
+
+
+def has_labels(values: Any) -> bool:
+    """Whether an array says what its axes or their entries are, otherwise than by their positions."""
+    if _is_data_array(values):
+        return bool(values.ndim)
+    return _is_frame(values) and not all(_is_numbered(index) for index in _indexes(values))
+
+
+def has_row_labels(values: Any) -> bool:
+    """Whether the entries along the first axis say what they are, otherwise than by their positions."""
+    return bool(values.ndim) if _is_data_array(values) else _is_frame(values) and not _is_numbered(values.index)
+
+
+def refuse_labels(values: Any, what: str) -> None:
+    """Raise `ValueError` for an array with labels, where nothing says which positions they stand for."""
+    if has_labels(values):
+        raise ValueError(
+            f"{what} has labels, which say nothing here: give it to problem.vector as a table, which is laid out by "
+            f"label, or, {INSTEAD}"
+        )
+
+
+def aligned(values: Any, dimensions_of: Callable[[], Sequence[Dimension]], what: str) -> Any:
+    """Values in the order of some dimensions: those that have labels by their labels, others as they are.
+
+    Parameters
+    ----------
+    values : array_like
+        Where it has an index, as in pandas, the index and the columns must together have one level for each dimension,
+        or the index alone has, and the columns are a trailing axis. Where it has dimensions, as in xarray, they must be
+        these.
+    dimensions_of : callable
+        Gives the dimensions; asked for labelled values only.
+    what : str
+        What an error calls the values.
+
+    Returns
+    -------
+    array_like
+        `values` where they have no labels, otherwise an ndarray of the shape of the dimensions, and a trailing axis.
+
+    Raises
+    ------
+    ValueError
+        If labels are unknown, missing or repeated, or do not tell which dimension they belong to.
+    """
+    if _is_data_array(values):
+        return _data_array(values, dimensions_of(), what)
+    if _is_frame(values):
+        return _frame(values, dimensions_of(), what)
+    if hasattr(values, "columns") and len(dimensions_of()) > 1:
+        raise ValueError(f"{what} is a frame without an index, whose rows say nothing: {INSTEAD}")
+    return values
+
+
+def row_labels(values: Any, what: str) -> tuple[tuple[str, ...] | None, Any]:
+    """What the index of a frame says of its rows, None without one, and its values.
+
+    Raises
+    ------
+    ValueError
+        If a label is repeated.
+    """
+    if not _is_frame(values):
+        return None, values
+    labels = tuple(map(str, values.index))
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"{what} has a row twice: labels of its index are unique")
+    return labels, values.to_numpy()
+
+
+def node_dimension(size: int, labels: tuple[str, ...] | None) -> Dimension:
+    """The axis of the nodes of a problem that is given by a matrix: under their numbers where they have no labels."""
+    return Dimension(NODE, tuple(map(str, range(size))) if labels is None else labels)
+
+
+def _is_data_array(values: Any) -> bool:
+    return hasattr(values, "dims") and hasattr(values, "coords")
+
+
+def _is_frame(values: Any) -> bool:
+    return hasattr(values, "index") and hasattr(values, "to_numpy")
+
+
+def _indexes(values: Any) -> list[Any]:
+    """The index, and of a frame the columns."""
+    return [values.index, *([values.columns] if hasattr(values, "columns") else [])]
+
+
+def _is_numbered(index: Any) -> bool:
+    """Whether an index is nothing but the positions."""
+    return index.nlevels == 1 and index.name is None and np.array_equal(index.to_numpy(), np.arange(len(index)))
+
+
+def _data_array(values: Any, dimensions: Sequence[Dimension], what: str) -> NDArray[Any]:
+    names = [str(name) for name in values.dims]
+    wanted = [dimension.name for dimension in dimensions]
+    if sorted(names) != sorted(wanted):
+        raise ValueError(f"{what} must have the dimensions {wanted}: got {names}")
+    array = np.asarray(values.values)
+    for axis, name in enumerate(values.dims):
+        dimension = dimensions[wanted.index(str(name))]
+        if name in values.coords:
+            labels = np.asarray(values.coords[name].values).tolist()
+            array = np.take(array, _order([_numbers(labels, dimension, what)], [dimension], what), axis=axis)
+        elif array.shape[axis] != len(dimension.labels):
+            raise ValueError(f"{what} has {array.shape[axis]} entries along {name!r}: give its {len(dimension.labels)}")
+    return array.transpose([names.index(name) for name in wanted])
+
+
+def _frame(values: Any, dimensions: Sequence[Dimension], what: str) -> NDArray[Any]:
+    indexes = _indexes(values)
+    if indexes[0].nlevels == len(dimensions):
+        indexes = indexes[:1]  # columns, if any, are a trailing axis
+    levels = [index.get_level_values(i) for index in indexes for i in range(index.nlevels)]
+    if len(levels) != len(dimensions):
+        raise ValueError(
+            f"{what} has labels along {len(levels)} axes, the table has {[d.name for d in dimensions]}: give one for "
+            f"each, or, {INSTEAD}"
+        )
+    own = _assigned(levels, dimensions, what)
+    numbers = [_numbers(list(level), dimension, what) for level, dimension in zip(levels, own, strict=True)]
+    array, start = values.to_numpy(), 0
+    for axis, index in enumerate(indexes):
+        places = slice(start, start + index.nlevels)
+        array = np.take(array, _order(numbers[places], own[places], what), axis=axis)
+        start = places.stop
+    array = array.reshape(*(len(dimension.labels) for dimension in own), *array.shape[len(indexes) :])
+    turn = [own.index(dimension) for dimension in dimensions]
+    return array.transpose(*turn, *range(len(turn), array.ndim))
+
+
+def _assigned(levels: Sequence[Any], dimensions: Sequence[Dimension], what: str) -> list[Dimension]:
+    """The dimension that every level of an index belongs to: by its name, and without one by its labels."""
+    by_name = {dimension.name: dimension for dimension in dimensions}
+    if list(by_name) == [NODE] or (len(dimensions) == 1 and levels[0].name is None):
+        return list(dimensions)
+    found: list[Dimension | None] = []
+    for level in levels:
+        if level.name is not None and str(level.name) not in by_name:
+            raise ValueError(f"{what} has labels of {level.name!r}: the table has {list(by_name)}")
+        found.append(None if level.name is None else by_name[str(level.name)])
+    for position, level in enumerate(levels):
+        if found[position] is None:
+            labels = set(map(str, level))
+            fitting = [d for d in dimensions if d not in found and set(d.labels) == labels]
+            if len(fitting) != 1:
+                shown = ", ".join(map(repr, sorted(labels)[:4]))
+                left = [d.name for d in dimensions if d not in found]
+                raise ValueError(
+                    f"{what}: labels {shown} do not tell which of {left} they are: name the index and the columns, or "
+                    f"{INSTEAD}"
+                )
+            found[position] = fitting[0]
+    given = [dimension for dimension in found if dimension is not None]
+    if len({dimension.name for dimension in given}) < len(given):
+        raise ValueError(f"{what} has one of {list(by_name)} along two axes: give each once")
+    return given
+
+
+def _numbers(labels: Sequence[Any], dimension: Dimension, what: str) -> Index:
+    """For every entry along an axis the cell of the dimension that its label names."""
+    number = {label: i for i, label in enumerate(dimension.labels)}
+    known = [number.get(str(label), -1) for label in labels]
+    if -1 in known:
+        raise ValueError(f"{what}: {str(labels[known.index(-1)])!r} is no label of {dimension.name!r}; {INSTEAD}")
+    return np.array(known, dtype=np.intp)
+
+
+def _order(numbers: Sequence[Index], dimensions: Sequence[Dimension], what: str) -> Index:
+    """The entries along an axis in the order of the dimensions that it tells apart, each there exactly once."""
+    shape = tuple(len(dimension.labels) for dimension in dimensions)
+    places = np.ravel_multi_index(tuple(numbers), shape)
+    counts = np.bincount(places, minlength=prod(shape))
+    strange = np.flatnonzero(counts != 1)
+    if strange.size:
+        cell = np.unravel_index(strange[0], shape)
+        named = ", ".join(f"{d.name}={d.labels[int(i)]}" for d, i in zip(dimensions, cell, strict=True))
+        problem = "missing: give every cell" if counts[strange[0]] == 0 else "given twice: give each cell once"
+        raise ValueError(f"{what}: {named} is {problem}")
+    return np.argsort(places)

@@ -1,0 +1,125 @@
+"""A problem with all tables in the schema's order of the variables, which solvers are written for.
+
+The vectors of a problem hold every table's cells in the order of the name that it was given under. Where that is not
+the schema's, the same problem in the schema's order has the same cells at other positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+from constraint_builders.description.layout import Float, Layout
+from constraint_builders.description.low_rank import LowRankPlusDiagonal
+from constraint_builders.description.table import Table
+from constraint_builders.problem import Problem
+from constraint_builders.relations.spine_tables import spine_layout, table_layout
+
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class SchemaOrder:
+    """A problem in the schema's order, and where its cells are in that which it was made from.
+
+    Attributes
+    ----------
+    problem : Problem
+        Under canonical names.
+    observed : ndarray of int, (n,)
+        ``y[observed]`` is a vector over its observed layout, for y over that of the problem it was made from.
+    desired : ndarray of int, (m,)
+        The same for the desired layout.
+    """
+
+    problem: Problem
+    observed: Index
+    desired: Index
+
+
+def in_schema_order(problem: Problem) -> SchemaOrder | None:
+    """The same problem with all tables in the schema's order; None where they are in it already."""
+    if not any(table.is_turned for table in (*problem.observed_tables, *problem.desired_tables)):
+        return None
+    turned = problem._without_derived()
+    observed = _order(problem.observed, problem.observed_tables)
+    desired = _order(problem.desired, problem.desired_tables)
+    turned.observed = _layout(problem, problem.observed, problem.observed_tables)
+    turned.observed_tables = tuple(table.in_schema_order() for table in problem.observed_tables)
+    if problem.desired is problem.observed:
+        turned.desired = turned.observed
+    else:
+        turned.desired = _layout(problem, problem.desired, problem.desired_tables)
+    turned.desired_tables = tuple(table.in_schema_order() for table in problem.desired_tables)
+    turned.variances = problem.variances[observed]
+    turned.variances.flags.writeable = False
+    turned.covariance = _turned_covariance(problem.covariance, observed)
+    if problem.equalities is not None:
+        matrix, b = problem.equalities
+        turned.equalities = sparse.csr_array(matrix[:, observed]), b
+    if problem.undetermined is not None:
+        turned.undetermined = problem.undetermined[desired]
+    turned.assumed = np.flatnonzero(np.isin(observed, problem.assumed))
+    turned.truth = None if problem.truth is None else problem.truth[observed]
+    return SchemaOrder(turned, observed, desired)
+
+
+def _order(layout: Layout, tables: Sequence[Table]) -> Index:
+    """For every cell in the schema's order its position in the layout."""
+    positions = np.arange(layout.size)
+    cells = ((positions[layout.block(index)].reshape(-1, table.size), table) for index, table in enumerate(tables))
+    return np.concatenate([own[:, table.in_schema_order().places_in(table)].ravel() for own, table in cells])
+
+
+def _layout(problem: Problem, layout: Layout, tables: Sequence[Table]) -> Layout:
+    assert problem.schema is not None
+    if problem.spine is None:
+        return table_layout(problem.schema, [table.name for table in tables])
+    levels = [str(name[0]) for name in layout.names if isinstance(name, tuple)]
+    names = list(zip(levels, (table.name for table in tables), strict=True))
+    return spine_layout(problem.schema, problem.spine, names)
+
+
+def _turned_covariance(
+    covariance: sparse.csr_array | LinearOperator | None, order: Index
+) -> sparse.csr_array | LinearOperator | None:
+    if covariance is None:
+        return None
+    if isinstance(covariance, LowRankPlusDiagonal):
+        return LowRankPlusDiagonal(covariance.diagonal[order], covariance.factor[order])
+    if isinstance(covariance, LinearOperator):
+        solves = hasattr(covariance, "solve")
+        return (_SolvedInOrder if solves else _InOrder)(covariance, order)
+    return sparse.csr_array(covariance[order][:, order])
+
+
+class _InOrder(LinearOperator):
+    """A covariance whose cells are at other positions."""
+
+    def __init__(self, covariance: LinearOperator, order: Index) -> None:
+        super().__init__(np.dtype(np.float64), covariance.shape)
+        self._covariance, self._order = covariance, order
+
+    def _back(self, X: Float) -> Float:
+        given = np.empty(X.shape)
+        given[self._order] = X
+        return given
+
+    def _matmat(self, X: Float) -> Float:
+        return self._covariance.matmat(self._back(X))[self._order]
+
+    def _adjoint(self) -> _InOrder:
+        return self
+
+
+class _SolvedInOrder(_InOrder):
+    """The same of one that has its inverse too."""
+
+    def solve(self, V: Float) -> Float:
+        """The inverse times V, (n, K)."""
+        return np.asarray(self._covariance.solve(self._back(V)))[self._order]
