@@ -180,7 +180,6 @@ class Problem(Measurements):
         else:
             self._read_spine_tables(schema, spine, observed, covariance, noise)
         self.zeros = None if zeros is None else self._read_zeros(zeros)
-        self._refuse_unestimable_tables()
         self.equalities = None if equalities is None else self._read_equalities(*equalities)
         if undetermined == "nan" and self.unmeasured.any():
             self.assumed = self._equations.open_elimination.free_columns
@@ -313,7 +312,10 @@ class Problem(Measurements):
     def _read_desired(self, desired: Any) -> None:
         schema, spine = self.schema, self.spine
         assert schema is not None
-        if spine is None:
+        if desired is None and not self.unmeasured.any():
+            self.desired, self.desired_tables = self.observed, self.observed_tables
+            self.desired_levels = self.observed_levels
+        elif spine is None:
             names = self._desired_names(desired)
             self.desired_tables = tuple(parse_table(schema, name) for name in names)
             self.desired = table_layout(schema, names)
@@ -323,6 +325,7 @@ class Problem(Measurements):
             self.desired_tables = tuple(parse_table(schema, table) for _, table in wanted)
             self.desired_levels = tuple(spine.level_index(level) for level, _ in wanted)
             self.desired = spine_layout(schema, spine, wanted)
+        self._refuse_unestimable_tables()
 
     @cached_property
     def determined(self) -> Problem:

@@ -86,20 +86,17 @@ class NormalSolver(ABC):
         whose answer is refined once in any case.
     goal : float
         The same that is aimed at, as long as another solution comes nearer to it.
-    iterations : int
-        Iterations of the latest solve.
     label : str
         The library that does the work.
     """
 
     rtol: float = 0.0
     goal: float = 0.0
-    iterations: int = 0
     label: str
 
     @abstractmethod
-    def solve(self, R: Float, target: Float) -> Float:
-        """Z for (m, K) right-hand sides, to standardised residuals of at most `target`, (K,)."""
+    def solve(self, R: Float, target: Float) -> tuple[Float, int]:
+        """Z for (m, K) right-hand sides, to standardised residuals of at most `target`, (K,); iterations."""
 
 
 NormalSolverFactory = Callable[[Equations], NormalSolver]
@@ -112,44 +109,60 @@ DIRECT_SWEEPS = 2
 WORST_ACCEPTED = 1e-6  # of the data's standardised residual: a direct solver that leaves more met a singular system
 
 
+@dataclass(frozen=True)
+class Projected:
+    """How a projection went.
+
+    Attributes
+    ----------
+    iterations : int
+    residual : float
+        Relative to that of the data, each equation in units of its standard deviation.
+    violation : float
+        Largest absolute residual.
+    as_asked : bool
+        Whether it came as near as the solver aims at, or to rounding.
+    """
+
+    iterations: int
+    residual: float
+    violation: float
+    as_asked: bool
+
+
 class Stage:
-    """One projection onto A x = b, with the residuals of its latest use."""
+    """One projection onto A x = b."""
 
     def __init__(self, equations: Equations, make_solver: NormalSolverFactory) -> None:
         self.equations = equations
         self.solver = make_solver(equations)
         self._absolute = abs(equations.A)
         self._deviations = equations.deviations[:, None]
-        self.iterations = 0
-        self.residual = 0.0
-        self.violation = 0.0
-        self.as_asked = True  # whether the latest use came as near as the solver aims at, or to rounding
 
-    def project(self, Y: Float, b: Float) -> Float:
+    def project(self, Y: Float, b: Float) -> tuple[Float, Projected]:
         """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold."""
         equations, b = self.equations, b[:, None]
-        self.iterations = 0
+        steps = 0
 
         def correct(X: Float, R: Float, target: Float) -> Float:
-            Z = self.solver.solve(R, target)
-            self.iterations += self.solver.iterations
+            nonlocal steps
+            Z, iterations = self.solver.solve(R, target)
+            steps += iterations
             return X - equations.Sigma @ (equations.A_transposed @ Z)
 
         floor = self._sizes(self._absolute @ abs(Y) + abs(b))
         X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, floor)
-        self.as_asked = bool(
-            (self._sizes(R) <= 2 * np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)).all()
-        )
-        self.residual = float((self._sizes(R) / np.maximum(first, np.finfo(float).tiny)).max(initial=0.0))
-        self.violation = float(abs(R).max(initial=0.0))
-        return X
+        sizes, goal = self._sizes(R), np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)
+        residual = float((sizes / np.maximum(first, np.finfo(float).tiny)).max(initial=0.0))
+        violation = float(abs(R).max(initial=0.0))
+        return X, Projected(steps, residual, violation, bool((sizes <= 2 * goal).all()) or not self.solver.rtol)
 
     def adjoint(self, U: Float) -> Float:
         """The transpose of the linear part of `project`, (n, K)."""
         equations = self.equations
 
         def correct(W: Float, R: Float, target: Float) -> Float:
-            return W - equations.A_transposed @ self.solver.solve(R, target)
+            return W - equations.A_transposed @ self.solver.solve(R, target)[0]
 
         floor = self._sizes(self._absolute @ abs(equations.Sigma @ U))
         return self._refine(U, lambda W: equations.A @ (equations.Sigma @ W), correct, floor)[0]
@@ -216,7 +229,7 @@ class ConstrainedEstimate(Prepared):
     make_solver : callable
         Makes a `NormalSolver` from `Equations`.
     info : Info
-        What to report, but for the figures of the latest apply.
+        What to report, but for the figures of an apply.
     """
 
     def __init__(self, problem: Problem, rows: str, make_solver: NormalSolverFactory, info: Info) -> None:
@@ -229,22 +242,31 @@ class ConstrainedEstimate(Prepared):
             if equations.A.shape[0]
         ]
         labels = dict.fromkeys(stage.solver.label for stage, _ in self._stages)
-        self._info = Info(f"{info.solver} ({', '.join(labels)})" if labels else info.solver, info.exact, info.reason)
+        self.info = Info(f"{info.solver} ({', '.join(labels)})" if labels else info.solver, info.exact, info.reason)
         self.offset = np.zeros(problem.desired.size)
         if any(b.any() for _, b in self._stages) or problem.completion is not None:
-            self.offset = self._estimate(np.zeros((problem.observed.size, 1)), affine=True)[:, 0]
+            self.offset = self._estimate(np.zeros((problem.observed.size, 1)), affine=True)[0][:, 0]
 
-    def apply(self, Y: Float) -> Float:
-        return self._estimate(Y, affine=False)
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        X, projected = self._estimate(Y, affine=False)
+        return X, replace(
+            self.info,
+            exact=self.info.exact and all(own.as_asked for own in projected),
+            iterations=sum(own.iterations for own in projected),
+            residual=max((own.residual for own in projected), default=0.0),
+            violation=max((own.violation for own in projected), default=0.0),
+        )
 
-    def _estimate(self, X: Float, affine: bool) -> Float:
+    def _estimate(self, X: Float, affine: bool) -> tuple[Float, list[Projected]]:
+        projected = []
         with one_blas_thread():
             for stage, b in self._stages:
-                X = stage.project(X, b if affine else np.zeros_like(b))
+                X, own = stage.project(X, b if affine else np.zeros_like(b))
+                projected.append(own)
         if self.problem.completion is not None:
             C, c = self.problem.completion
             X = C @ X + (c[:, None] if affine else 0)
-        return self.problem.tabulate(X)
+        return self.problem.tabulate(X), projected
 
     def adjoint(self, V: Float) -> Float:
         U = self.problem.tabulate_transpose(V)
@@ -265,17 +287,6 @@ class ConstrainedEstimate(Prepared):
         )
 
         return variances_by_selected_inversion(self.problem)
-
-    @property
-    def info(self) -> Info:
-        stages = [stage for stage, _ in self._stages]
-        return replace(
-            self._info,
-            exact=self._info.exact and all(stage.as_asked or not stage.solver.rtol for stage in stages),
-            iterations=sum(stage.iterations for stage in stages),
-            residual=max((stage.residual for stage in stages), default=0.0),
-            violation=max((stage.violation for stage in stages), default=0.0),
-        )
 
 
 def _require_told_apart(equations: Equations) -> None:

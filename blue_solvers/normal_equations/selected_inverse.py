@@ -243,8 +243,8 @@ class _Solver(NormalSolver):
         self._factor = factor
         self._deviations = equations.deviations[:, None]
 
-    def solve(self, R: Float, target: Float) -> Float:
-        return self._factor.solve(R / self._deviations) / self._deviations
+    def solve(self, R: Float, target: Float) -> tuple[Float, int]:
+        return self._factor.solve(R / self._deviations) / self._deviations, 0
 
 
 @dataclass(frozen=True)

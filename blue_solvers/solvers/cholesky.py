@@ -45,8 +45,8 @@ class _SparseNormalSolver(NormalSolver):
         self._factor = factorise(equations.normal_matrix())
         self.label = self._factor.label
 
-    def solve(self, R: Float, target: Float) -> Float:
-        return self._factor.solve(R / self._deviations) / self._deviations
+    def solve(self, R: Float, target: Float) -> tuple[Float, int]:
+        return self._factor.solve(R / self._deviations) / self._deviations, 0
 
 
 def _require_memory(equations: Equations) -> None:

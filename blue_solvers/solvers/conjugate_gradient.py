@@ -107,9 +107,9 @@ class _KrylovNormalSolver(NormalSolver):
         self.goal = 0.0 if options.rtol is None else options.rtol
         self.label = f"{options.preconditioner or 'no'} preconditioner"
 
-    def solve(self, R: Float, target: Float) -> Float:
+    def solve(self, R: Float, target: Float) -> tuple[Float, int]:
         deviations = self._equations.deviations[:, None]
-        Z, self.iterations, converged = conjugate_gradients(
+        Z, iterations, converged = conjugate_gradients(
             self._equations.normal_product,
             R,
             self._precondition,
@@ -123,7 +123,7 @@ class _KrylovNormalSolver(NormalSolver):
                 f"preconditioner={self._options.preconditioner!r} on {self._options.rows} rows: try rows='all', "
                 "another preconditioner, more iterations, or solver='cholesky'"
             )
-        return Z
+        return Z, iterations
 
 
 def _in_words(rtol: float | None) -> str:
