@@ -106,6 +106,9 @@ class BlueOperator(LinearOperator):
         self._seconds = time.perf_counter() - start
         return result
 
+    def _rmatvec(self, x: Float) -> Float:  # scipy below 1.16 does not fall back on `_rmatmat`
+        return self._rmatmat(np.reshape(x, (-1, 1)))[:, 0]
+
     def _rmatmat(self, X: Float) -> Float:
         V = _finite(_real(X), "the vector over the desired layout")
         return self._prepared.adjoint(V) if V.shape[1] else np.zeros((self.shape[1], 0))
