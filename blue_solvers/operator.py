@@ -144,6 +144,9 @@ class BlueOperator(LinearOperator):
             return np.zeros((self.shape[0], 0))
         return _in_range(lambda columns: self._prepared.apply(columns)[0], Y)
 
+    def _rmatvec(self, x: Float) -> Float:  # scipy below 1.16 does not fall back on `_rmatmat`
+        return self._rmatmat(np.reshape(x, (-1, 1)))[:, 0]
+
     def _rmatmat(self, X: Float) -> Float:
         V = _finite(_real(X), "the vector over the desired layout")
         return _in_range(self._prepared.adjoint, V) if V.shape[1] else np.zeros((self.shape[1], 0))
