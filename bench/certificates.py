@@ -121,11 +121,12 @@ def _of_kind(kind: object, seeds: int) -> Figures:
         for solver in SOLVERS:
             try:
                 P = blue(problem, solver)
-                x = P @ invented.y + P.offset
+                x, info = P.apply(invented.y)
+                x = x + P.offset
             except (ValueError, NotImplementedError, RuntimeError):
                 counted["refused answers"] += 1
                 continue
-            if not P.info.exact:
+            if not info.exact:
                 continue
             start = time.process_time()
             certificate = certify(problem, invented.y, x)

@@ -13,6 +13,7 @@ from blue_solvers.contract import Float, Info
 from blue_solvers.quantiles import normal_multiple, read_level
 from blue_solvers.verification import Certificate, Fit, fit_test
 from constraint_builders import Problem
+from noise_mechanisms import draw_noise
 
 if TYPE_CHECKING:
     import polars
@@ -94,11 +95,26 @@ class Estimate:
         """A proof of how far the values are from the best estimate, in which no solver takes part."""
         return self.proof or self.operator.over_observed.proved(self.y)[2]
 
-    def fit(self) -> Fit:
-        """Whether the measurements agree with the noise that they claim; for normal noise."""
-        over_observed = self.operator.over_observed
-        x, _, _ = over_observed.proved(self.y)
-        return fit_test(over_observed.problem, self.y, x, over_observed.variances())
+    def fit(self, draws: int = 200, rng: np.random.Generator | int | None = None) -> Fit:
+        """Whether the measurements agree with the noise that they claim.
+
+        Parameters
+        ----------
+        draws : int
+            Replicates of noise that is not Gaussian; with 0 it is taken for Gaussian.
+        rng : Generator or int, optional
+            What they are drawn from.
+        """
+        P = self.operator.over_observed
+
+        def residuals(generator: np.random.Generator) -> Float:
+            noise = draw_noise(P.problem, 1, generator)[:, 0]
+            return noise - P @ noise
+
+        replicate = residuals if draws and P.problem.noise != "gaussian" else None
+        return fit_test(
+            P.problem, self.y, P @ self.y + P.offset, P.variances(), replicate=replicate, draws=draws or 1, rng=rng
+        )
 
     def to_frame(self, level: float = 0.95) -> polars.DataFrame:
         """A long table: a row for every cell with its value, standard error and interval; needs the extra ``frames``.

@@ -232,8 +232,21 @@ class BlueOperator(LinearOperator):
         lost = self.problem.undetermined
         return values if lost is None else np.where(lost, np.nan, values)
 
-    def _reported(self, y: Float) -> tuple[Float, Info]:
-        Y = self._readable(y[:, None])
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        """P Y with a report of how it went.
+
+        Parameters
+        ----------
+        Y : ndarray, (n,) or (n, K)
+
+        Returns
+        -------
+        X : ndarray, (m,) or (m, K)
+            As ``P @ Y``, without the offset.
+        info : Info
+            Of the worst column.
+        """
+        columns = self._readable(Y.reshape(self.shape[1], -1))
         reports: list[Info] = []
 
         def apply(columns: Float) -> Float:
@@ -241,10 +254,16 @@ class BlueOperator(LinearOperator):
             reports.append(info)
             return X
 
-        x, info = _in_range(apply, Y)[:, 0] + self.offset, reports[0]
+        start = time.perf_counter()
+        X = _in_range(apply, columns).reshape(-1, *Y.shape[1:])
+        return X, replace(reports[0], seconds=time.perf_counter() - start)
+
+    def _reported(self, y: Float) -> tuple[Float, Info]:
+        """The estimate, (m,), and its report, with what its tables disagree by."""
+        x, info = self.apply(y)
         if info.violation is None:
-            info = replace(info, violation=self._prepared.violation(Y))
-        return x, info
+            info = replace(info, violation=self._prepared.violation(self._readable(y[:, None])))
+        return x + self.offset, info
 
     def _measurements(self, y: Any) -> Float:
         """One vector over the observed layout."""
@@ -256,7 +275,10 @@ class BlueOperator(LinearOperator):
     @cached_property
     def over_observed(self) -> BlueOperator:
         """The operator, by the same solver, whose desired tables are the observed ones."""
-        return self if self._is_over_observed else blue(self.problem.observing(), self.solver)
+        if self._is_over_observed:
+            return self
+        determined = self.problem if self.problem.undetermined is None else self.problem.determined
+        return blue(determined.observing(), self.solver)
 
     @property
     def _is_over_observed(self) -> bool:

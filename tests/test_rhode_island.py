@@ -55,7 +55,7 @@ def test_estimates_are_consistent_and_better_than_what_was_measured(state: tuple
     y = add_noise(problem, truth, rng=2020)
     P = blue(problem)
     x = P @ y
-    assert P.info.violation < 1e-9 * truth.max()
+    assert P.estimate(y, certify=False).info.violation < 1e-9 * truth.max()
     errors, noise = (problem.observed.tables((v - truth) ** 2) for v in (x, y))
     for level in ("Tract", "Block_Group", "Block"):
         for table in TABLES:

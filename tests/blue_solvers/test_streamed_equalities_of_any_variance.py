@@ -133,5 +133,4 @@ def test_violation_tells_of_equalities_that_exact_measurements_break() -> None:
     problem = Problem(Schema({"a": 2}), {"total": 0.0, "a": 1.0}, ["a"], equalities=(E, [10.0, 2.0]))
     P = blue(problem, "two_pass")
     for total, violation in ((10.0, 0.0), (7.0, 3.0)):
-        P @ np.array([total, 3, 4])
-        assert P.info.violation == pytest.approx(violation, abs=1e-12)
+        assert P.estimate([total, 3, 4]).info.violation == pytest.approx(violation, abs=1e-12)

@@ -75,8 +75,8 @@ def compare(solver: Solver, case: Case) -> None:
         return
     P = blue(problem, solver)
     deviations = np.sqrt(np.where(measured, case.variances, 0))
-    X = P @ np.diag(deviations)
-    if not P.info.exact:
+    X, info = P.apply(np.diag(deviations))
+    if not info.exact:
         assert problem.table_variances is None
         dot_test(P)
         return
