@@ -11,7 +11,9 @@ from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.components.orthogonal import fit
 from blue_solvers.contract import Float, Info, Prepared, Solver
-from blue_solvers.normal_equations.projection import ConstrainedEstimate, Equations, NormalSolver, noise_matrix
+from blue_solvers.normal_equations.cell_variances import DETERMINED, desired_sums
+from blue_solvers.normal_equations.equations import Equations, NormalSolver, noise_matrix
+from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Problem
 from constraint_builders.memory import require_memory
 from constraint_builders.relations.elimination import eliminate
@@ -78,8 +80,6 @@ class _DenseNormalSolver(NormalSolver):
 class _DenseEstimate(ConstrainedEstimate):
     def variances(self) -> Float:
         """From the estimate's own weights, of every cell; 0 where they leave rounding only."""
-        from blue_solvers.normal_equations.selected_inverse import DETERMINED, desired_sums  # it needs the solvers
-
         noise = np.asarray((sums := desired_sums(self.problem)).multiply(sums @ noise_matrix(self.problem)).sum(axis=1))
         variances = Prepared.variances(self)
         return np.where(variances > DETERMINED * noise.ravel(), variances, 0.0)
