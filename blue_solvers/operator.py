@@ -16,8 +16,8 @@ from blue_solvers.about import logger
 from blue_solvers.contract import Float, Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.estimates import Estimate
 from blue_solvers.name_order import NameOrder
-from blue_solvers.proving import proved
-from blue_solvers.solvers import SOLVERS, SolverName
+from blue_solvers.proving import is_exact, proved
+from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.solvers.shared_noise import SharedNoise
 from blue_solvers.undetermined import Undetermined
 from blue_solvers.verification import Certificate
@@ -25,6 +25,7 @@ from constraint_builders import LowRankPlusDiagonal, Problem
 from constraint_builders.description.labelled import has_row_labels, refuse_labels
 from constraint_builders.description.reals import real_array, refuse_masked
 
+MOST_DENSE = 1_000  # cells up to which the dense solver is tried where another's answer is not proved
 LARGEST = 1e100  # of values whose squares, in units of any noise, are numbers
 
 
@@ -213,7 +214,6 @@ class BlueOperator(LinearOperator):
             P = self.over_observed
             x, info, proof = P.proved(y)
             values = x.copy() if P is self else self._tabulated(x)
-            info = replace(info, exact=info.exact and proof.bound is not None, error_bound=proof.bound)
         else:
             values, info = self._reported(y)
             proof = None
@@ -221,10 +221,21 @@ class BlueOperator(LinearOperator):
         return Estimate(self, y, values, replace(info, seconds=time.perf_counter() - start), proof)
 
     def proved(self, y: Float) -> tuple[Float, Info, Certificate]:
-        """The estimate, (n,), where desired tables are the observed ones: refined, with its report and certificate."""
+        """The estimate, (n,), where desired tables are the observed ones: refined, with its report and certificate.
+
+        Where refinement does not reach a proof, `auto` tries the dense solver on what is small enough. What then is not
+        proved is not called exact.
+        """
         x, info = self._reported(y)
         x, certificate = proved(self.problem, y, x, self.matvec)
-        return x, info, certificate
+        if not is_exact(certificate) and self.solver == Auto() and self.problem.observed.size <= MOST_DENSE:
+            other = blue(self.problem, Dense())
+            found, told, proof = other.proved(y)
+            if (proof.bound or np.inf) < (certificate.bound or np.inf):
+                x, info, certificate = found, replace(told, reason=f"{info.reason}, then {told.reason}"), proof
+        reason = info.reason if is_exact(certificate) else f"{info.reason}; {certificate}"
+        exact = info.exact and is_exact(certificate)
+        return x, replace(info, exact=exact, reason=reason, error_bound=certificate.bound), certificate
 
     def _tabulated(self, x: Float) -> Float:
         """The desired cells from consistent observed ones, NaN where nothing determines them."""

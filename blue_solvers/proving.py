@@ -11,6 +11,7 @@ from blue_solvers.verification import Certificate, certify
 from constraint_builders import Problem
 
 PROMISE = 1e-9  # standard errors
+EXACT = 1e-8  # standard errors up to which an answer is called exact
 REFINEMENTS = 2
 
 
@@ -49,3 +50,8 @@ def _certified(problem: Problem, y: Float, x: Float) -> Certificate:
     if certificate.bound is None and problem.unmeasured.any():
         return certify(problem, y, np.where(problem.unmeasured, np.nan, x))
     return certificate
+
+
+def is_exact(certificate: Certificate) -> bool:
+    """Whether an answer is proved to be the best estimate, to 1e-8 standard errors."""
+    return certificate.bound is not None and certificate.bound <= EXACT
