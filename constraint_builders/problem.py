@@ -180,7 +180,6 @@ class Problem(Measurements):
         else:
             self._read_spine_tables(schema, spine, observed, covariance, noise)
         self.zeros = None if zeros is None else self._read_zeros(zeros)
-        self._refuse_unestimable_tables()
         self.equalities = None if equalities is None else self._read_equalities(*equalities)
         if undetermined == "nan" and self.unmeasured.any():
             self.assumed = self._equations.open_elimination.free_columns
@@ -323,6 +322,7 @@ class Problem(Measurements):
             self.desired_tables = tuple(parse_table(schema, table) for _, table in wanted)
             self.desired_levels = tuple(spine.level_index(level) for level, _ in wanted)
             self.desired = spine_layout(schema, spine, wanted)
+        self._refuse_unestimable_tables()
 
     @cached_property
     def determined(self) -> Problem:
