@@ -15,9 +15,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from disturbances import ONE_LINE, SIGNALS, begin, damage, digests, end, files_of, replace_unseen, seconds
-from partitioned import invented_problem
-from spines import consistent_measurements
 
 from blue_solvers.cli import main
 from blue_solvers.results.checksums import sha256
@@ -29,6 +26,9 @@ from constraint_builders.files import write_noisy_measurements
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
+from tests.helpers.disturbances import ONE_LINE, SIGNALS, begin, damage, digests, end, files_of, replace_unseen, seconds
+from tests.helpers.partitioned import invented_problem
+from tests.helpers.spines import consistent_measurements
 
 SETTINGS = """
 geolevels = ["State", "County", "Block"]
