@@ -10,7 +10,7 @@ import polars as pl
 
 from constraint_builders import Problem
 from constraint_builders.description.table import parse_table
-from tests.constraint_builders.geography.random_trees import uneven_spine
+from tests.helpers.random_trees import uneven_spine
 from tests.helpers.spines import SCHEMA
 
 KILL_AFTER = """

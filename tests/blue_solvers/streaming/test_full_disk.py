@@ -12,7 +12,7 @@ import pytest
 
 from blue_solvers import examples
 from blue_solvers.cli import main
-from tests.blue_solvers.streaming.test_kills import TIGHT, write_release
+from tests.blue_solvers.streaming.small_release import TIGHT, write_release
 from tests.helpers.disturbances import ONE_LINE, digests
 
 SIZES = (4, 12, 20, 40, 80, 120, 160, 200, 240, 280)  # KiB
