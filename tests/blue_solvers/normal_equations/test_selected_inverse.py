@@ -20,7 +20,7 @@ from blue_solvers.uncertainty import inverse_on_pattern, variances_by_selected_i
 from blue_solvers.uncertainty.covariance import variances
 from constraint_builders import Problem, Schema, gallery
 from tests.blue_solvers.uncertainty.checks import problem_of
-from tests.strategies import cases
+from tests.helpers.strategies import cases
 
 FACTORISATIONS = [_by_superlu] if cholmod is None else [_by_superlu, _by_cholmod]
 GATHERS = [gather_in_numpy, *([compiled_gather()] if has_numba() else [])]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from correlated import dense_operator
-from exact_reference import exact_blue
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
-from spines import SCHEMA, spine_problems
-from strategies import Case, cases
 
 from blue_solvers import ConjugateGradient, ConvergenceError, blue
 from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import LowRankPlusDiagonal, Problem, Spine, gallery
 from constraint_builders.description.layout import Float
+from tests.helpers.correlated import dense_operator
+from tests.helpers.exact_reference import exact_blue
+from tests.helpers.spines import SCHEMA, spine_problems
+from tests.helpers.strategies import Case, cases
 
 SOLVER = ConjugateGradient(preconditioner="two_pass")
 

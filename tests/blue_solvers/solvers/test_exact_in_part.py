@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from correlated import dense_operator
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from spines import consistent_measurements, dense_estimate, spine_problems
 
 from blue_solvers import ConjugateGradient, blue
 from blue_solvers.structured.nearest import exact_in_part, variance_ratio
 from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import Problem, Schema, gallery
+from tests.helpers.correlated import dense_operator
+from tests.helpers.spines import consistent_measurements, dense_estimate, spine_problems
 
 SOLVER = ConjugateGradient(preconditioner="two_pass")
 

@@ -6,12 +6,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from exact_reference import marginal_rows
 
 import blue_solvers.solvers.oblique_down_pass as heuristic
 from blue_solvers import ConvergenceError, UnsupportedProblemError, blue
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, gallery
+from tests.helpers.exact_reference import marginal_rows
 
 SQUARE = Schema({"A": 2, "B": 2})
 EXAMPLE_13 = {"A": [1.0, 11.0], "A * B": [[11.0, 11.0], [1.0, 1.0]]}

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spines import SCHEMA, TABLES, consistent_measurements, dense_estimate, spine_problems
 
 from blue_solvers import TwoPass, UnsupportedProblemError, blue
 from blue_solvers.components.tree import leaf_form, tree_form
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, Spine, gallery
+from tests.helpers.spines import SCHEMA, TABLES, consistent_measurements, dense_estimate, spine_problems
 
 
 @given(spine_problems(), st.integers(0, 1000))

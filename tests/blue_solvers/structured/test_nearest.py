@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exact_reference import estimable, exact_blue
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.sparse.linalg import aslinearoperator
-from spines import SCHEMA, consistent_measurements, dense_estimate, spine_problems
-from strategies import Case, cases
 
 from blue_solvers import ConjugateGradient, ConvergenceError, UnsupportedProblemError, blue
 from blue_solvers.contract import Info
@@ -21,6 +18,9 @@ from blue_solvers.structured.nearest import nearest_structured
 from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.description.layout import Float
+from tests.helpers.exact_reference import estimable, exact_blue
+from tests.helpers.spines import SCHEMA, consistent_measurements, dense_estimate, spine_problems
+from tests.helpers.strategies import Case, cases
 
 SOLVER = ConjugateGradient(preconditioner="two_pass")
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["S", "C", "C", "T", "T", "T"])

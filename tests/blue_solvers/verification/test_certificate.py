@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from oracles.invent import Kind, all_kinds
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
@@ -20,6 +19,7 @@ from blue_solvers.verification.noise import Noise, NotCertifiedError
 from blue_solvers.verification.wide import Family, certify_wide
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
 from tests.blue_solvers.verification.answers import Case, case, moved, spoilt
+from tests.helpers.oracles.invent import Kind, all_kinds
 
 KINDS = [k for k in all_kinds() if k.count == 20 and k.decades < 10]
 SIZES = (1e-6, 1e-5, 1e-3, 1.0)

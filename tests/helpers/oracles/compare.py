@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blue_solvers import BlueOperator, ConvergenceError, Info, Solver, UnsupportedProblemError, blue
-from oracles.invent import Invented
+from tests.helpers.oracles.invent import Invented
 
 EPSILON = float(np.finfo(float).eps)
 ROUNDING = 64  # units in the last place of the largest value

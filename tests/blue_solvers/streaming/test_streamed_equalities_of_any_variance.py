@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from oracles.invent import Invented, Kind, invent
-from partitioned import read_estimates
 
 from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.streaming import partition, stream
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.oracles.invent import Invented, Kind, invent
+from tests.helpers.partitioned import read_estimates
 
 COUNTIES, BLOCKS = 200, 100  # blocks of a county
 ENOUGH = 20  # invented problems of each kind
