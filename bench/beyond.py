@@ -79,13 +79,13 @@ def measure(case: str, law: str, ratio: float, solver: str) -> dict[str, float |
     start = time.perf_counter()
     P = blue(problem, SOLVERS[solver])
     prepare = time.perf_counter() - start
-    x = P @ y
+    x, info = P.apply(y)
     figures: dict[str, float | str] = {
         "by": P.info.solver,
         "prepare": prepare,
         "apply": best_seconds(lambda: P @ y, repeats=2, least=0),
         "memory": float(peak_bytes() - before),
-        "iterations": float(P.info.iterations),
+        "iterations": float(info.iterations),
     }
     closed_form = blue(equal, "two_pass" if equal.spine else "sea_blue")
     figures["equal"] = best_seconds(lambda: closed_form @ y)

@@ -4,7 +4,9 @@ import blue_solvers.signals  # noqa: F401  first: from then on signals find thei
 from blue_solvers.about import __version__
 from blue_solvers.components.tree.projected_work import ProjectedWork, projected_work
 from blue_solvers.contract import ConvergenceError, Info, Prepared, Solver, UnsupportedProblemError
-from blue_solvers.operator import BlueOperator, blue
+from blue_solvers.estimates import Estimate
+from blue_solvers.fit import fit_test
+from blue_solvers.operator import BlueOperator, blue, estimate
 from blue_solvers.solvers import (
     SOLVERS,
     Auto,
@@ -17,15 +19,19 @@ from blue_solvers.solvers import (
     TwoPass,
 )
 from blue_solvers.uncertainty import functionals, intervals
+from blue_solvers.verification import Certificate, Fit, certify
 
 __all__ = [
     "SOLVERS",
     "Auto",
     "BlueOperator",
+    "Certificate",
     "Cholesky",
     "ConjugateGradient",
     "ConvergenceError",
     "Dense",
+    "Estimate",
+    "Fit",
     "Info",
     "Multigrid",
     "Prepared",
@@ -37,6 +43,9 @@ __all__ = [
     "UnsupportedProblemError",
     "__version__",
     "blue",
+    "certify",
+    "estimate",
+    "fit_test",
     "functionals",
     "intervals",
     "projected_work",

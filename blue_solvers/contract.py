@@ -29,7 +29,7 @@ class UnsupportedProblemError(ValueError):
 
 @dataclass(frozen=True)
 class Info:
-    """How the latest estimate was computed; of many columns the worst.
+    """How an estimate is computed: what is known beforehand, and what its computation told; of many columns the worst.
 
     Attributes
     ----------
@@ -43,10 +43,10 @@ class Info:
         Iterations of an iterative solver, 0 otherwise.
     residual : float
         Size of A x - b relative to that of A y - b, each equation in units of its own standard deviation.
-    violation : float
-        Largest absolute entry of A x - b for the estimate over the observed layout.
+    violation : float or None
+        Largest absolute entry of A x - b for the estimate over the observed layout; None where nobody has looked.
     seconds : float
-        Time of the latest apply.
+        Time of the apply.
     error_bound : float or None
         Of an iterative solver that has one: what the error of every cell, and of every linear combination of cells, is
         at most, in units of its own standard error.
@@ -57,7 +57,7 @@ class Info:
     reason: str
     iterations: int = 0
     residual: float = 0.0
-    violation: float = 0.0
+    violation: float | None = None
     seconds: float = 0.0
     error_bound: float | None = None
 
@@ -66,24 +66,32 @@ class Prepared(ABC):
     """A solver made ready for one problem: the affine map y -> P y + offset.
 
     Laws: `apply` is linear; `adjoint` is its transpose; where `info.exact`, P is the matrix of the BLUE. Columns of
-    cells that were not measured are zero.
+    cells that were not measured are zero. An apply returns its report and leaves nothing behind, so that threads may
+    share what is prepared.
+
+    Attributes
+    ----------
+    problem : Problem
+    offset : ndarray, (m,)
+    info : Info
+        What is known before any apply.
     """
 
     problem: Problem
     offset: Float
+    info: Info
 
     @abstractmethod
-    def apply(self, Y: Float) -> Float:
-        """P Y, from (n, K) over the observed layout to (m, K) over the desired one."""
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        """P Y, from (n, K) over the observed layout to (m, K) over the desired one, and how it was computed."""
+
+    def violation(self, Y: Float) -> float:
+        """Largest absolute entry of A x - b for the estimate over the observed layout, where `apply` does not tell."""
+        raise NotImplementedError(f"{type(self).__name__} neither reports the violation nor works it out")
 
     @abstractmethod
     def adjoint(self, V: Float) -> Float:
         """P' V, from (m, K) to (n, K)."""
-
-    @property
-    @abstractmethod
-    def info(self) -> Info:
-        """How the latest `apply` went."""
 
     def variances(self) -> Float:
         """Diagonal of P Sigma P', (m,), one adjoint column for every cell."""

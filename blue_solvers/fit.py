@@ -6,12 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.contract import Solver
-from blue_solvers.operator import blue
+from blue_solvers.operator import estimate
 from blue_solvers.solvers import SolverName
 from blue_solvers.verification import Fit
-from blue_solvers.verification import fit_test as fit_of_estimate
 from constraint_builders import Problem
-from noise_mechanisms import draw_noise
 
 
 def fit_test(
@@ -45,15 +43,4 @@ def fit_test(
     >>> fit.degrees_of_freedom, round(fit.statistic, 6)
     (1, 12.0)
     """
-    P = blue(problem.observing(), solver)
-    values = np.asarray(y, dtype=float)
-
-    def residuals(rng: np.random.Generator) -> np.ndarray:
-        noise = draw_noise(problem, 1, rng)[:, 0]
-        return noise - P @ noise
-
-    replicate = None if problem.noise == "gaussian" else residuals
-    measured = np.where(problem.unmeasured, 0.0, values)
-    return fit_of_estimate(
-        problem, measured, P @ measured + P.offset, P.variances(), replicate=replicate, draws=draws, rng=rng
-    )
+    return estimate(problem, y, solver, certify=False).fit(draws, rng)

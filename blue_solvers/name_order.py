@@ -60,14 +60,19 @@ class InNameOrder(Prepared):
         self._prepared = prepared
         self._order = order
         self.offset = self._desired(prepared.offset)
+        self.info = prepared.info
 
     def _desired(self, values: Float) -> Float:
         result = np.empty_like(values)
         result[self._order.desired] = values
         return result
 
-    def apply(self, Y: Float) -> Float:
-        return self._desired(self._prepared.apply(Y[self._order.observed]))
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        X, info = self._prepared.apply(Y[self._order.observed])
+        return self._desired(X), info
+
+    def violation(self, Y: Float) -> float:
+        return self._prepared.violation(Y[self._order.observed])
 
     def adjoint(self, V: Float) -> Float:
         weights = self._prepared.adjoint(V[self._order.desired])
@@ -80,7 +85,3 @@ class InNameOrder(Prepared):
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
         return self._prepared.functional_covariance(sparse.csc_array(W[self._order.desired]))
-
-    @property
-    def info(self) -> Info:
-        return self._prepared.info

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,18 @@ from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.about import logger
 from blue_solvers.contract import Float, Info, Prepared, Solver, UnsupportedProblemError
+from blue_solvers.estimates import Estimate
 from blue_solvers.name_order import NameOrder
-from blue_solvers.solvers import SOLVERS, SolverName
+from blue_solvers.proving import is_exact, proved
+from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.solvers.shared_noise import SharedNoise
 from blue_solvers.undetermined import Undetermined
+from blue_solvers.verification import Certificate
 from constraint_builders import LowRankPlusDiagonal, Problem
 from constraint_builders.description.labelled import has_row_labels, refuse_labels
 from constraint_builders.description.reals import real_array, refuse_masked
 
+MOST_DENSE = 1_000  # cells up to which the dense solver is tried where another's answer is not proved
 LARGEST = 1e100  # of values whose squares, in units of any noise, are numbers
 
 
@@ -78,6 +83,42 @@ def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator
     return P
 
 
+def estimate(problem: Problem, y: Any, solver: SolverName | Solver = "auto", certify: bool = True) -> Estimate:
+    """The best linear unbiased estimate from one set of measurements.
+
+    Parameters
+    ----------
+    problem : Problem
+    y : array_like (n,) or mapping
+        Over the observed layout, or table by table as `Problem.vector` takes them.
+    solver : str or Solver
+        As `blue` takes it.
+    certify : bool
+        Whether to prove, without any solver, how far the values are from the best ones, and to refine them where the
+        proof leaves more than 1e-9 standard errors open. ``info.exact`` then means that there is a proof.
+
+    Returns
+    -------
+    Estimate
+        With values, tables, exact standard errors, intervals, certificate, and a test of the fit.
+
+    Raises
+    ------
+    ValueError
+        As `blue`; or if a measurement is missing or not finite.
+
+    Examples
+    --------
+    >>> from constraint_builders import gallery
+    >>> est = estimate(gallery.toy(), {"B": [6, 9, 17], "total": 29})
+    >>> est.tables["B"]
+    array([ 5.25,  8.25, 16.25])
+    >>> est.std_errors.round(3)
+    array([0.866, 0.866, 0.866, 0.866])
+    """
+    return blue(problem, solver).estimate(y, certify=certify)
+
+
 class BlueOperator(LinearOperator):
     """The linear part P of an estimate, (desired cells, observed cells); made by `blue`.
 
@@ -95,7 +136,6 @@ class BlueOperator(LinearOperator):
         self.problem = problem
         self.solver = solver
         self._prepared = prepared
-        self._seconds = 0.0
         self.offset = prepared.offset
         self.offset.flags.writeable = False
 
@@ -103,10 +143,10 @@ class BlueOperator(LinearOperator):
         Y = self._readable(X)
         if not Y.shape[1]:
             return np.zeros((self.shape[0], 0))
-        start = time.perf_counter()
-        result = _in_range(self._prepared.apply, Y)
-        self._seconds = time.perf_counter() - start
-        return result
+        return _in_range(lambda columns: self._prepared.apply(columns)[0], Y)
+
+    def _rmatvec(self, x: Float) -> Float:  # scipy below 1.16 does not fall back on `_rmatmat`
+        return self._rmatmat(np.reshape(x, (-1, 1)))[:, 0]
 
     def _rmatmat(self, X: Float) -> Float:
         V = _finite(_real(X), "the vector over the desired layout")
@@ -150,8 +190,110 @@ class BlueOperator(LinearOperator):
 
     @property
     def info(self) -> Info:
-        """How the latest apply went."""
-        return replace(self._prepared.info, seconds=self._seconds)
+        """What is known before any estimate: the solver, whether it is exact, and why it was chosen."""
+        return self._prepared.info
+
+    def estimate(self, y: Any, certify: bool | None = None) -> Estimate:
+        """The estimate from one set of measurements, with its errors and its proof.
+
+        Parameters
+        ----------
+        y : array_like (n,) or mapping
+            Over the observed layout, or table by table as `Problem.vector` takes them.
+        certify : bool, optional
+            Whether to prove the values while they are made. By default where that takes no estimate of other cells:
+            where the desired tables are the observed ones.
+
+        Returns
+        -------
+        Estimate
+        """
+        y = self._measurements(y)
+        start = time.perf_counter()
+        if certify or (certify is None and self._is_over_observed):
+            P = self.over_observed
+            x, info, proof = P.proved(y)
+            values = x.copy() if P is self else self._tabulated(x)
+        else:
+            values, info = self._reported(y)
+            proof = None
+        values.flags.writeable = False
+        return Estimate(self, y, values, replace(info, seconds=time.perf_counter() - start), proof)
+
+    def proved(self, y: Float) -> tuple[Float, Info, Certificate]:
+        """The estimate, (n,), where desired tables are the observed ones: refined, with its report and certificate.
+
+        Where refinement does not reach a proof, `auto` tries the dense solver on what is small enough. What then is not
+        proved is not called exact.
+        """
+        x, info = self._reported(y)
+        x, certificate = proved(self.problem, y, x, self.matvec)
+        if not is_exact(certificate) and self.solver == Auto() and self.problem.observed.size <= MOST_DENSE:
+            other = blue(self.problem, Dense())
+            found, told, proof = other.proved(y)
+            if (proof.bound or np.inf) < (certificate.bound or np.inf):
+                x, info, certificate = found, replace(told, reason=f"{info.reason}, then {told.reason}"), proof
+        reason = info.reason if is_exact(certificate) else f"{info.reason}; {certificate}"
+        exact = info.exact and is_exact(certificate)
+        return x, replace(info, exact=exact, reason=reason, error_bound=certificate.bound), certificate
+
+    def _tabulated(self, x: Float) -> Float:
+        """The desired cells from consistent observed ones, NaN where nothing determines them."""
+        values = self.problem.tabulate(x[:, None])[:, 0]
+        lost = self.problem.undetermined
+        return values if lost is None else np.where(lost, np.nan, values)
+
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        """P Y with a report of how it went.
+
+        Parameters
+        ----------
+        Y : ndarray, (n,) or (n, K)
+
+        Returns
+        -------
+        X : ndarray, (m,) or (m, K)
+            As ``P @ Y``, without the offset.
+        info : Info
+            Of the worst column.
+        """
+        columns = self._readable(Y.reshape(self.shape[1], -1))
+        reports: list[Info] = []
+
+        def apply(columns: Float) -> Float:
+            X, info = self._prepared.apply(columns)
+            reports.append(info)
+            return X
+
+        start = time.perf_counter()
+        X = _in_range(apply, columns).reshape(-1, *Y.shape[1:])
+        return X, replace(reports[0], seconds=time.perf_counter() - start)
+
+    def _reported(self, y: Float) -> tuple[Float, Info]:
+        """The estimate, (m,), and its report, with what its tables disagree by."""
+        x, info = self.apply(y)
+        if info.violation is None:
+            info = replace(info, violation=self._prepared.violation(self._readable(y[:, None])))
+        return x + self.offset, info
+
+    def _measurements(self, y: Any) -> Float:
+        """One vector over the observed layout."""
+        vector = self.problem.vector(y) if isinstance(y, Mapping) else np.asarray(y)
+        if vector.shape != (self.shape[1],):
+            raise ValueError(f"measurements must have shape ({self.shape[1]},): got {vector.shape}")
+        return np.where(self.problem.unmeasured, 0.0, _real(vector))
+
+    @cached_property
+    def over_observed(self) -> BlueOperator:
+        """The operator, by the same solver, whose desired tables are the observed ones."""
+        if self._is_over_observed:
+            return self
+        determined = self.problem if self.problem.undetermined is None else self.problem.determined
+        return blue(determined.observing(), self.solver)
+
+    @property
+    def _is_over_observed(self) -> bool:
+        return self.problem.desired is self.problem.observed and self.problem.undetermined is None
 
     @property
     def covariance(self) -> LinearOperator:

@@ -51,11 +51,16 @@ class WithUndetermined(Prepared):
         self.offset = np.where(lost, 0.0, prepared.offset)
         self._lost = lost
         self._prepared = prepared
+        self.info = prepared.info
 
-    def apply(self, Y: Float) -> Float:
-        X = np.array(self._prepared.apply(Y))
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        estimate, info = self._prepared.apply(Y)
+        X = np.array(estimate)
         X[self._lost] = np.nan
-        return X
+        return X, info
+
+    def violation(self, Y: Float) -> float:
+        return self._prepared.violation(Y)
 
     def adjoint(self, V: Float) -> Float:
         weights = np.array(self._prepared.adjoint(np.where(self._lost[:, None], 0.0, V)))
@@ -73,7 +78,3 @@ class WithUndetermined(Prepared):
         lost = abs(weighed[np.flatnonzero(self._lost)]).sum(axis=0) > 0
         covariance[lost] = covariance[:, lost] = np.nan
         return covariance
-
-    @property
-    def info(self) -> Info:
-        return self._prepared.info

@@ -138,6 +138,9 @@ def _read_equalities(size: int, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_a
 def _read_desired(schema: Schema, measured: Measured, desired: Any) -> dict[str, Any]:
     """The fields of a record that say what is wanted."""
     spine, observed = measured.spine, measured.observed
+    if desired is None and not measured.unmeasured.any():
+        tables, levels = measured.observed_tables, measured.observed_levels
+        return {"desired": observed, "desired_tables": tables, "desired_levels": levels}
     if spine is None:
         names = _desired_names(schema, measured, desired)
         return {

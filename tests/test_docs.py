@@ -14,9 +14,10 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.helpers.places import DOCS, README, ROOT
+
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
-PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))] if page.is_file()]
+PAGES = [page for page in [README, *sorted(DOCS.glob("**/*.md"))] if page.is_file()]
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

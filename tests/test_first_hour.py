@@ -19,8 +19,8 @@ from blue_solvers.testing import LAWS, check_solver
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import variance_of
 from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
+from tests.helpers.places import ROOT
 
-ROOT = Path(__file__).parents[1]
 SCHEMA = Schema({"sex": ["f", "m"]})
 
 

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from partitioned import assert_same
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
@@ -33,6 +32,7 @@ from constraint_builders.files import measurements_frame, read_long_table, read_
 from constraint_builders.files.measurement_writer import write_noisy_measurements
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.geography import Entities
+from tests.helpers.partitioned import assert_same
 
 Array = NDArray[np.float64]
 VARIABLES = "abc"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,15 +11,15 @@ import pytest
 from blue_solvers import blue
 from constraint_builders import Problem, Schema
 from noise_mechanisms import add_noise
+from tests.helpers.places import DATA, PUMA, RHODE_ISLAND
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 RACES = ["white", "black", "hisp", "aian", "asian", "nhpi", "other", "two"]
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real counts of {DATA} are not here")
 
 
 def puma_tables() -> dict[str, np.ndarray]:
     found = {}
-    for path in sorted((DATA / "puma").glob("ST_*_PUMA_*.csv")):
+    for path in sorted(PUMA.glob("ST_*_PUMA_*.csv")):
         with path.open() as file:
             rows = list(csv.reader(file))
         found[path.stem] = np.array([row[1:] for row in rows[1:]], dtype=float)
@@ -30,7 +29,7 @@ def puma_tables() -> dict[str, np.ndarray]:
 def rhode_island() -> tuple[list[str], np.ndarray]:
     """Counties, and counts by county x age x race."""
     counts: dict[str, np.ndarray] = {}
-    with gzip.open(DATA / "ri_2010_blocks.csv.gz", "rt") as file:
+    with gzip.open(RHODE_ISLAND, "rt") as file:
         for row in csv.DictReader(file):
             block = np.array([[row[f"{age}_{race}"] for race in RACES] for age in ("under18", "adult")], dtype=float)
             county = row["geoid"][2:5]

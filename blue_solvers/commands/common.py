@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from blue_solvers import BlueOperator, TwoPass, projected_work
+from blue_solvers import Certificate, Estimate, TwoPass, projected_work
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem
@@ -149,16 +149,24 @@ def report_undetermined(problem: Problem) -> None:
         print(f"           and {lost.size - MOST_REASONS:,} more, each with a note where it is written")
 
 
-def report(P: BlueOperator, out: str) -> None:
-    """Print what was estimated, and how."""
-    problem, info = P.problem, P.info
+def report(est: Estimate, out: str) -> None:
+    """Print what was estimated, how, and what is proved of it."""
+    problem, info = est.problem, est.info
     exact, unmeasured = int(problem.exact.sum()), int(problem.unmeasured.sum())
     observed = f"{plural(problem.observed.size, 'cell')} of {plural(len(problem.observed.names), 'table')}"
     desired = f"{plural(problem.desired.size, 'cell')} of {plural(len(problem.desired.names), 'table')}"
     print(f"observed   {observed}, {exact:,} exact, {unmeasured:,} not measured")
     print(f"estimated  {desired}, consistent to {info.violation:.1g}")
     report_undetermined(problem)
-    print(f"solver     {info.solver}, {'exact' if info.exact else 'NOT the best estimate'}")
+    print(f"solver     {info.solver}, {'exact' if est.operator.info.exact else 'NOT the best estimate'}")
     if info.reason:
         print(f"because    {info.reason}")
+    if est.proof is not None:
+        print(f"{'proved' if est.proof.bound is not None else 'not proved':<11}{_in_words(est.proof)}")
     print(f"written    {out}")
+
+
+def _in_words(proof: Certificate) -> str:
+    if proof.bound is None:
+        return proof.reason
+    return f"no figure is further than {proof.bound:.0e} standard errors from the best linear unbiased estimate"

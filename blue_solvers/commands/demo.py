@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from blue_solvers import blue, examples
+from blue_solvers import estimate, examples
 from blue_solvers.commands.common import SubParsers, new_parser, print_columns
 from constraint_builders import Problem, gallery
 from constraint_builders.description.layout import Float
@@ -42,20 +42,19 @@ def run(args: argparse.Namespace) -> None:
     truth = problem.truth
     assert truth is not None
     noisy = add_noise(problem, truth, args.seed)
-    P = blue(problem)
-    estimate = P @ noisy + P.offset
-    std_error = np.sqrt(P.variances())
+    est = estimate(problem, noisy)
     print("Applicants to Berkeley in 1973 by admission, sex and department, all eight tables measured with noise of")
     print("standard deviation 3. The tables of up to two variables:\n")
     print_columns(
         ("table", "cell", "truth", "noisy", "estimate", "std error"),
-        list(_rows(problem, truth, noisy, estimate, std_error)),
+        list(_rows(problem, truth, noisy, est.values, est.std_errors)),
         left=2,
     )
     A, b = problem.equations()
-    print(f"\nlargest inconsistency    {abs(A @ noisy - b).max():.3g} before, {P.info.violation:.1g} after")
-    print(f"root mean squared error  {_rms(noisy - truth):.2f} before, {_rms(estimate - truth):.2f} after")
-    print(f"solver                   {P.info.reason}")
+    print(f"\nlargest inconsistency    {abs(A @ noisy - b).max():.3g} before, {est.info.violation:.1g} after")
+    print(f"root mean squared error  {_rms(noisy - truth):.2f} before, {_rms(est.values - truth):.2f} after")
+    print(f"solver                   {est.info.reason}")
+    print(f"proof                    {est.certificate()} from the best linear unbiased estimate")
     missing = [library for library, extra in EXTRA_OF.items() if extra == "frames" and find_spec(library) is None]
     if missing:
         print(

@@ -138,10 +138,12 @@ def run_on_table(args: argparse.Namespace) -> None:
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
     progress(f"estimating {plural(problem.desired.size, 'cell')}")
-    estimate = P @ y + P.offset
+    est = P.estimate(y, certify=True)
+    estimate = est.values
     progress("computing exact variances")
-    std_error = np.sqrt(np.maximum(P.variances(), 0))
-    fit = fit_line(P, y)
+    std_error = est.std_errors
+    progress("testing the fit")
+    fit = fit_line(est)
     level = LEVEL if args.level is None else args.level
     lower, upper = normal_intervals(estimate, std_error, level)
     frame = estimates_frame(problem, estimate, std_error, lower, upper)
@@ -157,7 +159,7 @@ def run_on_table(args: argparse.Namespace) -> None:
         if args.plot:
             written.enter_context(picture(P, y, level, (lower, upper), args.plot))
         write_frame(frame, args.out)
-    report(P, args.out)
+    report(est, args.out)
     if fit is not None:
         print(f"fit        {fit}")
     for movement in moved:

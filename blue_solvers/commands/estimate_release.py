@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from blue_solvers import blue
 from blue_solvers.commands.common import announce, plural, progress, report
 from blue_solvers.commands.kinds import is_release, what_is
@@ -54,12 +52,11 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
     progress(f"estimating {plural(problem.desired.size, 'cell')}")
-    estimate = P @ release.y + P.offset
+    est = P.estimate(release.y)
     progress("computing exact variances")
-    std_error = np.sqrt(np.maximum(P.variances(), 0))
     with LevelBar("writing") as bar:
-        write_result(args.out, P, estimate, std_error, settings, bar)
-    report(P, args.out)
+        write_result(args.out, P, est.values, est.std_errors, settings, bar)
+    report(est, args.out)
     zeros = [(level, table, int(cells.sum())) for (level, table), cells in release.zeros.items()]
     _report_constraints(zeros, release.unused)
 

@@ -163,9 +163,14 @@ class _Chosen(Prepared):
         self.offset = prepared.offset
         self._prepared = prepared
         self._reason = reason
+        self.info = self._with_reason(prepared.info)
 
-    def apply(self, Y: Float) -> Float:
-        return self._prepared.apply(Y)
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        X, info = self._prepared.apply(Y)
+        return X, self._with_reason(info)
+
+    def violation(self, Y: Float) -> float:
+        return self._prepared.violation(Y)
 
     def adjoint(self, V: Float) -> Float:
         return self._prepared.adjoint(V)
@@ -176,7 +181,5 @@ class _Chosen(Prepared):
     def functional_covariance(self, W: sparse.csc_array) -> Float:
         return self._prepared.functional_covariance(W)
 
-    @property
-    def info(self) -> Info:
-        info = self._prepared.info
+    def _with_reason(self, info: Info) -> Info:
         return replace(info, reason=f"auto chose {info.solver}: {self._reason}")

@@ -9,8 +9,9 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.contract import Float, Info, Prepared, Solver
+from blue_solvers.normal_equations.equations import Equations, NormalSolver
 from blue_solvers.normal_equations.factorisation import factorise
-from blue_solvers.normal_equations.projection import ConstrainedEstimate, Equations, NormalSolver
+from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Problem
 from constraint_builders.memory import require_memory
 
@@ -45,8 +46,8 @@ class _SparseNormalSolver(NormalSolver):
         self._factor = factorise(equations.normal_matrix())
         self.label = self._factor.label
 
-    def solve(self, R: Float, target: Float) -> Float:
-        return self._factor.solve(R / self._deviations) / self._deviations
+    def solve(self, R: Float, target: Float) -> tuple[Float, int]:
+        return self._factor.solve(R / self._deviations) / self._deviations, 0
 
 
 def _require_memory(equations: Equations) -> None:

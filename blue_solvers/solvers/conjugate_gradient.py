@@ -8,9 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from blue_solvers.contract import ConvergenceError, Float, Info, Prepared, Solver
+from blue_solvers.normal_equations.equations import Equations, NormalSolver
 from blue_solvers.normal_equations.krylov import Product, conjugate_gradients
 from blue_solvers.normal_equations.multigrid_cycle import multigrid_cycle
-from blue_solvers.normal_equations.projection import ConstrainedEstimate, Equations, NormalSolver
+from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.structured.iteration import NearestStructuredEstimate
 from blue_solvers.structured.nearest import why_no_structure
 from constraint_builders import Problem
@@ -107,9 +108,9 @@ class _KrylovNormalSolver(NormalSolver):
         self.goal = 0.0 if options.rtol is None else options.rtol
         self.label = f"{options.preconditioner or 'no'} preconditioner"
 
-    def solve(self, R: Float, target: Float) -> Float:
+    def solve(self, R: Float, target: Float) -> tuple[Float, int]:
         deviations = self._equations.deviations[:, None]
-        Z, self.iterations, converged = conjugate_gradients(
+        Z, iterations, converged = conjugate_gradients(
             self._equations.normal_product,
             R,
             self._precondition,
@@ -123,7 +124,7 @@ class _KrylovNormalSolver(NormalSolver):
                 f"preconditioner={self._options.preconditioner!r} on {self._options.rows} rows: try rows='all', "
                 "another preconditioner, more iterations, or solver='cholesky'"
             )
-        return Z
+        return Z, iterations
 
 
 def _in_words(rtol: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +11,9 @@ from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.components.orthogonal import fit
 from blue_solvers.contract import Float, Info, Prepared, Solver
-from blue_solvers.normal_equations.projection import ConstrainedEstimate, Equations, NormalSolver, noise_matrix
+from blue_solvers.normal_equations.cell_variances import DETERMINED, desired_sums
+from blue_solvers.normal_equations.equations import Equations, NormalSolver, noise_matrix
+from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Problem
 from constraint_builders.memory import require_memory
 from constraint_builders.relations.elimination import eliminate
@@ -71,15 +73,13 @@ class _DenseNormalSolver(NormalSolver):
                 "A Sigma A' is not positive definite: its rows are dependent, or the covariance is singular"
             ) from None
 
-    def solve(self, R: Float, target: Float) -> Float:
-        return linalg.cho_solve(self._factor, R / self._deviations) / self._deviations
+    def solve(self, R: Float, target: Float) -> tuple[Float, int]:
+        return linalg.cho_solve(self._factor, R / self._deviations) / self._deviations, 0
 
 
 class _DenseEstimate(ConstrainedEstimate):
     def variances(self) -> Float:
         """From the estimate's own weights, of every cell; 0 where they leave rounding only."""
-        from blue_solvers.normal_equations.selected_inverse import DETERMINED, desired_sums  # it needs the solvers
-
         noise = np.asarray((sums := desired_sums(self.problem)).multiply(sums @ noise_matrix(self.problem)).sum(axis=1))
         variances = Prepared.variances(self)
         return np.where(variances > DETERMINED * noise.ravel(), variances, 0.0)
@@ -106,7 +106,8 @@ class OrthogonalEstimate(Prepared):
         n = problem.observed.size
         require_memory(4.0 * 8 * n**2, f"the dense projection of {n:,} cells", "use solver='two_pass' or 'cholesky'")
         self.problem = problem
-        self._info = info
+        self.info = info
+        self._A = problem.equations("independent")[0]
         start, Z = _solutions(problem)
         exact, noisy = problem.exact, ~problem.exact & ~problem.unmeasured
         keeping, free = _split(Z, exact)
@@ -128,18 +129,16 @@ class OrthogonalEstimate(Prepared):
         left = np.where(self.problem.unmeasured[:, None], 0.0, Y - X)
         return X + self._P @ left
 
-    def apply(self, Y: Float) -> Float:
-        return self.problem.tabulate(self._observed(Y, affine=False))
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        observed = self._observed(Y, affine=False)
+        violation = float(abs(self._A @ observed).max(initial=0.0))
+        return self.problem.tabulate(observed), replace(self.info, violation=violation)
 
     def adjoint(self, V: Float) -> Float:
         return self._P.T @ self.problem.tabulate_transpose(V)
 
     def variances(self) -> Float:
         return np.where(self._determined, 0.0, _lengths(self.problem.tabulate(self._root)) ** 2)
-
-    @property
-    def info(self) -> Info:
-        return self._info
 
 
 def _split(Z: Float, exact: np.ndarray) -> tuple[Float, Float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -43,21 +43,19 @@ class SeaBlue(Solver):
 
 
 class SeaBlueEstimate(Prepared):
-    """Either branch, made ready.
-
-    It keeps a reference to the latest input, from which `info` works out the violation when it is asked for.
-    """
+    """Either branch, made ready."""
 
     def __init__(self, problem: Problem, method: Components | ObliqueDownPass, info: Info) -> None:
         self.problem = problem
         self.offset = getattr(method, "offset", np.zeros(problem.desired.size))
         self._method = method
-        self._info = info
-        self._latest: Float | None = None
+        self.info = info
 
-    def apply(self, Y: Float) -> Float:
-        self._latest = Y
-        return self._method.apply(Y)
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        return self._method.apply(Y), self.info
+
+    def violation(self, Y: Float) -> float:
+        return self._method.violation(Y)
 
     def adjoint(self, V: Float) -> Float:
         return self._method.adjoint(V)
@@ -66,9 +64,3 @@ class SeaBlueEstimate(Prepared):
         if isinstance(self._method, ObliqueDownPass):
             return super().variances()
         return self._method.variances()
-
-    @property
-    def info(self) -> Info:
-        if self._latest is None:
-            return self._info
-        return replace(self._info, violation=self._method.violation(self._latest))

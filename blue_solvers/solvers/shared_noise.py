@@ -82,10 +82,19 @@ class SharedNoiseEstimate(Prepared):
         noisy = np.where(np.isfinite(D), D, 0.0)
         self._factor = cho_factor(np.eye(self._U.shape[1]) + self._R.T @ (noisy * self._R), lower=True)
         sources = cho_solve(self._factor, -(weighted.T @ observed.offset))
-        self.offset = desired.offset - desired.apply(self._U @ sources[:, None])[:, 0]
+        self.offset = desired.offset - desired.apply(self._U @ sources[:, None])[0][:, 0]
+        self.info = self._corrected(desired.info)
 
-    def apply(self, Y: Float) -> Float:
-        return self._desired.apply(Y - self._U @ cho_solve(self._factor, self._R.T @ Y))
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        X, info = self._desired.apply(self._without_shared(Y))
+        return X, self._corrected(info)
+
+    def violation(self, Y: Float) -> float:
+        return self._desired.violation(self._without_shared(Y))
+
+    def _without_shared(self, Y: Float) -> Float:
+        """The data less the best estimate of the shared noise."""
+        return Y - self._U @ cho_solve(self._factor, self._R.T @ Y)
 
     def adjoint(self, V: Float) -> Float:
         weights = self._desired.adjoint(V)
@@ -98,12 +107,10 @@ class SharedNoiseEstimate(Prepared):
     @cached_property
     def _shared_variances(self) -> Float:
         """Diagonal of (P U) (I + R' D R)^-1 (P U)', (m,)."""
-        moved = solve_triangular(self._factor[0], self._desired.apply(self._U).T, lower=True)
+        moved = solve_triangular(self._factor[0], self._desired.apply(self._U)[0].T, lower=True)
         return np.einsum("ij,ij->j", moved, moved)
 
-    @property
-    def info(self) -> Info:
-        own = self._desired.info
+    def _corrected(self, own: Info) -> Info:
         sources = self._U.shape[1]
         reason = f"{own.reason}; corrected exactly for the noise of {sources} shared source{'s'[: sources != 1]}"
         return replace(own, reason=reason, error_bound=None)  # the sources have errors of their own

@@ -79,9 +79,14 @@ class _NodesOfTree(Prepared):
         self._over_spine = over_spine
         self._places = problem.tree.places
         self.offset = over_spine.offset[self._places]
+        self.info = over_spine.info
 
-    def apply(self, Y: Float) -> Float:
-        return self._over_spine.apply(self._spread(Y))[self._places]
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        X, info = self._over_spine.apply(self._spread(Y))
+        return X[self._places], info
+
+    def violation(self, Y: Float) -> float:
+        return self._over_spine.violation(self._spread(Y))
 
     def adjoint(self, V: Float) -> Float:
         return self._over_spine.adjoint(self._spread(V))[self._places]
@@ -99,7 +104,3 @@ class _NodesOfTree(Prepared):
         spread = np.zeros((self._over_spine.problem.observed.size, X.shape[1]))
         spread[self._places] = X
         return spread
-
-    @property
-    def info(self) -> Info:
-        return self._over_spine.info

@@ -30,8 +30,8 @@ from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.components import Components
 from blue_solvers.components.corrections import Corrected
 from blue_solvers.contract import ConvergenceError, Float, Info, Prepared
+from blue_solvers.normal_equations.equations import EPSILON, ROUNDING
 from blue_solvers.normal_equations.krylov import conjugate_gradients
-from blue_solvers.normal_equations.projection import EPSILON, ROUNDING
 from blue_solvers.structured.nearest import structure_of
 from blue_solvers.structured.scaled_precision import scaled_precision
 from constraint_builders import Problem
@@ -61,14 +61,14 @@ class NearestStructuredEstimate(Prepared):
         What the bound on the error of every linear combination must be at most, in its standard errors.
     max_iterations : int
     info : Info
-        What to report, but for the figures of the latest apply.
+        What to report, but for the figures of an apply.
     """
 
     def __init__(self, problem: Problem, rtol: float, most_error: float, max_iterations: int, info: Info) -> None:
         self.problem = problem
         self._rtol, self._most_error = rtol, most_error
         self._max_iterations = max_iterations
-        self._info = info
+        self.info = info
         structure = structure_of(problem)
         self._desired, self._observed, self._kept = structure.desired, structure.observed, structure.kept
         noisy = (structure.variances > 0) & np.isfinite(structure.variances)
@@ -80,16 +80,14 @@ class NearestStructuredEstimate(Prepared):
         self._precision = scaled_precision(problem, deviations)
         self._signs = np.random.default_rng(0).choice([-1.0, 1.0], (deviations.size, 1))
         self._magnification = float(_sizes(self._weighed(self._signs[self._cells]))[0])
-        self._latest: Float | None = None
-        self._iterations, self._residual, self._error, self._still_missing = 0, 0.0, 0.0, 0.0
         start = _offset(self._observed, self._deviations.size)
-        offset = self._estimate(np.zeros_like(self._scale), start) + _offset(self._desired, problem.desired.size)
+        offset = self._estimate(np.zeros_like(self._scale), start)[0] + _offset(self._desired, problem.desired.size)
         self.offset = offset[:, 0]
 
-    def apply(self, Y: Float) -> Float:
+    def apply(self, Y: Float) -> tuple[Float, Info]:
         return self._estimate(Y, self._observed.apply(Y[self._cells]))
 
-    def _estimate(self, Y: Float, start: Float) -> Float:
+    def _estimate(self, Y: Float, start: Float) -> tuple[Float, Info]:
         """The desired cells of the BLUE from Y, from a consistent start that agrees with all that is exact."""
         everywhere = start if self._kept is None else self._kept.spread(start)
         away = self._inverse_scale * (Y - everywhere)
@@ -98,14 +96,20 @@ class NearestStructuredEstimate(Prepared):
         pull = self._project(self._gather(weighted))
         rounding = _sizes(self._precision.product(self._signs * self._inverse_scale * (abs(Y) + abs(everywhere))))
         aim = np.minimum(self._rtol * adjustment, self._most_error)
-        Z, sizes, self._iterations = self._solve(pull, self._target(aim, rounding))
-        self._residual = float((sizes / np.maximum(_sizes(pull), TINY)).max(initial=0.0))
-        missing = sizes + ROUNDING * EPSILON * rounding
-        self._error, self._still_missing = (
-            float(own.max(initial=0.0)) / float(np.sqrt(self._precision.least)) for own in (missing, sizes)
+        Z, sizes, iterations = self._solve(pull, self._target(aim, rounding))
+        estimate = start + self._deviations * Z
+        unit = float(np.sqrt(self._precision.least))
+        info = replace(
+            self.info,
+            exact=float(sizes.max(initial=0.0)) / unit <= EXACT_WITHIN,
+            iterations=iterations,
+            residual=float((sizes / np.maximum(_sizes(pull), TINY)).max(initial=0.0)),
+            violation=self._desired.violation(estimate),
+            error_bound=float((sizes + ROUNDING * EPSILON * rounding).max(initial=0.0)) / unit
+            if self._precision.certain
+            else None,
         )
-        self._latest = start + self._deviations * Z
-        return self._desired.apply(self._latest)
+        return self._desired.apply(estimate), info
 
     def adjoint(self, V: Float) -> Float:
         pulls = self._desired.adjoint(V)
@@ -184,20 +188,6 @@ class NearestStructuredEstimate(Prepared):
         return (
             f"cg did not reach rtol={self._rtol:g} in {steps} iterations with preconditioner='two_pass', "
             f"{self._precision.spread}: try preconditioner='jacobi', more iterations, or solver='cholesky'"
-        )
-
-    @property
-    def info(self) -> Info:
-        if self._latest is None:
-            return self._info
-        bound = self._error if self._precision.certain else None
-        return replace(
-            self._info,
-            exact=self._still_missing <= EXACT_WITHIN,
-            iterations=self._iterations,
-            residual=self._residual,
-            violation=self._desired.violation(self._latest),
-            error_bound=bound,
         )
 
 

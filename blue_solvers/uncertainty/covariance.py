@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blue_solvers.contract import VARIANCE_BLOCK, Float
-from blue_solvers.normal_equations.selected_inverse import variances_by_selected_inversion
+from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solvers import SeaBlue
 from blue_solvers.uncertainty.functionals import cell_weights, observed_weights

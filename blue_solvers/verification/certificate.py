@@ -10,9 +10,11 @@ from numpy.typing import ArrayLike
 from blue_solvers.verification.finest import certify_by_finest, levels_of
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
 from blue_solvers.verification.noise import Noise, NotCertifiedError, pieces
+from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.wide import Family, certify_wide
 from constraint_builders import Problem
 from constraint_builders.description.reals import real_array
+from constraint_builders.relations.marginals import refines
 
 MOST_LISTED = 2_000  # cells up to which counts are listed even where there is a shorter way: it is tighter
 AGREES = 1e-6  # standard errors of the measurements: what one set of tables disagrees by in rounding, at most
@@ -33,7 +35,7 @@ class Certificate:
         Largest disagreement between the tables of the answer, in standard errors of the measurements; None if it could
         not be worked out.
     piece : str or None
-        Where it is not certified, the largest piece that could be checked, and its bound.
+        Where it is not certified, the largest piece that could be checked: tables of which one contains the other.
     """
 
     bound: float | None
@@ -85,7 +87,7 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
     try:
         bound, violation = _bounded(problem, y, x)
     except NotCertifiedError as refusal:
-        return Certificate(None, str(refusal), None, refusal.piece)
+        return Certificate(None, str(refusal), None, _agreement_of_nested(problem, x))
     return _judged(bound, violation)
 
 
@@ -104,6 +106,30 @@ def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, flo
             return certify_listed(problem, noise, y, x)
         raise
     return certify_wide(problem, noise, family, y, x)
+
+
+def _agreement_of_nested(problem: Problem, x: np.ndarray) -> str | None:
+    """What can be said of any tables: how far those disagree of which one contains the other, at the same place."""
+    tables, worst, compared = problem.observed_tables, 0.0, 0
+    levels = problem.observed_levels or (0,) * len(tables)
+    for i, table in enumerate(tables):
+        finer = [j for j, own in enumerate(levels) if own == levels[i] and j != i and _contains(problem, j, i)]
+        cells = problem.observed.block(i)
+        if not finer or problem.variances[cells].min() == 0 or problem.unmeasured[cells].all():
+            continue
+        j = min(finer, key=lambda j: tables[j].size)
+        assert problem.schema is not None
+        total = Sum(problem.schema, tables[j], table).down(x[problem.observed.block(j)].reshape(-1, tables[j].size))
+        apart = abs(x[cells] - total.ravel()) / np.sqrt(problem.variances[cells])
+        worst, compared = max(worst, float(np.nanmax(apart, initial=0.0))), compared + 1
+    if not compared:
+        return None
+    return f"{compared} of {len(tables)} tables agree with a table that contains them to {worst:.2g} standard errors"
+
+
+def _contains(problem: Problem, fine: int, coarse: int) -> bool:
+    assert problem.schema is not None
+    return refines(problem.schema, problem.observed_tables[fine], problem.observed_tables[coarse])
 
 
 def _judged(bound: float, violation: float) -> Certificate:

@@ -35,11 +35,7 @@ def reciprocal(values: Float) -> Float:
 
 
 class NotCertifiedError(Exception):
-    """Why no bound could be proved, and what could be checked nevertheless."""
-
-    def __init__(self, reason: str, piece: str | None = None) -> None:
-        super().__init__(reason)
-        self.piece = piece
+    """Why no bound could be proved."""
 
 
 @dataclass(frozen=True)

@@ -103,9 +103,9 @@ def certify_wide(problem: Problem, noise: Noise, family: Family, y: Float, x: Fl
     sizes, violation = _disagreements(problem, noise, family, y, x)
     variances = family.least_variances()
     apart, figures = 0.0, 0.0
-    for key, size in sizes.items():
+    for key, (size, worst) in sizes.items():
         if variances[key] > 0:
-            figures = max(figures, size / float(np.sqrt(variances[key])) * (1 + 1e-9))
+            figures = max(figures, worst / float(np.sqrt(variances[key])) * (1 + 1e-9))
         if family.least.get(key, 0.0) > 0:
             apart += (size / family.least[key]) ** 2
     return optimality + off + float(np.sqrt(apart)) + figures, violation
@@ -142,45 +142,43 @@ def _parts(problem: Problem, family: Family, rho: Float) -> float:
 
 def _disagreements(
     problem: Problem, noise: Noise, family: Family, y: Float, x: Float
-) -> tuple[dict[Key, float], float]:
-    """How far every table is, in norm, from tables that agree; and the largest disagreement with another table.
+) -> tuple[dict[Key, tuple[float, float]], float]:
+    """How far every observed table is from tables that agree, in norm and in its worst cell; and the latter in errors.
 
-    The tables that agree have each set's part from its own table. The difference of a table lies in parts that lack
-    one of its axes at least, and summed over such an axis it is the disagreement with the smaller table plus that
-    table's own difference.
+    The tables that agree have each set's part from its own table, in extended precision.
     """
-    scale = float(np.nanmax(abs(x), initial=0.0))
-    certain = _certain(problem, family, x, y, scale)
-    values: dict[Key, NDArray] = {}  # of tables that were not observed: the first sums to them
-    apart: dict[Key, dict[int, float]] = {key: {} for key in family.keys}
-    own: dict[Key, float] = {}
-    violation = 0.0
+    certain = _certain(problem, family, x, y, float(np.nanmax(abs(x), initial=0.0)))
+    agreeing: dict[Key, NDArray] = {}
+    rounding: dict[Key, float] = {}
+    unobserved: dict[Key, NDArray] = {}
     for key in family.keys:
         given = _given(problem, family, x, key)
-        table = certain.get(key, values.pop(key, None) if given is None else given)
+        table = certain.get(key, unobserved.pop(key, None) if given is None else given)
         assert table is not None
-        if given is not None:
-            gap = abs(given - table).astype(float)
-            own[key] = float(np.linalg.norm(gap))
-            if family.steepest.get(key, 0.0) > 0:
-                violation = max(violation, float(gap.max()) / family.steepest[key])
-        for place, axis in enumerate(key):
+        part = table.astype(np.longdouble)
+        for place in range(len(key)):
             rest = key[:place] + key[place + 1 :]
-            total = table.sum(axis=place, dtype=np.longdouble)
-            other = certain.get(rest, _given(problem, family, x, rest))
-            if other is None:
-                other = values.setdefault(rest, total)
-            gap = abs(total - other).astype(float)
-            lost = EXTENDED * family.shape[axis] * float(np.linalg.norm(abs(table).sum(axis=place)))
-            apart[key][place] = float(np.linalg.norm(gap)) + 2 * lost
-            if family.steepest.get(rest, 0.0) > 0:
-                violation = max(violation, float(gap.max()) / family.steepest[rest])
-    found: dict[Key, float] = {}
-    for key in reversed(family.keys):
-        rests = [(place, key[:place] + key[place + 1 :]) for place in range(len(key))]
-        squares = [(apart[key][p] + found[rest]) ** 2 / family.shape[key[p]] for p, rest in rests]
-        found[key] = float(np.sqrt(sum(squares)))
-    return {key: found[key] + size for key, size in own.items()}, violation
+            if rest not in certain and rest not in unobserved and _given(problem, family, x, rest) is None:
+                unobserved[rest] = table.sum(axis=place, dtype=np.longdouble)
+            part -= part.mean(axis=place, keepdims=True)
+        agreeing[key] = part
+        operations = sum(family.shape[axis] + 4 for axis in key) + 2
+        rounding[key] = operations * EXTENDED * float(np.linalg.norm(table.astype(float)))
+    for axis, n in enumerate(family.shape):
+        for key in family.keys:
+            if axis in key:
+                rest = _without(key, axis)
+                agreeing[key] += np.expand_dims(agreeing[rest], key.index(axis)) / n
+                rounding[key] += rounding[rest] / np.sqrt(n)
+    sizes, violation = {}, 0.0
+    for key in family.observed:
+        given = _given(problem, family, x, key)
+        if given is not None:
+            gap = abs(given - agreeing[key]).astype(float)
+            sizes[key] = float(np.linalg.norm(gap)) + rounding[key], float(gap.max()) + rounding[key]
+            if family.steepest.get(key, 0.0) > 0:
+                violation = max(violation, sizes[key][1] / family.steepest[key])
+    return sizes, violation
 
 
 def _certain(problem: Problem, family: Family, x: Float, y: Float, scale: float) -> dict[Key, NDArray]:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from constraint_builders import Problem, Schema, Spine, memory
 from constraint_builders.description.layout import Layout
 from constraint_builders.memory import format_bytes, free_memory, require_cells, require_limit
+from tests.helpers.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 HOST = 10**12
 UNLIMITED = 9223372036854771712  # what version 1 says where there is no limit
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from exact_reference import rational_rank
 from hypothesis import given
-from spines import SCHEMA, spine_problems
 
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.exact_reference import rational_rank
+from tests.helpers.spines import SCHEMA, spine_problems
 
 
 @given(spine_problems())

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from partitioned import read_estimates
 from scipy import stats
 
 from blue_solvers import blue
@@ -34,6 +33,7 @@ from blue_solvers.uncertainty import (
 )
 from constraint_builders.geography import Entities
 from noise_mechanisms import add_noise, draw_noise
+from tests.helpers.partitioned import read_estimates
 from tests.honours import optimality
 from tests.honours.instances import Instance
 

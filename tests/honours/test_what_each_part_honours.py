@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.helpers.places import DOCS
 from tests.honours.instances import FEATURES, Instance
 from tests.honours.parts import PARTS, with_client
 from tests.honours.table import REFUSED, as_markdown, refusal
 
-PAGE = Path(__file__).parents[2] / "docs" / "what_each_part_honours.md"
+PAGE = DOCS / "what_each_part_honours.md"
 
 
 @cache

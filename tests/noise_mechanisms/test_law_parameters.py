@@ -12,7 +12,6 @@ import pytest
 from flint import arb, ctx, fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numbers_alike import NO_NUMBERS, NOT_POSITIVE, dyadic, kinds_of
 
 from constraint_builders import gallery
 from constraint_builders.budget import Budget, gaussian_rho, gaussian_variance
@@ -42,6 +41,7 @@ from noise_mechanisms.integer_subspace import (
     stopping_delta,
 )
 from noise_mechanisms.laws import LAWS, DiscreteGaussian, DiscreteLaplace, DiscreteLaw, Law, draw, law
+from tests.helpers.numbers_alike import NO_NUMBERS, NOT_POSITIVE, dyadic, kinds_of
 
 KINDS = list(LAWS.values())
 # whole numbers, halves and quarters, and everything that float64 holds in between

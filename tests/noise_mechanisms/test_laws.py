@@ -10,7 +10,6 @@ import builtins
 import math
 import tomllib
 from decimal import Decimal, localcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from noise_mechanisms.laws import (
     draw,
     law,
 )
+from tests.helpers.places import ROOT
 
 FALSE_ALARM = 1e-6
 SIGMAS = [0.3, 0.7, 0.999, 1.0, 1.7, 10.0, 300.0, 1e4]
@@ -261,7 +261,7 @@ def test_release_grade_with_an_unbiased_opendp_is_drawn(monkeypatch: pytest.Monk
 
 
 def test_the_extra_asks_for_an_unbiased_opendp() -> None:
-    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "opendp>=0.14.2" in extras["optional-dependencies"]["release"]
 
 

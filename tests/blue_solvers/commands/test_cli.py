@@ -27,6 +27,7 @@ from constraint_builders.files import (
     write_schema_file,
 )
 from noise_mechanisms import add_noise
+from tests.helpers.places import ROOT
 
 BERKELEY = str(examples.BERKELEY)
 SCHEMA = str(examples.BERKELEY_SCHEMA)
@@ -134,7 +135,7 @@ def test_the_command_that_the_demo_recommends_works(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", path or "/nowhere")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     assert main(["demo"]) == 0
     command = recommended(capsys.readouterr().out)
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import malformed
 import polars as pl
 import pytest
 
 from blue_solvers.cli import main
+from tests.helpers import malformed
 
 MOST_SECONDS = 5.0  # each takes milliseconds; a busy machine may take longer
 MOST_BYTES = 400e6  # of peak memory above that before

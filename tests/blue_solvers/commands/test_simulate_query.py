@@ -21,8 +21,8 @@ from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files import read_block_counts, read_noisy_measurements, read_settings
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms.budgeted import noise_variances
+from tests.helpers.places import RHODE_ISLAND
 
-RHODE_ISLAND = Path(__file__).parents[4] / "shared" / "data" / "ri_2010_blocks.csv.gz"
 SETTINGS = """
 geolevels = ["US", "State", "County", "Tract", "Block_Group", "Block"]
 noise = "discrete_gaussian"

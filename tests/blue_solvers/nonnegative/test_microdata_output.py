@@ -1,7 +1,6 @@
 """Rounding, rows, intervals, reports, and the data sets of the benchmark."""
 
 import importlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,9 +22,9 @@ from blue_solvers.nonnegative import (
 from blue_solvers.nonnegative.price.bounds import PureDP, ZeroConcentratedDP
 from constraint_builders import Problem, Schema
 from noise_mechanisms import draw_noise
+from tests.helpers.places import PUMA
 
-DATA = Path(__file__).parents[4] / "shared" / "data" / "puma"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"needs the folder {DATA}")
+needs_data = pytest.mark.skipif(not PUMA.is_dir(), reason=f"needs the folder {PUMA}")
 
 
 def cross(rows=5, columns=6):
@@ -176,7 +175,7 @@ def test_synthetic_datasets_are_those_of_the_paper():
 
 @needs_data
 def test_puma_datasets_are_those_of_the_paper():
-    datasets = puma_datasets(DATA)
+    datasets = puma_datasets(PUMA)
     summary = {name: (c.sum(), np.count_nonzero(c), c.max()) for name, c in datasets.items()}
     assert len(summary) == 15
     assert summary["PUMA0101301"] == (812, 8, 720)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from spines import consistent_measurements, measurement_matrices, spine_problems
 
 from blue_solvers import blue
 from blue_solvers.nonnegative import METHODS, coverage, nnls, refine_intervals
 from blue_solvers.uncertainty import intervals
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.relations.marginals import marginal_matrix
+from tests.helpers.spines import consistent_measurements, measurement_matrices, spine_problems
 
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["US", "State", "State", "County", "County", "County"])
 SCHEMA = Schema({"sex": 2, "age": 3}, {"age": {"adult": [0, 1, 1]}})

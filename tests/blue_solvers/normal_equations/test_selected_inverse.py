@@ -11,15 +11,16 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import blue
-from blue_solvers.normal_equations import selected_inverse
+from blue_solvers.normal_equations import cell_variances
+from blue_solvers.normal_equations.cell_variances import desired_sums
 from blue_solvers.normal_equations.factorisation import cholmod
 from blue_solvers.normal_equations.kernels import compiled_gather, gather_in_numpy, has_numba
-from blue_solvers.normal_equations.selected_inverse import SparseFactor, _by_cholmod, _by_superlu, desired_sums
+from blue_solvers.normal_equations.sparse_factor import SparseFactor, _by_cholmod, _by_superlu
 from blue_solvers.uncertainty import inverse_on_pattern, variances_by_selected_inversion
 from blue_solvers.uncertainty.covariance import variances
 from constraint_builders import Problem, Schema, gallery
 from tests.blue_solvers.uncertainty.checks import problem_of
-from tests.strategies import cases
+from tests.helpers.strategies import cases
 
 FACTORISATIONS = [_by_superlu] if cholmod is None else [_by_superlu, _by_cholmod]
 GATHERS = [gather_in_numpy, *([compiled_gather()] if has_numba() else [])]
@@ -148,5 +149,5 @@ def test_agrees_with_the_closed_form_on_a_larger_cube():
 def test_pairs_that_do_not_fit_at_once_take_several_sweeps(monkeypatch: pytest.MonkeyPatch, most: float) -> None:
     problem = gallery.cube(3, 3)
     expected = variances_by_selected_inversion(problem)
-    monkeypatch.setattr(selected_inverse, "MOST_PAIR_BYTES", most)
+    monkeypatch.setattr(cell_variances, "MOST_PAIR_BYTES", most)
     np.testing.assert_allclose(variances_by_selected_inversion(problem), expected, rtol=1e-12)

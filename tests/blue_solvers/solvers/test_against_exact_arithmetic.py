@@ -6,10 +6,10 @@ import warnings
 from dataclasses import replace
 
 import pytest
-from oracles.compare import Tolerance, differences
-from oracles.invent import Kind, all_kinds, invent
 
 from blue_solvers import SOLVERS, Solver
+from tests.helpers.oracles.compare import Tolerance, differences
+from tests.helpers.oracles.invent import Kind, all_kinds, invent
 
 DIRECT = {name: SOLVERS[name] for name in ("two_pass", "sea_blue", "cholesky", "dense", "auto")}
 ITERATIVE = {name: SOLVERS[name] for name in ("cg", "multigrid")}

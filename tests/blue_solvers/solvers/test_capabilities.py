@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -13,8 +11,7 @@ import blue_solvers
 from blue_solvers import blue
 from blue_solvers.solvers.capabilities import CAPABILITIES, as_markdown
 from constraint_builders import Problem, Schema, Spine
-
-README = Path(__file__).parents[3] / "README.md"
+from tests.helpers.places import README
 
 SCHEMA = Schema({"a": 2, "b": 3}, recodes={"b": {"low": [0, 0, 1]}})
 CROSSING = Schema({"b": 3}, recodes={"b": {"x": [0, 0, 1], "y": [0, 1, 0], "z": [0, 1, 1]}})

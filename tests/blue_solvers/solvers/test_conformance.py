@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from exact_reference import ExactEstimate, estimable, exact_blue
 from hypothesis import given, settings
-from strategies import Case, cases
 
 from blue_solvers import SOLVERS, ConjugateGradient, Multigrid, SeaBlue, Solver, UnsupportedProblemError, blue
 from blue_solvers.contract import Float, Info, Prepared
-from blue_solvers.normal_equations.projection import EPSILON, ROUNDING, equations_of
+from blue_solvers.normal_equations.equations import EPSILON, ROUNDING, equations_of
 from blue_solvers.testing import check_solver, dot_test, problems
 from constraint_builders import Problem, gallery
+from tests.helpers.exact_reference import ExactEstimate, estimable, exact_blue
+from tests.helpers.strategies import Case, cases
 
 TOLERANCE = 1e-9  # standard errors
 PROBLEMS = problems()
@@ -75,8 +75,8 @@ def compare(solver: Solver, case: Case) -> None:
         return
     P = blue(problem, solver)
     deviations = np.sqrt(np.where(measured, case.variances, 0))
-    X = P @ np.diag(deviations)
-    if not P.info.exact:
+    X, info = P.apply(np.diag(deviations))
+    if not info.exact:
         assert problem.table_variances is None
         dot_test(P)
         return

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from exact_reference import rational_rank
 
 from blue_solvers import blue
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.exact_reference import rational_rank
 
 # Three pairs of three levels: one more relation than their pairwise common coarsenings show.
 SCHEMA = Schema({"a": 3, "s": 2}, recodes={"a": {"p": [0, 0, 1], "q": [0, 1, 0], "r": [1, 0, 0]}})

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spines import SCHEMA, spine_problems
 
 from blue_solvers import ConjugateGradient, Solver, UnsupportedProblemError, blue
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.spines import SCHEMA, spine_problems
 
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["S", "C", "C", "T", "T", "T"])
 OBSERVED = {

@@ -24,7 +24,7 @@ from constraint_builders.geography import (
     partitions,
     regroup_blocks,
 )
-from tests.constraint_builders.geography.random_trees import (
+from tests.helpers.random_trees import (
     blocks_below,
     random_entities,
     random_spine,

@@ -15,20 +15,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from partitioned import assert_same, digests, invented_problem
-from spines import consistent_measurements
 
 from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.streaming import PartitionError, Partitions, partition, partition_source, stream
 from blue_solvers.streaming.job import Job
 from blue_solvers.streaming.run import work_through
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.partitioned import assert_same, digests, invented_problem
+from tests.helpers.places import ROOT
+from tests.helpers.spines import consistent_measurements
 
 distributed = pytest.importorskip("distributed", reason="a cluster needs Dask: pip install 'blue-solvers[cluster]'")
 import blue_solvers.streaming.cluster  # noqa: E402  after the test for Dask
 from blue_solvers.streaming.cluster import ClusterError, estimate  # noqa: E402
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +48,7 @@ def local_cluster(space: Path, workers: int = 2, connect: str = "30s") -> Iterat
         "distributed.worker.multiprocessing-method": "spawn",
     }
     with pytest.MonkeyPatch.context() as patch, dask.config.set(options):
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
+        patch.setenv("PYTHONPATH", str(ROOT))
         with distributed.LocalCluster(
             n_workers=workers, threads_per_worker=1, dashboard_address=":0", local_directory=space, silence_logs=50
         ) as cluster:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from disturbances import ONE_LINE, digests
-from tests.blue_solvers.test_kills import TIGHT, write_release
 
 from blue_solvers import examples
 from blue_solvers.cli import main
+from tests.blue_solvers.streaming.small_release import TIGHT, write_release
+from tests.helpers.disturbances import ONE_LINE, digests
 
 SIZES = (4, 12, 20, 40, 80, 120, 160, 200, 240, 280)  # KiB
 

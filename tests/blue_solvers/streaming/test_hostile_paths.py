@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from partitioned import digests, invented_problem
-from spines import consistent_measurements
 
 from blue_solvers import blue
 from blue_solvers.cli import main
@@ -21,6 +19,8 @@ from blue_solvers.results.store import write_result
 from blue_solvers.streaming import DamagedError, Partitions, partition, stream
 from constraint_builders import Problem, Spine
 from constraint_builders.files.settings import parse_settings
+from tests.helpers.partitioned import digests, invented_problem
+from tests.helpers.spines import consistent_measurements
 
 SETTINGS = """
 geolevels = ["State", "LEVEL", "Block"]

@@ -12,39 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
-from disturbances import ONE_LINE, SIGNALS, begin, damage, digests, end, files_of, replace_unseen, seconds
-from partitioned import invented_problem
-from spines import consistent_measurements
 
 from blue_solvers.cli import main
 from blue_solvers.results.checksums import sha256
 from blue_solvers.streaming import partition, stream
-from blue_solvers.streaming.measured_folder import READER
-from blue_solvers.streaming.partition import BUFFERS
-from constraint_builders import Problem, Spine
-from constraint_builders.files import write_noisy_measurements
-from constraint_builders.files.settings import parse_settings
-from constraint_builders.true_tables import true_vector
-from noise_mechanisms import add_noise
-
-SETTINGS = """
-geolevels = ["State", "County", "Block"]
-noise = "discrete_gaussian"
-[variables]
-sex = ["female", "male"]
-age = 5
-[recodes]
-age.adult = "0-1 | 2-4"
-[budget]
-[budget.losses]
-total = ["1/10", "1/40", "1/40"]
-"sex * adult" = [0, "1/40", 0]
-detailed = ["1/20", "1/20", "3/40"]
-"""
-TIGHT = READER + BUFFERS + 150_000.0  # for the spine, and for one county
+from tests.blue_solvers.streaming.small_release import TIGHT, write_release
+from tests.helpers.disturbances import ONE_LINE, SIGNALS, begin, damage, digests, end, files_of, replace_unseen, seconds
+from tests.helpers.partitioned import invented_problem
+from tests.helpers.spines import consistent_measurements
 
 
 @dataclass(frozen=True)
@@ -70,23 +47,6 @@ class Job:
     def command(self, out: Path) -> list[str]:
         """The arguments of a run."""
         return ["estimate", str(self.folder / "release"), "--out", str(out), "--memory", str(TIGHT)]
-
-
-def write_release(folder: Path, seed: int) -> None:
-    """Measurements of invented counts, in files whose size does not depend on their values."""
-    rng = np.random.default_rng(0)
-    counties = [f"44{county:03}" for county in range(1, 12, 2)]
-    blocks = [f"{county}{number:04}" for county in counties for number in range(12)]
-    spine = Spine.from_geocodes({"State": ["44"], "County": counties, "Block": blocks})
-    settings = parse_settings(SETTINGS, "small")
-    problem = Problem(settings.schema, settings.variances(), spine=spine, noise=settings.noise)
-    truth = rng.poisson(30, (len(blocks), 2, 5))
-    y = add_noise(problem, true_vector(problem, truth), np.random.default_rng(seed))
-    write_noisy_measurements(folder, problem, y, notes={"settings.toml": SETTINGS})
-    for path in folder.rglob("*.parquet"):
-        if path.is_file():
-            frame = pl.read_parquet(path, hive_partitioning=False)
-            frame.write_parquet(path, compression="uncompressed", statistics=False, use_pyarrow=False)
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from disturbances import ROOT, begin, end
 
 from blue_solvers.signals import Unwinding
+from tests.helpers.disturbances import begin, end
+from tests.helpers.places import ROOT
 
 SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 

@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from partitioned import KILL_AFTER, assert_same, digests, invented_problem, read_estimates
 from scipy import sparse
-from spines import SCHEMA, consistent_measurements
 
 from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.streaming import partition, stream
 from constraint_builders import Problem, Schema, Spine
-
-ROOT = Path(__file__).parents[3]
+from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, invented_problem, read_estimates
+from tests.helpers.places import ROOT
+from tests.helpers.spines import SCHEMA, consistent_measurements
 
 
 def with_equalities(seed: int) -> tuple[Problem, np.ndarray]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from partitioned import assert_same
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
@@ -20,8 +19,10 @@ from blue_solvers.streaming import partition, stream
 from blue_solvers.uncertainty import functionals
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
 from constraint_builders.files.settings import parse_settings
+from tests.helpers.partitioned import assert_same
+from tests.helpers.places import DOCS
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "scaling.md"
+DOCUMENT = DOCS / "scaling.md"
 SETTINGS = """
 geolevels = ["State", "County", "Tract"]
 [variables]

@@ -25,8 +25,8 @@ from constraint_builders.files import Settings, measurement_outline, read_settin
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
+from tests.helpers.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 SETTINGS = """
 geolevels = ["US", "State", "County", "Block"]
 noise = "discrete_gaussian"

@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from partitioned import KILL_AFTER, assert_same, digests, invented_problem
-from spines import SCHEMA, consistent_measurements, spine_problems
 
 from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.streaming import DamagedError, PartitionError, Partitions, partition, partition_source, stream
@@ -23,8 +21,10 @@ from blue_solvers.streaming.cutting import choose_cut
 from blue_solvers.streaming.partition import BUFFERS
 from blue_solvers.streaming.subtrees import part_bytes
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, invented_problem
+from tests.helpers.places import ROOT
+from tests.helpers.spines import SCHEMA, consistent_measurements, spine_problems
 
-ROOT = Path(__file__).parents[3]
 MEASURE = """
 import re, sys
 from pathlib import Path

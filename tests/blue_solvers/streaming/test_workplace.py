@@ -14,8 +14,8 @@ from blue_solvers.results.checksums import DamagedError, read_sealed_json, seal_
 from blue_solvers.streaming import workplace
 from blue_solvers.streaming.folder_lock import locked
 from blue_solvers.streaming.workplace import Workplace
+from tests.helpers.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 CONTEND = """
 import os, sys
 from pathlib import Path

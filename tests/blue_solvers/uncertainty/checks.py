@@ -7,7 +7,7 @@ from hypothesis import reject
 from scipy import stats
 
 from constraint_builders import Problem
-from tests.strategies import Case
+from tests.helpers.strategies import Case
 
 FALSE_ALARM = 1e-6
 

@@ -18,7 +18,7 @@ from blue_solvers.uncertainty import (
 )
 from constraint_builders import Problem, Schema, Spine, gallery
 from tests.blue_solvers.uncertainty.checks import problem_of
-from tests.strategies import cases
+from tests.helpers.strategies import cases
 
 
 def unequal() -> Problem:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from oracles.description import Description
-from oracles.exact import Reference, solve
-from oracles.invent import Kind, invent
 
 from blue_solvers.verification import Certificate, certify
 from constraint_builders import Problem
+from tests.helpers.oracles.description import Description
+from tests.helpers.oracles.exact import Reference, solve
+from tests.helpers.oracles.invent import Kind, invent
 
 
 @dataclass(frozen=True)

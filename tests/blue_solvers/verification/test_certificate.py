@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from oracles.invent import Kind, all_kinds
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
@@ -18,8 +17,9 @@ from blue_solvers.verification import certify
 from blue_solvers.verification.finest import certify_by_finest, levels_of
 from blue_solvers.verification.noise import Noise, NotCertifiedError
 from blue_solvers.verification.wide import Family, certify_wide
-from constraint_builders import LowRankPlusDiagonal, Problem, Schema, gallery
+from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
 from tests.blue_solvers.verification.answers import Case, case, moved, spoilt
+from tests.helpers.oracles.invent import Kind, all_kinds
 
 KINDS = [k for k in all_kinds() if k.count == 20 and k.decades < 10]
 SIZES = (1e-6, 1e-5, 1e-3, 1.0)
@@ -36,7 +36,7 @@ def test_right_answers_are_proved_and_wrong_ones_never_pass(kind: Kind) -> None:
     """Of every right answer the bound is below 1e-9; of none that is wrong by 1e-6 is it below the true error."""
     rng = np.random.default_rng(0)
     ratios, corruptions = [], 0
-    for c in cases(kind, range(16)):
+    for c in cases(kind, range(12)):
         proved = c.is_sound(c.reference.estimate)
         assert proved.bound is not None, proved
         assert proved.bound < 1e-9
@@ -50,7 +50,7 @@ def test_right_answers_are_proved_and_wrong_ones_never_pass(kind: Kind) -> None:
                 assert certificate.bound is None or certificate.bound > 1e-7
                 if wrong is moved and certificate.bound is not None:
                     ratios.append(certificate.bound / c.error(x))
-    assert corruptions > 50
+    assert corruptions > 35
     assert np.median(ratios) < 10
 
 
@@ -74,7 +74,7 @@ def test_answers_of_every_solver(solver: str) -> None:
     counted: Counter[str] = Counter()
     kinds = [KINDS[0], Kind(spine=False, recodes=False, zeros=False, equalities=False, exact=False, unmeasured=False)]
     for kind in kinds:
-        for c in cases(kind, range(20)):
+        for c in cases(kind, range(14)):
             try:
                 P = blue(c.problem, solver)
                 x = P @ c.y + P.offset
@@ -94,7 +94,7 @@ def test_the_pass_of_sums_is_sound_too(covariance: str, decades: float) -> None:
     """The way that large spines go, on small ones."""
     kind = Kind(zeros=False, equalities=False, exact=not covariance, covariance=covariance, decades=decades)
     rng, ratios, tried = np.random.default_rng(1), [], 0
-    for c in cases(kind, range(40)):
+    for c in cases(kind, range(30)):
         noise = Noise.of(c.problem)
         if levels_of(c.problem) is None:
             continue
@@ -156,6 +156,30 @@ def test_wide_tables_need_no_joint_table(total: float) -> None:
         assert found.bound is None or found.bound > 1e-7
 
 
+def test_a_large_spine_is_proved_by_one_pass_of_sums() -> None:
+    """12,000 cells at 124 places: a wrong answer of any cell, and one whose tables agree, are seen."""
+    schema = Schema({"sex": 2, "age": 6, "race": 8}, recodes={"race": {"three": [0, 1, 1, 2, 2, 2, 2, 2]}})
+    parent = [-1, 0, 0, 0, *np.repeat([1, 2, 3], 10).tolist(), *np.repeat(np.arange(4, 34), 3).tolist()]
+    spine, tables = Spine(parent), {"total": 4.0, "three": 9.0, "sex * race": 5.0, "detailed": 3.0}
+    problem = Problem(schema, {**dict.fromkeys(spine.levels, tables), "depth 0": {"total": 0.0}}, spine=spine)
+    assert problem.observed.size > 10_000
+    M = problem.marginal_matrix()
+    counts = np.random.default_rng(0).poisson(120, M.shape[1]).astype(float)  # 1e6 in all
+    rng = np.random.default_rng(1)
+    y = M @ counts + np.sqrt(problem.variances) * rng.standard_normal(M.shape[0])
+    x = blue(problem) @ y
+    found = certify(problem, y, x)
+    assert found.bound is not None
+    assert found.bound < 1e-9
+    for cell in rng.integers(1, x.size, 20):
+        wrong = x.copy()
+        wrong[cell] += 1e-5 * np.sqrt(problem.variances[cell])
+        assert (certify(problem, y, wrong).bound or 1) > 1e-6
+    swap = np.zeros(M.shape[1])
+    swap[[7, 900]] = 1e-5, -1e-5
+    assert (certify(problem, y, x + M @ swap).bound or 1) > 1e-6
+
+
 def test_a_large_count_costs_no_more_than_its_own_rounding() -> None:
     problem = gallery.cube(4, 4, variance=100.0)
     y = noisy(problem, 1e8)
@@ -186,6 +210,14 @@ def test_what_cannot_be_proved_has_a_reason() -> None:
     found = certify(wide, np.ones(200), np.ones(200))
     assert found.bound is None
     assert "too many" in found.reason
+    assert found.piece is None
+    nested = Problem(
+        Schema({f"v{i}": 10 for i in range(9)}),
+        {"v0": 4.0, "v0 * v1": 1.0, "v1 * v2": 1.0},
+        equalities=(sparse.csr_array(np.eye(1, 210)), [3.0]),
+    )
+    found = certify(nested, np.ones(210), np.ones(210))
+    assert found.piece == "1 of 3 tables agree with a table that contains them to 4.5 standard errors"
 
 
 def test_an_operator_that_solves_is_certified() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
-from strategies import Case, cases
 
 from constraint_builders import Problem, Schema
 from constraint_builders.description.layout import Layout
+from tests.helpers.strategies import Case, cases
 
 PROBLEM = Problem(Schema({"a": 2, "b": 3}), {"b * a": 1.0, "total": 1.0, "b": 2.0})
 LAYOUT = PROBLEM.observed

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numbers_alike import NO_NUMBERS, dyadic, kinds_of
 
 from constraint_builders.description.reals import (
     positive_number,
@@ -22,6 +21,7 @@ from constraint_builders.description.reals import (
     whole_array,
     whole_number,
 )
+from tests.helpers.numbers_alike import NO_NUMBERS, dyadic, kinds_of
 
 RATIONALS = dyadic(-1000, 900, 40) | dyadic(-8, 8, 8)
 

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spines import SCHEMA, TABLES, consistent_measurements, dense_estimate, spines
 
 from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files import measurements_frame, read_long_table, write_frame, write_schema_file
+from tests.helpers.spines import SCHEMA, TABLES, consistent_measurements, dense_estimate, spines
 
 SEX = Schema({"sex": ["f", "m"]})
 ROWS = """table,sex,geolevel,geocode,value,variance

@@ -14,8 +14,8 @@ from constraint_builders.description.table import parse_table
 from constraint_builders.files import PRODUCTION, production_settings, read_settings
 from constraint_builders.files.settings import find_settings, parse_partition
 from constraint_builders.relations.marginals import refines
+from tests.helpers.places import PRODUCTION_SETTINGS
 
-FACTS = Path(__file__).parents[4] / "shared" / "facts" / "production_settings.json"
 SMALL = """
 geolevels = ["State", "Block"]
 [variables]
@@ -43,9 +43,9 @@ def write(folder: Path, text: str) -> Path:
 
 
 def facts() -> dict[str, Any]:
-    if not FACTS.exists():
-        pytest.skip(f"the published facts are not at {FACTS}")
-    return json.loads(FACTS.read_text())
+    if not PRODUCTION_SETTINGS.exists():
+        pytest.skip(f"the published facts are not at {PRODUCTION_SETTINGS}")
+    return json.loads(PRODUCTION_SETTINGS.read_text())
 
 
 @pytest.mark.parametrize("name", ["pl94_us_persons", "pl94_pr_persons"])

@@ -7,7 +7,7 @@ import pytest
 
 from constraint_builders import Spine
 from constraint_builders.geography import Strategy, bypass, bypassing_improves, fewest_children, leaves, nodes_to_bypass
-from tests.constraint_builders.geography.random_trees import (
+from tests.helpers.random_trees import (
     LEVELS,
     blocks_below,
     random_spine,

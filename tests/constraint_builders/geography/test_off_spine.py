@@ -7,7 +7,7 @@ import pytest
 
 from constraint_builders import Spine
 from constraint_builders.geography import Entities, NotComposableError, compositions, leaves, osed, summarise_osed
-from tests.constraint_builders.geography.random_trees import blocks_below, random_entities, random_spine, uneven_spine
+from tests.helpers.random_trees import blocks_below, random_entities, random_spine, uneven_spine
 
 
 def fewest_geounits(spine, usable=None):

@@ -16,7 +16,7 @@ from constraint_builders.geography import (
     partitions,
     regroup_blocks,
 )
-from tests.constraint_builders.geography.random_trees import random_entities, random_spine
+from tests.helpers.random_trees import random_entities, random_spine
 
 WIDTHS = {"State": 1, "County": 2, "Tract": 3, "Block_Group": 4, "Block": 6}
 

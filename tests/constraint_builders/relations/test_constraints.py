@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
-from exact_reference import exact_rank, rational_rank, stacked
 from hypothesis import given, settings
-from strategies import Case, cases
 
 from constraint_builders import Problem, Schema, gallery
+from tests.helpers.exact_reference import exact_rank, rational_rank, stacked
+from tests.helpers.strategies import Case, cases
 
 
 @settings(max_examples=60)

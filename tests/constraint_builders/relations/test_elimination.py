@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from exact_reference import rational_rank
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
 from constraint_builders.relations.elimination import eliminate
+from tests.helpers.exact_reference import rational_rank
 
 
 @st.composite

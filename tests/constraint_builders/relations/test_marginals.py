@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_reference import marginal_rows, stacked
 from hypothesis import given
-from strategies import Case, cases
 
 from constraint_builders import Schema, gallery
 from constraint_builders.description.table import parse_table
 from constraint_builders.relations.marginals import Margin, group_map, margin_matrix, refines
+from tests.helpers.exact_reference import marginal_rows, stacked
+from tests.helpers.strategies import Case, cases
 
 
 @given(cases("equal"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +11,13 @@ import pytest
 from constraint_builders import Schema
 from constraint_builders.description.spine import Spine
 from noise_mechanisms.integer_subspace import GeneralizedGaussian, GeneralizedLaplace, Invariants, noise_covariance
+from tests.helpers.places import DATA, PUMA, RHODE_ISLAND
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real counts of {DATA} are not here")
 
 
 def puma(name: str) -> np.ndarray:
-    with (DATA / "puma" / name).open(newline="") as file:
+    with (PUMA / name).open(newline="") as file:
         rows = list(csv.reader(file))
     return np.array([[int(float(value)) for value in row[1:]] for row in rows[1:]])
 
@@ -26,7 +25,7 @@ def puma(name: str) -> np.ndarray:
 def rhode_island_tracts() -> tuple[Spine, np.ndarray]:
     """State, counties and tracts, and the tracts' populations in the spine's order."""
     people: dict[str, int] = {}
-    with gzip.open(DATA / "ri_2010_blocks.csv.gz", "rt", newline="") as file:
+    with gzip.open(RHODE_ISLAND, "rt", newline="") as file:
         for row in csv.DictReader(file):
             tract = row.pop("geoid")[:11]
             people[tract] = people.get(tract, 0) + sum(map(int, row.values()))

@@ -8,8 +8,8 @@ from math import prod
 
 import numpy as np
 
-from oracles.description import Block, Description
-from oracles.exact import Reference, solve
+from tests.helpers.oracles.description import Block, Description
+from tests.helpers.oracles.exact import Reference, solve
 
 MOST_ROWS = 70  # observed cells: keeps the exact reference fast
 MOST_COLUMNS = 110  # detailed cells of all leaves

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from spines import measurement_matrices
 
 from constraint_builders import Problem
 from constraint_builders.description.layout import Float
 from constraint_builders.relations.marginals import marginal_matrix
+from tests.helpers.spines import measurement_matrices
 
 
 def dense_operator(problem: Problem) -> tuple[Float, Float, Float]:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles.invent import Kind, invent
 
 from blue_solvers import blue, projected_work
 from blue_solvers.cli import main
@@ -21,6 +20,7 @@ from blue_solvers.components.tree.splitting import Divided, split
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files.settings import production_settings
+from tests.helpers.oracles.invent import Kind, invent
 
 SCHEMA = Schema(
     {"a": 9, "b": 6, "c": 2, "d": 3},

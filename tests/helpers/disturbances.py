@@ -14,7 +14,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.helpers.places import ROOT
+
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 SAID = {signal.SIGTERM: "blue-solvers: terminated\n", signal.SIGINT: "blue-solvers: interrupted\n"}
 ONE_LINE = re.compile(r"blue-solvers: [^\n]+\n")

@@ -1,35 +1,15 @@
-"""Places where one sign or operator decides: each of these tests fails when it is changed."""
+"""Pairs of tables next above one another, and what the matrix of their equalities needs."""
 
 from __future__ import annotations
 
-from fractions import Fraction
 from itertools import combinations
 
-import numpy as np
 import pytest
 
-from blue_solvers import blue
-from constraint_builders import Problem, Schema
+from constraint_builders import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.relations import constraints as module
 from constraint_builders.relations.constraints import SelfConsistency, next_above
-from noise_mechanisms.theta import theta_excess, theta_variance
-
-
-@pytest.mark.parametrize("exact", ["total", "a", "b"])
-def test_tables_exact_and_tables_not_measured_are_no_noisy_ones(exact: str) -> None:
-    """ArrayForm: noisy tables are those of finite and positive variance."""
-    observed = {"total": 1.0, "a": 2.0, "b": 3.0, "a * b": 4.0} | {exact: 0.0}
-    with np.errstate(all="raise"):
-        P = blue(Problem(Schema({"a": 2, "b": 3}), observed), "sea_blue")
-        y = np.random.default_rng(0).normal(9, 2, 12)
-        x = P @ y
-    problem = P.problem
-    np.testing.assert_allclose(x[problem.observed.slice(exact)], y[problem.observed.slice(exact)], atol=1e-12)
-    unmeasured = Problem(Schema({"a": 2, "b": 3}), observed | {"total": np.inf, "b": 2.0})
-    with np.errstate(all="raise"):
-        found = blue(unmeasured, "sea_blue") @ y
-    np.testing.assert_allclose(found, blue(unmeasured, "dense") @ y, atol=1e-9)
 
 
 def neighbours(names: list[str]) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
@@ -70,14 +50,3 @@ def test_a_constraint_matrix_is_refused_for_all_that_building_it_needs(monkeypat
     entries = structure._functionals.entries
     assert asked[0] == 4 * entries * module.INT8_CELL_BYTES + 2 * entries * module.FLOAT_CELL_BYTES
     assert asked[1] - asked[0] == 2 * module.FLOAT_CELL_BYTES * ((3 + 1) + (15 + 3))
-
-
-@pytest.mark.parametrize("sigma2", [0.3, 0.7, 0.95, 1.0])
-def test_theta_sums_have_all_their_terms(sigma2: float) -> None:
-    """Against the sums themselves, in whole multiples of 2^-1000 of exp(-k^2 / 2 sigma2)."""
-    q = np.exp(-0.5 / sigma2)
-    weights = {k: Fraction(float(q)) ** (k * k) for k in range(1, 13)}
-    total = 1 + 2 * sum(weights.values())
-    variance = 2 * sum(k * k * w for k, w in weights.items()) / total
-    assert theta_variance(np.array([sigma2]))[0] == pytest.approx(float(variance), rel=3e-15)
-    assert theta_excess(np.array([sigma2]))[0] == pytest.approx(float(total - 1), rel=3e-15)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.invent import Invented, Kind, invent
 
 from blue_solvers import SOLVERS, ConjugateGradient, UnsupportedProblemError, blue
 from blue_solvers.contract import Solver
 from constraint_builders import Problem, Schema
+from tests.helpers.oracles.invent import Invented, Kind, invent
 
 ALL: list[str | Solver] = [*SOLVERS, ConjugateGradient(preconditioner="two_pass")]
 SMALLEST = 5e-324

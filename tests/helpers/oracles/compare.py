@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blue_solvers import BlueOperator, ConvergenceError, Solver, UnsupportedProblemError, blue
-from oracles.invent import Invented
+from blue_solvers import BlueOperator, ConvergenceError, Info, Solver, UnsupportedProblemError, blue
+from tests.helpers.oracles.invent import Invented
 
 EPSILON = float(np.finfo(float).eps)
 ROUNDING = 64  # units in the last place of the largest value
@@ -25,15 +25,16 @@ def differences(invented: Invented, solver: Solver | str, tolerance: Tolerance =
     """Everything that a solver says wrongly; None where it refuses the problem by name or does not call it exact."""
     try:
         P = blue(invented.description.problem(), solver)
-        x = P @ invented.y + P.offset
+        x, info = P.apply(invented.y)
+        x = x + P.offset
     except (UnsupportedProblemError, ConvergenceError):
         return None
-    if not P.info.exact:
+    if not info.exact:
         return None
-    return [*_wrong_estimates(P, x, invented, tolerance), *_wrong_variances(P, invented, tolerance)]
+    return [*_wrong_estimates(info, x, invented, tolerance), *_wrong_variances(P, invented, tolerance)]
 
 
-def _wrong_estimates(P: BlueOperator, x: np.ndarray, invented: Invented, tolerance: Tolerance) -> list[str]:
+def _wrong_estimates(info: Info, x: np.ndarray, invented: Invented, tolerance: Tolerance) -> list[str]:
     reference = invented.reference
     errors = abs(x - reference.estimate)
     floor = ROUNDING * EPSILON * abs(invented.y).max(initial=1)
@@ -41,7 +42,7 @@ def _wrong_estimates(P: BlueOperator, x: np.ndarray, invented: Invented, toleran
     if not (errors <= tolerance.estimate * reference.std_errors + floor).all():
         worst = (np.maximum(errors - floor, 0) / np.maximum(reference.std_errors, 1e-300)).max()
         wrong.append(f"estimates {errors.max():.3g} off, {worst:.3g} standard errors")
-    bound = P.info.error_bound
+    bound = info.error_bound
     if bound is not None and not (errors <= bound * reference.std_errors + floor).all():
         wrong.append(f"estimates beyond their bound of {bound:.3g} standard errors")
     return wrong

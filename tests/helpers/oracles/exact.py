@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
-from oracles.description import Description
+from tests.helpers.oracles.description import Description
 
 BITS = 600
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from spines import SCHEMA
 
 from constraint_builders import Problem
 from constraint_builders.description.table import parse_table
-from tests.constraint_builders.geography.random_trees import uneven_spine
+from tests.helpers.random_trees import uneven_spine
+from tests.helpers.spines import SCHEMA
 
 KILL_AFTER = """
 import os, signal, sys

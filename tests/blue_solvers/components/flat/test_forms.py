@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from strategies import Case, cases
 
 from blue_solvers import blue
 from blue_solvers.components import ArrayForm, TableForm, TreeForm, components_of
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.schema_order import in_schema_order
+from tests.helpers.strategies import Case, cases
 
 FORMS = [ArrayForm, TableForm, TreeForm]
 

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from spines import SCHEMA, TABLES, consistent_measurements, dense_covariance, spine_problems, spines
 
 from blue_solvers import SOLVERS, TwoPass, blue
 from blue_solvers.components.tree.tree_form import TreeForm
@@ -14,6 +13,7 @@ from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.uncertainty import functionals
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.geography import Entities, leaves
+from tests.helpers.spines import SCHEMA, TABLES, consistent_measurements, dense_covariance, spine_problems, spines
 
 
 def invented_functionals(problem: Problem, seed: int, count: int = 4) -> sparse.csc_array:

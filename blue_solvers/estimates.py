@@ -1,0 +1,135 @@
+"""An estimate with everything that belongs to it: values, errors, how they were computed, and their proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from blue_solvers.contract import Float, Info
+from blue_solvers.quantiles import normal_multiple, read_level
+from blue_solvers.verification import Certificate, Fit, fit_test
+from constraint_builders import Problem
+from noise_mechanisms import draw_noise
+
+if TYPE_CHECKING:
+    import polars
+
+    from blue_solvers.operator import BlueOperator
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What `blue_solvers.estimate` and `BlueOperator.estimate` return.
+
+    Attributes
+    ----------
+    operator : BlueOperator
+        What it was made with.
+    y : ndarray, (n,)
+        What was measured.
+    values : ndarray, (m,)
+        Over the desired layout, the offset included. Not writable.
+    info : Info
+        How these values were computed.
+    proof : Certificate or None
+        How far from the best estimate the values may be, where that was worked out with them.
+    """
+
+    operator: BlueOperator
+    y: Float
+    values: Float
+    info: Info
+    proof: Certificate | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """What was estimated."""
+        return self.operator.problem
+
+    @cached_property
+    def tables(self) -> Mapping[Any, Float]:
+        """The values of every desired table, {name: array}."""
+        return self.problem.desired.tables(self.values)
+
+    @cached_property
+    def variances(self) -> Float:
+        """Exact variance of every value, (m,)."""
+        return self.operator.variances()
+
+    @cached_property
+    def std_errors(self) -> Float:
+        """Exact standard error of every value, (m,)."""
+        return np.sqrt(self.variances)
+
+    def interval(self, level: float = 0.95, method: str = "z") -> tuple[Float, Float]:
+        """Intervals that cover every value with a probability.
+
+        Parameters
+        ----------
+        level : float
+        method : {"z"}
+            From exact variances, for normal noise. For methods that draw replicates see `blue_solvers.intervals`.
+
+        Returns
+        -------
+        lower, upper : ndarray, (m,)
+
+        Raises
+        ------
+        ValueError
+            If the method is another, or the level no probability.
+        """
+        if method != "z":
+            raise ValueError(
+                f"method must be 'z': got {method!r}; use blue_solvers.intervals(P, y, method=..., rng=...) for "
+                "intervals from replicates"
+            )
+        half = normal_multiple(read_level(level)) * self.std_errors
+        return self.values - half, self.values + half
+
+    def certificate(self) -> Certificate:
+        """A proof of how far the values are from the best estimate, in which no solver takes part."""
+        return self.proof or self.operator.over_observed.proved(self.y)[2]
+
+    def fit(self, draws: int = 200, rng: np.random.Generator | int | None = None) -> Fit:
+        """Whether the measurements agree with the noise that they claim.
+
+        Parameters
+        ----------
+        draws : int
+            Replicates of noise that is not Gaussian; with 0 it is taken for Gaussian.
+        rng : Generator or int, optional
+            What they are drawn from.
+        """
+        P = self.operator.over_observed
+
+        def residuals(generator: np.random.Generator) -> Float:
+            noise = draw_noise(P.problem, 1, generator)[:, 0]
+            return noise - P @ noise
+
+        replicate = residuals if draws and P.problem.noise != "gaussian" else None
+        return fit_test(
+            P.problem, self.y, P @ self.y + P.offset, P.variances(), replicate=replicate, draws=draws or 1, rng=rng
+        )
+
+    def to_frame(self, level: float = 0.95) -> polars.DataFrame:
+        """A long table: a row for every cell with its value, standard error and interval; needs the extra ``frames``.
+
+        Parameters
+        ----------
+        level : float
+            Of the intervals.
+        """
+        from constraint_builders.files import estimates_frame
+
+        return estimates_frame(self.problem, self.values, self.std_errors, *self.interval(level))
+
+    def __repr__(self) -> str:
+        proof = "" if self.proof is None else f"; {self.proof}"
+        return (
+            f"Estimate({len(self.problem.desired.names)} tables, {self.values.size:,} cells; {self.info.reason}{proof})"
+        )

@@ -1,0 +1,188 @@
+"""Exact variances of desired cells by entries of the inverse of A Sigma A'."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+from blue_solvers.blas_threads import one_blas_thread
+from blue_solvers.contract import Float
+from blue_solvers.normal_equations.equations import EPSILON, Equations, NormalSolver, equations_of
+from blue_solvers.normal_equations.kernels import Gather, best_gather
+from blue_solvers.normal_equations.sparse_factor import SparseFactor, entry_keys
+from blue_solvers.normal_equations.stage import Stage
+from blue_solvers.normal_equations.supernodes import Index
+from constraint_builders import Problem
+from constraint_builders.memory import require_memory
+
+CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
+DIGITS = 1e-8  # relative error of a variance that rounding may leave
+POWER_STEPS = 6
+DETERMINED = 1e-22  # of a cell's noise: variances below it are 0 but for rounding
+REFINED_BLOCK = 64  # columns of the adjoint held at once
+PAIR_BYTES = 64  # of a pair of rows: itself, its value, and their sorted copies
+MOST_PAIR_BYTES = 2.0**31  # of pairs at once
+INSTEAD = "use P.variances() with solver='cg', Monte Carlo intervals, or estimate_variances"
+
+
+def variances_by_selected_inversion(problem: Problem, gather: Gather | None = None) -> Float:
+    """Exact variance of every desired cell of the BLUE by one selected inversion of A Sigma A'.
+
+    Where the variance is less than a thousandth of the noise, or the equations are so nearly dependent that the
+    difference above would lose its digits, it is worked out from the estimate's own weights instead.
+
+    Parameters
+    ----------
+    problem : Problem
+        Any whose covariance is known entry by entry.
+    gather : callable, optional
+        As for `inverse_on_pattern`.
+
+    Returns
+    -------
+    ndarray, (m,)
+        In squared units of the counts; NaN where nothing determines the cell.
+
+    Raises
+    ------
+    ValueError
+        If the covariance is an operator.
+    MemoryError
+        If it would not fit; `inverse_on_pattern` says what it takes, with a pair of equations for an entry of the
+        matrix.
+    """
+    if isinstance(problem.covariance, LinearOperator):
+        raise ValueError(
+            "selected inversion needs the entries of the covariance, which is an operator: use P.variances() with "
+            "solver='cg', or estimate_variances"
+        )
+    if problem.undetermined is not None:
+        return np.where(problem.undetermined, np.nan, variances_by_selected_inversion(problem.determined, gather))
+    T = desired_sums(problem)
+    with one_blas_thread():
+        return _variances(equations_of(problem, "independent")[-1], T, gather or best_gather())
+
+
+def desired_sums(problem: Problem) -> sparse.csr_array:
+    """The sparse matrix T, (m, n), that makes the desired cells from a consistent estimate of the observed ones."""
+    n = problem.observed.size
+    T = sparse.csr_array(sparse.eye_array(n, format="csr"))
+    if problem.tabulation is not None:
+        T = sparse.csr_array(problem.tabulation)
+    elif problem.desired.names != problem.observed.names or not problem.measured_tables.all():
+        parts = [
+            _sums_of_table(problem, table.start, table.stop)
+            for table in map(problem.desired.slice, problem.desired.names)
+        ]
+        T = sparse.csr_array(sparse.vstack(parts, format="csr"))
+    return T if problem.completion is None else sparse.csr_array(T @ problem.completion[0])
+
+
+def _sums_of_table(problem: Problem, start: int, stop: int) -> sparse.csr_array:
+    """Rows start to stop of T: spread over the observed cells, the numbers of a table's cells name the cell of each."""
+    numbers = np.zeros((problem.desired.size, 1))
+    numbers[start:stop, 0] = np.arange(1, stop - start + 1)
+    member = problem.tabulate_transpose(numbers)[:, 0].astype(np.int64)
+    cells = np.flatnonzero(member)
+    return sparse.csr_array(
+        (np.ones(cells.size), (member[cells] - 1, cells)), shape=(stop - start, problem.observed.size)
+    )
+
+
+def _variances(equations: Equations, T: sparse.csr_array, gather: Gather) -> Float:
+    Sigma = equations.Sigma_matrix
+    assert Sigma is not None
+    noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
+    if not equations.A.shape[0]:
+        return noise
+    scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
+    U = sparse.csc_array(scaled @ Sigma @ T.T)
+    U.eliminate_zeros()
+    factor = SparseFactor.of(_with_pairs_of(U, equations.normal_matrix()))
+    taken = [_taken(factor, sparse.csc_array(U[:, columns]), gather) for columns in _columns_at_once(U)]
+    variances = noise - np.concatenate(taken)
+    lost = max(CANCELLED, EPSILON * _condition(factor, equations.normal_matrix()) / DIGITS)
+    cancelled = np.flatnonzero(variances < lost * noise)
+    variances[cancelled] = _variances_from_weights(equations, factor, T[cancelled])
+    return np.where(variances > DETERMINED * noise, variances, 0.0)
+
+
+def _condition(factor: SparseFactor, N: sparse.csr_array) -> float:
+    """About the condition number of N: the largest eigenvalue of its inverse by a few steps of the power method."""
+    z = np.random.default_rng(0).standard_normal((N.shape[0], 1))
+    for _ in range(POWER_STEPS):
+        z = factor.solve(z / np.linalg.norm(z))
+    return float(np.linalg.norm(z)) * float(abs(N).sum(axis=0).max())
+
+
+def _taken(factor: SparseFactor, U: sparse.csc_array, gather: Gather) -> Float:
+    """What every column u takes from its noise, u' N^-1 u."""
+    first, second = _pairs(U)
+    rows, columns = U.indices[first].astype(np.int64), U.indices[second].astype(np.int64)
+    terms = factor.inverse_entries(rows, columns, gather) * U.data[first] * U.data[second]
+    terms[first != second] *= 2
+    of_pair = np.repeat(np.arange(U.shape[1]), np.diff(U.indptr))[first]
+    return np.bincount(of_pair, terms, minlength=U.shape[1]).astype(np.float64)
+
+
+def _pair_counts(U: sparse.csc_array) -> Index:
+    counts = np.diff(U.indptr).astype(np.int64)
+    return counts * (counts + 1) // 2
+
+
+def _columns_at_once(U: sparse.csc_array) -> list[slice]:
+    """Runs of columns whose pairs fit in memory together; every run takes a sweep over the factor."""
+    pairs = np.cumsum(_pair_counts(U))
+    runs = max(1, int(np.ceil(PAIR_BYTES * float(pairs[-1]) / MOST_PAIR_BYTES))) if pairs.size else 1
+    stops = np.searchsorted(pairs, pairs[-1] * np.arange(1, runs + 1) / runs) + 1 if pairs.size else np.zeros(1, int)
+    stops[-1] = U.shape[1]
+    return [slice(*pair) for pair in pairwise([0, *stops.tolist()]) if pair[0] < pair[1]]
+
+
+def _pairs(U: sparse.csc_array) -> tuple[Index, Index]:
+    """Positions in `U.data` of all unordered pairs of entries in one column, an entry with itself included."""
+    counts = np.diff(U.indptr).astype(np.int64)
+    needed = PAIR_BYTES * float(_pair_counts(U).sum())
+    require_memory(needed, f"selected inversion for {U.shape[1]:,} cells in {U.shape[0]:,} equations", INSTEAD)
+    ends = np.repeat(U.indptr[1:], counts)
+    partners = ends - np.arange(U.nnz)
+    first = np.repeat(np.arange(U.nnz), partners)
+    offsets = np.cumsum(partners) - partners
+    return first, np.arange(first.size) - np.repeat(offsets, partners) + first
+
+
+def _with_pairs_of(U: sparse.csc_array, N: sparse.csr_array) -> sparse.csc_array:
+    """N with explicit zeros for all pairs of entries in one column of U where it has no entry."""
+    size = N.shape[0]
+    ones = sparse.csr_array((np.ones(U.nnz), U.indices, U.indptr), shape=U.shape[::-1])
+    pattern = sparse.csr_array(ones.T @ ones + sparse.csr_array((np.ones(N.nnz), N.indices, N.indptr), shape=N.shape))
+    pattern.sort_indices()
+    pattern.data[:] = 0
+    pattern.data[np.searchsorted(entry_keys(pattern), entry_keys(N))] = N.data
+    return sparse.csc_array((pattern.data, pattern.indices, pattern.indptr), shape=(size, size))
+
+
+def _variances_from_weights(equations: Equations, factor: SparseFactor, T: sparse.csr_array) -> Float:
+    """Variances w' Sigma w with the weights w = t - A' (A Sigma A')^-1 A Sigma t of every row t of T."""
+    stage = Stage(equations, lambda system: _Solver(factor, system))
+    variances = np.empty(T.shape[0])
+    for start in range(0, T.shape[0], REFINED_BLOCK):
+        weights = stage.adjoint(T[start : start + REFINED_BLOCK].toarray().T)
+        variances[start : start + REFINED_BLOCK] = np.einsum("ij,ij->j", weights, equations.Sigma @ weights)
+    return variances
+
+
+class _Solver(NormalSolver):
+    """A factor of the scaled A Sigma A' as a solver of the normal equations."""
+
+    label = "selected inversion"
+
+    def __init__(self, factor: SparseFactor, equations: Equations) -> None:
+        self._factor = factor
+        self._deviations = equations.deviations[:, None]
+
+    def solve(self, R: Float, target: Float) -> tuple[Float, int]:
+        return self._factor.solve(R / self._deviations) / self._deviations, 0

@@ -1,0 +1,119 @@
+"""The equations A x = b with their noise, and what solves A Sigma A' Z = R."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+
+from blue_solvers.contract import Float
+from constraint_builders import Problem
+from constraint_builders.relations.elimination import eliminate
+
+EPSILON = float(np.finfo(float).eps)
+ROUNDING = 16  # multiples of the unit roundoff of |A||y| below which a residual says nothing
+
+
+@dataclass(frozen=True)
+class Equations:
+    """A x = b with noise of covariance Sigma in x; Sigma is zero on cells that stay as they are.
+
+    Attributes
+    ----------
+    A : csr_array, (m, n)
+    b : ndarray, (m,)
+    Sigma : LinearOperator, (n, n)
+    Sigma_matrix : csr_array or None
+        Sigma, where it is known entry by entry.
+    """
+
+    A: sparse.csr_array
+    b: Float
+    Sigma: LinearOperator
+    Sigma_matrix: sparse.csr_array | None
+
+    @cached_property
+    def A_transposed(self) -> sparse.csr_array:
+        """A' in rows, which multiplies faster than the transposed view."""
+        return self.A.T.tocsr()
+
+    @cached_property
+    def deviations(self) -> Float:
+        """Standard deviation of the noise in every row of A x, (m,)."""
+        if self.Sigma_matrix is not None:
+            variances = np.asarray((self.A @ self.Sigma_matrix).multiply(self.A).sum(axis=1)).ravel()
+        else:
+            variances = np.concatenate(
+                [
+                    np.einsum("ij,ij->j", block, self.Sigma @ block)
+                    for block in (self.A[start : start + 64].T.toarray() for start in range(0, self.A.shape[0], 64))
+                ]
+                or [np.zeros(0)]
+            )
+        return np.sqrt(variances)
+
+    def normal_matrix(self) -> sparse.csr_array:
+        """The sparse A Sigma A', rows and columns scaled to a unit diagonal; needs `Sigma_matrix`."""
+        assert self.Sigma_matrix is not None
+        scaled = sparse.diags_array(1 / self.deviations) @ self.A
+        return sparse.csr_array(scaled @ self.Sigma_matrix @ scaled.T)
+
+    def normal_product(self, Z: Float) -> Float:
+        """A Sigma A' Z."""
+        return self.A @ (self.Sigma @ (self.A_transposed @ Z))
+
+
+class NormalSolver(ABC):
+    """Solves (A Sigma A') Z = R.
+
+    Attributes
+    ----------
+    rtol : float
+        Standardised residual at which an answer is good enough, relative to that of the data; 0 for direct solvers,
+        whose answer is refined once in any case.
+    goal : float
+        The same that is aimed at, as long as another solution comes nearer to it.
+    label : str
+        The library that does the work.
+    """
+
+    rtol: float = 0.0
+    goal: float = 0.0
+    label: str
+
+    @abstractmethod
+    def solve(self, R: Float, target: Float) -> tuple[Float, int]:
+        """Z for (m, K) right-hand sides, to standardised residuals of at most `target`, (K,); iterations."""
+
+
+NormalSolverFactory = Callable[[Equations], NormalSolver]
+
+
+def equations_of(problem: Problem, rows: str) -> list[Equations]:
+    """The projections to make, in order: among exactly known cells, then of everything else onto all equations."""
+    A, b = problem.equations(rows)
+    noisy_cells = ~problem.exact & ~problem.unmeasured
+    noisy = np.flatnonzero((A != 0) @ noisy_cells.astype(float) > 0)
+    known_by_table = problem.is_structural and problem.table_variances is not None
+    if rows == "independent" and problem.exact.any() and not known_by_table:
+        noisy = np.sort(eliminate(A, np.flatnonzero(noisy_cells)).pivot_rows)
+    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], problem.noise_covariance, noise_matrix(problem))
+    if not problem.exact.any():
+        return [adjusted]
+    exact_A, exact_b = problem.exact_equations
+    exact_Sigma = sparse.csr_array(sparse.diags_array(problem.exact.astype(float)))
+    return [Equations(exact_A, exact_b, aslinearoperator(exact_Sigma), exact_Sigma), adjusted]
+
+
+def noise_matrix(problem: Problem) -> sparse.csr_array | None:
+    """The noise covariance as a sparse matrix, or None if it is only known as an operator."""
+    if isinstance(problem.covariance, LinearOperator):
+        return None
+    if problem.covariance is not None:
+        return problem.covariance
+    return sparse.csr_array(sparse.diags_array(np.where(problem.unmeasured, 0.0, problem.variances)))

@@ -1,0 +1,129 @@
+"""One projection onto the solutions of equations, refined until they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from blue_solvers.contract import ConvergenceError, Float
+from blue_solvers.normal_equations.equations import (
+    EPSILON,
+    ROUNDING,
+    Equations,
+    NormalSolverFactory,
+)
+
+SWEEPS = 6
+DIRECT_SWEEPS = 2
+WORST_ACCEPTED = 1e-6  # of the data's standardised residual: a direct solver that leaves more met a singular system
+
+
+@dataclass(frozen=True)
+class Projected:
+    """How a projection went.
+
+    Attributes
+    ----------
+    iterations : int
+    residual : float
+        Relative to that of the data, each equation in units of its standard deviation.
+    violation : float
+        Largest absolute residual.
+    as_asked : bool
+        Whether it came as near as the solver aims at, or to rounding.
+    """
+
+    iterations: int
+    residual: float
+    violation: float
+    as_asked: bool
+
+
+class Stage:
+    """One projection onto A x = b."""
+
+    def __init__(self, equations: Equations, make_solver: NormalSolverFactory) -> None:
+        self.equations = equations
+        self.solver = make_solver(equations)
+        self._absolute = abs(equations.A)
+        self._deviations = equations.deviations[:, None]
+
+    def project(self, Y: Float, b: Float) -> tuple[Float, Projected]:
+        """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold."""
+        equations, b = self.equations, b[:, None]
+        steps = 0
+
+        def correct(X: Float, R: Float, target: Float) -> Float:
+            nonlocal steps
+            Z, iterations = self.solver.solve(R, target)
+            steps += iterations
+            return X - equations.Sigma @ (equations.A_transposed @ Z)
+
+        floor = self._sizes(self._absolute @ abs(Y) + abs(b))
+        X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, floor)
+        sizes, goal = self._sizes(R), np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)
+        residual = float((sizes / np.maximum(first, np.finfo(float).tiny)).max(initial=0.0))
+        violation = float(abs(R).max(initial=0.0))
+        return X, Projected(steps, residual, violation, bool((sizes <= 2 * goal).all()) or not self.solver.rtol)
+
+    def adjoint(self, U: Float) -> Float:
+        """The transpose of the linear part of `project`, (n, K)."""
+        equations = self.equations
+
+        def correct(W: Float, R: Float, target: Float) -> Float:
+            return W - equations.A_transposed @ self.solver.solve(R, target)[0]
+
+        floor = self._sizes(self._absolute @ abs(equations.Sigma @ U))
+        return self._refine(U, lambda W: equations.A @ (equations.Sigma @ W), correct, floor)[0]
+
+    def _refine(
+        self,
+        X: Float,
+        residual: Callable[[Float], Float],
+        correct: Callable[[Float, Float, Float], Float],
+        floor: Float,
+    ) -> tuple[Float, Float, Float]:
+        """Correct until the residual is small enough; a direct solver twice, which also heals its rounding.
+
+        The second correction matters most for cells that their own measurement determines far less well than the others
+        do: the first leaves in them the rounding error of the measurement, large beside the estimate's own. Where
+        rounding is not reached yet, corrections go on as long as they help.
+        """
+        R = residual(X)
+        first = sizes = self._sizes(R)
+        goal = np.maximum(self.solver.goal * first, EPSILON * floor)
+        least = (first > goal).any() if self.solver.rtol else DIRECT_SWEEPS
+        for sweep in range(SWEEPS):
+            if sweep >= least and (sizes <= goal).all():
+                break
+            try:
+                corrected = correct(X, R, np.maximum(goal, self.solver.rtol * sizes))
+            except ConvergenceError:
+                if not sweep:
+                    raise
+                break
+            left = residual(corrected)
+            left_sizes = self._sizes(left)
+            better = (left_sizes < sizes) | (sweep < least)
+            if not better.any():
+                break
+            if not better.all():  # columns at rounding already
+                corrected, left, left_sizes = (
+                    np.where(better, *both) for both in ((corrected, X), (left, R), (left_sizes, sizes))
+                )
+            X, R, sizes = corrected, left, left_sizes
+        target = np.maximum(self.solver.rtol * first, ROUNDING * EPSILON * floor)
+        allowed = np.maximum(2 * target, WORST_ACCEPTED * first * (self.solver.rtol == 0))
+        if not (sizes <= allowed).all():
+            raise ConvergenceError(
+                f"{self.solver.label} left a standardised residual of {np.nan_to_num(sizes, nan=np.inf).max():.3g}, "
+                f"allowed is {allowed.max():.3g}: check that equations with a right-hand side do not contradict "
+                "one another, or use another solver ('cholesky', 'dense') or a larger tolerance"
+            )
+        return X, R, first
+
+    def _sizes(self, R: Float) -> Float:
+        """Norm of every column, each equation in units of its standard deviation."""
+        return np.linalg.norm(R / self._deviations, axis=0)

@@ -1,0 +1,57 @@
+"""Estimates that are proved while they are made, and refined where the proof leaves much open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from blue_solvers.contract import Float
+from blue_solvers.verification import Certificate, certify
+from constraint_builders import Problem
+
+PROMISE = 1e-9  # standard errors
+EXACT = 1e-8  # standard errors up to which an answer is called exact
+REFINEMENTS = 2
+
+
+def proved(problem: Problem, y: Float, x: Float, estimate: Callable[[Float], Float]) -> tuple[Float, Certificate]:
+    """The estimate of the observed cells with its certificate, refined by the solver that made it.
+
+    Parameters
+    ----------
+    problem : Problem
+    y : ndarray, (n,)
+    x : ndarray, (n,)
+        Its estimate.
+    estimate : callable
+        The linear part of the estimate of the observed cells, (n,) to (n,).
+
+    Returns
+    -------
+    x : ndarray, (n,)
+    certificate : Certificate
+        Of these values; cells that were not measured are left out where they stand in the way of a proof.
+    """
+    certificate = _certified(problem, y, x)
+    for _ in range(REFINEMENTS):
+        if certificate.bound is None or certificate.bound <= PROMISE:
+            break
+        refined = x + estimate(np.where(problem.unmeasured, 0.0, y - x))
+        better = _certified(problem, y, refined)
+        if better.bound is None or better.bound >= certificate.bound:
+            break
+        x, certificate = refined, better
+    return x, certificate
+
+
+def _certified(problem: Problem, y: Float, x: Float) -> Certificate:
+    certificate = certify(problem, y, x)
+    if certificate.bound is None and problem.unmeasured.any():
+        return certify(problem, y, np.where(problem.unmeasured, np.nan, x))
+    return certificate
+
+
+def is_exact(certificate: Certificate) -> bool:
+    """Whether an answer is proved to be the best estimate, to 1e-8 standard errors."""
+    return certificate.bound is not None and certificate.bound <= EXACT

@@ -1,0 +1,54 @@
+"""The tests are laid out as the packages are, and import what they share one way."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.places import ROOT
+
+TESTS = ROOT / "tests"
+PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
+SOURCES = sorted(TESTS.rglob("*.py"))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_folders_of_tests_are_folders_of_the_package(package: str) -> None:
+    folders = {path.parent.relative_to(TESTS) for path in (TESTS / package).rglob("*.py")}
+    assert folders
+    assert all((ROOT / folder / "__init__.py").is_file() for folder in folders)
+
+
+def test_nothing_but_whole_subjects_stands_outside() -> None:
+    assert {path.name for path in TESTS.iterdir() if path.is_dir()} - {"__pycache__"} == {
+        *PACKAGES,
+        "helpers",
+        "honours",
+    }
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a file imports, and names from them."""
+    tree = ast.parse(path.read_text())
+    whole = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    return whole | {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+
+
+def test_what_tests_share_is_imported_from_the_root() -> None:
+    own = {path.stem for path in SOURCES} | {path.name for path in TESTS.rglob("*") if path.is_dir()}
+    for path in SOURCES:
+        first = {name.partition(".")[0] for name in imported(path)}
+        assert not first & (own - {*PACKAGES}), path
+
+
+def test_no_helper_is_a_test_and_tests_import_no_tests() -> None:
+    for path in SOURCES:
+        shared = {name for name in imported(path) if name.startswith("tests.")}
+        assert not [name for name in shared if name.rpartition(".")[2].startswith("test_")], path
+
+
+def test_places_are_named_in_one_file() -> None:
+    found = {path.name for path in SOURCES if "Path(__file__)" in path.read_text()}
+    assert found - {Path(__file__).name} == {"places.py"}
