@@ -327,9 +327,7 @@ class BlueOperator(LinearOperator):
         return self._prepared.functional_covariance(W)
 
     def __reduce__(self) -> tuple:
-        problem = self.problem._without_derived()  # what was worked out refers to the problem it was worked out from
-        problem.truth = None  # secret, and no part of the estimate
-        return blue, (problem, self.solver)
+        return blue, (self.problem.replace(truth=None), self.solver)  # the truth is secret, no part of the estimate
 
     def __repr__(self) -> str:
         return f"<{self.shape[0]}x{self.shape[1]} BlueOperator by {self.solver.name}>"

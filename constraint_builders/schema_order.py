@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,26 +47,28 @@ def in_schema_order(problem: Problem) -> SchemaOrder | None:
     """The same problem with all tables in the schema's order; None where they are in it already."""
     if not any(table.is_turned for table in (*problem.observed_tables, *problem.desired_tables)):
         return None
-    turned = problem._without_derived()
     observed = _order(problem.observed, problem.observed_tables)
     desired = _order(problem.desired, problem.desired_tables)
-    turned.observed = _layout(problem, problem.observed, problem.observed_tables)
-    turned.observed_tables = tuple(table.in_schema_order() for table in problem.observed_tables)
-    if problem.desired is problem.observed:
-        turned.desired = turned.observed
-    else:
-        turned.desired = _layout(problem, problem.desired, problem.desired_tables)
-    turned.desired_tables = tuple(table.in_schema_order() for table in problem.desired_tables)
-    turned.variances = problem.variances[observed]
-    turned.variances.flags.writeable = False
-    turned.covariance = _turned_covariance(problem.covariance, observed)
+    layout = _layout(problem, problem.observed, problem.observed_tables)
+    same = problem.desired is problem.observed
+    variances = problem.variances[observed]
+    variances.flags.writeable = False
+    changes: dict[str, Any] = {}
     if problem.equalities is not None:
         matrix, b = problem.equalities
-        turned.equalities = sparse.csr_array(matrix[:, observed]), b
-    if problem.undetermined is not None:
-        turned.undetermined = problem.undetermined[desired]
-    turned.assumed = np.flatnonzero(np.isin(observed, problem.assumed))
-    turned.truth = None if problem.truth is None else problem.truth[observed]
+        changes["equalities"] = sparse.csr_array(matrix[:, observed]), b
+    turned = problem.replace(
+        observed=layout,
+        observed_tables=tuple(table.in_schema_order() for table in problem.observed_tables),
+        desired=layout if same else _layout(problem, problem.desired, problem.desired_tables),
+        desired_tables=tuple(table.in_schema_order() for table in problem.desired_tables),
+        variances=variances,
+        covariance=_turned_covariance(problem.covariance, observed),
+        undetermined=None if problem.undetermined is None else problem.undetermined[desired],
+        assumed=np.flatnonzero(np.isin(observed, problem.assumed)),
+        truth=None if problem.truth is None else problem.truth[observed],
+        **changes,
+    )
     return SchemaOrder(turned, observed, desired)
 
 

@@ -237,9 +237,7 @@ def why_too_many(count: int) -> str:
 
 
 def _without_equalities(problem: Problem, variances: Float) -> Problem:
-    base = problem.with_variances(variances)
-    base.equalities = None
-    return base
+    return problem.with_variances(variances).replace(equalities=None)
 
 
 def _units(cells: Index, size: int) -> sparse.csr_array:

@@ -26,10 +26,11 @@ from blue_solvers.components.tree.messages import Message
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree.tree_plan import Divisions, TreePlan, plan_of
 from blue_solvers.contract import Float
-from constraint_builders import Problem, Schema, Spine
+from constraint_builders import Schema
 from constraint_builders.description.layout import Layout
+from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table
-from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.description.zeros import EmptyCells
 
 Index = NDArray[np.intp]
 LevelTable = tuple[int, Table]
@@ -70,6 +71,11 @@ class Design:
         """The table of all variables in use."""
         axes = {axis for _, table in (*self.observed, *self.desired) for axis in table.axes} | set(self.zero_axes or ())
         return make_table(self.schema, tuple(self.schema.names[axis] for axis in sorted(axes)))
+
+    def empty_cells(self, empty: NDArray[np.bool_]) -> EmptyCells:
+        """Structural zeros of a part, handed down already, (G, cells) in C order of `zero_axes`."""
+        axes = self.zero_axes or ()
+        return EmptyCells(axes, empty.reshape(len(empty), *(self.schema.shape[axis] for axis in axes)))
 
     @cached_property
     def divisions(self) -> Divisions:
@@ -183,33 +189,9 @@ class Estimates:
         return self
 
 
-class Subtree(Spine):
-    """The spine of a part, known to be valid; of the levels that it has."""
-
-    def __init__(self, parent: Index, level_of: Index, levels: tuple[str, ...]) -> None:
-        self.parent, self.level_of, self.levels = parent, level_of, levels
-        self.geocodes = ()
-
-
-class _PartZeros(StructuralZeros):
-    """Structural zeros of a part, handed down already."""
-
-    def __init__(self, design: Design, empty: NDArray[np.bool_]) -> None:
-        self.axes = design.zero_axes or ()
-        self.empty = empty.reshape(len(empty), *(design.schema.shape[axis] for axis in self.axes))
-
-
-class Subproblem(Problem):
-    """The problem of a part: tables known to be estimable, variances by geounit only.
-
-    Parameters
-    ----------
-    design : Design
-    part : Part
-    anchored : sequence of int
-        Geounits whose finest table stands in for what was measured there.
-    wanted : sequence of int
-        Numbers of the desired tables that are wanted; those of which the part has no geounit are passed over.
+@dataclass(frozen=True)
+class Subproblem:
+    """The problem of a part, as the tree form reads one: tables known to be estimable, variances by geounit only.
 
     Attributes
     ----------
@@ -217,36 +199,61 @@ class Subproblem(Problem):
         Numbers in the design of the part's own observed and desired tables.
     """
 
-    def __init__(self, design: Design, part: Part, anchored: Sequence[int], wanted: Sequence[int]) -> None:
+    schema: Schema
+    spine: LevelledTree
+    zeros: EmptyCells | None
+    observed: Layout
+    observed_tables: tuple[Table, ...]
+    observed_levels: tuple[int, ...]
+    geounit_variances: list[Float]
+    desired: Layout
+    desired_tables: tuple[Table, ...]
+    desired_levels: tuple[int, ...]
+    inside: list[int]
+    wanted: list[int]
+
+    @classmethod
+    def of(cls, design: Design, part: Part, anchored: Sequence[int], wanted: Sequence[int]) -> Subproblem:
+        """The problem of a part.
+
+        Parameters
+        ----------
+        design : Design
+        part : Part
+        anchored : sequence of int
+            Geounits whose finest table stands in for what was measured there.
+        wanted : sequence of int
+            Numbers of the desired tables that are wanted; those of which the part has no geounit are passed over.
+        """
         present = np.unique(part.level_of).tolist()
         number = {level: i for i, level in enumerate(present)}
         inside = [(i, *own) for i, own in enumerate(design.observed) if part.count(own[0])]
-        self.wanted = [i for i in wanted if part.count(design.desired[i][0])]
-        desired = [design.desired[i] for i in self.wanted]
+        wanted = [i for i in wanted if part.count(design.desired[i][0])]
+        desired = [design.desired[i] for i in wanted]
         # All tables take part in how recodes divide the variables: others are listed, never measured.
         own_names = {table.name for _, table in (*((level, table) for _, level, table in inside), *desired)}
         others = {table.name: table for _, table in (*design.observed, *design.desired) if table.name not in own_names}
-        self.schema = design.schema
-        self.spine = Subtree(
-            part.parent, np.searchsorted(present, part.level_of), tuple(design.levels[level] for level in present)
-        )
-        self.covariance = self.equalities = None
-        self.zeros = None if part.empty is None else _PartZeros(design, part.empty)
-        self.anchor_levels = np.unique(part.level_of[[0, *anchored]]).tolist()
+        anchor_levels = np.unique(part.level_of[[0, *anchored]]).tolist()
         observed = [(level, table) for _, level, table in inside] + [(present[0], table) for table in others.values()]
-        observed += [(level, design.finest) for level in self.anchor_levels]
-        self.observed_levels = tuple(number[level] for level, _ in observed)
-        self.observed_tables = tuple(table for _, table in observed)
-        names = [(level, table.name) for _, level, table in inside]
-        names += [(-1, name) for name in others]
-        self.observed = _layout([*names, *((level, ANCHOR) for level in self.anchor_levels)], observed, part)
-        self.desired_levels = tuple(number[level] for level, _ in desired)
-        self.desired_tables = tuple(table for _, table in desired)
-        self.desired = _layout([(level, table.name) for level, table in desired], desired, part)
+        observed += [(level, design.finest) for level in anchor_levels]
+        names = [(level, table.name) for _, level, table in inside] + [(-1, name) for name in others]
         own = [_without(part.variances[i], part, level, anchored) for i, level, _ in inside]
-        anchors = [_anchor_variances(part, level, anchored) for level in self.anchor_levels]
-        self.geounit_variances = own + [np.full(1, np.inf)] * len(others) + anchors
-        self.inside = [i for i, _, _ in inside]
+        anchors = [_anchor_variances(part, level, anchored) for level in anchor_levels]
+        levels = np.searchsorted(present, part.level_of).astype(np.intp)
+        return cls(
+            schema=design.schema,
+            spine=LevelledTree(part.parent, levels, tuple(design.levels[level] for level in present)),
+            zeros=None if part.empty is None else design.empty_cells(part.empty),
+            observed=_layout([*names, *((level, ANCHOR) for level in anchor_levels)], observed, part),
+            observed_tables=tuple(table for _, table in observed),
+            observed_levels=tuple(number[level] for level, _ in observed),
+            geounit_variances=own + [np.full(1, np.inf)] * len(others) + anchors,
+            desired=_layout([(level, table.name) for level, table in desired], desired, part),
+            desired_tables=tuple(table for _, table in desired),
+            desired_levels=tuple(number[level] for level, _ in desired),
+            inside=[i for i, _, _ in inside],
+            wanted=wanted,
+        )
 
     def lay_out(self, part: Part, anchors: Mapping[int, Float], columns: int) -> Float:
         """Measurements and the cells of anchored geounits over the observed layout, (n, columns)."""
@@ -321,7 +328,7 @@ class SubtreeForm(TreeForm):
             self._anchors[0] = above.cells
         self._below = sorted(below or {})
         chosen = range(len(design.desired)) if wanted is None else wanted
-        self._subproblem = Subproblem(design, part, sorted(self._anchors), chosen)
+        self._subproblem = Subproblem.of(design, part, sorted(self._anchors), chosen)
         self._messages = {position: message.messages for position, message in (below or {}).items()}
         self._above = None if above is None else above.roots
         super().__init__(self._subproblem)

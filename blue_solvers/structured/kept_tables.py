@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from blue_solvers.contract import Float
 from constraint_builders import Problem
+from constraint_builders.some_tables import of_tables
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def kept_tables(problem: Problem, known: NDArray[np.intp], suits: Callable[[Prob
         if not _suffice(problem, remaining):
             continue
         kept = remaining
-        if suits(problem.of_tables(kept, kept)):
+        if suits(of_tables(problem, kept, kept)):
             return _with_more(problem, kept, suits)
     return None
 
@@ -93,13 +94,13 @@ def _with_more(problem: Problem, kept: list[int], suits: Callable[[Problem], boo
     tables = range(len(problem.observed_tables))
     for index in sorted(set(tables) - set(kept), key=lambda i: problem.observed_tables[i].size):
         more = sorted([*kept, index])
-        if suits(problem.of_tables(more, more)):
+        if suits(of_tables(problem, more, more)):
             kept = more
     left = [i for i in tables if i not in kept]
     names = tuple(problem.observed.names[i] for i in left)
-    to_others = problem.of_tables(kept, left) if left else None
+    to_others = of_tables(problem, kept, left) if left else None
     cells, others = problem.observed.cells(kept), problem.observed.cells(left)
-    return KeptTables(problem.of_tables(kept, kept), cells, others, to_others, problem.of_tables(kept), names)
+    return KeptTables(of_tables(problem, kept, kept), cells, others, to_others, of_tables(problem, kept), names)
 
 
 def _candidates(problem: Problem, known: NDArray[np.intp]) -> list[int]:
@@ -117,8 +118,8 @@ def _suffice(problem: Problem, kept: list[int]) -> bool:
     """Whether the other tables and the desired ones follow from some, and no equality speaks of others."""
     left = [i for i in range(len(problem.observed_tables)) if i not in kept]
     try:
-        problem.of_tables(kept, left or kept)
-        problem.of_tables(kept)
+        of_tables(problem, kept, left or kept)
+        of_tables(problem, kept)
     except ValueError:
         return False
     return True

@@ -94,9 +94,16 @@ def row_labels(values: Any, what: str) -> tuple[tuple[str, ...] | None, Any]:
     return labels, values.to_numpy()
 
 
-def node_dimension(size: int, labels: tuple[str, ...] | None) -> Dimension:
-    """The axis of the nodes of a problem that is given by a matrix: under their numbers where they have no labels."""
-    return Dimension(NODE, tuple(map(str, range(size))) if labels is None else labels)
+@dataclass(frozen=True)
+class Nodes:
+    """The axis of a table of nodes, of a problem that is given by a matrix: numbers where they have no labels."""
+
+    size: int
+    labels: tuple[str, ...] | None
+
+    def __call__(self, name: Any) -> tuple[Dimension, ...]:
+        """The one dimension, whatever the table is called."""
+        return (Dimension(NODE, tuple(map(str, range(self.size))) if self.labels is None else self.labels),)
 
 
 def _is_data_array(values: Any) -> bool:

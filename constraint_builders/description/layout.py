@@ -214,6 +214,15 @@ class Layout:
         along = zip(self._dimensions(name), cell, strict=True)
         return f"({', '.join(f'{dimension.name}={dimension.labels[i]}' for dimension, i in along)})"
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Layout):
+            return NotImplemented
+        own, others = ((x.names, x._shapes, x._canonical, x._dimensions) for x in (self, other))
+        return self is other or own == others
+
+    def __hash__(self) -> int:
+        return hash((self.names, self._shapes))
+
     def __repr__(self) -> str:
         return f"Layout({len(self.names)} tables, {self.size:,} cells: {_some(self.names)})"
 

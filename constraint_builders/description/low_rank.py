@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import LinearOperator
 
+from constraint_builders.description.equality import equal
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.variances import checked_variances
 
@@ -63,6 +64,14 @@ class LowRankPlusDiagonal(LinearOperator):
 
     def _adjoint(self) -> LowRankPlusDiagonal:
         return self
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LowRankPlusDiagonal):
+            return NotImplemented
+        return equal(self.diagonal, other.diagonal) and equal(self.factor, other.factor)
+
+    def __hash__(self) -> int:
+        return hash(self.factor.shape)
 
     def solve(self, V: ArrayLike) -> NDArray[np.float64]:
         """The inverse of D + U U' times V, by Woodbury's identity; cells that were not measured give 0.

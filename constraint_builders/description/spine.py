@@ -9,10 +9,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.description.equality import equal
+from constraint_builders.description.levelled_tree import LevelledTree
+
 CENSUS_WIDTHS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 15}
 
 
-class Spine:
+class Spine(LevelledTree):
     """A tree of geounits, each at a geolevel.
 
     Branches may differ in depth, a geounit may have a single child, and a branch may skip a geolevel.
@@ -59,10 +62,11 @@ class Spine:
         self._geocodes = None if geocode is None else tuple(str(code) for code in geocode)
         self._refuse_orphans()
         if geolevel is None:
-            self.level_of = self._depths()
-            self.levels = tuple(f"depth {depth}" for depth in range(int(self.level_of.max()) + 1))
+            level_of = self._depths()
+            levels = tuple(f"depth {depth}" for depth in range(int(level_of.max()) + 1))
         else:
-            self.levels, self.level_of = self._order_levels(np.array([str(level) for level in geolevel]))
+            levels, level_of = self._order_levels(np.array([str(level) for level in geolevel]))
+        super().__init__(self.parent, level_of, levels)
         if geocode is not None:
             self._refuse_repeats()
         self.parent.flags.writeable = self.level_of.flags.writeable = False
@@ -196,29 +200,6 @@ class Spine:
             widths |= {len(code) for code in codes}
         return cls(parents, levels, [code for codes in geocodes.values() for code in codes])
 
-    @property
-    def size(self) -> int:
-        """Number of geounits."""
-        return self.parent.size
-
-    @cached_property
-    def members(self) -> tuple[NDArray[np.intp], ...]:
-        """For every level the positions of its geounits, in the spine's order."""
-        return tuple(np.flatnonzero(self.level_of == level) for level in range(len(self.levels)))
-
-    @cached_property
-    def rank_in_level(self) -> NDArray[np.intp]:
-        """For every geounit its number within its level, (N,)."""
-        ranks = np.empty(self.size, dtype=np.intp)
-        for members in self.members:
-            ranks[members] = np.arange(members.size)
-        return ranks
-
-    @cached_property
-    def child_counts(self) -> NDArray[np.intp]:
-        """Number of children of every geounit, (N,)."""
-        return np.bincount(self.parent[self.parent >= 0], minlength=self.size)
-
     def level_index(self, level: str) -> int:
         """Position of a geolevel among `levels`.
 
@@ -249,6 +230,17 @@ class Spine:
     @cached_property
     def _positions(self) -> dict[tuple[int, str], int]:
         return {key: i for i, key in enumerate(zip(self.level_of.tolist(), self.geocodes, strict=True))}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Spine):
+            return NotImplemented
+        own, others = ((x.levels, x.geocodes) for x in (self, other))
+        return self is other or (
+            equal(self.parent, other.parent) and equal(self.level_of, other.level_of) and own == others
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.size, self.levels))
 
     def __repr__(self) -> str:
         counts = ", ".join(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.reals import refuse_masked
 from constraint_builders.description.schema import Schema
@@ -17,7 +18,29 @@ from constraint_builders.description.table import parse_table
 Flags = NDArray[np.bool_]
 
 
-class StructuralZeros:
+class EmptyCells:
+    """Cells of every geounit that are empty.
+
+    Parameters
+    ----------
+    axes : tuple of int
+        The schema's variables that decide whether a cell is empty.
+    empty : ndarray of bool, (geounits, *levels of `axes`)
+    """
+
+    def __init__(self, axes: tuple[int, ...], empty: Flags) -> None:
+        self.axes, self.empty = axes, empty
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EmptyCells):
+            return NotImplemented
+        return self.axes == other.axes and equal(self.empty, other.empty)
+
+    def __hash__(self) -> int:
+        return hash((self.axes, self.empty.shape))
+
+
+class StructuralZeros(EmptyCells):
     """Empty cells of every geounit, over the variables that they are told apart by.
 
     Parameters
@@ -45,9 +68,9 @@ class StructuralZeros:
 
     def __init__(self, schema: Schema, spine: Spine, layout: Layout, zeros: Mapping[Any, Any]) -> None:
         tables = [parse_table(schema, str(name[1] if isinstance(name, tuple) else name)) for name in layout.names]
-        self.axes = tuple(sorted({axis for table in tables for axis in table.axes}))
+        axes = tuple(sorted({axis for table in tables for axis in table.axes}))
+        super().__init__(axes, np.zeros((spine.size, *(schema.shape[axis] for axis in axes)), dtype=bool))
         self._schema = schema
-        self.empty: Flags = np.zeros((spine.size, *(schema.shape[axis] for axis in self.axes)), dtype=bool)
         for name, table in zip(layout.names, tables, strict=True):
             refuse_masked(zeros[name], f"zeros of {name!r}")
             flags = np.asarray(layout.by_position(zeros[name], name, f"zeros of {name!r}"))

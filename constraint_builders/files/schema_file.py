@@ -25,12 +25,12 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from constraint_builders.description.noise import NOISE_LAWS
 from constraint_builders.description.schema import Recode, Schema, Variable
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.documents import read_document
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.replacing import replacing
-from constraint_builders.measurements import NOISE_LAWS
 
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 

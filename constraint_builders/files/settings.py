@@ -50,12 +50,12 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from constraint_builders.budget import Budget
+from constraint_builders.description.noise import NOISE_LAWS
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.documents import parse_toml, read_document
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.schema_file import Levels, build_schema
-from constraint_builders.measurements import NOISE_LAWS
 
 PRODUCTION = ("pl94_us_persons", "pl94_pr_persons", "pl94_us_units", "pl94_pr_units", "dhc_us_persons")
 NOT_AT_HAND = {

@@ -20,6 +20,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.table import Table
 
 Groups = NDArray[np.intp]
 
@@ -69,6 +70,15 @@ def factor_bases(schema: Schema, factors: Iterable[str]) -> dict[str, FactorBasi
     for names in by_axis.values():
         bases |= _bases_of_variable(schema, names)
     return bases
+
+
+def factors_cross(schema: Schema, tables: Iterable[Table]) -> bool:
+    """Whether recodes of tables cross so that no basis of group sums serves all of them."""
+    try:
+        factor_bases(schema, (factor for table in tables for factor in table.factors))
+    except NotImplementedError:
+        return True
+    return False
 
 
 def _bases_of_variable(schema: Schema, factors: list[str]) -> dict[str, FactorBasis]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -23,27 +24,58 @@ from constraint_builders.relations.spine_constraints import SpineConsistency
 LevelTable = tuple[str, str]
 
 
+@dataclass(frozen=True)
+class TableNames:
+    """Canonical form of the names of tables."""
+
+    schema: Schema
+
+    def __call__(self, name: str) -> str:
+        """Canonical name; `ValueError` if it means nothing."""
+        return parse_table(self.schema, name).name
+
+
+@dataclass(frozen=True)
+class TableDimensions:
+    """The axes of a table in the order of its name."""
+
+    schema: Schema
+
+    def __call__(self, name: str) -> tuple[Dimension, ...]:
+        """One dimension for each factor."""
+        factors = parse_table(self.schema, name).factors
+        return tuple(Dimension(factor, self.schema.labels_of(factor)) for factor in factors)
+
+
+@dataclass(frozen=True)
 class SpineNames:
     """Canonical form of (geolevel, table) names."""
 
-    def __init__(self, schema: Schema, spine: Spine) -> None:
-        self._schema = schema
-        self._spine = spine
+    schema: Schema
+    spine: Spine
 
     def __call__(self, name: Any) -> LevelTable:
         """Canonical name; `ValueError` if it means nothing."""
         if not isinstance(name, tuple) or len(name) != 2:
             raise ValueError(f"with a spine, tables are named (geolevel, table): got {name!r}")
         level, table = name
-        self._spine.level_index(level)
-        return level, parse_table(self._schema, table).name
+        self.spine.level_index(level)
+        return level, parse_table(self.schema, table).name
 
-    def dimensions(self, name: LevelTable) -> tuple[Dimension, ...]:
-        """The axes of a table at a geolevel: its geounits, and what the table's name says."""
+
+@dataclass(frozen=True)
+class SpineDimensions:
+    """The axes of a table at a geolevel: its geounits, and what the table's name says."""
+
+    schema: Schema
+    spine: Spine
+
+    def __call__(self, name: LevelTable) -> tuple[Dimension, ...]:
+        """One dimension for the geounits, and one for each factor."""
         level, table = name
-        members = self._spine.members[self._spine.level_index(level)].tolist()
-        codes = tuple(str(self._spine.geocodes[i]) for i in members)
-        return Dimension("geocode", codes), *table_dimensions(self._schema, table)
+        members = self.spine.members[self.spine.level_index(level)].tolist()
+        codes = tuple(str(self.spine.geocodes[i]) for i in members)
+        return Dimension("geocode", codes), *TableDimensions(self.schema)(table)
 
 
 def spine_layout(schema: Schema, spine: Spine, names: Sequence[LevelTable]) -> Layout:
@@ -54,22 +86,13 @@ def spine_layout(schema: Schema, spine: Spine, names: Sequence[LevelTable]) -> L
     shapes = [
         (spine.members[spine.level_index(level)].size, *parse_table(schema, table).shape) for level, table in names
     ]
-    return Layout(names, shapes, reader, reader.dimensions)
-
-
-def table_dimensions(schema: Schema, name: str) -> tuple[Dimension, ...]:
-    """The axes of a table in the order of its name."""
-    return tuple(Dimension(factor, schema.labels_of(factor)) for factor in parse_table(schema, name).factors)
+    return Layout(names, shapes, reader, SpineDimensions(schema, spine))
 
 
 def table_layout(schema: Schema, names: Sequence[str]) -> Layout:
     """Layout of tables without a geography."""
     shapes = [parse_table(schema, name).shape for name in names]
-    return Layout(names, shapes, partial(_canonical_name, schema), partial(table_dimensions, schema))
-
-
-def _canonical_name(schema: Schema, name: str) -> str:
-    return parse_table(schema, name).name
+    return Layout(names, shapes, TableNames(schema), TableDimensions(schema))
 
 
 def read_observed(
@@ -92,7 +115,7 @@ def read_observed(
         for name, value in tables.items():
             table = parse_table(schema, name)
             names.append((level, name))
-            dimensions = partial(SpineNames(schema, spine).dimensions, (level, name))
+            dimensions = partial(SpineDimensions(schema, spine), (level, name))
             own = aligned(value, dimensions, _variance_of((level, name)))
             variances.append(_cell_variances((level, name), table, count, own))
     if not names:

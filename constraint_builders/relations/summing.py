@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from constraint_builders.description.equality import equal
 from constraint_builders.description.linear import read_matrix
 from constraint_builders.relations.elimination import relations_between_rows
 
@@ -36,6 +37,14 @@ class SummingMatrix:
             raise ValueError(f"S must have a row for every node: got shape {self.matrix.shape}")
         self.matrix.sum_duplicates()
         self.matrix.eliminate_zeros()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SummingMatrix):
+            return NotImplemented
+        return equal(self.matrix, other.matrix)
+
+    def __hash__(self) -> int:
+        return hash(self.matrix.shape)
 
     @property
     def size(self) -> int:

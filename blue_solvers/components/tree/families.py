@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders import Spine
+from constraint_builders.description.levelled_tree import LevelledTree
 
 Index = NDArray[np.intp]
 
@@ -52,12 +52,12 @@ class Families:
         return cls(parents[first], of_parent, of_parent[pair_parent[own]], pair_class[own], pair_count[own], of_pair)
 
 
-def alike_with_children(spine: Spine, own: Index) -> Index:
+def alike_with_children(spine: LevelledTree, own: Index) -> Index:
     """For every geounit a number that those share that are alike; of geounits without children `own` is all there is.
 
     Parameters
     ----------
-    spine : Spine
+    spine : LevelledTree
     own : ndarray of int, (N,)
         A number that geounits share that were measured alike at one geolevel.
     """
@@ -71,7 +71,7 @@ def alike_with_children(spine: Spine, own: Index) -> Index:
     return found
 
 
-def _subtrees_alike(spine: Spine, own: Index) -> Index:
+def _subtrees_alike(spine: LevelledTree, own: Index) -> Index:
     """The same by what lies below alone."""
     found = own.copy()
     below = np.argsort(spine.parent, kind="stable")

@@ -30,9 +30,9 @@ from blue_solvers.components.tree.by_parent import ByParent
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
 from blue_solvers.components.tree.leaf_form import LeafForm
 from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan, plan_of
+from blue_solvers.components.tree.tree_problem import TreeProblem
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.contract import Float
-from constraint_builders import Problem
 
 BLOCK_BYTES = 1 << 22  # working set of a block of geounits
 
@@ -42,7 +42,7 @@ class TreeForm:
 
     Parameters
     ----------
-    problem : Problem
+    problem : TreeProblem
         With equal variances within every table of every geounit; assumption A2.
 
     Attributes
@@ -52,7 +52,7 @@ class TreeForm:
         Of every component of the plan.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: TreeProblem) -> None:
         assert problem.schema is not None
         self._problem = problem
         tables = list(problem.observed_tables)

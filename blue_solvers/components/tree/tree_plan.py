@@ -23,10 +23,12 @@ from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
 from blue_solvers.components.tree.families import Families, alike_with_children
 from blue_solvers.components.tree.splitting import Axes, Undivided, split
+from blue_solvers.components.tree.tree_problem import TreeProblem
 from blue_solvers.contract import Float
-from constraint_builders import Problem, Schema, Spine
+from constraint_builders import Schema, Spine
+from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table
-from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.description.zeros import EmptyCells
 
 Index = NDArray[np.intp]
 T = TypeVar("T")
@@ -84,7 +86,7 @@ class TreePlan:
     Parameters
     ----------
     schema : Schema
-    spine : Spine
+    spine : LevelledTree
     groupings : list of Grouping
         Of the variables in use.
     tables : list of Table
@@ -93,7 +95,7 @@ class TreePlan:
         Their geolevels.
     variances : list of ndarray (G,)
         Their variances in each geounit; 0 exact, ``inf`` not measured.
-    zeros : StructuralZeros or None
+    zeros : EmptyCells or None
         Cells known to be empty; the variables that tell them apart have no contrasts among `groupings`.
     divisions : dict, optional
         How components fall apart, by what tables tell of them (`design_key`): plans that have the schema and the
@@ -117,12 +119,12 @@ class TreePlan:
     def __init__(
         self,
         schema: Schema,
-        spine: Spine,
+        spine: LevelledTree,
         groupings: list[Grouping],
         tables: list[Table],
         levels: tuple[int, ...],
         variances: list[Float],
-        zeros: StructuralZeros | None = None,
+        zeros: EmptyCells | None = None,
         divisions: Divisions | None = None,
         alike: bool = True,
     ) -> None:
@@ -367,7 +369,7 @@ class TreePlan:
         return self.posterior_of[self.families.geounits[self.families.parent[pairs]]]
 
 
-def plan_of(problem: Problem, divisions: Divisions | None = None, alike: bool = True) -> TreePlan:
+def plan_of(problem: TreeProblem, divisions: Divisions | None = None, alike: bool = True) -> TreePlan:
     """The plan of a problem of equal variances within every table of every geounit; see `TreePlan`."""
     assert problem.schema is not None
     assert problem.geounit_variances is not None

@@ -65,8 +65,7 @@ def test_equalities_within_parts_and_over_several(seed: int, level: int, tmp_pat
     P = blue(problem, "two_pass")
     assert_same(problem, y, P, tmp_path / "out")
     E, b = problem.equalities
-    without = problem.observing()
-    without.equalities = None
+    without = problem.observing().replace(equalities=None)
     assert abs(E @ (blue(without, "two_pass") @ y) - b).max() > 0.1  # or the equalities would change nothing
 
 
@@ -150,7 +149,8 @@ def test_equalities_that_contradict_one_another_are_refused(tmp_path: Path) -> N
     problem, y = with_equalities(1)
     assert problem.equalities is not None
     E, b = problem.equalities
-    problem.equalities = sparse.csr_array(sparse.vstack([E, 2 * E[[0]]])), np.append(b, 2 * b[0] + 1)
+    doubled = sparse.csr_array(sparse.vstack([E, 2 * E[[0]]])), np.append(b, 2 * b[0] + 1)
+    problem = problem.replace(equalities=doubled)
     partition(tmp_path / "in", problem, y, at=problem.spine.levels[1])
     with pytest.raises(ValueError, match="the equalities contradict one another"):
         stream(tmp_path / "in", tmp_path / "out")

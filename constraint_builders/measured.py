@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from constraint_builders.description.layout import Float, Layout
-from constraint_builders.description.noise_covariance import read_covariance
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
-from constraint_builders.relations.bases import factor_bases
+from constraint_builders.relations.equations import Relations
+from constraint_builders.relations.kinds import relations_of
 from constraint_builders.relations.summing import SummingMatrix
-
-NOISE_LAWS = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace")
+from constraint_builders.vectors import check_vector
 
 
 @dataclass(frozen=True)
@@ -33,15 +32,16 @@ class Assumptions:
     A3: bool
 
 
-class Measurements:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Measured:
     """The part of a problem that says nothing about what is wanted; see `Problem` for the attributes."""
 
+    observed: Layout
+    variances: Float
     schema: Schema | None = None
     spine: Spine | None = None
-    observed: Layout
     observed_tables: tuple[Table, ...] = ()
     observed_levels: tuple[int, ...] = ()
-    variances: Float
     covariance: sparse.csr_array | LinearOperator | None = None
     noise: str = "gaussian"
     zeros: StructuralZeros | None = None
@@ -50,24 +50,10 @@ class Measurements:
     b: Float | None = None
     summing: SummingMatrix | None = None
 
-    def _set_noise(self, variances: Float, covariance: Any, noise: str) -> None:
-        """Variances where they are given, NaN where the covariance has them."""
-        if noise not in NOISE_LAWS:
-            raise ValueError(f"noise must be one of {NOISE_LAWS}: got {noise!r}")
-        self.noise = noise
-        if covariance is not None:
-            self.covariance, diagonal = read_covariance(covariance, variances.size)
-            given = ~np.isnan(variances)
-            if not np.allclose(variances[given], diagonal[given], rtol=1e-9, atol=0):
-                raise ValueError(
-                    "observed variances differ from the covariance's diagonal: give None for them, or one value"
-                )
-            variances = diagonal
-        elif np.isnan(variances).any():
-            where = self.observed.describe(int(np.flatnonzero(np.isnan(variances))[0]))
-            raise ValueError(f"no variance for {where}: give one, or a covariance")
-        self.variances = variances
-        self.variances.flags.writeable = False
+    @cached_property
+    def relations(self) -> Relations:
+        """What holds between the observed cells."""
+        return relations_of(self)
 
     @cached_property
     def exact(self) -> NDArray[np.bool_]:
@@ -135,16 +121,99 @@ class Measurements:
             return aslinearoperator(self.covariance)
         return aslinearoperator(sparse.diags_array(np.where(self.unmeasured, 0.0, self.variances)))
 
-    @cached_property
+    @property
     def recodes_cross(self) -> bool:
         """Whether recodes of a variable cross so that no basis of group sums serves all of them."""
-        return self.schema is not None and factors_cross(self.schema, self.observed_tables)
+        return self.relations.recodes_cross
 
+    def constraint_matrix(self, rows: str = "independent") -> sparse.csr_array:
+        """The self-consistency constraints: A x = b for every possible truth.
 
-def factors_cross(schema: Schema, tables: Iterable[Table]) -> bool:
-    """Whether recodes of tables cross so that no basis of group sums serves all of them."""
-    try:
-        factor_bases(schema, (factor for table in tables for factor in table.factors))
-    except NotImplementedError:
-        return True
-    return False
+        Parameters
+        ----------
+        rows : {"independent", "all"}
+            As many rows as the rank, or also one for every cell of a table next above another: redundant, and better
+            conditioned for iterative solvers. The rows of `from_matrix` are given back as they are by ``"all"``.
+
+        Returns
+        -------
+        csr_array, (rows, n)
+            Entries in {-1, 0, 1} for plain marginals. Columns of cells that were not measured are zero.
+
+        Raises
+        ------
+        ValueError
+            If `rows` is something else.
+        MemoryError
+            If the matrix would not fit.
+        """
+        return self.equations(rows)[0]
+
+    def equations(self, rows: str = "independent") -> tuple[sparse.csr_array, Float]:
+        """The constraint matrix A of `constraint_matrix`, and its right-hand side b, (rows,)."""
+        if rows not in ("independent", "all"):
+            raise ValueError(f"rows must be 'independent' or 'all': got {rows!r}")
+        return self.relations.equations(rows)
+
+    @property
+    def is_structural(self) -> bool:
+        """Whether the equations are those of self-consistency alone, between tables measured whole."""
+        return self.relations.is_structural
+
+    @property
+    def completion(self) -> tuple[sparse.csr_array, Float] | None:
+        """How cells that were not measured follow from the others: x = C x + c; None if no such cell is needed.
+
+        C is (n, n), the identity on measured cells.
+        """
+        return self.relations.completion
+
+    @property
+    def exact_equations(self) -> tuple[sparse.csr_array, Float]:
+        """The equations that hold between exactly known cells alone: (A, b), A of shape (rows, n)."""
+        return self.relations.between_exact
+
+    @property
+    def rank(self) -> int:
+        """Rank of the constraint matrix."""
+        return self.relations.rank
+
+    def marginal_matrix(self) -> sparse.csr_array:
+        """The 0/1 matrix (n, detailed cells) from the detailed histogram to all observed cells.
+
+        With a spine its columns are the detailed cells of every geounit without children, in the spine's order.
+
+        Raises
+        ------
+        ValueError
+            For a problem made `from_matrix`, which has no detailed histogram.
+        MemoryError
+            If it would not fit, with the bytes that it needs.
+        """
+        return self.relations.marginal_matrix()
+
+    def vector(self, tables: Mapping[Any, ArrayLike]) -> Float:
+        """Lay the observed tables out in one vector, refusing what no table can hold.
+
+        Parameters
+        ----------
+        tables : mapping of str to array_like
+            Every observed table by name, of its shape, or with one trailing axis K.
+
+        Returns
+        -------
+        ndarray, (n,) or (n, K)
+
+        Raises
+        ------
+        ValueError
+            If a table is unknown, missing or of the wrong shape; if a value is NaN or infinite in a cell that was
+            measured; if values known exactly contradict one another.
+        """
+        y = self.observed.vector(tables)
+        self.check_vector(y)
+        return y
+
+    def check_vector(self, y: Float) -> None:
+        """Raise `ValueError` for a vector over the observed layout that no table can hold; see `vector`."""
+        check_vector(self, y)

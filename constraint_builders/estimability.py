@@ -1,0 +1,189 @@
+"""What the measurements determine: which tables, and which of their cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraint_builders.description.low_rank import LowRankPlusDiagonal
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table
+from constraint_builders.measured import Measured
+from constraint_builders.record import Record
+from constraint_builders.relations.bases import factors_cross
+from constraint_builders.relations.consistency import TableRelations
+from constraint_builders.relations.marginals import refines
+from constraint_builders.relations.spine_constraints import SpineConsistency
+from constraint_builders.relations.spine_tables import undetermined
+from constraint_builders.relations.tabulation import is_small
+
+INSTEAD = "leave its table out of desired= or choose undetermined= 'nan', NaN there and estimates elsewhere"
+ASSUMED_VARIANCE = 1.0  # of cells that nothing determines: any is right
+CHANGE = 1e-9  # relative: what changes by less with the cells that nothing determines does not rest on them
+
+
+def lacks(measured: Measured, level: int, table: Table) -> int | None:
+    """A geounit of a geolevel where the measurements do not determine a table, or None.
+
+    Where recodes cross, only tables that one table of the level can be summed to count as determined.
+    """
+    schema, spine = _geography(measured)
+    members = spine.members[level]
+    if not factors_cross(schema, [*measured.observed_tables, table]):
+        return undetermined(_components_with(measured, table.factors), table, members)
+    observed = zip(measured.observed_levels, measured.observed_tables, measured.typical_variances(), strict=True)
+    fine = any(
+        own == level and np.isfinite(typical).all() and refines(schema, other, table)
+        for own, other, typical in observed
+    )
+    return None if fine else int(members[0])
+
+
+def _geography(measured: Measured) -> tuple[Schema, Spine]:
+    assert measured.schema is not None
+    assert measured.spine is not None
+    return measured.schema, measured.spine
+
+
+def _components_with(measured: Measured, factors: Sequence[str]) -> SpineConsistency:
+    """Components of the measurements that suit other factors too."""
+    own = {factor for table in measured.observed_tables for factor in table.factors}
+    if own.issuperset(factors):
+        assert isinstance(measured.relations, TableRelations)
+        assert isinstance(measured.relations.structure, SpineConsistency)
+        return measured.relations.structure
+    levels, tables, variances = measured.observed_levels, measured.observed_tables, measured.typical_variances()
+    return SpineConsistency(*_geography(measured), levels, tables, variances, factors)
+
+
+def refuse_unestimable(record: Record) -> None:
+    """Refuse, by name, desired tables and cells that nothing observed determines.
+
+    Raises
+    ------
+    ValueError
+    """
+    if record.spine is None:
+        record.tabulation  # noqa: B018  refuses, by name, what no observed tables contain
+    else:
+        _refuse_unestimable_geounits(record)
+    _refuse_undetermined_cells(record)
+
+
+def _refuse_unestimable_geounits(record: Record) -> None:
+    schema, spine = _geography(record)
+    for level, table in zip(record.desired_levels, record.desired_tables, strict=True):
+        crossing = factors_cross(schema, [*record.observed_tables, table])
+        geounit = None if crossing else lacks(record, level, table)
+        if geounit is not None and (record.zeros is None or not is_small(record)):
+            where = f"{spine.levels[level]} {spine.geocodes[geounit]!r}"
+            raise ValueError(
+                f"table {table.name!r} is not estimable at {where}: no measurement there, below or above "
+                "determines it, and equalities between observed cells do not count towards it"
+            )
+
+
+def _refuse_undetermined_cells(record: Record) -> None:
+    """Refuse desired tables that depend on cells which neither were measured nor follow from the others.
+
+    Arbitrary values in the cells that nothing determines show which cells change with them. A desired cell may
+    still be determined where cells that it is summed from are not.
+    """
+    if record.spine is not None and (_rests_on_several_levels(record) or _rests_on_zeros(record)):
+        record.tabulation  # noqa: B018  refuses, by name, what rests on undetermined cells
+    if record.spine is not None or not record.relations.partly_measured or record.relations.tree is not None:
+        return
+    elimination = record.relations.elimination("independent")
+    arbitrary = np.zeros(record.observed.size)
+    arbitrary[elimination.free_columns] = np.random.default_rng(0).uniform(1, 2, elimination.free_columns.size)
+    change = arbitrary.copy()
+    change[elimination.solved_columns] = -(elimination.solved[:, : record.observed.size] @ arbitrary)
+    moved = abs(record.tabulate(change[:, None])[:, 0]) > CHANGE * record.tabulate(abs(change)[:, None])[:, 0]
+    if moved.any():
+        position = int(np.flatnonzero(moved)[0])
+        name, cell = record.desired.locate(position)
+        where = f"its cell {record.desired.labels(position)}" if cell else "it"
+        raise ValueError(
+            f"table {name!r} is not estimable: {where} rests on cells that were not measured and that nothing "
+            f"observed determines; {INSTEAD}"
+        )
+
+
+def _some_lack(record: Record) -> bool:
+    """Whether the measurements alone leave a desired table open somewhere."""
+    lacking = zip(record.desired_levels, record.desired_tables, strict=True)
+    return any(lacks(record, *entry) is not None for entry in lacking)
+
+
+def _rests_on_several_levels(record: Record) -> bool:
+    """Whether only elimination can tell which desired cells are determined."""
+    schema, _ = _geography(record)
+    crossing = factors_cross(schema, [*record.observed_tables, *record.desired_tables])
+    return record.relations.partly_measured or (crossing and _some_lack(record))
+
+
+def _rests_on_zeros(record: Record) -> bool:
+    """Whether cells known to be empty determine what measurements alone do not."""
+    return record.zeros is not None and is_small(record) and _some_lack(record)
+
+
+def as_if_measured(measured: Measured, cells: NDArray[np.intp]) -> dict[str, Any]:
+    """What changes if some cells had been measured: the variances, and the covariance.
+
+    Each of them is new information if it determines more, so no measurement contradicts it: what the others determine
+    is estimated as without them.
+    """
+    variances = np.array(measured.variances)
+    variances[cells] = ASSUMED_VARIANCE
+    variances.flags.writeable = False
+    changes: dict[str, Any] = {"variances": variances}
+    if isinstance(measured.covariance, LowRankPlusDiagonal):
+        diagonal = np.array(measured.covariance.diagonal)
+        diagonal[cells] = ASSUMED_VARIANCE
+        changes["covariance"] = LowRankPlusDiagonal(diagonal, measured.covariance.factor)
+    return changes
+
+
+def undetermined_cells(measured: Measured, determined: Record, assumed: NDArray[np.intp]) -> NDArray[np.bool_] | None:
+    """Desired cells that change with what is assumed of some cells, (m,); None without any.
+
+    Parameters
+    ----------
+    measured : Measured
+    determined : Record
+        The same, had those cells been measured, and what is desired.
+    assumed : ndarray of int
+        The cells.
+    """
+    elimination, n = measured.relations.open_elimination, measured.observed.size
+    change = np.zeros(n)
+    change[assumed] = np.random.default_rng(0).uniform(1, 2, assumed.size)
+    change[elimination.solved_columns] = -(elimination.solved[:, :n] @ change)
+    size = np.zeros(n)
+    size[assumed] = 2.0
+    size[elimination.solved_columns] = abs(elimination.solved[:, :n]) @ size
+    moved = abs(determined.tabulate(change[:, None])[:, 0])
+    largest = abs(determined.tabulate(size[:, None])[:, 0])
+    found = moved > CHANGE * np.maximum(largest, 1)
+    return found if found.any() else None
+
+
+def why_undetermined(record: Record, position: int) -> str:
+    """Why nothing determines a cell of the desired layout, in one line that names it."""
+    name, cell = record.desired.locate(position)
+    own = "it was not measured" if _is_unmeasured(record, name, cell) else "it rests on cells that were not measured"
+    return f"{record.desired.describe(position)}: {own}, and no other measurements determine it"
+
+
+def _is_unmeasured(record: Record, name: Any, cell: tuple[int, ...]) -> bool:
+    """Whether a desired cell is an observed one, and has no measurement of its own."""
+    try:
+        record.observed.index(name)
+    except ValueError:
+        return False
+    place = np.ravel_multi_index(cell, record.desired.shape(name)) if cell else 0
+    return bool(record.observed.turned(record.unmeasured, name)[place])

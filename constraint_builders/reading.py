@@ -1,0 +1,234 @@
+"""Reading what a problem is made from: tables and their variances, equations, a summing matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+from constraint_builders.description.labelled import Nodes, aligned, row_labels
+from constraint_builders.description.layout import Float, Layout
+from constraint_builders.description.linear import read_matrix, read_vector
+from constraint_builders.description.noise import read_noise
+from constraint_builders.description.reals import real_array
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table, parse_table
+from constraint_builders.description.variances import checked_variances
+from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.estimability import as_if_measured, lacks, refuse_unestimable, undetermined_cells
+from constraint_builders.measured import Measured
+from constraint_builders.record import Record
+from constraint_builders.relations.spine_tables import (
+    TableDimensions,
+    read_desired,
+    read_observed,
+    spine_layout,
+    table_layout,
+)
+from constraint_builders.relations.summing import SummingMatrix
+
+
+def read_problem(
+    schema: Any,
+    observed: Any,
+    desired: Any,
+    spine: Spine | None,
+    covariance: Any,
+    zeros: Mapping[Any, Any] | None,
+    equalities: tuple[Any, ArrayLike] | None,
+    noise: str,
+    truth: Any,
+    undetermined: str,
+) -> Record:
+    """A problem of tables; see `Problem`."""
+    if undetermined not in ("error", "nan"):
+        raise ValueError(f"undetermined must be 'error' or 'nan': got {undetermined!r}")
+    if not isinstance(schema, Schema):
+        raise TypeError(
+            "a problem begins with a Schema, such as Schema({'sex': ['female', 'male']}): "
+            f"got {type(schema).__name__}"
+        )
+    if not isinstance(observed, Mapping):
+        raise TypeError(
+            "observed tables are given with the variance of their noise, as in {'sex': 2.0}, 0 where exact: "
+            f"got {type(observed).__name__}"
+        )
+    if not observed:
+        raise ValueError("a problem needs at least one observed table: got none")
+    measured = _read_measured(schema, observed, spine, covariance, noise)
+    if zeros is not None:
+        measured = replace(measured, zeros=_read_zeros(schema, spine, zeros))
+    if equalities is not None:
+        measured = replace(measured, equalities=_read_equalities(measured.observed.size, *equalities))
+    assumed = np.zeros(0, dtype=np.intp)
+    if undetermined == "nan" and measured.unmeasured.any():
+        assumed = measured.relations.open_elimination.free_columns
+    known = replace(measured, **as_if_measured(measured, assumed)) if assumed.size else measured
+    wanted = _read_desired(schema, known, desired)
+    if truth is not None:
+        wanted["truth"] = _read_truth(measured.observed, truth)
+    record = Record.of(known, **wanted)
+    refuse_unestimable(record)
+    if assumed.size:
+        lost = undetermined_cells(measured, record, assumed)
+        record = Record.of(measured, **wanted, assumed=assumed, undetermined=lost)
+    return record
+
+
+def _read_measured(schema: Schema, observed: Mapping, spine: Spine | None, covariance: Any, noise: str) -> Measured:
+    """The observed tables and their noise."""
+    levels: tuple[int, ...] = ()
+    if spine is None:
+        tables = tuple(parse_table(schema, name) for name in observed)
+        layout = table_layout(schema, list(observed))
+        own = zip(observed.items(), tables, strict=True)
+        given = np.concatenate([_table_variances(schema, name, table, value) for (name, value), table in own])
+    else:
+        names, by_table = read_observed(schema, spine, observed)
+        tables = tuple(parse_table(schema, table) for _, table in names)
+        levels = tuple(spine.level_index(level) for level, _ in names)
+        layout, given = spine_layout(schema, spine, names), np.concatenate(by_table, axis=None)
+    variances, checked = read_noise(layout, given, covariance, noise)
+    return Measured(
+        observed=layout,
+        variances=variances,
+        schema=schema,
+        spine=spine,
+        observed_tables=tables,
+        observed_levels=levels,
+        covariance=checked,
+        noise=noise,
+    )
+
+
+def _table_variances(schema: Schema, name: str, table: Table, value: Any) -> Float:
+    if value is None:
+        return np.full(table.size, np.nan)
+    what = f"variance of table {name!r}"
+    variances = real_array(aligned(value, partial(TableDimensions(schema), name), what), what)
+    if variances.shape not in ((), table.shape):
+        raise ValueError(
+            f"variance of table {name!r} must be a number or have shape {table.shape}: got {variances.shape}"
+        )
+    return checked_variances(np.broadcast_to(variances, table.shape).ravel(), what)
+
+
+def _read_zeros(schema: Schema, spine: Spine | None, zeros: Mapping[Any, Any]) -> StructuralZeros:
+    names = list(zeros)
+    if spine is not None:
+        return StructuralZeros(schema, spine, spine_layout(schema, spine, names), zeros)
+    return StructuralZeros(schema, Spine([-1], ["all"]), table_layout(schema, names), zeros)
+
+
+def _read_equalities(size: int, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_array, Float]:
+    E = read_matrix(matrix)
+    if E.shape[1] != size:
+        raise ValueError(f"equalities must have {size} columns, one for every observed cell: got {E.shape[1]}")
+    return E, read_vector(b, E.shape[0], "right-hand side of the equalities")
+
+
+def _read_desired(schema: Schema, measured: Measured, desired: Any) -> dict[str, Any]:
+    """The fields of a record that say what is wanted."""
+    spine, observed = measured.spine, measured.observed
+    if desired is None and not measured.unmeasured.any():
+        tables, levels = measured.observed_tables, measured.observed_levels
+        return {"desired": observed, "desired_tables": tables, "desired_levels": levels}
+    if spine is None:
+        names = _desired_names(schema, measured, desired)
+        return {
+            "desired": table_layout(schema, names),
+            "desired_tables": tuple(parse_table(schema, name) for name in names),
+        }
+    wanted = [(str(name[0]), str(name[1])) for name in observed.names if isinstance(name, tuple)]
+    if desired is not None:
+        wanted = read_desired(schema, spine, desired, measured.observed_tables, partial(lacks, measured))
+    return {
+        "desired": spine_layout(schema, spine, wanted),
+        "desired_tables": tuple(parse_table(schema, table) for _, table in wanted),
+        "desired_levels": tuple(spine.level_index(level) for level, _ in wanted),
+    }
+
+
+def _desired_names(schema: Schema, measured: Measured, desired: Sequence[str] | str | None) -> list[str]:
+    if desired is None:
+        return [str(name) for name in measured.observed.names]
+    if isinstance(desired, str):
+        if desired != "all":
+            raise ValueError(f"desired must be a list of tables, or 'all': got {desired!r}")
+        return _all_names(schema, measured)
+    names = list(desired)
+    if not names:
+        raise ValueError("no table is desired: name at least one, or leave it out for the observed ones")
+    return names
+
+
+def _all_names(schema: Schema, of: Measured) -> list[str]:
+    """Every plain marginal of some measured table in order of size, and the observed tables."""
+    plain: dict[str, Table] = {}
+    for table, measured in zip(of.observed_tables, of.measured_tables, strict=True):
+        plain.setdefault(table.name, table)
+        kept = [factor for factor in table.factors if factor in schema.names] if measured else []
+        for chosen in product((False, True), repeat=len(kept)):
+            name = " * ".join(f for f, keep in zip(kept, chosen, strict=True) if keep) or "total"
+            marginal = parse_table(schema, name)
+            plain.setdefault(marginal.name, marginal)
+    return sorted(plain, key=lambda name: (len(plain[name].axes), plain[name].axes, name))
+
+
+def _read_truth(observed: Layout, truth: Any) -> Float:
+    vector = observed.vector(truth) if isinstance(truth, Mapping) else read_vector(truth, observed.size, "truth")
+    vector.flags.writeable = False
+    return vector
+
+
+def read_equations(A: Any, covariance: Any, b: ArrayLike | None) -> Record:
+    """A problem of anybody's equations; see `Problem.from_matrix`."""
+    matrix = read_matrix(A)
+    rows, size = matrix.shape
+    right = None if b is None else read_vector(b, rows, "b")
+    return _of_nodes(size, covariance, "covariance", None, matrix=matrix, b=right)
+
+
+def read_summing_matrix(S: Any, variances: ArrayLike | None, covariance: Any) -> Record:
+    """A problem of nodes that are sums of leaves; see `Problem.from_summing_matrix`."""
+    labels, S = row_labels(S, "S")
+    summing = SummingMatrix(S)
+    size = summing.size
+    if (variances is None) == (covariance is None):
+        raise ValueError("give variances, one for every row of S, or covariance=, the noise of all rows: not both")
+    if covariance is not None:
+        if np.shape(covariance) != (size, size):
+            raise ValueError(f"covariance must have shape ({size}, {size}): got {np.shape(covariance)}")
+        return _of_nodes(size, covariance, "covariance", labels, summing=summing)
+    given = aligned(variances, partial(Nodes(size, labels), "x"), "variances")
+    if np.shape(given) not in ((), (size,)):
+        raise ValueError(
+            f"variances must be a number or have shape ({size},), one for every row of S: got {np.shape(given)}"
+        )
+    return _of_nodes(size, given, "variances", labels, summing=summing)
+
+
+def _of_nodes(size: int, covariance: Any, what: str, labels: tuple[str, ...] | None, **given: Any) -> Record:
+    """A problem of the one table "x", and its noise."""
+    layout = Layout(["x"], [(size,)], dimensions=Nodes(size, labels))
+    if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) or np.ndim(covariance) == 2:
+        variances, checked = read_noise(layout, np.full(size, np.nan), covariance)
+    elif np.shape(covariance) in ((), (size,)):
+        own = checked_variances(covariance, what)
+        variances, checked = read_noise(layout, np.array(np.broadcast_to(own, (size,))))
+    else:
+        raise ValueError(
+            f"{what} must be a number or have shape ({size},) or ({size}, {size}): got {np.shape(covariance)}"
+        )
+    measured = Measured(observed=layout, variances=variances, covariance=checked, **given)
+    record = Record.of(measured, desired=layout)
+    refuse_unestimable(record)
+    return record

@@ -1,0 +1,77 @@
+"""All that a problem holds: what was measured, and which tables are wanted from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from constraint_builders.description.equality import equal
+from constraint_builders.description.layout import Float, Layout
+from constraint_builders.description.table import Table
+from constraint_builders.measured import Measured
+from constraint_builders.relations.tabulation import Tabulation
+
+NOTHING_ASSUMED: Mapping[str, Any] = MappingProxyType({"assumed": np.zeros(0, dtype=np.intp), "undetermined": None})
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Record(Measured):
+    """The fields of a `Problem`, which are explained there."""
+
+    desired: Layout
+    desired_tables: tuple[Table, ...] = ()
+    desired_levels: tuple[int, ...] = ()
+    truth: Float | None = None
+    undetermined: NDArray[np.bool_] | None = None
+    assumed: NDArray[np.intp] = field(default_factory=lambda: NOTHING_ASSUMED["assumed"])
+
+    @classmethod
+    def of(cls, measured: Measured, **wanted: Any) -> Record:
+        """Measurements, with what they have worked out already, and what is wanted from them."""
+        record = cls(**_values(measured, Measured), **wanted)
+        vars(record).update(vars(measured))
+        return record
+
+    def replaced(self, **changes: Any) -> Record:
+        """The same with other values of some fields."""
+        return Record(**_values(self, Record) | changes)
+
+    @cached_property
+    def sums(self) -> Tabulation:
+        """How desired cells are summed from observed ones."""
+        return Tabulation(self)
+
+    @property
+    def tabulation(self) -> sparse.csr_array | None:
+        """Desired cells in terms of measured ones, (m, n), for consistent values.
+
+        None where every desired table is summed from one observed table.
+        """
+        return self.sums.matrix
+
+    def tabulate(self, X: Float) -> Float:
+        """Sum consistent values over the observed layout, (n, K), to the desired layout, (m, K)."""
+        return self.sums.apply(X)
+
+    def tabulate_transpose(self, V: Float) -> Float:
+        """The transpose of `tabulate`: (m, K) over the desired layout to (n, K) over the observed one."""
+        return self.sums.transpose(V)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Record):
+            return NotImplemented
+        return all(equal(value, getattr(other, name)) for name, value in _values(self, Record).items())
+
+    def __hash__(self) -> int:
+        return hash((self.observed.names, self.desired.names, self.noise))
+
+
+def _values(record: Measured, kind: type[Measured]) -> dict[str, Any]:
+    return {own.name: getattr(record, own.name) for own in fields(kind)}

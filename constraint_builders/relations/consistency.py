@@ -1,0 +1,138 @@
+"""What holds between tables: their self-consistency, of one geographic unit or up and down a spine."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+from constraint_builders.description.layout import Float
+from constraint_builders.description.schema import Schema
+from constraint_builders.relations.bases import factors_cross
+from constraint_builders.relations.constraints import SelfConsistency
+from constraint_builders.relations.elimination import relations_between_rows
+from constraint_builders.relations.equations import Equations, Relations
+from constraint_builders.relations.marginals import marginal_matrix, spine_marginal_matrix
+from constraint_builders.relations.spine_constraints import SpineConsistency
+from constraint_builders.relations.spine_sums import UNOBSERVED_VARIANCE
+
+if TYPE_CHECKING:
+    from constraint_builders.measured import Measured
+
+
+class TableRelations(Relations):
+    """The equations of tables.
+
+    Parameters
+    ----------
+    measured : Measured
+    schema : Schema
+        Its schema.
+    """
+
+    def __init__(self, measured: Measured, schema: Schema) -> None:
+        super().__init__(measured)
+        self._schema = schema
+
+    @cached_property
+    def structure(self) -> SelfConsistency | SpineConsistency:
+        """Self-consistency of the tables that were measured, each with its typical variance."""
+        return self._structure([np.asarray(v) for v in self._measured.typical_variances()])
+
+    def _structure(self, variances: list[Float]) -> SelfConsistency | SpineConsistency:
+        m = self._measured
+        if m.spine is None:
+            return SelfConsistency(self._schema, m.observed_tables, [float(v[0]) for v in variances])
+        return SpineConsistency(self._schema, m.spine, m.observed_levels, m.observed_tables, variances)
+
+    def _structure_of_all(self) -> SelfConsistency | SpineConsistency:
+        """The same of tables that were not measured too."""
+        return self._structure([np.minimum(v, UNOBSERVED_VARIANCE) for v in self._measured.typical_variances()])
+
+    @cached_property
+    def recodes_cross(self) -> bool:
+        """Whether recodes of a variable cross so that no basis of group sums serves all of them."""
+        return factors_cross(self._schema, self._measured.observed_tables)
+
+    @property
+    def _special(self) -> bool:
+        """Whether something else than self-consistency between the tables' own cells holds."""
+        return self._measured.zeros is not None or self._measured.equalities is not None or self.recodes_cross
+
+    @cached_property
+    def partly_measured(self) -> bool:
+        """Whether unmeasured cells must be eliminated: tables measured in part, or other equations."""
+        m = self._measured
+        if self._special:
+            return bool(m.unmeasured.any())
+        if m.spine is not None:
+            sizes = [table.size for table in m.observed_tables]
+            typical = zip(sizes, m.typical_variances(), strict=True)
+            whole = sum(size * int(np.isinf(v).sum()) for size, v in typical)
+        else:
+            whole = int(m.observed.sizes[~m.measured_tables].sum())
+        return int(m.unmeasured.sum()) > whole
+
+    @property
+    def is_structural(self) -> bool:
+        """Whether the equations are those of self-consistency alone, between tables measured whole."""
+        return not self._special and not self.partly_measured
+
+    @property
+    def rank(self) -> int:
+        """Number of independent equations."""
+        return self.structure.rank if self.is_structural else super().rank
+
+    def equations(self, rows: str) -> Equations:
+        """A and b of the rows "independent" or "all"."""
+        return _homogeneous(self.structure.matrix(rows)) if self.is_structural else super().equations(rows)
+
+    def between_cells(self, rows: str) -> Equations:
+        """Self-consistency, of unmeasured cells too where equalities may speak of them."""
+        m = self._measured
+        if m.zeros is not None or self.recodes_cross:
+            return _homogeneous(self._of_possible_cells())
+        if m.equalities is None or not m.unmeasured.any():
+            return _homogeneous(self.structure.matrix(rows))
+        return _homogeneous(self._structure_of_all().matrix(rows))
+
+    def _between_any_cells(self) -> sparse.csr_array:
+        if self._measured.zeros is not None or self.recodes_cross:
+            return self._of_possible_cells()
+        return self._structure_of_all().matrix()
+
+    def _of_possible_cells(self) -> sparse.csr_array:
+        """What holds between observed cells: the detailed cells, but for structural zeros, are eliminated."""
+        m = self._measured
+        M = self.marginal_matrix()
+        if m.zeros is not None:
+            leaves = np.zeros(1, np.intp) if m.spine is None else np.flatnonzero(m.spine.child_counts == 0)
+            M = M[:, np.flatnonzero(~m.zeros.detailed(leaves))]
+        return relations_between_rows(M)
+
+    def marginal_matrix(self) -> sparse.csr_array:
+        """The 0/1 matrix from the detailed histograms, of leaves, to all observed cells."""
+        m = self._measured
+        if m.spine is not None:
+            return spine_marginal_matrix(self._schema, m.spine, m.observed_levels, m.observed_tables)
+        return marginal_matrix(self._schema, m.observed_tables)
+
+    @cached_property
+    def completion(self) -> Equations | None:
+        """How cells that were not measured follow from the others; with a spine desired cells never rest on them."""
+        return None if self._measured.spine is not None else super().completion
+
+    @cached_property
+    def between_exact(self) -> Equations:
+        """The equations that hold between exactly known cells alone: (A, b), A of shape (rows, n)."""
+        by_geounit = self._measured.geounit_variances
+        if self.is_structural and by_geounit is not None:
+            exact = [np.where(variance == 0, 1.0, np.inf) for variance in by_geounit]
+            return _homogeneous(self._structure(exact).matrix())
+        return super().between_exact
+
+
+def _homogeneous(A: sparse.csr_array) -> Equations:
+    return A, np.zeros(A.shape[0])

@@ -1,0 +1,50 @@
+"""Vectors of measurements that no table can hold are refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from constraint_builders.description.layout import Float
+from constraint_builders.description.reals import real_array
+
+if TYPE_CHECKING:
+    from constraint_builders.measured import Measured
+
+MOST_NAMED = 5  # cells of one table in a message
+CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding of sums of doubles stays well below
+
+
+def check_vector(measured: Measured, y: Float) -> None:
+    """Raise `ValueError` for a vector over the observed layout that no table can hold; see `Problem.vector`."""
+    y = real_array(y, "y")
+    bad = ~np.isfinite(y)
+    bad[measured.unmeasured & np.isnan(y).reshape(y.shape[0], -1).all(axis=1)] = False
+    if bad.any():
+        position = int(np.flatnonzero(bad.reshape(y.shape[0], -1).any(axis=1))[0])
+        value = "NaN" if np.isnan(y[position]).any() else "infinite"
+        raise ValueError(f"{measured.observed.describe(position)} is {value}: give a finite number")
+    _refuse_contradictions(measured, y)
+
+
+def _refuse_contradictions(measured: Measured, y: Float) -> None:
+    """Exact values must satisfy the equations that involve nothing else."""
+    if np.count_nonzero(measured.exact) < 2:
+        return
+    A, b = measured.relations.between_exact
+    if not A.shape[0]:
+        return
+    values = np.where(measured.exact.reshape(-1, *[1] * (y.ndim - 1)), y, 0)
+    residual = abs(A @ values - b.reshape(-1, *[1] * (y.ndim - 1))).reshape(A.shape[0], -1)
+    allowed = CONTRADICTION_TOLERANCE * max(1.0, float(abs(values).max()))
+    if residual.max(initial=0) > allowed:
+        row = int(residual.max(axis=1).argmax())
+        cells = np.sort(A.indices[A.indptr[row] : A.indptr[row + 1]])
+        blocks = dict.fromkeys(measured.observed.locate(int(cell))[0] for cell in cells)
+        places = [measured.observed.describe(int(cell)) for cell in cells[:MOST_NAMED]]
+        between = [repr(name) for name in blocks] if len(blocks) > 1 else places
+        raise ValueError(
+            f"values known exactly contradict one another by {residual.max():.6g} between "
+            f"{' and '.join(between)}: correct them, or give one a variance above 0"
+        )
