@@ -71,7 +71,7 @@ class InNameOrder(Prepared):
         X, info = self._prepared.apply(Y[self._order.observed])
         return self._desired(X), info
 
-    def violation(self, Y: Float) -> float:
+    def violation(self, Y: Float) -> float | None:
         return self._prepared.violation(Y[self._order.observed])
 
     def adjoint(self, V: Float) -> Float:

@@ -234,8 +234,7 @@ class BlueOperator(LinearOperator):
             if (proof.bound or np.inf) < (certificate.bound or np.inf):
                 x, info, certificate = found, replace(told, reason=f"{info.reason}, then {told.reason}"), proof
         reason = info.reason if is_exact(certificate) else f"{info.reason}; {certificate}"
-        exact = info.exact and is_exact(certificate)
-        return x, replace(info, exact=exact, reason=reason, error_bound=certificate.bound), certificate
+        return x, replace(info, exact=is_exact(certificate), reason=reason, error_bound=certificate.bound), certificate
 
     def _tabulated(self, x: Float) -> Float:
         """The desired cells from consistent observed ones, NaN where nothing determines them."""

@@ -59,7 +59,7 @@ class WithUndetermined(Prepared):
         X[self._lost] = np.nan
         return X, info
 
-    def violation(self, Y: Float) -> float:
+    def violation(self, Y: Float) -> float | None:
         return self._prepared.violation(Y)
 
     def adjoint(self, V: Float) -> Float:

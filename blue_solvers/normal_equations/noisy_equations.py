@@ -117,3 +117,9 @@ def noise_matrix(problem: Problem) -> sparse.csr_array | None:
     if problem.covariance is not None:
         return problem.covariance
     return sparse.csr_array(sparse.diags_array(np.where(problem.unmeasured, 0.0, problem.variances)))
+
+
+def variance_spread(problem: Problem) -> float:
+    """Ratio of the largest variance of a noisy cell to the smallest."""
+    noisy = problem.variances[(problem.variances > 0) & ~problem.unmeasured]
+    return float(noisy.max() / noisy.min()) if noisy.size else 1.0

@@ -169,7 +169,7 @@ class _Chosen(Prepared):
         X, info = self._prepared.apply(Y)
         return X, self._with_reason(info)
 
-    def violation(self, Y: Float) -> float:
+    def violation(self, Y: Float) -> float | None:
         return self._prepared.violation(Y)
 
     def adjoint(self, V: Float) -> Float:

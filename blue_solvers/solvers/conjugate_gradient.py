@@ -10,7 +10,7 @@ import numpy as np
 from blue_solvers.contract import ConvergenceError, Float, Info, Prepared, Solver
 from blue_solvers.normal_equations.krylov import Product, conjugate_gradients
 from blue_solvers.normal_equations.multigrid_cycle import multigrid_cycle
-from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
+from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.structured.iteration import NearestStructuredEstimate
 from blue_solvers.structured.nearest import why_no_structure
@@ -18,6 +18,7 @@ from constraint_builders import Problem
 
 USUAL = 1e-10
 PROMISE = 1e-9  # standard errors
+WIDEST_SPREAD = 1e9  # of variances, up to which iterations on the constraints keep the digits of every cell
 PRECONDITIONERS = (None, "jacobi", "multigrid", "two_pass")
 
 
@@ -92,7 +93,10 @@ class ConjugateGradient(Solver):
         """`prepare`, reporting as another solver of which this is the engine."""
         assert self.rows is not None
         reason = f"conjugate gradients on {self.rows} rows to {_in_words(self.rtol)}"
-        info = Info(name, exact=True, reason=reason)
+        exact = variance_spread(problem) <= WIDEST_SPREAD
+        if not exact:
+            reason += "; variances differ by so much that rounding may cost digits: `estimate` proves what it gives"
+        info = Info(name, exact, reason)
         return ConstrainedEstimate(problem, self.rows, self._normal_solver, info)
 
     def _normal_solver(self, equations: Equations) -> NormalSolver:

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 from blue_solvers.components.orthogonal import fit
 from blue_solvers.contract import Float, Info, Prepared, Solver
 from blue_solvers.normal_equations.cell_variances import DETERMINED, desired_sums
-from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, noise_matrix
+from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, noise_matrix, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Problem
 from constraint_builders.memory import require_memory
@@ -44,7 +44,7 @@ class Dense(Solver):
         if isinstance(problem.covariance, LinearOperator):
             entries = problem.covariance @ np.eye(problem.observed.size)
             problem = problem.with_covariance(sparse.csr_array((entries + entries.T) / 2))
-        if _spread(problem) > WIDE_SPREAD:
+        if variance_spread(problem) > WIDE_SPREAD:
             return OrthogonalEstimate(problem, Info(f"{self.name} (LAPACK)", exact=True, reason=REASON))
         needed = 3.0 * 8 * problem.rank**2
         what = f"the dense projection with {problem.rank:,} constraints"
@@ -54,11 +54,6 @@ class Dense(Solver):
 
 
 REASON = "the projection of Theorem 5, by dense linear algebra"
-
-
-def _spread(problem: Problem) -> float:
-    noisy = problem.variances[(problem.variances > 0) & ~problem.unmeasured]
-    return float(noisy.max() / noisy.min()) if noisy.size else 1.0
 
 
 class _DenseNormalSolver(NormalSolver):

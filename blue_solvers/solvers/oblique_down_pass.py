@@ -50,7 +50,7 @@ class ObliqueDownPass:
         estimates = self._estimates(Y)
         return np.concatenate([estimates[table.name] for table in self._problem.desired_tables])
 
-    def violation(self, Y: Float) -> float:
+    def violation(self, Y: Float) -> float | None:
         """Largest disagreement between a desired table's marginals in the estimate from Y."""
         estimates = self._estimates(Y)
         return max(self._fits[table.name].violation(estimates[table.name], estimates) for table in self._tables)

@@ -54,7 +54,7 @@ class SeaBlueEstimate(Prepared):
     def apply(self, Y: Float) -> tuple[Float, Info]:
         return self._method.apply(Y), self.info
 
-    def violation(self, Y: Float) -> float:
+    def violation(self, Y: Float) -> float | None:
         return self._method.violation(Y)
 
     def adjoint(self, V: Float) -> Float:

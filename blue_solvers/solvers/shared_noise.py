@@ -89,7 +89,7 @@ class SharedNoiseEstimate(Prepared):
         X, info = self._desired.apply(self._without_shared(Y))
         return X, self._corrected(info)
 
-    def violation(self, Y: Float) -> float:
+    def violation(self, Y: Float) -> float | None:
         return self._desired.violation(self._without_shared(Y))
 
     def _without_shared(self, Y: Float) -> Float:

@@ -85,7 +85,7 @@ class _NodesOfTree(Prepared):
         X, info = self._over_spine.apply(self._spread(Y))
         return X[self._places], info
 
-    def violation(self, Y: Float) -> float:
+    def violation(self, Y: Float) -> float | None:
         return self._over_spine.violation(self._spread(Y))
 
     def adjoint(self, V: Float) -> Float:

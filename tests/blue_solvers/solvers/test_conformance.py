@@ -158,24 +158,21 @@ class Broken(Prepared):
         self.problem, self.flaw = problem, flaw
         self._good = SeaBlue().prepare(problem)
         self.offset = self._good.offset + (flaw == "offset")
+        self.info = Info("" if flaw == "info.solver" else "broken", exact=True, reason="to be found out")
         self._calls = 0
 
-    def apply(self, Y: Float) -> Float:
+    def apply(self, Y: Float) -> tuple[Float, Info]:
         self._calls += 1
-        X = self._good.apply(Y)
+        X, _ = self._good.apply(Y)
         if self.flaw == "P is the BLUE":
-            return self.problem.tabulate(Y)
-        return X + {"linear": 1e-3, "deterministic": 1e-12 * self._calls}.get(self.flaw, 0.0)
+            return self.problem.tabulate(Y), self.info
+        return X + {"linear": 1e-3, "deterministic": 1e-12 * self._calls}.get(self.flaw, 0.0), self.info
 
     def adjoint(self, V: Float) -> Float:
         return self._good.adjoint(V) * (1.001 if self.flaw == "adjoint" else 1)
 
     def variances(self) -> Float:
         return self._good.variances() * (1.01 if self.flaw == "variances" else 1)
-
-    @property
-    def info(self) -> Info:
-        return Info("" if self.flaw == "info.solver" else "broken", exact=True, reason="to be found out")
 
 
 @dataclass(frozen=True)

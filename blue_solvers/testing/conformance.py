@@ -1,8 +1,4 @@
-"""Conformance tests for anybody's solver: the laws that `Prepared` states, on problems small enough to check densely.
-
-A solver of your own passes `check_solver(MySolver())` before it is worth timing. Differences are measured in units of
-each cell's standard error, the only scale on which an error of the arithmetic matters.
-"""
+"""The laws of a solver, checked on small problems."""
 
 from __future__ import annotations
 
@@ -13,12 +9,14 @@ from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
-from scipy.sparse.linalg import LinearOperator, aslinearoperator
+from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers.contract import Float, Info, Solver
 from blue_solvers.operator import BlueOperator, blue
-from constraint_builders import Problem, Schema, gallery
-from constraint_builders.relations.marginals import marginal_matrix
+from blue_solvers.testing.adjoints import dot_test
+from blue_solvers.testing.dense_reference import DenseReference
+from blue_solvers.testing.small_problems import problems
+from constraint_builders import Problem
 
 TOLERANCE = 1e-9  # standard errors; direct solvers reach 1e-13
 ITERATIVE_SLACK = (
@@ -27,43 +25,6 @@ ITERATIVE_SLACK = (
 ROUNDING = 64 * float(np.finfo(float).eps)  # of the largest count: what storing and summing a hundred of them costs
 DENSE_CELLS = 1500  # observed cells up to which the independent dense estimate is made
 COLUMNS = 3
-
-
-def dot_test(P: LinearOperator, rng: np.random.Generator | int | None = None, rtol: float = 1e-8) -> None:
-    """Check that an operator's adjoint is the transpose of its product: u'(P v) = (P'u)'v.
-
-    Parameters
-    ----------
-    P : LinearOperator, (m, n)
-    rng : Generator, int or None
-        Source of the random vectors, or its seed; None is a fixed seed.
-    rtol : float
-        Permitted difference relative to the sum of the absolute terms of either side.
-
-    Raises
-    ------
-    AssertionError
-        With both numbers.
-
-    Examples
-    --------
-    >>> from blue_solvers import blue
-    >>> from constraint_builders import gallery
-    >>> dot_test(blue(gallery.toy()))
-    """
-    generator = np.random.default_rng(0 if rng is None else rng)
-    for columns in ((), (1,), (COLUMNS,)):
-        v = generator.standard_normal((P.shape[1], *columns))
-        u = generator.standard_normal((P.shape[0], *columns))
-        image, adjoint = P @ v, P.T @ u
-        forward, backward = u.T @ image, adjoint.T @ v
-        scale = np.maximum(abs(u).T @ abs(image), abs(adjoint).T @ abs(v))
-        worst = float(np.max(abs(forward - backward) - rtol * scale))
-        if not worst <= 0:
-            shape = (P.shape[1], *columns)
-            raise AssertionError(
-                f"the adjoint of {P!r} fails for v of shape {shape}: u'(Pv) = {forward}, (P'u)'v = {backward}"
-            )
 
 
 LAWS = (
@@ -171,53 +132,6 @@ def check_solver(
     return CheckReport(solver.name, LAWS, tuple(compared), tuple(name for name, dense in compared.items() if dense))
 
 
-def problems() -> dict[str, Problem]:
-    """Small problems by name, one for every kind of description.
-
-    Returns
-    -------
-    dict of str to Problem
-    """
-    schema = Schema({"a": 3, "b": 2, "c": 4}, recodes={"c": {"halves": [0, 1, 1, 0]}})
-    rng = np.random.default_rng(0)
-    unequal = {"a * b": rng.uniform(1, 30, (3, 2)), "b * c": rng.uniform(1, 3, (2, 4)), "b": 2.0, "total": 5.0}
-    partly = unequal | {"b * c": np.array([[1, np.inf, 2, 3], [1, 1, np.inf, 0]]), "c": 4.0}
-    full = {"total": 1.0, "a": 2.0, "b": 3.0, "a * b": 4.0, "detailed": 5.0}
-    A = np.array([[1.0, 1, 1, -1, 0], [0, 0, 1, 1, 1], [1, 1, 2, 0, 1]])
-    factor = np.eye(6) + np.diag(np.full(5, 0.4), 1)
-    return {
-        "toy": gallery.toy(),
-        "cube(2, 3)": gallery.cube(2, 3),
-        "cube(3, 2)": gallery.cube(3, 2),
-        "berkeley": gallery.berkeley(),
-        "delinquent_children": gallery.delinquent_children(),
-        "without total and detailed": Problem(schema, {"a * b": 1.0, "b * c": 0.01, "a * c": 50.0}, "all"),
-        "one table": Problem(schema, {"a * b": 3.0}, ["a", "total"]),
-        "recodes": Problem(schema, {"a * halves": 1.0, "halves * b": 3.0, "c": 2.0, "total": 0.5}),
-        "exact total": Problem(schema, full | {"total": 0.0}),
-        "exact tables": Problem(schema, full | {"total": 0.0, "a * b": 0.0}),
-        "unmeasured table": Problem(schema, full | {"a * b": np.inf}),
-        "unequal variances": Problem(schema, unequal),
-        "unequal variances, exact total": Problem(schema, unequal | {"total": 0.0}, ["a", "b * c", "total"]),
-        "exact and unmeasured cells": Problem(schema, partly),
-        "correlated": Problem(
-            Schema({"a": 2, "b": 3}),
-            {"detailed": None},
-            covariance=sparse.csr_array(factor @ factor.T),
-            desired=["a", "detailed"],
-        ),
-        "correlated tables": _correlated(factor),
-        "equations": Problem.from_matrix(A, np.array([1.0, 2, 3, 4, 5]), b=np.array([1.0, 2, 3])),
-        "equations with an exact cell": Problem.from_matrix(A, np.array([1.0, 0, 3, 4, 5])),
-    }
-
-
-def _correlated(factor: Float) -> Problem:
-    covariance = linalg.block_diag(factor @ factor.T, 2.0, 3.0, 4.0)
-    covariance[6, 0] = covariance[0, 6] = 0.3
-    return Problem(Schema({"a": 2, "b": 3}), {"detailed": None, "a": None, "total": None}, covariance=covariance)
-
-
 @dataclass
 class _Check:
     """One solver on one problem."""
@@ -242,8 +156,8 @@ class _Check:
         return blue(self.problem, self.solver)
 
     @cached_property
-    def reference(self) -> _Dense | None:
-        return _Dense.of(self.problem) if self.problem.observed.size <= DENSE_CELLS else None
+    def reference(self) -> DenseReference | None:
+        return DenseReference.of(self.problem) if self.problem.observed.size <= DENSE_CELLS else None
 
     @cached_property
     def Y(self) -> Float:
@@ -380,19 +294,19 @@ class _Check:
         self.require(
             isinstance(info.iterations, int) and info.iterations >= 0, "info.iterations", f"{info.iterations!r}"
         )
-        for field in ("residual", "violation", "seconds"):
-            value = getattr(info, field)
+        violation = 0.0 if info.violation is None else info.violation
+        for field, value in {"residual": info.residual, "violation": violation, "seconds": info.seconds}.items():
             self.require(np.isfinite(value) and value >= 0, f"info.{field}", f"{value!r} is not a number of 0 or more")
         scale = max(1.0, float(abs(X).max(initial=0)), float(abs(self.Y).max(initial=0)))
         self.require(
-            info.violation is not None and info.violation <= max(self.tolerance, ROUNDING) * 100 * scale,
+            violation <= max(self.tolerance, ROUNDING) * 100 * scale,
             "info.violation",
             f"{info.violation!r} is large",
         )
         offset = self.P.offset
         self.require(offset.shape == (self.problem.desired.size,), "offset", f"shape {offset.shape}")
 
-    def agrees_with_dense(self, dense: _Dense) -> None:
+    def agrees_with_dense(self, dense: DenseReference) -> None:
         self.same(
             self.P @ self.Y, dense.operator @ np.where(self.problem.unmeasured[:, None], 0, self.Y), "P is the BLUE's"
         )
@@ -421,70 +335,3 @@ class _Check:
     def require(self, holds: bool, law: str, detail: str) -> None:
         if not holds:
             raise AssertionError(f"solver {self.solver.name!r} on {self.name} breaks {law!r}: {detail}")
-
-
-@dataclass(frozen=True)
-class _Dense:
-    """The BLUE by a basis of the consistent vectors and least squares: no constraint matrix, no elimination."""
-
-    operator: Float
-    offset: Float
-    variances: Float
-
-    @classmethod
-    def of(cls, problem: Problem) -> _Dense:
-        """Estimate coordinates of consistent vectors from measured cells, those that are exact first."""
-        observed, desired, start = _consistent_basis(problem)
-        measured = ~problem.unmeasured
-        rows = observed[measured]
-        coordinates = _row_space(rows)
-        B, D = rows @ coordinates, desired @ coordinates
-        exact = problem.exact[measured]
-        fixed = linalg.pinv(B[exact]) if exact.any() else np.zeros((B.shape[1], 0))
-        free = linalg.null_space(B[exact]) if exact.any() else np.eye(B.shape[1])
-        estimate = np.zeros((B.shape[1], rows.shape[0]))  # coordinates from measured cells
-        estimate[:, exact] = fixed
-        half = np.zeros((B.shape[1], 0))
-        if free.size and not exact.all():
-            whiten = _whitening(problem, measured & ~problem.exact)
-            design = whiten @ B[~exact] @ free
-            weights = free @ _least_squares(design)
-            estimate[:, ~exact] = weights @ whiten
-            estimate[:, exact] -= weights @ whiten @ B[~exact] @ fixed
-            half = D @ weights
-        operator = np.zeros((D.shape[0], measured.size))
-        operator[:, measured] = D @ estimate
-        offset = np.zeros(D.shape[0]) if start is None else start - operator @ start
-        return cls(operator, offset, np.einsum("ij,ij->i", half, half) if half.size else np.zeros(D.shape[0]))
-
-
-def _consistent_basis(problem: Problem) -> tuple[Float, Float, Float | None]:
-    """Consistent observed and desired vectors as ranges of two matrices with common coordinates, and one solution."""
-    if problem.schema is not None:
-        desired = marginal_matrix(problem.schema, problem.desired_tables)
-        return problem.marginal_matrix().toarray(), desired.toarray(), None
-    A, b = problem.equations("all")
-    basis = linalg.null_space(A.toarray())
-    return basis, basis, linalg.lstsq(A.toarray(), b)[0]
-
-
-def _row_space(matrix: Float) -> Float:
-    """Orthonormal basis of the rows, as columns."""
-    return linalg.orth(matrix.T)
-
-
-def _whitening(problem: Problem, cells: np.ndarray) -> Float:
-    """W with W Sigma W' = I for some cells."""
-    if problem.covariance is None:
-        return np.diag(1 / np.sqrt(problem.variances[cells]))
-    Sigma = problem.noise_covariance @ np.eye(problem.observed.size)
-    return linalg.inv(linalg.cholesky(Sigma[np.ix_(cells, cells)], lower=True))
-
-
-def _least_squares(design: Float) -> Float:
-    """Pseudoinverse for full column rank and rows that differ by decades: sorted, columns pivoted, refined once."""
-    order = np.argsort(-abs(design).max(axis=1), kind="stable")
-    Q, R, pivots = linalg.qr(design[order], mode="economic", pivoting=True)
-    inverse = np.empty((design.shape[1], design.shape[0]))
-    inverse[np.ix_(pivots, order)] = linalg.solve_triangular(R, Q.T)
-    return inverse + inverse @ (np.eye(len(design)) - design @ inverse)

@@ -1,0 +1,11 @@
+"""Conformance tests for anybody's solver: the laws that `Prepared` states, on problems small enough to check densely.
+
+A solver of your own passes `check_solver(MySolver())` before it is worth timing. Differences are measured in units of
+each cell's standard error, the only scale on which an error of the arithmetic matters.
+"""
+
+from blue_solvers.testing.adjoints import dot_test
+from blue_solvers.testing.conformance import LAWS, CheckReport, check_solver
+from blue_solvers.testing.small_problems import problems
+
+__all__ = ["LAWS", "CheckReport", "check_solver", "dot_test", "problems"]
