@@ -4,8 +4,16 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "here", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
-settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "here")
+from tests.helpers.effort import THOROUGH, USUAL
+
+REPEATABLE = bool(os.environ.get("CI"))
+for name, number in (("usual", USUAL), ("thorough", THOROUGH)):
+    settings.register_profile(
+        name,
+        deadline=None,
+        max_examples=number,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        derandomize=REPEATABLE,
+        print_blob=REPEATABLE,
+    )
+settings.load_profile("usual")

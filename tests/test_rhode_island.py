@@ -146,6 +146,7 @@ def compare(estimate: np.ndarray, truth: np.ndarray, variance: np.ndarray) -> Er
     return Errors(sample, mean_square, mean_variance, float(error.mean()), slope, covered)
 
 
+@pytest.mark.slow
 def test_full_schema_estimates_are_unbiased(errors: dict[tuple[str, str], Errors]) -> None:
     """To four standard errors: at every level the mean error is zero, and large counts are not drawn to small ones."""
     for name, own in errors.items():
@@ -153,6 +154,7 @@ def test_full_schema_estimates_are_unbiased(errors: dict[tuple[str, str], Errors
         assert abs(own.slope) < 4, name
 
 
+@pytest.mark.slow
 def test_full_schema_intervals_cover_at_every_level(errors: dict[tuple[str, str], Errors]) -> None:
     """95 % of cells lie within 1.96 standard errors, to four standard errors of independent cells."""
     checked = {name: own for name, own in errors.items() if own.sample > 100}
@@ -161,6 +163,7 @@ def test_full_schema_intervals_cover_at_every_level(errors: dict[tuple[str, str]
         assert abs(own.covered - 0.95) < 4 * np.sqrt(0.95 * 0.05 / own.sample), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["Tract", "Block_Group"])
 @pytest.mark.parametrize("table", REDISTRICTING)
 def test_full_schema_errors_are_below_those_of_a_level_alone(

@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from blue_solvers import blue
 from blue_solvers.blas_threads import one_blas_thread
 from constraint_builders import Problem, Schema
+from tests.helpers.effort import examples
 
 CONTROLLER = ThreadpoolController().select(user_api="blas")
 
@@ -75,7 +76,7 @@ def elsewhere(work) -> None:
     thread.join()
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.integers(0, 3), max_size=12), st.integers(1, 2))
 def test_whoever_leaves_last(order: list[int], threads: int) -> None:
     """Threads come in and leave in any order; while one is inside there is one thread, and then what there was."""

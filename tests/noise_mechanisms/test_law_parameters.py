@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flint import arb, ctx, fmpq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders import gallery
@@ -41,6 +41,7 @@ from noise_mechanisms.integer_subspace import (
     stopping_delta,
 )
 from noise_mechanisms.laws import LAWS, DiscreteGaussian, DiscreteLaplace, DiscreteLaw, Law, draw, law
+from tests.helpers.effort import examples
 from tests.helpers.numbers_alike import NO_NUMBERS, NOT_POSITIVE, dyadic, kinds_of
 
 KINDS = list(LAWS.values())
@@ -101,7 +102,7 @@ def test_every_kind_of_number_gives_the_same_variance(name: str, variance: Fract
 
 @pytest.mark.parametrize("kind", [DiscreteGaussian, DiscreteLaplace])
 @given(parameter=st.one_of(dyadic(0, 0, 6), dyadic(-3, 1, 6), dyadic(-20, -14, 20)), whole=st.booleans())
-@settings(max_examples=60)
+@examples(60)
 def test_laws_on_whole_numbers_are_those_enumerated(kind: type[DiscreteLaw], parameter: Fraction, whole: bool) -> None:
     parameter = Fraction(math.ceil(parameter)) if whole else parameter
     _, variance, probability = enumerate_law(kind, parameter)
@@ -209,7 +210,7 @@ def test_points_of_evaluation_are_numbers() -> None:
 
 
 @given(dyadic(-6, 6, 6), st.sampled_from([Fraction(1, 2), Fraction(1, 1024), Fraction(3, 4)]))
-@settings(max_examples=30)
+@examples(30)
 def test_accounting_takes_every_kind_alike(loss: Fraction, delta: Fraction) -> None:
     for number in kinds_of(loss):
         assert compose([number, number]) == 2 * loss
@@ -273,7 +274,7 @@ def test_budgets_take_every_kind_alike(loss: Fraction) -> None:
 
 
 @given(dyadic(-2, 2, 3))
-@settings(max_examples=10)
+@examples(10)
 def test_mechanisms_on_lattices_take_every_kind_alike(value: Fraction) -> None:
     wanted = float(value)
     for number in kinds_of(value):

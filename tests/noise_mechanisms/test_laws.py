@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -30,6 +30,7 @@ from noise_mechanisms.laws import (
     draw,
     law,
 )
+from tests.helpers.effort import examples
 from tests.helpers.places import ROOT
 
 FALSE_ALARM = 1e-6
@@ -87,7 +88,7 @@ def test_discrete_gaussian_variance_at_the_extremes() -> None:
 
 
 @given(st.floats(min_value=-300, max_value=20))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_variance_of_from_variance_is_the_variance(log10_variance: float) -> None:
     variance = 10.0**log10_variance
     for name in LAWS:

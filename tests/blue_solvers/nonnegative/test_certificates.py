@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers.nonnegative import METHODS, NotConvergedError, anchored_fit, nnls, ols
@@ -21,6 +21,7 @@ from blue_solvers.nonnegative.programme import Programme, Solution
 from blue_solvers.nonnegative.solving import feasible_cells, possible_sums, solve
 from constraint_builders import Problem, Schema, Spine
 from tests.blue_solvers.nonnegative.exact_programmes import LeastSquares
+from tests.helpers.effort import examples
 
 PROVED = 1e-8  # of 1 and the objective: the gap that is allowed
 SEEDS = 400
@@ -220,7 +221,7 @@ def small_programme(seed: int) -> tuple[Programme, LeastSquares]:
 
 
 @given(st.integers(0, 10**6), st.floats(-8, 3), st.floats(-8, 3))
-@settings(max_examples=150)
+@examples(150)
 def test_no_cells_and_multipliers_are_proved_better_than_they_are(seed: int, size: float, error: float) -> None:
     """Weak duality for anything: the gap is never less than what the objective exceeds the optimum by."""
     p, reference = small_programme(seed)
@@ -240,7 +241,7 @@ def test_no_cells_and_multipliers_are_proved_better_than_they_are(seed: int, siz
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=150)
+@examples(150)
 def test_the_active_set_method_alone_finds_the_optimum(seed: int) -> None:
     p, reference = small_programme(seed)
     optimum = reference.optimum()
@@ -271,7 +272,7 @@ def test_rows_with_a_radius_are_kept_by_the_active_set_method() -> None:
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=100)
+@examples(100)
 def test_bounds_that_follow_never_cut_off_cells_that_may_be(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows, cells = int(rng.integers(1, 6)), int(rng.integers(1, 6))

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse, stats
 
@@ -21,6 +21,7 @@ from blue_solvers.nonnegative import (
 from blue_solvers.nonnegative.price.private_cells import project_to_simplex
 from blue_solvers.nonnegative.reweighted_fit import low_answers
 from constraint_builders import Problem, Schema, gallery
+from tests.helpers.effort import examples
 
 METHODS = [ols, nnls, max_fit, sequential_fit, reweighted_fit, anchored_fit]
 CERTIFIED = 1e-8  # of the largest count: well below the 1e-6 that is promised
@@ -65,7 +66,7 @@ def test_nnls_equals_scipy(problem, seed):
 
 
 @given(seed=st.integers(0, 2**32 - 1), shape=st.lists(st.integers(1, 4), min_size=1, max_size=3))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_nnls_equals_scipy_on_any_schema(seed, shape):
     rng = np.random.default_rng(seed)
     names = [f"v{i}" for i in range(len(shape))]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -16,6 +16,7 @@ from blue_solvers.nonnegative.newton_systems import DenseSystem, IterativeSystem
 from blue_solvers.nonnegative.programme import Programme, Solution, kkt_residual
 from blue_solvers.nonnegative.proximal import approach
 from constraint_builders import gallery
+from tests.helpers.effort import examples
 
 
 def random_programme(seed, exact=True, bounded=True):
@@ -43,7 +44,7 @@ def random_programme(seed, exact=True, bounded=True):
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_programmes_are_solved(seed):
     p = random_programme(seed)
     solution, error = minimise_in_numpy(p, np.zeros(p.answer.size))
@@ -52,7 +53,7 @@ def test_programmes_are_solved(seed):
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_no_feasible_cells_are_better(seed):
     """Weak duality in the primal: random steps towards feasible cells never lower the objective."""
     p = random_programme(seed, exact=False, bounded=False)
@@ -68,7 +69,7 @@ def test_no_feasible_cells_are_better(seed):
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_the_kernel_equals_its_numpy_reference(seed):
     """Runs without numba too: the kernel is then interpreted."""
     p = random_programme(seed)
@@ -80,7 +81,7 @@ def test_the_kernel_equals_its_numpy_reference(seed):
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_the_residual_is_minus_the_gradient_of_the_dual(seed):
     p = random_programme(seed)
     rng = np.random.default_rng(seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import psutil
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
@@ -20,6 +20,7 @@ from blue_solvers.uncertainty import inverse_on_pattern, variances_by_selected_i
 from blue_solvers.uncertainty.covariance import variances
 from constraint_builders import Problem, Schema, gallery
 from tests.blue_solvers.uncertainty.checks import problem_of
+from tests.helpers.effort import examples
 from tests.helpers.strategies import cases
 
 FACTORISATIONS = [_by_superlu] if cholmod is None else [_by_superlu, _by_cholmod]
@@ -41,7 +42,7 @@ def positive_definite(draw) -> sparse.csr_array:
 
 @pytest.mark.parametrize("factorise", FACTORISATIONS)
 @pytest.mark.parametrize("gather", GATHERS)
-@settings(max_examples=60)
+@examples(60)
 @given(matrix=positive_definite())
 def test_entries_are_those_of_the_inverse(factorise, gather, matrix):
     inverse = np.linalg.inv(matrix.toarray())
@@ -85,7 +86,7 @@ def test_entries_that_cancel_stay_on_superlus_pattern():
 
 
 @pytest.mark.parametrize("kind", ["equal", "unequal", "covariance"])
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_variances_agree_with_applies(kind, data):
     problem = problem_of(data.draw(cases(kind, special=kind != "covariance", most_variables=4)))

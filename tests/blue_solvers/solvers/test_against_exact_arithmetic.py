@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from blue_solvers import SOLVERS, Solver
+from tests.helpers.effort import lengths
 from tests.helpers.oracles.compare import Tolerance, differences
 from tests.helpers.oracles.invent import Kind, all_kinds, invent
 
@@ -44,14 +45,16 @@ def tolerance_of(kind: Kind) -> Tolerance:
     return Tolerance(estimate=1e-6) if hard else Tolerance(estimate=1e-7) if kind.covariance else Tolerance()
 
 
+@lengths("number", 5, 12)
 @pytest.mark.parametrize("kind", all_kinds(), ids=str)
-def test_direct_solvers(kind: Kind) -> None:
-    trial(kind, range(12), DIRECT, tolerance_of(kind))
+def test_direct_solvers(kind: Kind, number: int) -> None:
+    trial(kind, range(number), DIRECT, tolerance_of(kind))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in all_kinds() if kind.decades <= 6 and kind.count < 1e3], ids=str)
-def test_iterations(kind: Kind) -> None:
-    trial(kind, range(12), ITERATIVE, Tolerance())
+@lengths("number", 5, 12)
+def test_iterations(kind: Kind, number: int) -> None:
+    trial(kind, range(number), ITERATIVE, Tolerance())
 
 
 @pytest.mark.parametrize("decades", [2.0, 6.0, 8.0, 12.0])

@@ -7,13 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from blue_solvers import SOLVERS, ConjugateGradient, Multigrid, SeaBlue, Solver, UnsupportedProblemError, blue
 from blue_solvers.contract import Float, Info, Prepared
 from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, equations_of
 from blue_solvers.testing import check_solver, dot_test, problems
 from constraint_builders import Problem, gallery
+from tests.helpers.effort import examples
 from tests.helpers.exact_reference import ExactEstimate, estimable, exact_blue
 from tests.helpers.strategies import Case, cases
 
@@ -43,21 +44,21 @@ def test_contract(solver: Solver, name: str) -> None:
 
 
 @each_name
-@settings(max_examples=20)
+@examples(20)
 @given(case=cases("equal"))
 def test_equal_variances(name: str, case: Case) -> None:
     compare(SOLVERS[name](), case)
 
 
 @each_name
-@settings(max_examples=15)
+@examples(15)
 @given(case=cases("unequal"))
 def test_unequal_variances_and_cells(name: str, case: Case) -> None:
     compare(SOLVERS[name](), case)
 
 
 @pytest.mark.parametrize("name", [name for name in SOLVERS if name != "sea_blue"])
-@settings(max_examples=10)
+@examples(10)
 @given(case=cases("covariance"))
 def test_correlated_noise(name: str, case: Case) -> None:
     compare(SOLVERS[name](), case)

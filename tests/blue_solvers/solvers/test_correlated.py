@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
@@ -14,6 +14,7 @@ from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import LowRankPlusDiagonal, Problem, Spine, gallery
 from constraint_builders.description.layout import Float
 from tests.helpers.correlated import dense_operator
+from tests.helpers.effort import examples
 from tests.helpers.exact_reference import exact_blue
 from tests.helpers.spines import SCHEMA, spine_problems
 from tests.helpers.strategies import Case, cases
@@ -54,7 +55,7 @@ def within_tables(problem: Problem, seed: int = 0) -> Problem:
     return Problem(problem.schema, dict.fromkeys(problem.observed.names), covariance=covariance)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(case=cases("covariance"))
 def test_against_exact_rationals_within_its_own_bound(case: Case) -> None:
     P = blue(case.problem(), SOLVER)
@@ -67,7 +68,7 @@ def test_against_exact_rationals_within_its_own_bound(case: Case) -> None:
     np.testing.assert_allclose(P.variances(), exact.variances, rtol=1e-8)
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(invented=spine_problems(special=False), seed=st.integers(0, 99))
 def test_dense_blocks_of_the_geounits_of_any_spine(invented: Problem, seed: int) -> None:
     """All tables of a geounit are correlated, those of different geounits are not."""

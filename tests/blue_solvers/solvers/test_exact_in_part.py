@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from blue_solvers import ConjugateGradient, blue
@@ -12,12 +12,13 @@ from blue_solvers.structured.nearest import exact_in_part, variance_ratio
 from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import Problem, Schema, gallery
 from tests.helpers.correlated import dense_operator
+from tests.helpers.effort import examples
 from tests.helpers.spines import consistent_measurements, dense_estimate, spine_problems
 
 SOLVER = ConjugateGradient(preconditioner="two_pass")
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(invented=spine_problems(), share=st.sampled_from([0.05, 0.3, 0.9]), seed=st.integers(0, 99))
 def test_any_cells_of_any_spine(invented: Problem, share: float, seed: int) -> None:
     rng = np.random.default_rng(seed)

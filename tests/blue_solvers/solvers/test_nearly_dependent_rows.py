@@ -7,12 +7,13 @@ from fractions import Fraction
 import flint
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import blue
 from constraint_builders import Problem, Schema
+from tests.helpers.effort import examples
 
 SOLVERS = ("dense", "cholesky", "cg", "multigrid", "auto")
 
@@ -36,7 +37,7 @@ def exactly(A: np.ndarray, variances: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.array([as_float(x[i, 0]) for i in range(n)])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(seed=st.integers(0, 10**6), decade=st.integers(-12, -1))
 def test_rows_at_any_distance_from_dependence(seed: int, decade: int) -> None:
     rng = np.random.default_rng(seed)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import SOLVERS, ConjugateGradient, UnsupportedProblemError, blue
 from blue_solvers.contract import Solver
 from constraint_builders import Problem, Schema
+from tests.helpers.effort import examples
 from tests.helpers.oracles.invent import Invented, Kind, invent
 
 ALL: list[str | Solver] = [*SOLVERS, ConjugateGradient(preconditioner="two_pass")]
@@ -31,7 +32,7 @@ def an_invented(seed: int) -> Invented:
         seed += 1
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(
     seed=st.integers(0, 10**6),
     scale=st.sampled_from([1e-300, 1e-200, 1e-120, 1e-90, 1e-20, 1e20, 1e90, 1e120, 1e200, 1e300]),

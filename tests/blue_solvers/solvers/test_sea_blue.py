@@ -81,9 +81,12 @@ def algorithm_2(problem: Problem) -> np.ndarray:
 
 def between(schema: Schema, fine: frozenset, coarse: frozenset) -> np.ndarray:
     """Sums of a fine table's cells to a coarse one's."""
-    name = " * ".join
-    rows = marginal_rows(schema, name(fine) or "total")
-    return (marginal_rows(schema, name(coarse) or "total") @ rows.T) / rows.sum(axis=1)
+
+    def name(factors: frozenset) -> str:
+        return " * ".join(sorted(factors, key=schema.names.index)) or "total"
+
+    rows = marginal_rows(schema, name(fine))
+    return (marginal_rows(schema, name(coarse)) @ rows.T) / rows.sum(axis=1)
 
 
 UNEQUAL = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import SOLVERS, ConjugateGradient, Solver, UnsupportedProblemError, blue
@@ -12,6 +12,7 @@ from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
 from noise_mechanisms.add_noise import draw_noise
 from tests.helpers.correlated import dense_operator
+from tests.helpers.effort import examples
 from tests.helpers.spines import SCHEMA, spine_problems
 from tests.helpers.strategies import Case, cases
 
@@ -58,13 +59,13 @@ def assert_dense(problem: Problem, solver: str | Solver = "auto", tolerance: flo
     dot_test(P)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(case=cases("equal"), sources=st.integers(1, 3), seed=st.integers(0, 99))
 def test_closed_form_of_any_tables(case: Case, sources: int, seed: int) -> None:
     assert_dense(shared(case.problem(), sources, seed))
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(problem=spine_problems(), sources=st.integers(1, 3), seed=st.integers(0, 99))
 def test_two_passes_on_any_spine(problem: Problem, sources: int, seed: int) -> None:
     assert_dense(shared(problem, sources, seed), "two_pass")

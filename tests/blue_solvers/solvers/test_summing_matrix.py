@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
@@ -12,6 +12,7 @@ from scipy import sparse
 from blue_solvers import SOLVERS, BlueOperator, UnsupportedProblemError, blue
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem
+from tests.helpers.effort import examples
 
 Float = NDArray[np.float64]
 
@@ -71,7 +72,7 @@ def consistent_where_exact(S: Float, variances: Float, rng: np.random.Generator)
     return y + np.where(noisy, np.sqrt(np.where(noisy, variances, 0)) * rng.standard_normal(len(y)), 0)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(data=st.data(), special=st.booleans())
 def test_trees_and_crossed_hierarchies_equal_least_squares(data: st.DataObject, special: bool) -> None:
     S = data.draw(st.one_of(trees(), crossed()))
@@ -92,7 +93,7 @@ def test_trees_and_crossed_hierarchies_equal_least_squares(data: st.DataObject, 
             dot_test(P)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(S=st.one_of(trees(), crossed()))
 def test_equations_between_nodes_are_independent_and_all(S: Float) -> None:
     problem = Problem.from_summing_matrix(S, 1.0)
@@ -102,7 +103,7 @@ def test_equations_between_nodes_are_independent_and_all(S: Float) -> None:
     assert np.linalg.matrix_rank(A) == len(A)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(S=trees())
 def test_trees_are_recognised(S: Float) -> None:
     problem = Problem.from_summing_matrix(S, 1.0)

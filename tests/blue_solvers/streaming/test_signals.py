@@ -14,16 +14,18 @@ import pytest
 
 from blue_solvers.signals import Unwinding
 from tests.helpers.disturbances import begin, end
+from tests.helpers.effort import lengths
 from tests.helpers.places import ROOT
 
 SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
 
 @pytest.mark.parametrize("number", list(SAID))
-def test_at_any_moment(number: signal.Signals) -> None:
+@lengths("runs", 4, 12)
+def test_at_any_moment(number: signal.Signals, runs: int) -> None:
     """From the first line of our code, through the loading of packages, to the end of the process."""
     rng = random.Random(int(number))
-    ends = [end(begin(["demo"]), rng.uniform(0, 0.8), number) for _ in range(12)]
+    ends = [end(begin(["demo"]), rng.uniform(0, 0.8), number) for _ in range(runs)]
     expected = {(128 + number, f"blue-solvers: {SAID[number]}\n"), (0, "")}
     assert {(ended.code, ended.said) for ended in ends} <= expected
     assert signal.getsignal(number) is signal.SIG_IGN or any(ended.code for ended in ends)

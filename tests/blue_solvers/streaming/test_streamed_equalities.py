@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.streaming import partition, stream
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.effort import examples
 from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, invented_problem, read_estimates
 from tests.helpers.places import ROOT
 from tests.helpers.spines import SCHEMA, consistent_measurements
@@ -98,7 +99,7 @@ def test_a_known_sum_of_many_blocks_is_kept(off: float, tmp_path: Path) -> None:
     assert errors[0] < 1e-5
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     st.integers(1, 6), st.floats(-14, 6), st.floats(-3, 5), st.sampled_from([0.0, 1e-9, 1e-3, 1.0, 50.0]), st.booleans()
 )

@@ -10,6 +10,7 @@ import pytest
 from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.streaming import partition, stream
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.effort import lengths
 from tests.helpers.oracles.invent import Invented, Kind, invent
 from tests.helpers.partitioned import read_estimates
 
@@ -68,16 +69,17 @@ def large_observed(problem: Problem) -> dict:
 
 
 @pytest.mark.parametrize("decades", [2.0, 6.0, 12.0])
-def test_invented_spines_against_600_bits(decades: float, tmp_path: Path) -> None:
+@lengths("enough", ENOUGH // 4, ENOUGH)
+def test_invented_spines_against_600_bits(decades: float, enough: int, tmp_path: Path) -> None:
     """Cut at every geolevel; those with equalities that can be streamed, until there are enough."""
     done = 0
     for seed in range(4_000):
         invented = invent(seed, Kind(decades=decades))
         if invented is not None and invented.description.parent is not None and invented.description.equalities:
             done += is_streamed_exactly(invented, tmp_path / str(seed))
-        if done == ENOUGH:
+        if done == enough:
             return
-    raise AssertionError(f"only {done} of {ENOUGH} problems could be streamed")
+    raise AssertionError(f"only {done} of {enough} problems could be streamed")
 
 
 def is_streamed_exactly(invented: Invented, folder: Path) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import UnsupportedProblemError, blue
@@ -21,6 +21,7 @@ from blue_solvers.streaming.cutting import choose_cut
 from blue_solvers.streaming.partition import BUFFERS
 from blue_solvers.streaming.subtrees import part_bytes
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.effort import examples
 from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, invented_problem
 from tests.helpers.places import ROOT
 from tests.helpers.spines import SCHEMA, consistent_measurements, spine_problems
@@ -56,7 +57,7 @@ def test_uneven_tree_with_everything_in_it(job) -> None:
     assert_same(problem, y, blue(problem, "two_pass"), folder / "out")
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(spine_problems(), st.integers(0, 1000), st.data())
 def test_equals_the_passes_in_memory(problem: Problem, seed: int, data: st.DataObject) -> None:
     y = consistent_measurements(problem, seed)
@@ -234,7 +235,7 @@ def test_refusals(job, tmp_path: Path) -> None:
     assert not (tmp_path / "in").exists()
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(st.integers(0, 1000), st.floats(0.05, 1.2))
 def test_parts_keep_to_the_limit_and_are_as_large_as_it_allows(seed: int, share: float) -> None:
     problem = invented_problem(seed % 7, 40)

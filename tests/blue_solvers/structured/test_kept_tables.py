@@ -12,6 +12,7 @@ from blue_solvers.components import size
 from blue_solvers.structured.nearest import structure_of, tables_left_out, why_no_structure
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.effort import examples
 
 SCHEMA = Schema(
     {"a": 5, "b": 4, "c": 2},
@@ -54,6 +55,7 @@ def problems(draw: st.DrawFn) -> Problem:
     return Problem(SCHEMA, tables, **special)
 
 
+@examples(25, usual=4)
 @given(problems(), st.integers(0, 1000))
 def test_the_estimate_is_that_of_all_tables(problem: Problem, seed: int) -> None:
     if why_no_structure(problem) is not None:

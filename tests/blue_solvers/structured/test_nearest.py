@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.sparse.linalg import aslinearoperator
 
@@ -18,6 +18,7 @@ from blue_solvers.structured.nearest import nearest_structured
 from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.description.layout import Float
+from tests.helpers.effort import examples
 from tests.helpers.exact_reference import estimable, exact_blue
 from tests.helpers.spines import SCHEMA, consistent_measurements, dense_estimate, spine_problems
 from tests.helpers.strategies import Case, cases
@@ -52,7 +53,7 @@ def within_four_decades(case: Case) -> Case:
     return replace(case, observed={name: compress(variances) for name, variances in case.observed.items()})
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(case=cases("unequal").map(within_four_decades))
 def test_against_exact_rationals_within_its_own_bound(case: Case) -> None:
     """One unit of noise in one cell after another, variances over four decades."""
@@ -111,7 +112,7 @@ def test_agrees_with_factorisation_on_the_redistricting_tables() -> None:
     assert abs(blue(problem, SOLVER) @ y - blue(problem, "cholesky") @ y).max() < 1e-7 * errors
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(invented=spine_problems(), seed=st.integers(0, 1000))
 def test_every_cell_its_own_variance_on_a_spine(invented: Problem, seed: int) -> None:
     problem = cellwise(invented, 20.0, "log-uniform", seed)

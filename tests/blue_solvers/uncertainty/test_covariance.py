@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from scipy import sparse
 
 from blue_solvers import SeaBlue, blue
@@ -18,6 +18,7 @@ from blue_solvers.uncertainty import (
 )
 from constraint_builders import Problem, Schema, Spine, gallery
 from tests.blue_solvers.uncertainty.checks import problem_of
+from tests.helpers.effort import examples
 from tests.helpers.strategies import cases
 
 
@@ -35,7 +36,7 @@ def dense_covariance(P) -> np.ndarray:
     return matrix @ np.diag(P.problem.variances) @ matrix.T
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(case=cases("equal", special=True, most_variables=4))
 def test_three_routes_to_variances_agree(case):
     P = blue(problem_of(case), "sea_blue")

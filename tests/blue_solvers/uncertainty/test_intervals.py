@@ -26,9 +26,11 @@ from blue_solvers.uncertainty import (
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import draw_noise
 from tests.blue_solvers.uncertainty.checks import check_coverage
+from tests.helpers.effort import lengths
 
 LEVEL = 0.9
 REPLICATES = 3000
+LENGTHS = lengths("replicates", 400, REPLICATES)
 SCHEMA = Schema({"a": 2, "b": 3})
 COUNTS = np.array([0.0, 1.0, 2.0, 5.0, 0.0, 9.0])
 
@@ -40,10 +42,10 @@ def problem(noise: str = "gaussian", variance: float = 2.0) -> Problem:
     return Problem(SCHEMA, observed, noise=noise, truth=M @ COUNTS)
 
 
-def coverage(P, **options) -> np.ndarray:
+def coverage(P, replicates: int = REPLICATES, **options) -> np.ndarray:
     """Whether intervals cover, (cells, replicates), with new noise and new draws for every replicate."""
     truth = P.problem.truth
-    Y = truth[:, None] + draw_noise(P.problem, REPLICATES, rng=11)
+    Y = truth[:, None] + draw_noise(P.problem, replicates, rng=11)
     if options["method"] == "z":
         lower, upper = intervals(P, Y, LEVEL, **options)
     else:
@@ -67,22 +69,25 @@ def test_z_intervals_of_a_heuristic_cover():
     check_coverage(coverage(P, method="z"), LEVEL)
 
 
+@LENGTHS
 @pytest.mark.parametrize("draws", [1, 9])
-def test_t_intervals_cover_whatever_the_draws(draws):
+def test_t_intervals_cover_whatever_the_draws(draws, replicates):
     P = blue(problem())
-    check_coverage(coverage(P, method="t", draws=draws), LEVEL)
+    check_coverage(coverage(P, replicates, method="t", draws=draws), LEVEL)
 
 
+@LENGTHS
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_distribution_free_intervals_cover_exactly_for_continuous_noise(noise):
+def test_distribution_free_intervals_cover_exactly_for_continuous_noise(noise, replicates):
     P = blue(problem(noise))
-    check_coverage(coverage(P, method="distribution_free", draws=9), LEVEL)
+    check_coverage(coverage(P, replicates, method="distribution_free", draws=9), LEVEL)
 
 
-def test_distribution_free_intervals_cover_at_least_for_discrete_noise():
+@LENGTHS
+def test_distribution_free_intervals_cover_at_least_for_discrete_noise(replicates):
     """With 12 draws the rank is 12 of 13: continuous noise would be covered with probability 12 / 13, and ties add."""
     P = blue(problem("discrete_laplace", 1.0))
-    check_coverage(coverage(P, method="distribution_free", draws=12), 12 / 13, most=0.97)
+    check_coverage(coverage(P, replicates, method="distribution_free", draws=12), 12 / 13, most=0.97)
 
 
 def test_z_intervals_of_laplace_noise_would_fail_where_distribution_free_ones_do_not():
@@ -124,6 +129,7 @@ def test_exact_cells_have_no_width():
         assert lower[0] == upper[0] == 7
 
 
+@pytest.mark.slow
 def test_relative_widths_are_those_of_table_1():
     """One cell, 19 draws: t(19) E chi(19) / (z sqrt 19), and E X_(19) / z of half-normals by quadrature."""
     P = blue(Problem(Schema({"a": 1}), {"a": 1.0}))

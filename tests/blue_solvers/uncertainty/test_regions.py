@@ -22,9 +22,11 @@ from blue_solvers.uncertainty import (
 from constraint_builders import Problem, Schema
 from noise_mechanisms import draw_noise
 from tests.blue_solvers.uncertainty.checks import check_coverage
+from tests.helpers.effort import lengths
 
 LEVEL = 0.9
 REPLICATES = 2000
+LENGTHS = lengths("replicates", 200, REPLICATES)
 TRUTH = np.array([12.0, 5.0, 7.0, 4.0, 8.0, 1.0, 4.0, 3.0, 4.0])
 
 
@@ -39,9 +41,9 @@ def all_cells(given_problem: Problem):
     return cell_weights(given_problem, np.arange(9))
 
 
-def noisy(given_problem: Problem) -> np.ndarray:
+def noisy(given_problem: Problem, replicates: int = REPLICATES) -> np.ndarray:
     """Replicates of the noisy counts, one in every row."""
-    return (given_problem.truth[:, None] + draw_noise(given_problem, REPLICATES, rng=21)).T
+    return (given_problem.truth[:, None] + draw_noise(given_problem, replicates, rng=21)).T
 
 
 def inside(band: tuple[np.ndarray, np.ndarray]) -> bool:
@@ -59,18 +61,21 @@ def test_exact_ellipsoid_covers(solver):
     check_coverage(region.contains(region.centre[:, None] + TRUTH[:, None] - P @ noisy(P.problem).T), LEVEL)
 
 
+@LENGTHS
 @pytest.mark.parametrize("draws", [4, 30])
-def test_monte_carlo_ellipsoid_covers_whatever_the_draws(draws):
+def test_monte_carlo_ellipsoid_covers_whatever_the_draws(draws, replicates):
     P = blue(problem())
     W = all_cells(P.problem)
-    hits = [confidence_ellipsoid(P, y, W, LEVEL, draws, i).contains(TRUTH) for i, y in enumerate(noisy(P.problem))]
+    Y = noisy(P.problem, replicates)
+    hits = [confidence_ellipsoid(P, y, W, LEVEL, draws, i).contains(TRUTH) for i, y in enumerate(Y)]
     check_coverage(np.array(hits), LEVEL)
 
 
-def test_simultaneous_band_covers_all_at_once():
+@LENGTHS
+def test_simultaneous_band_covers_all_at_once(replicates):
     P = blue(problem())
     W = all_cells(P.problem)
-    hits = [inside(simultaneous_band(P, y, W, LEVEL, 99, rng=i)) for i, y in enumerate(noisy(P.problem))]
+    hits = [inside(simultaneous_band(P, y, W, LEVEL, 99, rng=i)) for i, y in enumerate(noisy(P.problem, replicates))]
     check_coverage(np.array(hits), LEVEL)
 
 
@@ -90,12 +95,13 @@ def test_simultaneous_band_of_uncorrelated_counts_has_the_closed_form():
     np.testing.assert_allclose((upper - lower) / 2, expected, rtol=0.015)
 
 
+@LENGTHS
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_distribution_free_regions_cover(noise):
+def test_distribution_free_regions_cover(noise, replicates):
     P = blue(problem(noise))
     W = all_cells(P.problem)
     in_band, in_ellipsoid = [], []
-    for i, y in enumerate(noisy(P.problem)):
+    for i, y in enumerate(noisy(P.problem, replicates)):
         in_band.append(inside(distribution_free_band(P, y, W, LEVEL, draws=9, rng=i)))
         in_ellipsoid.append(distribution_free_ellipsoid(P, y, W, LEVEL, draws=9, rng=i).contains(TRUTH))
     check_coverage(np.array([in_band, in_ellipsoid]), LEVEL)

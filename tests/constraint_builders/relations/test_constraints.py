@@ -7,14 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from constraint_builders import Problem, Schema, gallery
+from tests.helpers.effort import examples
 from tests.helpers.exact_reference import exact_rank, rational_rank, stacked
 from tests.helpers.strategies import Case, cases
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(cases("equal"))
 def test_rank_rows_and_span(case: Case) -> None:
     problem = case.problem()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from flint import fmpz_mat
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -16,6 +16,7 @@ from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.lattice import check_basis
 from noise_mechanisms.integer_subspace.moves import basic_moves
 from noise_mechanisms.integer_subspace.unimodular import rank_modulo, unimodular_null_basis
+from tests.helpers.effort import examples
 from tests.noise_mechanisms.integer_subspace.enumeration import margins
 
 PRIMES = (2, 3, 5, 7, 11)
@@ -65,7 +66,7 @@ def test_closed_forms_and_elimination_span_the_same_lattice(name: str) -> None:
 
 
 @given(incidence_matrices())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_elimination_on_any_incidence_matrix(A: np.ndarray) -> None:
     lattice = Lattice(Invariants(A))
     check_basis(lattice.invariants, lattice.basis, PRIMES)
@@ -73,7 +74,7 @@ def test_elimination_on_any_incidence_matrix(A: np.ndarray) -> None:
 
 
 @given(incidence_matrices())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_smith_form(A: np.ndarray) -> None:
     form = smith_form(A)
     assert np.array_equal(form.U @ A @ form.V, form.D)

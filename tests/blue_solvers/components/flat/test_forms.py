@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from blue_solvers import blue
 from blue_solvers.components import ArrayForm, TableForm, TreeForm, components_of
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.schema_order import in_schema_order
+from tests.helpers.effort import examples
 from tests.helpers.strategies import Case, cases
 
 FORMS = [ArrayForm, TableForm, TreeForm]
@@ -26,7 +27,7 @@ def close(X: np.ndarray, expected: np.ndarray, errors: np.ndarray) -> bool:
     return bool((abs(X - expected) <= 1e-9 * errors[:, None] + 1e-13 * abs(expected).max(initial=1)).all())
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(cases("equal", recodes=False))
 def test_forms_agree_with_each_other_and_with_dense(case: Case) -> None:
     problem = in_order(case.problem())
@@ -50,7 +51,7 @@ def test_forms_agree_with_each_other_and_with_dense(case: Case) -> None:
         assert form.violation(Y) <= 1e-9 * abs(Y).max(initial=1)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(cases("equal"))
 def test_tree_form_with_recodes(case: Case) -> None:
     problem = in_order(case.problem())
