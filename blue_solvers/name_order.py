@@ -59,23 +59,22 @@ class InNameOrder(Prepared):
         self.problem = problem
         self._prepared = prepared
         self._order = order
+        self._to_names = np.argsort(order.desired)
         self.offset = self._desired(prepared.offset)
         self.info = prepared.info
 
     def _desired(self, values: Float) -> Float:
-        result = np.empty_like(values)
-        result[self._order.desired] = values
-        return result
+        return values.take(self._to_names, axis=0)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
-        X, info = self._prepared.apply(Y[self._order.observed])
+        X, info = self._prepared.apply(Y.take(self._order.observed, axis=0))
         return self._desired(X), info
 
     def violation(self, Y: Float) -> float | None:
-        return self._prepared.violation(Y[self._order.observed])
+        return self._prepared.violation(Y.take(self._order.observed, axis=0))
 
     def adjoint(self, V: Float) -> Float:
-        weights = self._prepared.adjoint(V[self._order.desired])
+        weights = self._prepared.adjoint(V.take(self._order.desired, axis=0))
         result = np.empty_like(weights)
         result[self._order.observed] = weights
         return result
