@@ -17,7 +17,7 @@ import pytest
 from tests.helpers.places import DOCS, README, ROOT
 
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
-PAGES = [page for page in [README, *sorted(DOCS.glob("**/*.md"))] if page.is_file()]
+PAGES = [page for page in [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("**/*.md"))] if page.is_file()]
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
