@@ -72,7 +72,7 @@ def test_the_drawing_shows_the_floors_that_are_held() -> None:
     assert len(drawings) == len(contracts) == 3
     for contract, drawing in zip(contracts, drawings, strict=True):
         floors = [[room.split(".", 1)[-1].strip() for room in floor.split("|")] for floor in contract["layers"]]
-        shown = [[re.search(rf"(?<!\\S){re.escape(room)}(?!\\S)", drawing) for room in rooms] for rooms in floors]
+        shown = [[re.search(rf"(?<!\S){re.escape(room)}(?!\S)", drawing) for room in rooms] for rooms in floors]
         assert all(found is not None for rooms in shown for found in rooms), contract["name"]
         lines = [drawing.count("\n", 0, rooms[0].start()) for rooms in shown if rooms[0] is not None]
         assert lines == sorted(lines), contract["name"]
