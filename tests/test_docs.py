@@ -9,6 +9,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -17,8 +18,8 @@ import pytest
 from tests.helpers.places import DOCS, README, ROOT
 
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
-PAGES = [page for page in [README, *sorted(DOCS.glob("**/*.md"))] if page.is_file()]
-BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = [page for page in [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("**/*.md"))] if page.is_file()]
+BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def modules() -> list[str]:
@@ -62,6 +63,19 @@ def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pyt
             assert not runner.failures
         else:
             exec(compile(text, f"{page.name} block {number}", "exec"), names)
+
+
+def test_the_drawing_shows_the_floors_that_are_held() -> None:
+    """Every room of a package, from the highest floor to the lowest."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    drawings = blocks(DOCS / "architecture.md", "")
+    assert len(drawings) == len(contracts) == 3
+    for contract, drawing in zip(contracts, drawings, strict=True):
+        floors = [[room.split(".", 1)[-1].strip() for room in floor.split("|")] for floor in contract["layers"]]
+        shown = [[re.search(rf"(?<!\S){re.escape(room)}(?!\S)", drawing) for room in rooms] for rooms in floors]
+        assert all(found is not None for rooms in shown for found in rooms), contract["name"]
+        lines = [drawing.count("\n", 0, rooms[0].start()) for rooms in shown if rooms[0] is not None]
+        assert lines == sorted(lines), contract["name"]
 
 
 def commands() -> list[str]:
