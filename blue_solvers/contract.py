@@ -27,6 +27,35 @@ class UnsupportedProblemError(ValueError):
     """A solver cannot take a problem; the message says why."""
 
 
+class Refusal(str):
+    """Why a solver cannot take a problem, and what to do instead: the text is both.
+
+    Parameters
+    ----------
+    reason : str
+    advice : str
+        Such as ``"use solver='cg'"``.
+
+    Examples
+    --------
+    >>> refusal = Refusal("its noise is correlated", "use solver='cg'")
+    >>> print(refusal)
+    its noise is correlated: use solver='cg'
+    >>> refusal.reason
+    'its noise is correlated'
+    """
+
+    __slots__ = ("advice", "reason")
+
+    reason: str
+    advice: str
+
+    def __new__(cls, reason: str, advice: str) -> Refusal:
+        refusal = super().__new__(cls, f"{reason}: {advice}")
+        refusal.reason, refusal.advice = reason, advice
+        return refusal
+
+
 @dataclass(frozen=True)
 class Info:
     """How an estimate is computed: what is known beforehand, and what its computation told; of many columns the worst.

@@ -37,6 +37,8 @@ class Estimate:
         How these values were computed.
     proof : Certificate or None
         How far from the best estimate the values may be, where that was worked out with them.
+    observed : ndarray, (n,) or None
+        The estimate of the observed cells, where it was made with the values.
     """
 
     operator: BlueOperator
@@ -44,6 +46,7 @@ class Estimate:
     values: Float
     info: Info
     proof: Certificate | None = None
+    observed: Float | None = None
 
     @property
     def problem(self) -> Problem:
@@ -111,10 +114,9 @@ class Estimate:
             noise = draw_noise(P.problem, 1, generator)[:, 0]
             return noise - P @ noise
 
+        x = P @ self.y + P.offset if self.observed is None else self.observed
         replicate = residuals if draws and P.problem.noise != "gaussian" else None
-        return fit_test(
-            P.problem, self.y, P @ self.y + P.offset, P.variances(), replicate=replicate, draws=draws or 1, rng=rng
-        )
+        return fit_test(P.problem, self.y, x, P.variances(), replicate=replicate, draws=draws or 1, rng=rng)
 
     def to_frame(self, level: float = 0.95) -> polars.DataFrame:
         """A long table: a row for every cell with its value, standard error and interval; needs the extra ``frames``.

@@ -212,13 +212,13 @@ class BlueOperator(LinearOperator):
         start = time.perf_counter()
         if certify or (certify is None and self._is_over_observed):
             P = self.over_observed
-            x, info, proof = P.proved(y)
-            values = x.copy() if P is self else self._tabulated(x)
+            observed, info, proof = P.proved(y)
+            values = observed.copy() if P is self else self._tabulated(observed)
         else:
             values, info = self._reported(y)
-            proof = None
+            observed, proof = None, None
         values.flags.writeable = False
-        return Estimate(self, y, values, replace(info, seconds=time.perf_counter() - start), proof)
+        return Estimate(self, y, values, replace(info, seconds=time.perf_counter() - start), proof, observed)
 
     def proved(self, y: Float) -> tuple[Float, Info, Certificate]:
         """The estimate, (n,), where desired tables are the observed ones: refined, with its report and certificate.
@@ -329,7 +329,13 @@ class BlueOperator(LinearOperator):
         return blue, (self.problem.replace(truth=None), self.solver)  # the truth is secret, no part of the estimate
 
     def __repr__(self) -> str:
-        return f"<{self.shape[0]}x{self.shape[1]} BlueOperator by {self.solver.name}>"
+        tables = f"{len(self.problem.observed.names)} observed tables to {len(self.problem.desired.names)} desired ones"
+        exact = "exact" if self.info.exact else "not the best estimate"
+        lines = f"solver   {self.info.solver}, {exact}", f"because  {self.info.reason}"
+        return (
+            "\n  ".join((f"<{self.shape[0]}x{self.shape[1]} BlueOperator by {self.solver.name}: {tables}", *lines))
+            + ">"
+        )
 
 
 def _in_range(linear: Callable[[Float], Float], X: Float) -> Float:

@@ -8,6 +8,7 @@ import numpy as np
 
 from blue_solvers.components.size import as_float, groupings_in_use, too_many_groups
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
+from blue_solvers.contract import Refusal
 from constraint_builders import Problem
 from constraint_builders.memory import format_bytes, free_memory
 
@@ -18,20 +19,20 @@ def flat_refusal(problem: Problem) -> str | None:
     Variances that differ within tables are those of the heuristic, which takes no recodes.
     """
     if problem.schema is None:
-        return "it has no tables, only a matrix: use solver='cholesky' or 'cg'"
+        return Refusal("it has no tables, only a matrix", "use solver='cholesky' or 'cg'")
     if problem.covariance is not None:
-        return "its noise is correlated (assumption A2): use solver='cholesky' or 'cg'"
+        return Refusal("its noise is correlated (assumption A2)", "use solver='cholesky' or 'cg'")
     if problem.spine is not None:
-        return "it has a spine of geounits: use solver='two_pass'"
+        return Refusal("it has a spine of geounits", "use solver='two_pass'")
     if problem.zeros is not None or problem.equalities is not None:
-        return "it has structural zeros or equalities: use solver='two_pass', 'cholesky' or 'cg'"
+        return Refusal("it has structural zeros or equalities", "use solver='two_pass', 'cholesky' or 'cg'")
     if problem.table_variances is not None:
         return too_many_groups(problem)
     if problem.unmeasured.any():
-        return "some cells of a table were not measured: use solver='cholesky' or 'cg'"
+        return Refusal("some cells of a table were not measured", "use solver='cholesky' or 'cg'")
     factors = {f for t in (*problem.observed_tables, *problem.desired_tables) for f in t.factors}
     if not factors <= set(problem.schema.names):
-        return "variances differ within tables and there are recodes: use solver='cholesky' or 'cg'"
+        return Refusal("variances differ within tables and there are recodes", "use solver='cholesky' or 'cg'")
     return None
 
 
@@ -40,13 +41,13 @@ def tree_refusal(problem: Problem) -> str | None:
     if problem.tree is not None:
         return _too_large(problem.tree.problem)
     if problem.summing is not None:
-        return "its nodes do not form a tree: use solver='cholesky' or 'cg'"
+        return Refusal("its nodes do not form a tree", "use solver='cholesky' or 'cg'")
     if problem.schema is None:
-        return "it has no tables, only a matrix: use solver='cholesky' or 'cg'"
+        return Refusal("it has no tables, only a matrix", "use solver='cholesky' or 'cg'")
     if problem.covariance is not None:
-        return "its noise is correlated (assumption A2): use solver='cholesky' or 'cg'"
+        return Refusal("its noise is correlated (assumption A2)", "use solver='cholesky' or 'cg'")
     if problem.geounit_variances is None:
-        return "variances differ within a table of a geounit (assumption A3): use solver='cholesky' or 'cg'"
+        return Refusal("variances differ within a table of a geounit (assumption A3)", "use solver='cholesky' or 'cg'")
     return _too_large(problem)
 
 
@@ -70,7 +71,9 @@ def _too_large(problem: Problem) -> str | None:
 
 
 def _does_not_fit(needed: float, what: str, free: float) -> str:
-    return f"its geounits have {format_bytes(needed)} of {what} and {format_bytes(free)} are free: use fewer geounits"
+    return Refusal(
+        f"its geounits have {format_bytes(needed)} of {what} and {format_bytes(free)} are free", "use fewer geounits"
+    )
 
 
 def _parents(problem: Problem) -> int:

@@ -22,7 +22,7 @@ from scipy.linalg import qr, solve_triangular
 
 from blue_solvers.components import Components, components_of
 from blue_solvers.components.tree.tree_form import TreeForm
-from blue_solvers.contract import VARIANCE_BLOCK, Float, UnsupportedProblemError
+from blue_solvers.contract import VARIANCE_BLOCK, Float, Refusal, UnsupportedProblemError
 from constraint_builders import Problem
 from constraint_builders.memory import require_memory
 from constraint_builders.relations.marginals import refines
@@ -230,9 +230,10 @@ def _pretending(problem: Problem, cells: Index) -> tuple[Float, float]:
 
 def why_too_many(count: int) -> str:
     """Why so many cells cannot be pretended."""
-    return (
+    return Refusal(
         f"its equalities speak of tables with {count:,} cells that nothing measured determines, more than "
-        f"{MOST_PRETENDED:,}: use solver='cholesky' or 'cg'"
+        f"{MOST_PRETENDED:,}",
+        "use solver='cholesky' or 'cg'",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from blue_solvers.components.grouping import Grouping, groupings_of
+from blue_solvers.contract import Refusal
 from constraint_builders import Problem
 
 ASTRONOMICAL = 10**300
@@ -33,7 +34,7 @@ def too_many_groups(problem: Problem) -> str | None:
     groups = group_count(problem)
     if groups <= MOST_GROUPS:
         return None
-    return (
-        f"its recodes cut the cells into {groups:,} groups, more than {MOST_GROUPS:,}: use "
-        "ConjugateGradient(preconditioner='two_pass'), which leaves tables out, or solver='cg'"
+    return Refusal(
+        f"its recodes cut the cells into {groups:,} groups, more than {MOST_GROUPS:,}",
+        "use ConjugateGradient(preconditioner='two_pass'), which leaves tables out, or solver='cg'",
     )

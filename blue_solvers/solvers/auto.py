@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from blue_solvers.contract import Float, Info, Prepared, Solver
+from blue_solvers.contract import Float, Info, Prepared, Refusal, Solver
 from blue_solvers.solvers.capabilities import (
     AROUND_EQUAL_VARIANCES,
     CHOLESKY,
@@ -142,7 +142,7 @@ def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
 
 def _first(reason: str) -> str:
     """What is the matter, without the advice after it."""
-    return reason.partition(": use ")[0]
+    return reason.reason if isinstance(reason, Refusal) else reason
 
 
 def _why_not_closed_form(problem: Problem) -> str:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
-from blue_solvers.contract import Float, Info, Prepared, Solver
+from blue_solvers.contract import Float, Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
@@ -30,7 +30,7 @@ class Cholesky(Solver):
     def supports(self, problem: Problem) -> str | None:
         """Every problem whose covariance is known entry by entry."""
         if isinstance(problem.covariance, LinearOperator):
-            return "its covariance is an operator without entries: use solver='cg'"
+            return Refusal("its covariance is an operator without entries", "use solver='cg'")
         return None
 
     def prepare(self, problem: Problem) -> Prepared:

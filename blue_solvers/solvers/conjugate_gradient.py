@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from blue_solvers.contract import ConvergenceError, Float, Info, Prepared, Solver
+from blue_solvers.contract import ConvergenceError, Float, Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.krylov import Product, conjugate_gradients
 from blue_solvers.normal_equations.multigrid_cycle import multigrid_cycle
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, variance_spread
@@ -77,7 +77,9 @@ class ConjugateGradient(Solver):
             return why_no_structure(problem)
         operator_only = problem.covariance is not None and not hasattr(problem.covariance, "nnz")
         if self.preconditioner == "multigrid" and operator_only:
-            return "multigrid needs the entries of the covariance, which is an operator: use preconditioner='jacobi'"
+            return Refusal(
+                "multigrid needs the entries of the covariance, which is an operator", "use preconditioner='jacobi'"
+            )
         return None
 
     def prepare(self, problem: Problem) -> Prepared:

@@ -10,7 +10,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.components.orthogonal import fit
-from blue_solvers.contract import Float, Info, Prepared, Solver
+from blue_solvers.contract import Float, Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.cell_variances import DETERMINED, desired_sums
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, noise_matrix, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
@@ -36,7 +36,7 @@ class Dense(Solver):
         """Every problem whose covariance is known entry by entry, or small enough to find its entries."""
         operator_only = isinstance(problem.covariance, LinearOperator)
         if operator_only and problem.observed.size > MOST_OPERATOR_CELLS:
-            return "its covariance is an operator without entries: use solver='cg'"
+            return Refusal("its covariance is an operator without entries", "use solver='cg'")
         return None
 
     def prepare(self, problem: Problem) -> Prepared:

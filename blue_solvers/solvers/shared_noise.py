@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from blue_solvers.contract import Float, Info, Prepared, Solver
+from blue_solvers.contract import Float, Info, Prepared, Refusal, Solver
 from constraint_builders import LowRankPlusDiagonal, Problem
 
 
@@ -42,7 +42,7 @@ class SharedNoise(Solver):
         independent = problem.with_variances(problem.covariance.diagonal)
         inexact = self.solver.why_inexact(independent)
         if inexact is not None:
-            return f"shared noise needs the exact estimate without it, but {inexact}: use solver='auto'"
+            return Refusal(f"shared noise needs the exact estimate without it, but {inexact}", "use solver='auto'")
         return self.solver.supports(independent)
 
     def prepare(self, problem: Problem) -> Prepared:

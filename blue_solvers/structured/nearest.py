@@ -25,7 +25,7 @@ from blue_solvers.components import Components
 from blue_solvers.components.assumptions import flat_refusal, tree_refusal
 from blue_solvers.components.corrections import Corrected, form_of
 from blue_solvers.components.size import group_count
-from blue_solvers.contract import Float
+from blue_solvers.contract import Float, Refusal
 from blue_solvers.structured.kept_tables import KeptTables, kept_tables
 from constraint_builders import Problem
 
@@ -95,19 +95,21 @@ def variance_ratio(problem: Problem) -> float:
 def why_no_structure(problem: Problem) -> str | None:
     """Why there is no nearest structured problem that can be solved exactly, or None."""
     if problem.schema is None:
-        return f"it has no tables, only a matrix: {OTHERWISE}"
+        return Refusal("it has no tables, only a matrix", OTHERWISE)
     if isinstance(problem.covariance, LinearOperator) and not hasattr(problem.covariance, "solve"):
-        return (
-            "its covariance is an operator without a method solve(V), its inverse times V: use preconditioner='jacobi'"
+        return Refusal(
+            "its covariance is an operator without a method solve(V), its inverse times V",
+            "use preconditioner='jacobi'",
         )
     cells = exact_in_part(problem)
     size = problem.observed.size + problem.desired.size
     if cells.size > MOST_EXACT_CELLS or cells.size * size > MOST_EXACT_ENTRIES:
         most = min(MOST_EXACT_CELLS, MOST_EXACT_ENTRIES // size)
         name = problem.observed.locate(int(cells[0]))[0]
-        return (
+        return Refusal(
             f"table {name!r} is known exactly in some cells and not in others; there are {cells.size:,} such cells, "
-            f"more than {most:,}: {OTHERWISE}"
+            f"more than {most:,}",
+            OTHERWISE,
         )
     kept = _kept(problem)
     return kept if isinstance(kept, str) else None

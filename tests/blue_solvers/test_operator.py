@@ -173,7 +173,11 @@ def test_auto_says_what_it_chose_and_why() -> None:
 
 
 def test_repr() -> None:
-    assert repr(blue(gallery.toy(), "dense")) == "<4x4 BlueOperator by dense>"
+    assert repr(blue(gallery.toy(), "dense")).splitlines() == [
+        "<4x4 BlueOperator by dense: 2 observed tables to 2 desired ones",
+        "  solver   dense (LAPACK), exact",
+        "  because  the projection of Theorem 5, by dense linear algebra>",
+    ]
 
 
 class Unfinished(Solver):
