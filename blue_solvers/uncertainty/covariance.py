@@ -101,8 +101,8 @@ def _by_selected_inversion(P: BlueOperator) -> Float:
 def _require_blue(P: BlueOperator, method: str) -> None:
     if not P.info.exact:
         raise ValueError(
-            f"method {method!r} gives the variances of the BLUE, and the estimate by {P.solver.name!r} is not: use 'applies' for those of "
-            "its own covariance P Sigma P'"
+            f"method {method!r} gives the variances of the BLUE, and what {P.solver.name!r} gives is not the BLUE: use "
+            "'applies' for those of its own covariance P Sigma P'"
         )
 
 
