@@ -41,5 +41,6 @@ def dot_test(P: LinearOperator, rng: np.random.Generator | int | None = None, rt
         if not worst <= 0:
             shape = (P.shape[1], *columns)
             raise AssertionError(
-                f"the adjoint of a {type(P).__name__} fails for v of shape {shape}: u'(Pv) = {forward}, (P'u)'v = {backward}"
+                f"the adjoint of a {type(P).__name__} fails for v of shape {shape}: "
+                f"u'(Pv) = {forward}, (P'u)'v = {backward}"
             )

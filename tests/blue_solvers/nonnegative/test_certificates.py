@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from blue_solvers.nonnegative import METHODS, NotConvergedError, anchored_fit, nnls, ols
 from blue_solvers.nonnegative.active_set import polish
-from blue_solvers.nonnegative.cell_bounds import Box, propagated, tightened
+from blue_solvers.nonnegative.cell_bounds import Ranges, propagated, tightened
 from blue_solvers.nonnegative.duality_gap import certify
 from blue_solvers.nonnegative.model import csc
 from blue_solvers.nonnegative.programme import Programme, Solution
@@ -281,7 +281,7 @@ def test_bounds_that_follow_never_cut_off_cells_that_may_be(seed: int) -> None:
     low = np.where(rng.random(cells) < 0.6, x - rng.integers(0, 4, cells), -np.inf)
     high = np.where(rng.random(cells) < 0.6, x + rng.integers(0, 4, cells), np.inf)
     spread = rng.integers(0, 3, rows)
-    box = propagated(M, Box(low, high), M @ x - spread, M @ x + spread, 1e-9)
+    box = propagated(M, Ranges(low, high), M @ x - spread, M @ x + spread, 1e-9)
     assert (box.low <= x + 1e-9).all()
     assert (box.high >= x - 1e-9).all()
     assert (box.low >= low).all()

@@ -194,7 +194,7 @@ def test_no_matrix_is_formed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("equations", "constraint_matrix", "marginal_matrix"):
         monkeypatch.setattr(Problem, name, lambda *_: pytest.fail("a matrix was formed"))
     P = blue(problem, SOLVER)
-    assert P.info == Info("cg (two_pass preconditioner)", True, P.info.reason, error_bound=0.0)
+    assert P.info == Info("cg (two_pass preconditioner)", True, P.info.reason)
     P.T @ (P @ noise(problem, 3))
 
 
