@@ -111,7 +111,7 @@ class Estimate:
             noise = draw_noise(P.problem, 1, generator)[:, 0]
             return noise - P @ noise
 
-        replicate = residuals if draws and P.problem.noise != "gaussian" else None
+        replicate = residuals if draws and P.problem.noise.law != "gaussian" else None
         return fit_test(
             P.problem, self.y, P @ self.y + P.offset, P.variances(), replicate=replicate, draws=draws or 1, rng=rng
         )
