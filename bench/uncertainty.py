@@ -30,9 +30,9 @@ from bench.measuring import print_table
 from bench.spine import BLOCKS
 from bench.spine import _problem as rhode_island
 from blue_solvers import BlueOperator, blue
-from blue_solvers.normal_equations.equations import equations_of
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.kernels import Gather, compiled_gather, gather_in_numpy, has_numba
+from blue_solvers.normal_equations.noisy_equations import equations_of
 from blue_solvers.normal_equations.sparse_factor import SparseFactor
 from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.uncertainty import half_widths, variances_by_selected_inversion

@@ -5,7 +5,7 @@ from blue_solvers.about import __version__
 from blue_solvers.components.tree.projected_work import ProjectedWork, projected_work
 from blue_solvers.contract import ConvergenceError, Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.estimates import Estimate
-from blue_solvers.fit import fit_test
+from blue_solvers.goodness import fit_test
 from blue_solvers.operator import BlueOperator, blue, estimate
 from blue_solvers.solvers import (
     SOLVERS,

@@ -128,6 +128,10 @@ class Estimate:
 
         return estimates_frame(self.problem, self.values, self.std_errors, *self.interval(level))
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Float:
+        """The values: an estimate of the observed tables may be given to `certify`."""
+        return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
+
     def __repr__(self) -> str:
         proof = "" if self.proof is None else f"; {self.proof}"
         return (

@@ -19,7 +19,7 @@ from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.relations.equations import Relations
-from constraint_builders.relations.kinds import relations_of
+from constraint_builders.relations.given_relations import relations_of
 from constraint_builders.relations.summing import SummingMatrix
 from constraint_builders.vectors import check_vector
 

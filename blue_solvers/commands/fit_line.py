@@ -36,4 +36,6 @@ def fit_line(est: Estimate) -> str | None:
     line = f"{agreement}; largest residual {worst.residual:+.3g} standard errors: {cell}"
     if fit.p_value >= DOUBTFUL:
         return line
+    if fit.statistic < fit.degrees_of_freedom:
+        return f"TOO CLOSE, values differ by less than their variances claim: {line}"
     return f"CONTRADICTORY, values differ by more than their variances allow: {line}"

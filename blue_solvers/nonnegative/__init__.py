@@ -5,9 +5,9 @@ from blue_solvers.nonnegative.fit import Fit
 from blue_solvers.nonnegative.least_squares import nnls, ols
 from blue_solvers.nonnegative.max_fit import max_fit
 from blue_solvers.nonnegative.microdata import unit_records, weighted_rows
+from blue_solvers.nonnegative.moved_counts import METHODS, Movement, movements
 from blue_solvers.nonnegative.programme import NotConvergedError
 from blue_solvers.nonnegative.refined_intervals import Coverage, coverage, refine_intervals
-from blue_solvers.nonnegative.report import METHODS, Movement, movements
 from blue_solvers.nonnegative.reweighted_fit import reweighted_fit
 from blue_solvers.nonnegative.rounding import controlled_rounding
 from blue_solvers.nonnegative.sequential_fit import sequential_fit

@@ -48,7 +48,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Dense:
+class DenseProgramme:
     """Minimise ``|A u - b|^2 / 2`` subject to ``C u = e`` and ``low <= u <= high``.
 
     Rows of A come heaviest first; u holds the cells, then the rows that have a radius.
@@ -100,7 +100,7 @@ def _solution(p: Programme, bounded: Mask, found: Point) -> Solution:
     return Solution(cells, multipliers, found.steps)
 
 
-def _moved_apart(q: Dense) -> Dense:
+def _moved_apart(q: DenseProgramme) -> DenseProgramme:
     """The same with every bound that can move a little farther out, each by another amount."""
     rng, finite = np.random.default_rng(0), np.concatenate([q.low[np.isfinite(q.low)], q.high[np.isfinite(q.high)]])
     size = APART * max(1.0, float(abs(q.e).max(initial=0.0)), float(abs(finite).max(initial=0.0)))
@@ -112,7 +112,7 @@ def _bounded(p: Programme) -> Mask:
     return np.isfinite(p.radius) & (p.variance > 0)
 
 
-def _dense(p: Programme) -> Dense:
+def _dense(p: Programme) -> DenseProgramme:
     M, bounded = p.M.toarray(), _bounded(p)
     exact, plain = p.variance == 0, (p.variance > 0) & ~bounded
     extra = int(bounded.sum())
@@ -131,10 +131,10 @@ def _dense(p: Programme) -> Dense:
     e = np.where(bounded[held], 0.0, p.answer[held])
     low = np.concatenate([p.lower, (p.answer - p.radius)[bounded]])
     high = np.concatenate([p.upper, (p.answer + p.radius)[bounded]])
-    return Dense((roots[:, None] * A)[order], (roots * b)[order], C, e, low, high)
+    return DenseProgramme((roots[:, None] * A)[order], (roots * b)[order], C, e, low, high)
 
 
-def _descend(q: Dense, u: Float, free: Mask) -> Point:
+def _descend(q: DenseProgramme, u: Float, free: Mask) -> Point:
     """From a point and its free cells to the optimum."""
     fixed = q.low == q.high
     free, prices = free.copy(), np.zeros(q.e.size)
@@ -163,7 +163,7 @@ def _descend(q: Dense, u: Float, free: Mask) -> Point:
     return Point(u, free, prices, steps, stuck)
 
 
-def _step(q: Dense, u: Float, free: Mask) -> Float:
+def _step(q: DenseProgramme, u: Float, free: Mask) -> Float:
     """From u to the least squares over the free cells; the shortest step where several do."""
     step = np.zeros(u.size)
     if not free.any():
@@ -206,7 +206,7 @@ def _least_squares(B: Float, right: Float) -> Float:
     return solution
 
 
-def _first_bound(q: Dense, u: Float, step: Float, free: Mask) -> tuple[float, Mask]:
+def _first_bound(q: DenseProgramme, u: Float, step: Float, free: Mask) -> tuple[float, Mask]:
     """How much of a step stays within the bounds, at most all of it, and which cells stop it."""
     room = np.full(u.size, np.inf)
     still = STILL * max(1.0, float(abs(u).max(initial=0.0)))
@@ -218,7 +218,7 @@ def _first_bound(q: Dense, u: Float, step: Float, free: Mask) -> tuple[float, Ma
     return max(length, 0.0), blocking
 
 
-def _prices(q: Dense, u: Float, free: Mask) -> tuple[Float, Float, Float]:
+def _prices(q: DenseProgramme, u: Float, free: Mask) -> tuple[Float, Float, Float]:
     """Multipliers of C, the gradient that they leave, and the size of its terms."""
     residual = q.A @ u - q.b
     gradient = q.A.T @ residual

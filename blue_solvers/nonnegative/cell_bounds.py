@@ -15,7 +15,7 @@ CONTRADICTION = 1e-9  # of the largest count
 
 
 @dataclass(frozen=True)
-class Box:
+class Ranges:
     """Bounds on cells, (d,) each; infinite where there are none."""
 
     low: Float
@@ -37,7 +37,7 @@ def tightened(p: Programme) -> Programme:
     terms = abs(rows) @ np.maximum(abs(p.target), np.where(np.isfinite(p.lower), abs(p.lower), 0.0))
     slack = ROUNDING * (abs(p.answer[exact]) + terms)
     contradiction = CONTRADICTION * p.scale
-    box = propagated(rows, Box(p.lower, p.upper), p.answer[exact] - slack, p.answer[exact] + slack, contradiction)
+    box = propagated(rows, Ranges(p.lower, p.upper), p.answer[exact] - slack, p.answer[exact] + slack, contradiction)
     room = ROUNDING * p.scale * max(1.0, float(np.diff(rows.tocsr().indptr).max(initial=1)))
     if (box.high < box.low - contradiction).any():
         cell = int(np.argmin(box.high - box.low))
@@ -48,7 +48,7 @@ def tightened(p: Programme) -> Programme:
     held = (p.lower < p.upper) & (box.high - box.low <= 2 * room)
     if not held.any():
         return _weighted(p)
-    box = propagated(rows, Box(p.lower, p.upper), p.answer[exact], p.answer[exact], contradiction)
+    box = propagated(rows, Ranges(p.lower, p.upper), p.answer[exact], p.answer[exact], contradiction)
     values = np.clip((box.low[held] + box.high[held]) / 2, p.lower[held], p.upper[held])
     values = np.where(abs(values - p.lower[held]) <= 2 * room, p.lower[held], values)
     low, high = p.lower.copy(), p.upper.copy()
@@ -64,13 +64,13 @@ def _weighted(p: Programme) -> Programme:
     return replace(p, target=np.where(loose, p.lower, p.target), weight=np.where(loose, 1.0, p.weight))
 
 
-def propagated(M: sparse.csc_array, box: Box, row_low: Float, row_high: Float, room: float) -> Box:
+def propagated(M: sparse.csc_array, box: Ranges, row_low: Float, row_high: Float, room: float) -> Ranges:
     """Tighten bounds on cells x by ``row_low <= M x <= row_high``; never beyond what holds for all such x.
 
     Parameters
     ----------
     M : csc_array, (m, d)
-    box : Box
+    box : Ranges
     row_low, row_high : ndarray, (m,)
     room : float
         What counts as rounding: bounds are not tightened by less, and may contradict one another by as much; they then
@@ -78,7 +78,7 @@ def propagated(M: sparse.csc_array, box: Box, row_low: Float, row_high: Float, r
 
     Returns
     -------
-    Box
+    Ranges
         With a low bound above a high one by more, where there are no such x.
     """
     entry = M.data != 0
@@ -100,7 +100,7 @@ def propagated(M: sparse.csc_array, box: Box, row_low: Float, row_high: Float, r
         if (low - high > room)[crossed].any() or not (up.any() or down.any()):
             break
         low[crossed] = high[crossed] = (low[crossed] + high[crossed]) / 2
-    return Box(low, high)
+    return Ranges(low, high)
 
 
 def _others(terms: Float, rows: np.ndarray, size: int) -> Float:

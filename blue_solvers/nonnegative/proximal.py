@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from blue_solvers.nonnegative.certificate import SHARP, Certified, certify
+from blue_solvers.nonnegative.duality_gap import SHARP, Certified, certify
 from blue_solvers.nonnegative.newton import minimise
 from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution, kkt_residual
 

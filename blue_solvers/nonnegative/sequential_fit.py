@@ -70,7 +70,7 @@ def sequential_fit(problem: Problem, y: ArrayLike, order: Sequence[str] | None =
 
 
 @dataclass(frozen=True)
-class Stage:
+class FitStage:
     """One table's fit, given the answers of the tables held.
 
     Attributes
@@ -126,7 +126,7 @@ class Implied:
     sums: sparse.csr_array
 
 
-Plan = list[Stage | Implied]
+Plan = list[FitStage | Implied]
 
 
 def _checked_order(model: FittingModel, order: Sequence[str] | None) -> tuple[Name, ...]:
@@ -175,7 +175,7 @@ def _plan(model: FittingModel, order: Sequence[Name]) -> Plan:
     return steps
 
 
-def _stage(model: FittingModel, table: Name, finest: Sequence[Name], together: Labels) -> Stage:
+def _stage(model: FittingModel, table: Name, finest: Sequence[Name], together: Labels) -> FitStage:
     labels = model.labels(table)
     common = meet(together, labels)
     teller = next((held for held in finest if refines(model.labels(held), common)), None)
@@ -190,10 +190,10 @@ def _stage(model: FittingModel, table: Name, finest: Sequence[Name], together: L
         shared = [(teller, common)]
     rows = [sums_matrix(labels, groups) for _, groups in shared]
     held = [(name, sums_matrix(model.labels(name), groups)) for name, groups in shared]
-    return Stage(table, _stacked(rows, int(labels.max()) + 1), held, variances, own_cells=True)
+    return FitStage(table, _stacked(rows, int(labels.max()) + 1), held, variances, own_cells=True)
 
 
-def _joint_stage(model: FittingModel, table: Name | None, finest: Sequence[Name], cells: Labels) -> Stage:
+def _joint_stage(model: FittingModel, table: Name | None, finest: Sequence[Name], cells: Labels) -> FitStage:
     rows = [sums_matrix(cells, model.labels(name)) for name in finest]
     held: list[tuple[Name, Any]] = [
         (name, sparse.eye_array(row.shape[0])) for name, row in zip(finest, rows, strict=True)
@@ -202,7 +202,7 @@ def _joint_stage(model: FittingModel, table: Name | None, finest: Sequence[Name]
     if table is not None:
         rows.append(sums_matrix(cells, model.labels(table)))
         variances = model.problem.variances[model.present_rows(table)]
-    return Stage(table, _stacked(rows, int(cells.max()) + 1), held, variances, own_cells=False)
+    return FitStage(table, _stacked(rows, int(cells.max()) + 1), held, variances, own_cells=False)
 
 
 def _stacked(rows: Sequence[sparse.csr_array], cells: int) -> sparse.csc_array:

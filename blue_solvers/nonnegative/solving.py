@@ -11,7 +11,7 @@ from scipy.sparse.linalg import lsqr
 
 from blue_solvers.nonnegative import active_set
 from blue_solvers.nonnegative.cell_bounds import tightened
-from blue_solvers.nonnegative.certificate import SHARP, Certified, certify
+from blue_solvers.nonnegative.duality_gap import SHARP, Certified, certify
 from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution
 from blue_solvers.nonnegative.proximal import approach
 

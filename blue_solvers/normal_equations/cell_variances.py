@@ -9,8 +9,8 @@ from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import Float
-from blue_solvers.normal_equations.equations import EPSILON, Equations, NormalSolver, equations_of
 from blue_solvers.normal_equations.kernels import Gather, best_gather
+from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, NormalSolver, equations_of
 from blue_solvers.normal_equations.sparse_factor import SparseFactor, entry_keys
 from blue_solvers.normal_equations.stage import Stage
 from blue_solvers.normal_equations.supernodes import Index

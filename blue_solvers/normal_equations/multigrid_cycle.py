@@ -6,8 +6,8 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.contract import Float
-from blue_solvers.normal_equations.equations import Equations
 from blue_solvers.normal_equations.krylov import Product
+from blue_solvers.normal_equations.noisy_equations import Equations
 from constraint_builders.extras import missing_extra
 
 SEED = 0  # pyamg draws start vectors for its spectral estimates from numpy's global state

@@ -15,12 +15,12 @@ import numpy as np
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import Float, Info, Prepared
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
-from blue_solvers.normal_equations.equations import (
+from blue_solvers.normal_equations.factorisation import factorise
+from blue_solvers.normal_equations.noisy_equations import (
     Equations,
     NormalSolverFactory,
     equations_of,
 )
-from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.stage import Projected, Stage
 from constraint_builders import Problem
 

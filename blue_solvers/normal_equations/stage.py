@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blue_solvers.contract import ConvergenceError, Float
-from blue_solvers.normal_equations.equations import (
+from blue_solvers.normal_equations.noisy_equations import (
     EPSILON,
     ROUNDING,
     Equations,

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from blue_solvers.contract import ConvergenceError, Float, Info, Prepared, Solver
-from blue_solvers.normal_equations.equations import Equations, NormalSolver
 from blue_solvers.normal_equations.krylov import Product, conjugate_gradients
 from blue_solvers.normal_equations.multigrid_cycle import multigrid_cycle
+from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.structured.iteration import NearestStructuredEstimate
 from blue_solvers.structured.nearest import why_no_structure

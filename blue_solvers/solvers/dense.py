@@ -11,7 +11,7 @@ from scipy import linalg, sparse
 from blue_solvers.components.orthogonal import fit
 from blue_solvers.contract import Float, Info, Prepared, Solver
 from blue_solvers.normal_equations.cell_variances import DETERMINED, desired_sums
-from blue_solvers.normal_equations.equations import Equations, NormalSolver
+from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Problem
 from constraint_builders.memory import require_memory

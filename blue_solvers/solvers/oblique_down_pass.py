@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.contract import ConvergenceError, Float
-from blue_solvers.normal_equations.equations import EPSILON, ROUNDING
 from blue_solvers.normal_equations.factorisation import Factor, factorise
 from blue_solvers.normal_equations.krylov import conjugate_gradients
+from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING
 from constraint_builders import Problem
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, make_table

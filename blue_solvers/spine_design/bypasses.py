@@ -85,11 +85,11 @@ def optimise_bypasses(
     """
     check_blocks(leaves(strategy.spine).size, entities)
     wanted = read_weights(objective, weights, entities.size)
-    start = _Search(strategy, schema, entities)
+    start = _BypassSearch(strategy, schema, entities)
     first = best = score(objective, wanted, start.variances)
     chosen, variances = frozenset[int](), start.variances
     for schedule, step in product(schedules(objective), (UPWARDS, DOWNWARDS)):
-        search = _Search(strategy, schema, entities)
+        search = _BypassSearch(strategy, schema, entities)
         for power in schedule:
             search.run(Guide(wanted, power), sweeps, step)
             now = score(objective, wanted, search.variances)
@@ -98,7 +98,7 @@ def optimise_bypasses(
     return BypassedSpine(bypass_chosen(strategy, chosen), tuple(sorted(chosen)), variances, best, first)
 
 
-class _Search:
+class _BypassSearch:
     """The tree with what every geounit's children add up to; a bypassed geounit stays in it, unmeasured."""
 
     def __init__(self, strategy: Strategy, schema: Schema, entities: Entities) -> None:

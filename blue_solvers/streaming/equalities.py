@@ -71,7 +71,7 @@ class Shares:
 
 
 @dataclass(frozen=True)
-class Combined:
+class SharedEqualities:
     """The combinations of some parts' estimates; those of several are added.
 
     Attributes
@@ -95,7 +95,7 @@ class Combined:
     sizes: Float
 
     @classmethod
-    def of(cls, design: Design, part: Part, below: Mapping[int, Upward], above: Downward | None) -> Combined:
+    def of(cls, design: Design, part: Part, below: Mapping[int, Upward], above: Downward | None) -> SharedEqualities:
         """The share of one part, once what lies around it is known."""
         assert part.combinations is not None
         first, k = len(design.desired), part.combinations.shape[0]
@@ -119,8 +119,8 @@ class Combined:
         squares = np.asarray(part.combinations.power(2).sum(axis=1)).ravel()
         return cls(values, root, squares, noise, sizes)
 
-    def __add__(self, other: Combined) -> Combined:
-        return Combined(
+    def __add__(self, other: SharedEqualities) -> SharedEqualities:
+        return SharedEqualities(
             self.values + other.values,
             _stacked(self.root, other.root),
             self.squares + other.squares,
@@ -175,7 +175,7 @@ class Correction:
     alike: Float
 
     @classmethod
-    def of(cls, combined: Combined, alike: Combined, b: Float) -> Correction:
+    def of(cls, combined: SharedEqualities, alike: SharedEqualities, b: Float) -> Correction:
         """From the combinations of all parts, with their noise and with equal noise.
 
         Raises
@@ -222,7 +222,7 @@ class Correction:
         return replace(result, cells=cells, variances=variances)
 
 
-def _gain(combined: Combined, root: Float, excess: Float, allowed: Float) -> tuple[Float, Float]:
+def _gain(combined: SharedEqualities, root: Float, excess: Float, allowed: Float) -> tuple[Float, Float]:
     """What to multiply responses with, (k,), and what the rounding of these leaves of the excess."""
     gain = root @ (root.T @ excess)
     left = excess - combined.values[:, 1:] @ gain
@@ -236,7 +236,7 @@ def _squares(columns: Float) -> Float:
     return np.einsum("gck,gck->gc", columns, columns)
 
 
-def _independent(alike: Combined) -> Index:
+def _independent(alike: SharedEqualities) -> Index:
     """Combinations that say something new where all noise counts alike: variances have no part in this."""
     lengths = np.sqrt(alike.squares)
     return pivots(alike.root / np.where(lengths > 0, lengths, 1.0))[0]
@@ -249,6 +249,6 @@ def _inverse_root(root: Float, chosen: Index) -> Float:
     return inverse
 
 
-def _is_hidden(combined: Combined, row: int) -> bool:
+def _is_hidden(combined: SharedEqualities, row: int) -> bool:
     """Whether a combination of estimates has so little noise that rounding hides it beside the measurements' own."""
     return bool(np.sum(combined.root[:, row] ** 2) <= ROUNDING * combined.noise[row])

@@ -14,7 +14,7 @@ import numpy as np
 from blue_solvers.contract import Float
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
 from blue_solvers.results.store import write_estimates
-from blue_solvers.streaming.equalities import Combined, Correction, with_equal_noise
+from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
 from blue_solvers.streaming.message_files import (
     pack_arrays,
     pack_downward,
@@ -212,13 +212,13 @@ class Job:
     def _work_out_correction(self, top: Part, below: Mapping[int, Upward], alike_below: Mapping[int, Upward]) -> None:
         """Put together what all parts say of the combinations that are known exactly."""
         design, failed = self.input.design, {}
-        combined = Combined.of(design, top, below, None)
-        alike = Combined.of(design, with_equal_noise(top), alike_below, None)
+        combined = SharedEqualities.of(design, top, below, None)
+        alike = SharedEqualities.of(design, with_equal_noise(top), alike_below, None)
         for name in self.input.parts:
             try:
                 part = self._part(name)
-                combined += Combined.of(design, part, {}, self._above(name))
-                alike += Combined.of(design, with_equal_noise(part), {}, self._above(name, ALIKE_DOWN))
+                combined += SharedEqualities.of(design, part, {}, self._above(name))
+                alike += SharedEqualities.of(design, with_equal_noise(part), {}, self._above(name, ALIKE_DOWN))
             except DamagedError as error:
                 failed[name] = str(error)
         self.refuse(failed)

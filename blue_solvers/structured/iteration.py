@@ -30,8 +30,8 @@ from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.components import Components
 from blue_solvers.components.corrections import Corrected
 from blue_solvers.contract import ConvergenceError, Float, Info, Prepared
-from blue_solvers.normal_equations.equations import EPSILON, ROUNDING
 from blue_solvers.normal_equations.krylov import conjugate_gradients
+from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING
 from blue_solvers.structured.nearest import structure_of
 from blue_solvers.structured.scaled_precision import scaled_precision
 from constraint_builders import Problem

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.verification.noise import NotCertifiedError, WeighedNoise, pieces, reciprocal
 from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, pieces, reciprocal
 from constraint_builders import Problem
 from constraint_builders.relations.marginals import refines
 

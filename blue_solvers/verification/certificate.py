@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.verification.finest import certify_by_finest, levels_of
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
-from blue_solvers.verification.noise import NotCertifiedError, WeighedNoise, pieces
 from blue_solvers.verification.sums import Sum
-from blue_solvers.verification.wide import Family, certify_wide
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, pieces
+from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem
 from constraint_builders.description.reals import real_array
 from constraint_builders.relations.marginals import refines
@@ -97,7 +97,7 @@ def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, flo
     if problem.observed.size <= MOST_LISTED and can_be_listed(problem):
         return certify_listed(problem, noise, y, x)
     try:
-        family = Family(problem, noise)
+        family = Separated(problem, noise)
     except NotCertifiedError:
         levels = levels_of(problem)
         if levels is not None:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.verification.agreement import Below, judged, off_the_sums
-from blue_solvers.verification.noise import ROUNDING, WeighedNoise
 from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.weighed_noise import ROUNDING, WeighedNoise
 from constraint_builders import Problem, Spine
 from constraint_builders.relations.marginals import refines
 

@@ -10,8 +10,8 @@ from scipy import sparse
 from scipy.linalg import cholesky, lstsq, null_space
 from scipy.sparse.linalg import lsqr
 
-from blue_solvers.verification.elimination import relations
-from blue_solvers.verification.noise import ROUNDING, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.rational_elimination import relations
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 
 Float = NDArray[np.float64]

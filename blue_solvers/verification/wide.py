@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.verification.noise import ROUNDING, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 
 Float = NDArray[np.float64]
@@ -23,7 +23,7 @@ MOST_CELLS = 4.0  # of all tables that some observed table contains, for each ob
 EXACT_TO = 1e-13
 
 
-class Family:
+class Separated:
     """All tables that some observed table contains, by their variables.
 
     Raises
@@ -96,7 +96,7 @@ def _without(key: Key, axis: int) -> Key:
     return tuple(other for other in key if other != axis)
 
 
-def certify_wide(problem: Problem, noise: WeighedNoise, family: Family, y: Float, x: Float) -> tuple[float, float]:
+def certify_wide(problem: Problem, noise: WeighedNoise, family: Separated, y: Float, x: Float) -> tuple[float, float]:
     """Bound and violation, both in standard errors."""
     rho, off = noise.weighted(y - x)
     optimality = _parts(problem, family, rho)
@@ -111,7 +111,7 @@ def certify_wide(problem: Problem, noise: WeighedNoise, family: Family, y: Float
     return optimality + off + float(np.sqrt(apart)) + figures, violation
 
 
-def _parts(problem: Problem, family: Family, rho: Float) -> float:
+def _parts(problem: Problem, family: Separated, rho: Float) -> float:
     """The residuals' parts in the norm of the information about each, with the rounding of splitting them."""
     held: dict[Key, Float] = {}
     added: dict[Key, float] = dict.fromkeys(family.keys, 0.0)  # sizes of what was added up in every table
@@ -141,7 +141,7 @@ def _parts(problem: Problem, family: Family, rho: Float) -> float:
 
 
 def _disagreements(
-    problem: Problem, noise: WeighedNoise, family: Family, y: Float, x: Float
+    problem: Problem, noise: WeighedNoise, family: Separated, y: Float, x: Float
 ) -> tuple[dict[Key, tuple[float, float]], float]:
     """How far every observed table is from tables that agree, in norm and in its worst cell; and the latter in errors.
 
@@ -181,7 +181,7 @@ def _disagreements(
     return sizes, violation
 
 
-def _certain(problem: Problem, family: Family, x: Float, y: Float, scale: float) -> dict[Key, NDArray]:
+def _certain(problem: Problem, family: Separated, x: Float, y: Float, scale: float) -> dict[Key, NDArray]:
     """Tables that follow from one that is known exactly, as the values known say."""
     found: dict[Key, NDArray] = {}
     for key in family.keys:
@@ -200,7 +200,7 @@ def _certain(problem: Problem, family: Family, x: Float, y: Float, scale: float)
     return found
 
 
-def _given(problem: Problem, family: Family, vector: Float, key: Key) -> Float | None:
+def _given(problem: Problem, family: Separated, vector: Float, key: Key) -> Float | None:
     """A table of a vector, if it was observed and has values."""
     i = family.observed.get(key)
     if i is None or not np.isfinite(vector[problem.observed.block(i)]).all():

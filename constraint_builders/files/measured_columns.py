@@ -24,7 +24,7 @@ def read_measurements(rows: Rows, columns: Columns) -> tuple[Float, Float]:
     ValueError
         If an entry is not a number that it can be. The message names the cell and the row.
     """
-    numbers = _Numbers(rows, columns)
+    numbers = _NumberColumns(rows, columns)
     values, spread = numbers.read(columns.value, "value"), columns.spread
     said = numbers.read(spread.column, spread.column)
     missing = "is missing: give a number, 0 for exact, or inf for not measured"
@@ -54,7 +54,7 @@ def _variances(said: Float, values: Float, spread: Spread) -> Float:
         return said**2
 
 
-class _Numbers:
+class _NumberColumns:
     """Columns of numbers of a table, and errors that name a cell of it."""
 
     def __init__(self, rows: Rows, columns: Columns) -> None:

@@ -70,7 +70,7 @@ class Leftovers:
 
 
 @dataclass(frozen=True)
-class Measurements:
+class MeasuredRows:
     """The measured rows of one table in one file.
 
     Attributes
@@ -243,7 +243,7 @@ def read_measurements(
     within: Sequence[str] | None,
     leftovers: Leftovers,
     rows_at_once: int | None = None,
-) -> Iterator[Measurements]:
+) -> Iterator[MeasuredRows]:
     """The measured rows of one file of measurements by table, some rows of the file at a time.
 
     Raises
@@ -261,7 +261,7 @@ def read_measurements(
                 else:
                     _require_shape(rows, table, schema)
                     numbers = values.array(table.size, f"table {table.name!r}")
-                    yield Measurements(path, table, rows["geocode"], numbers, rows["variance"].to_numpy())
+                    yield MeasuredRows(path, table, rows["geocode"], numbers, rows["variance"].to_numpy())
 
 
 def _measured(frame: pl.DataFrame) -> pl.DataFrame:

@@ -27,7 +27,7 @@ from constraint_builders.files.measurement_files import (
     MEASUREMENT_SUFFIX,
     MEASUREMENTS,
     Leftovers,
-    Measurements,
+    MeasuredRows,
     Unused,
     files_of,
     level_folders,
@@ -303,7 +303,7 @@ class _Level:
             self.totals[table.name] = np.zeros(self.geocodes.len())
         return self.variances[table.name], self.totals[table.name]
 
-    def _add_measurements(self, rows: Measurements, keep: Keep) -> None:
+    def _add_measurements(self, rows: MeasuredRows, keep: Keep) -> None:
         geounits = self._numbers(rows.geocodes)
         variances, totals = self._of(rows.table)
         _, own, counts = np.unique(geounits, return_inverse=True, return_counts=True)

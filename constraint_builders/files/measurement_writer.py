@@ -89,7 +89,7 @@ def write_noisy_measurements(
         for number, name in enumerate(spine.levels):
             if progress is not None:
                 progress(name, number, len(spine.levels))
-            level = _Level(problem, values, number)
+            level = _WrittenLevel(problem, values, number)
             own = {table: cells for (geolevel, table), cells in (zeros or {}).items() if geolevel == name}
             place = temporary / f"{path_component(name, 'geolevel')}{LEVEL_SUFFIX}"
             partitions = _partitions(spine, number, partition)
@@ -153,7 +153,7 @@ def _write(rows: list[pl.DataFrame], place: Path, partitions: pl.Series) -> None
         write_parquet(part.drop("geounit"), folder / "part-0.parquet", row_group_size=rows_at_once)
 
 
-class _Level:
+class _WrittenLevel:
     """The rows of one geolevel; their column ``geounit`` numbers its geounits."""
 
     def __init__(self, problem: Problem, values: Float, level: int) -> None:

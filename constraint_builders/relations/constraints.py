@@ -18,7 +18,7 @@ from scipy import sparse
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
 from constraint_builders.memory import require_memory
-from constraint_builders.relations.functional_rows import Component, Functionals
+from constraint_builders.relations.functional_rows import Component, FunctionalRows
 from constraint_builders.relations.marginals import group_map, margin_matrix, refines
 
 INT8_CELL_BYTES = 1 + 4
@@ -46,7 +46,7 @@ class SelfConsistency:
         self._schema = schema
         self._tables = tuple(tables)
         self._variances = np.asarray(cell_variances, dtype=float)
-        self._functionals = Functionals(schema, tables, [1] * len(tables))
+        self._functionals = FunctionalRows(schema, tables, [1] * len(tables))
 
     @property
     def size(self) -> int:
@@ -120,7 +120,7 @@ class SelfConsistency:
         return sparse.csr_array((value, (row, column)), shape=(cells.size, self.size))
 
 
-def require_constraint_memory(functionals: Functionals, extra_cells: int) -> None:
+def require_constraint_memory(functionals: FunctionalRows, extra_cells: int) -> None:
     """Refuse a constraint matrix that would not fit, by the bytes that building it needs."""
     # The bases, the two sides of the difference and the difference itself, and the result as float64.
     cells = functionals.entries

@@ -18,7 +18,7 @@ from constraint_builders.relations.bases import FactorBasis, factor_bases
 Component = tuple[tuple[int, int], ...]  # (axis, mode) for every variable whose mode is not its total
 
 
-class Functionals:
+class FunctionalRows:
     """For every observed table as many functionals as it has cells, an invertible 0/1 map of them.
 
     Parameters

@@ -19,7 +19,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.relations.constraints import next_above, require_constraint_memory
-from constraint_builders.relations.functional_rows import Component, Functionals
+from constraint_builders.relations.functional_rows import Component, FunctionalRows
 from constraint_builders.relations.marginals import cell_map
 
 Flags = NDArray[np.bool_]
@@ -56,7 +56,7 @@ class SpineConsistency:
         self._tables = tuple(tables)
         self._variances = [np.asarray(v, dtype=float) for v in cell_variances]
         repeats = [spine.members[level].size for level in levels]
-        self._functionals = Functionals(schema, tables, repeats, other_factors)
+        self._functionals = FunctionalRows(schema, tables, repeats, other_factors)
         self._determined: dict[Component, Flags] = {}
 
     @property

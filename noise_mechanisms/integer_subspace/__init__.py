@@ -10,6 +10,7 @@ References
 Dharangutte, Gao, Gong and Yu, "Integer subspace differential privacy", AAAI 2023.
 """
 
+from noise_mechanisms.integer_subspace.affine_projection import projected_noise
 from noise_mechanisms.integer_subspace.bounded import BoundedMechanism, equivalent_tables
 from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel
 from noise_mechanisms.integer_subspace.coupling import (
@@ -23,8 +24,7 @@ from noise_mechanisms.integer_subspace.guarantee import Guarantee, gaussian_sigm
 from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.lattice_covariance import NoiseCovariance, noise_covariance
-from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, GeneralizedLaplace, Release
-from noise_mechanisms.integer_subspace.projection import projected_noise
+from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, GeneralizedLaplace, LatticeRelease
 from noise_mechanisms.integer_subspace.unimodular import SmithForm, smith_form
 
 __all__ = [
@@ -38,9 +38,9 @@ __all__ = [
     "Invariants",
     "JumpKernel",
     "Lattice",
+    "LatticeRelease",
     "MeetingTimes",
     "NoiseCovariance",
-    "Release",
     "SmithForm",
     "dispersed_starts",
     "equivalent_tables",

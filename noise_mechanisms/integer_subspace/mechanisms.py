@@ -36,7 +36,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Release:
+class LatticeRelease:
     """A table with noise.
 
     Attributes
@@ -92,7 +92,7 @@ class LatticeMechanism(ABC):
         """Draw noise alone, (size, d), simulation only, with the automatic sampler; see `Sampler.sample`."""
         return self.automatic.sampler.sample(whole_number(size, "size", 0), rng)
 
-    def add_noise(self, table: ArrayLike, rng: Seed = None, sampler: str = "auto") -> Release:
+    def add_noise(self, table: ArrayLike, rng: Seed = None, sampler: str = "auto") -> LatticeRelease:
         """Add noise to a table, simulation only: the result has no guarantee, whatever the sampler.
 
         Parameters
@@ -112,9 +112,9 @@ class LatticeMechanism(ABC):
         confidential = self._read(table)
         choice = self.automatic if sampler == "auto" else self.choose(sampler)
         noise = choice.sampler.sample(1, rng)[0]
-        return Release(confidential + noise, None, choice.sampler.name, choice.reason, "simulation")
+        return LatticeRelease(confidential + noise, None, choice.sampler.name, choice.reason, "simulation")
 
-    def release(self, table: ArrayLike, sampler: str = "auto") -> Release:
+    def release(self, table: ArrayLike, sampler: str = "auto") -> LatticeRelease:
         """Add noise to a table, for publication: exact, in integer arithmetic, from secure randomness, without a seed.
 
         Parameters
@@ -136,7 +136,7 @@ class LatticeMechanism(ABC):
         confidential = self._read(table)
         choice = self.automatic_release if sampler == "auto" else self.choose(sampler)
         noise = choice.sampler.release_sample()
-        return Release(confidential + noise, self.guarantee, choice.sampler.name, choice.reason, "release")
+        return LatticeRelease(confidential + noise, self.guarantee, choice.sampler.name, choice.reason, "release")
 
     def _read(self, table: ArrayLike) -> Integers:
         values = self.invariants.read_table(table)

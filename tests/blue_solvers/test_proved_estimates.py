@@ -110,3 +110,10 @@ def test_threads_that_share_an_operator_get_the_bits_and_reports_of_one(case: st
         np.testing.assert_array_equal(one.values, other.values)
         assert one.proof == other.proof
         assert (one.info.iterations, one.info.residual) == (other.info.iterations, other.info.residual)
+
+
+def test_an_estimate_is_its_own_witness_of_nothing() -> None:
+    problem = gallery.berkeley()
+    y = add_noise(problem, problem.truth, 0)
+    est = estimate(problem, y, certify=False)
+    assert certify(problem, y, est) == est.certificate()

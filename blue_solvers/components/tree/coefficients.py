@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.tree.merges import merges_of
-from blue_solvers.components.tree.messages import Message, Parting, Source, add, combine, part
+from blue_solvers.components.tree.messages import Message, Parting, Telling, add, combine, part
 from blue_solvers.components.tree.splitting import Divided, Piece, Undivided
 from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
 from blue_solvers.contract import Float
@@ -274,7 +274,7 @@ class _Matrices:
                 continue
             sources, used = self._sources(number, classes)
             if total:
-                sources.append(Source.told(_flat(self._sums[-1].total)))
+                sources.append(Telling.told(_flat(self._sums[-1].total)))
             combined = combine(sources)
             shape = len(self._pieces), classes.size, self._m, -1
             gains = [gain.reshape(shape) for gain in combined.gains]
@@ -296,7 +296,7 @@ class _Matrices:
                 stacked[i, : len(W)] = W
         return stacked
 
-    def _sources(self, number: int, classes: Index) -> tuple[list[Source], list[int]]:
+    def _sources(self, number: int, classes: Index) -> tuple[list[Telling], list[int]]:
         """What was measured in geounits of some classes; empty cells are the last source, the rest tables by number."""
         plan, level = self._plan, self._plan.levels[number]
         ranks, count = plan.class_rank[classes], len(self._pieces)
@@ -306,13 +306,13 @@ class _Matrices:
             if W.shape[1] and (weights[ranks].any() or exact[ranks].any()):
                 design = np.broadcast_to(W[:, None], (count, classes.size, *W.shape[1:])).reshape(-1, *W.shape[1:])
                 precisions = np.tile(weights[ranks], count)
-                sources.append(Source.measured(design, precisions, np.tile(exact[ranks].astype(float), count)))
+                sources.append(Telling.measured(design, precisions, np.tile(exact[ranks].astype(float), count)))
                 used.append(t)
         if level.zeros is not None or not sources:
             sources.append(self._empty(number, ranks))
         return sources, used
 
-    def _empty(self, number: int, ranks: Index) -> Source:
+    def _empty(self, number: int, ranks: Index) -> Telling:
         """Cells known to be empty; their value is 0, so that nothing is made of their gain."""
         if self._plan.levels[number].zeros is None:
             flags = np.zeros((len(self._pieces) * ranks.size, self._m))
@@ -322,7 +322,7 @@ class _Matrices:
         identity = np.eye(self._m)
         exact = flags[:, :, None] * identity if flags.any() else None
         nothing = np.zeros((len(flags), self._m, self._m))
-        return Source(identity[None], nothing, nothing[:1], exact)
+        return Telling(identity[None], nothing, nothing[:1], exact)
 
     def _go_down(self) -> Float:
         """Square roots of posteriors: of the root first, then of every pair; gains on the way."""

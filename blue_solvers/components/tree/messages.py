@@ -67,7 +67,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Source:
+class Telling:
     """A statement about u: a value v = W u with independent noise where it is noisy, or exactly where it is exact.
 
     Attributes
@@ -89,7 +89,7 @@ class Source:
     exact: Float | None = None
 
     @classmethod
-    def measured(cls, W: Float, precisions: Float, exact: Float) -> Source:
+    def measured(cls, W: Float, precisions: Float, exact: Float) -> Telling:
         """A table with rows W, (k, m) or (N, k, m), of precisions (N,), 0 for none; exact where flagged."""
         design = W if W.ndim == 3 else W[None]
         identity = np.eye(design.shape[1])
@@ -101,7 +101,7 @@ class Source:
         )
 
     @classmethod
-    def told(cls, message: Message) -> Source:
+    def told(cls, message: Message) -> Telling:
         """What a message says of u, v being its estimate."""
         identity = np.eye(message.root.shape[-1])[None]
         return cls(identity, message.information_root, message.finite, message.exact if message.exact.any() else None)
@@ -115,7 +115,7 @@ class Combined:
     gains: list[Float]
 
 
-def combine(sources: Sequence[Source]) -> Combined:
+def combine(sources: Sequence[Telling]) -> Combined:
     """The best estimate of u from independent sources, those that are exact first.
 
     Directions that nothing determines are estimated as zero.
@@ -178,7 +178,7 @@ class Parting:
 
 def part(left: Message, right: Message) -> Parting:
     """How the sum of two independent u tells of each."""
-    combined = combine([Source.told(left), Source.told(right)])  # of the left one: 0, and d less the right one
+    combined = combine([Telling.told(left), Telling.told(right)])  # of the left one: 0, and d less the right one
     shared = combined.message.unknown / 2  # what neither knows of by itself
     return Parting(
         complement(left.exact) @ (combined.gains[1] + shared),
@@ -187,7 +187,7 @@ def part(left: Message, right: Message) -> Parting:
     )
 
 
-def _exact_part(sources: Sequence[Source], N: int, m: int) -> tuple[Float, list[Float] | None]:
+def _exact_part(sources: Sequence[Telling], N: int, m: int) -> tuple[Float, list[Float] | None]:
     """Projectors on what is known exactly, and the gains there; None where nothing is."""
     if all(source.exact is None for source in sources):
         return np.zeros((N, m, m)), None
@@ -204,7 +204,7 @@ def _exact_part(sources: Sequence[Source], N: int, m: int) -> tuple[Float, list[
     return exact, gains
 
 
-def _made_consistent(gains: list[Float], sources: Sequence[Source], determined: Float) -> list[Float]:
+def _made_consistent(gains: list[Float], sources: Sequence[Telling], determined: Float) -> list[Float]:
     """Gains that keep u when all values agree with it, to rounding: counts are large beside their noise."""
     if determined.shape[-1] == 1:
         return gains

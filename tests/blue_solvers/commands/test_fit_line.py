@@ -1,4 +1,4 @@
-"""What the command says of the fit, against dense least squares and simulation."""
+"""The fit of measurements, and what the command says of it, against dense least squares and simulation."""
 
 from __future__ import annotations
 
@@ -33,32 +33,33 @@ def test_it_is_the_chi_square_of_weighted_least_squares(desired: list[str] | Non
     z = y[measured] / np.sqrt(problem.variances[measured])
     H = W @ np.linalg.pinv(W)
     residual = z - H @ z
-    found = fit_line(blue(problem), np.where(measured, y, np.nan))
-    assert found is not None
-    assert found.degrees == measured.sum() - np.linalg.matrix_rank(W)
+    found = blue(problem).estimate(np.where(measured, y, np.nan)).fit()
+    assert found.degrees_of_freedom == measured.sum() - np.linalg.matrix_rank(W)
     assert np.isclose(found.statistic, residual @ residual)
     studentised = residual / np.sqrt(1 - np.diag(H))
     worst = int(abs(studentised).argmax())
-    assert np.isclose(found.largest, studentised[worst])
-    assert found.cell == problem.observed.describe(int(np.flatnonzero(measured)[worst]))
-    assert np.isclose(found.p_value, stats.chi2.sf(found.statistic, found.degrees))
+    assert np.isclose(found.outliers(1)[0].residual, studentised[worst])
+    line = fit_line(blue(problem).estimate(np.where(measured, y, np.nan)))
+    assert line is not None
+    assert line.endswith(problem.observed.describe(int(np.flatnonzero(measured)[worst])))
+    law = stats.chi2(found.degrees_of_freedom)
+    assert np.isclose(found.p_value, 2 * min(law.sf(found.statistic), law.cdf(found.statistic)))
 
 
 def test_p_values_of_true_noise_are_uniform() -> None:
     problem, rng = problem_of(), np.random.default_rng(1)
     spread = np.where(np.isfinite(problem.variances), np.sqrt(problem.variances), 0)
     P = blue(problem)
-    draws = [fit_line(P, MATRIX @ np.full(6, 9.0) + spread * rng.normal(size=12)) for _ in range(100)]
-    p_values = [draw.p_value for draw in draws if draw is not None]
-    assert len(p_values) == 100
+    draws = [MATRIX @ np.full(6, 9.0) + spread * rng.normal(size=12) for _ in range(100)]
+    p_values = [P.estimate(y, certify=False).fit().p_value for y in draws]
     assert stats.kstest(p_values, "uniform").pvalue > 1e-3
 
 
 def test_where_nothing_checks_anything_nothing_is_said() -> None:
     problem = Problem(SCHEMA, {"sex": 1.0})
-    assert fit_line(blue(problem), np.array([3.0, 4.0])) is None
+    assert fit_line(blue(problem).estimate([3.0, 4.0])) is None
     holes = Problem(SCHEMA, {"sex": [1.0, np.inf], "total": 1.0}, ["total"])
-    assert fit_line(blue(holes), np.array([3.0, np.nan, 9.0])) is None
+    assert fit_line(blue(holes).estimate([3.0, np.nan, 9.0])) is None
 
 
 def test_undetermined_cells_check_nothing() -> None:
@@ -66,9 +67,8 @@ def test_undetermined_cells_check_nothing() -> None:
     holes[1] = np.inf
     problem = Problem(SCHEMA, {"sex * age": holes, "total": 1.0, "sex": 1.0}, undetermined="nan")
     y = np.array([5.0, 6, 0, 0, 0, 0, 30, 12, 14])
-    found = fit_line(blue(problem), np.where(problem.unmeasured, np.nan, y))
-    assert found is not None
-    assert found.degrees == 1
+    found = blue(problem).estimate(np.where(problem.unmeasured, np.nan, y)).fit()
+    assert found.degrees_of_freedom == 1
     assert np.isclose(found.statistic, 4.0**2 / 3)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from blue_solvers.nonnegative import METHODS, NotConvergedError, anchored_fit, nnls, ols
 from blue_solvers.nonnegative.active_set import polish
 from blue_solvers.nonnegative.cell_bounds import Box, propagated, tightened
-from blue_solvers.nonnegative.certificate import certify
+from blue_solvers.nonnegative.duality_gap import certify
 from blue_solvers.nonnegative.model import csc
 from blue_solvers.nonnegative.programme import Programme, Solution
 from blue_solvers.nonnegative.solving import feasible_cells, possible_sums, solve

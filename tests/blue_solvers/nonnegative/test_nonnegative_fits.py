@@ -18,7 +18,7 @@ from blue_solvers.nonnegative import (
     reweighted_fit,
     sequential_fit,
 )
-from blue_solvers.nonnegative.price.mechanisms import project_to_simplex
+from blue_solvers.nonnegative.price.private_cells import project_to_simplex
 from blue_solvers.nonnegative.reweighted_fit import low_answers
 from constraint_builders import Problem, Schema, gallery
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from blue_solvers import SOLVERS, ConjugateGradient, Multigrid, SeaBlue, Solver, UnsupportedProblemError, blue
 from blue_solvers.contract import Float, Info, Prepared
-from blue_solvers.normal_equations.equations import EPSILON, ROUNDING, equations_of
+from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, equations_of
 from blue_solvers.testing import check_solver, dot_test, problems
 from constraint_builders import Problem, gallery
 from tests.helpers.exact_reference import ExactEstimate, estimable, exact_blue

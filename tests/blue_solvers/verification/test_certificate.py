@@ -15,7 +15,7 @@ import blue_solvers.verification
 from blue_solvers import blue
 from blue_solvers.verification import certify
 from blue_solvers.verification.finest import certify_by_finest, levels_of
-from blue_solvers.verification.noise import NotCertifiedError, WeighedNoise
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Family, certify_wide
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
 from tests.blue_solvers.verification.answers import Case, case, moved, spoilt

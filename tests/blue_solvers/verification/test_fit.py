@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kstest
 
 from blue_solvers import blue
-from blue_solvers.fit import fit_test as estimate_and_fit
+from blue_solvers.goodness import fit_test as estimate_and_fit
 from blue_solvers.verification import Fit, fit_test
 from constraint_builders import Problem, Schema, Spine, gallery
 from noise_mechanisms import add_noise

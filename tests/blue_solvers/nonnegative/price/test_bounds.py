@@ -16,7 +16,7 @@ from blue_solvers.nonnegative.price.bounds import (
     upper_bounds_accurate_points,
     upper_bounds_accurate_sum,
 )
-from blue_solvers.nonnegative.price.mechanisms import (
+from blue_solvers.nonnegative.price.private_cells import (
     accurate_points,
     accurate_sum,
     project_to_simplex,

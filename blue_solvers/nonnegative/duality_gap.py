@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
-from blue_solvers.nonnegative.cell_bounds import Box, propagated
+from blue_solvers.nonnegative.cell_bounds import Ranges, propagated
 from blue_solvers.nonnegative.programme import Float, Programme, Solution, kkt_residual
 
 EPSILON = float(np.finfo(float).eps)
@@ -113,7 +113,7 @@ def duality_gap(p: Programme, solution: Solution, objective: float) -> tuple[flo
     return gap, max(0.0, gap - min(gap - rounding for gap, rounding in found))
 
 
-def _proved(p: Programme, x: Float, deviation: Float, box: Box, multipliers: Float) -> tuple[float, float]:
+def _proved(p: Programme, x: Float, deviation: Float, box: Ranges, multipliers: Float) -> tuple[float, float]:
     """What these multipliers prove, and how much of it allows for rounding: of gradients, and of sums known exactly."""
     pull, doubt = p.M.T @ multipliers, 4 * EPSILON * (p.sizes.T @ abs(multipliers))
     rows, cells = _of_rows(p, deviation, multipliers), _of_cells(p, x, pull, doubt, box)
@@ -125,26 +125,26 @@ def _proved(p: Programme, x: Float, deviation: Float, box: Box, multipliers: Flo
     return rows + cells + float(prices @ missed), rounding
 
 
-def _reachable(p: Programme, x: Float, objective: float) -> Box:
+def _reachable(p: Programme, x: Float, objective: float) -> Ranges:
     """Bounds on the untied cells of every solution that is no worse than x; finite, see the module."""
     untied = (p.weight == 0) & (p.lower < p.upper)
     if not untied.any():
-        return Box(p.lower, p.upper)
+        return Ranges(p.lower, p.upper)
     reach = np.sqrt(2 * objective / np.where(p.weight > 0, p.weight, np.inf))
     low = np.where(p.weight > 0, np.maximum(p.lower, p.target - reach), p.lower)
     high = np.where(p.weight > 0, np.minimum(p.upper, p.target + reach), p.upper)
     reach = np.minimum(p.radius, np.sqrt(2 * objective * p.variance)) + INFLATION * p.scale
-    found = propagated(p.M, Box(low, high), p.answer - reach, p.answer + reach, INFLATION * p.scale)
+    found = propagated(p.M, Ranges(low, high), p.answer - reach, p.answer + reach, INFLATION * p.scale)
     low, high = found.low - INFLATION * abs(found.low), found.high + INFLATION * abs(found.high)
     around = abs(x) + p.scale
     low = np.where(np.isinf(low), x - around, np.minimum(low, x))
     high = np.where(np.isinf(high), x + around, np.maximum(high, x))
-    return Box(
+    return Ranges(
         np.where(untied, np.maximum(low, p.lower), p.lower), np.where(untied, np.minimum(high, p.upper), p.upper)
     )
 
 
-def _of_cells(p: Programme, x: Float, pull: Float, doubt: Float, box: Box) -> float:
+def _of_cells(p: Programme, x: Float, pull: Float, doubt: Float, box: Ranges) -> float:
     free = (p.weight == 0) & (p.lower < p.upper)
     untied = _of_untied(x[free], pull[free], doubt[free], box.low[free], box.high[free])
     return untied + _of_tied(p, x, pull, doubt, p.weight > 0)

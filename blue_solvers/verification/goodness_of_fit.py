@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2, norm
 
-from blue_solvers.verification.noise import NotCertifiedError, WeighedNoise, reciprocal
-from blue_solvers.verification.wide import Family
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal
+from blue_solvers.verification.wide import Separated
 from constraint_builders import Problem, Spine
 from constraint_builders.description.layout import Name
 from constraint_builders.description.reals import real_array
@@ -48,7 +48,7 @@ class Outlier(NamedTuple):
     probability: float
 
 
-class Part(NamedTuple):
+class FitOfCells(NamedTuple):
     """Weighted squares of some cells' residuals, what they are expected to be, and how many standard deviations off."""
 
     statistic: float
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Replicates:
+class ResidualReplicates:
     """Residuals of data that were drawn with the declared noise.
 
     Attributes
@@ -96,7 +96,7 @@ class Fit:
         Which share of an error in the cell shows in its residual: 1 - Var(estimate) / variance.
     squares : ndarray, (n,)
         Every cell's e^2 / variance.
-    replicates : Replicates or None
+    replicates : ResidualReplicates or None
     """
 
     problem: Problem
@@ -108,7 +108,7 @@ class Fit:
     status: NDArray[np.int8]
     redundancy: Float
     squares: Float
-    replicates: Replicates | None = None
+    replicates: ResidualReplicates | None = None
 
     def reason(self, position: int) -> str:
         """Why a cell has a residual, or none."""
@@ -120,7 +120,7 @@ class Fit:
         return int((self.status == CHECKED).sum())
 
     @cached_property
-    def by_table(self) -> dict[Name, Part]:
+    def by_table(self) -> dict[Name, FitOfCells]:
         """Every observed table, with a spine at every geolevel.
 
         Without replicates the standard deviation is exact for plain tables of one place with equal variances within
@@ -137,7 +137,7 @@ class Fit:
         return dict(zip(self.problem.observed.names, _parts(statistic, expectation, deviation), strict=True))
 
     @cached_property
-    def by_geolevel(self) -> dict[str, Part]:
+    def by_geolevel(self) -> dict[str, FitOfCells]:
         """All tables of every geolevel together; only with a spine."""
         spine, levels = self._spine(), np.array(self.problem.observed_levels)
         starts = self.problem.observed.offsets[:-1]
@@ -297,7 +297,7 @@ def _table_deviations(problem: Problem) -> Float | None:
     if problem.table_variances is None:
         return None
     try:
-        family = Family(problem, WeighedNoise.of(problem))
+        family = Separated(problem, WeighedNoise.of(problem))
     except NotCertifiedError:
         return None
     density = family.densities(family.steepest)
@@ -326,7 +326,7 @@ def _replicated(
     replicate: Callable[[np.random.Generator], Float],
     draws: int,
     rng: np.random.Generator,
-) -> Replicates:
+) -> ResidualReplicates:
     starts, precision = problem.observed.offsets[:-1], reciprocal(noise.sd**2)
     totals, tables, largest = [], [], []
     for _ in range(draws):
@@ -334,7 +334,7 @@ def _replicated(
         totals.append(_weighted_squares(noise, e))
         tables.append(np.add.reduceat(e**2 * precision, starts))
         largest.append(float(np.nanmax(abs(e * weight), initial=0.0)))
-    return Replicates(np.array(totals), np.array(tables), np.array(largest))
+    return ResidualReplicates(np.array(totals), np.array(tables), np.array(largest))
 
 
 def _share_beyond(values: Float, bound: float) -> float:
@@ -349,6 +349,6 @@ def _z(statistic: Float, expectation: Float, deviation: Float) -> Float:
     return np.divide(statistic - expectation, deviation, out=np.zeros_like(statistic), where=deviation > 0)
 
 
-def _parts(statistic: Float, expectation: Float, deviation: Float) -> list[Part]:
+def _parts(statistic: Float, expectation: Float, deviation: Float) -> list[FitOfCells]:
     found = zip(statistic, expectation, _z(statistic, expectation, deviation), strict=True)
-    return [Part(*map(float, values)) for values in found]
+    return [FitOfCells(*map(float, values)) for values in found]
