@@ -115,7 +115,7 @@ class Estimate:
             return noise - P @ noise
 
         x = P @ self.y + P.offset if self.observed is None else self.observed
-        replicate = residuals if draws and P.problem.noise != "gaussian" else None
+        replicate = residuals if draws and P.problem.noise.law != "gaussian" else None
         return fit_test(P.problem, self.y, x, P.variances(), replicate=replicate, draws=draws or 1, rng=rng)
 
     def to_frame(self, level: float = 0.95) -> polars.DataFrame:

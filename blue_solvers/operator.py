@@ -21,7 +21,7 @@ from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.solvers.shared_noise import SharedNoise
 from blue_solvers.undetermined import Undetermined
 from blue_solvers.verification import Certificate
-from constraint_builders import LowRankPlusDiagonal, Problem
+from constraint_builders import Problem
 from constraint_builders.description.labelled import has_row_labels, refuse_labels
 from constraint_builders.description.reals import real_array, refuse_masked
 
@@ -72,7 +72,7 @@ def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator
         solver = SOLVERS[solver]()
     if not isinstance(solver, Solver):
         raise TypeError(f"solver must be a name or a configured Solver: got {solver!r}")
-    shared = SharedNoise(solver) if isinstance(problem.covariance, LowRankPlusDiagonal) else solver
+    shared = SharedNoise(solver) if problem.noise.shared is not None else solver
     engine = Undetermined(NameOrder(shared))
     reason = engine.supports(problem)
     if reason is not None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.description.low_rank import LowRankPlusDiagonal
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
@@ -22,7 +21,7 @@ from constraint_builders.relations.spine_tables import undetermined
 from constraint_builders.relations.tabulation import is_small
 
 INSTEAD = "leave its table out of desired= or choose undetermined= 'nan', NaN there and estimates elsewhere"
-ASSUMED_VARIANCE = 1.0  # of cells that nothing determines: any is right
+ASSUMED_VARIANCE = 1.0  # of cells that nothing determines: any is right, each being new information
 CHANGE = 1e-9  # relative: what changes by less with the cells that nothing determines does not rest on them
 
 
@@ -129,23 +128,6 @@ def _rests_on_several_levels(record: Record) -> bool:
 def _rests_on_zeros(record: Record) -> bool:
     """Whether cells known to be empty determine what measurements alone do not."""
     return record.zeros is not None and is_small(record) and _some_lack(record)
-
-
-def as_if_measured(measured: Measured, cells: NDArray[np.intp]) -> dict[str, Any]:
-    """What changes if some cells had been measured: the variances, and the covariance.
-
-    Each of them is new information if it determines more, so no measurement contradicts it: what the others determine
-    is estimated as without them.
-    """
-    variances = np.array(measured.variances)
-    variances[cells] = ASSUMED_VARIANCE
-    variances.flags.writeable = False
-    changes: dict[str, Any] = {"variances": variances}
-    if isinstance(measured.covariance, LowRankPlusDiagonal):
-        diagonal = np.array(measured.covariance.diagonal)
-        diagonal[cells] = ASSUMED_VARIANCE
-        changes["covariance"] = LowRankPlusDiagonal(diagonal, measured.covariance.factor)
-    return changes
 
 
 def undetermined_cells(measured: Measured, determined: Record, assumed: NDArray[np.intp]) -> NDArray[np.bool_] | None:

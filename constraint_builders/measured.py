@@ -13,12 +13,13 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from constraint_builders.description.layout import Float, Layout
+from constraint_builders.description.noise import Noise
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.relations.equations import Relations
-from constraint_builders.relations.kinds import relations_of
+from constraint_builders.relations.given_relations import relations_of
 from constraint_builders.relations.summing import SummingMatrix
 from constraint_builders.vectors import check_vector
 
@@ -37,13 +38,11 @@ class Measured:
     """The part of a problem that says nothing about what is wanted; see `Problem` for the attributes."""
 
     observed: Layout
-    variances: Float
+    noise: Noise
     schema: Schema | None = None
     spine: Spine | None = None
     observed_tables: tuple[Table, ...] = ()
     observed_levels: tuple[int, ...] = ()
-    covariance: sparse.csr_array | LinearOperator | None = None
-    noise: str = "gaussian"
     zeros: StructuralZeros | None = None
     equalities: tuple[sparse.csr_array, Float] | None = None
     matrix: sparse.csr_array | None = None
@@ -54,6 +53,16 @@ class Measured:
     def relations(self) -> Relations:
         """What holds between the observed cells."""
         return relations_of(self)
+
+    @property
+    def variances(self) -> Float:
+        """Variance of the noise in every observed cell, (n,)."""
+        return self.noise.variances
+
+    @property
+    def covariance(self) -> sparse.csr_array | LinearOperator | None:
+        """Covariance of the noise as it was given; None where it is uncorrelated."""
+        return self.noise.covariance
 
     @cached_property
     def exact(self) -> NDArray[np.bool_]:
@@ -76,24 +85,14 @@ class Measured:
 
         A list of (geounits,) arrays, one for each table; without a spine there is one geounit.
         """
-        if self.covariance is not None or self.schema is None:
+        if self.schema is None:
             return None
-        blocks = [
-            self.variances[self.observed.block(i)].reshape(-1, table.size)
-            for i, table in enumerate(self.observed_tables)
-        ]
-        if all((block == block[:, :1]).all() for block in blocks):
-            return [block[:, 0] for block in blocks]
-        return None
+        return self.noise.by_geounit(self.observed, [table.size for table in self.observed_tables])
 
     @cached_property
     def table_variances(self) -> Float | None:
         """The one variance of every observed table of a problem without a spine; None where A2 or A3 fails."""
-        if self.covariance is not None or self.schema is None or self.spine is not None:
-            return None
-        starts = self.observed.offsets[:-1]
-        low, high = (reduction.reduceat(self.variances, starts) for reduction in (np.minimum, np.maximum))
-        return low if np.array_equal(low, high) else None
+        return self.noise.by_table(self.observed) if self.schema is not None and self.spine is None else None
 
     def typical_variances(self) -> list[Float]:
         """Mean variance of the measured cells of every table in every geounit, infinite where there is none."""
@@ -117,9 +116,8 @@ class Measured:
     @cached_property
     def noise_covariance(self) -> LinearOperator:
         """The covariance of the noise over the observed layout as an operator, (n, n); unmeasured cells count as 0."""
-        if self.covariance is not None:
-            return aslinearoperator(self.covariance)
-        return aslinearoperator(sparse.diags_array(np.where(self.unmeasured, 0.0, self.variances)))
+        covariance = self.covariance
+        return aslinearoperator(self.noise.entries() if covariance is None else covariance)
 
     @property
     def recodes_cross(self) -> bool:

@@ -9,10 +9,11 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
-from constraint_builders.description.noise import read_noise, read_variances
+from constraint_builders.description.noise import IndependentNoise
+from constraint_builders.description.noise_covariance import read_noise, read_variances
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
-from constraint_builders.estimability import as_if_measured, why_undetermined
+from constraint_builders.estimability import ASSUMED_VARIANCE, why_undetermined
 from constraint_builders.reading import read_equations, read_problem, read_summing_matrix
 from constraint_builders.record import NOTHING_ASSUMED, Record
 from constraint_builders.relations.node_tree import TreeOfNodes
@@ -67,7 +68,8 @@ class Problem(Record):
         None when the noise is uncorrelated.
     b : ndarray, (m,) or None
         Right-hand side of `from_matrix`; None means zero.
-    noise : str
+    noise : Noise
+        The law and the covariance; equal to the name of the law.
     truth : ndarray, (n,) or None
     undetermined : ndarray of bool, (m,), or None
         Desired cells that are NaN because nothing determines them; `why_undetermined` says why. None where there are
@@ -192,7 +194,7 @@ class Problem(Record):
     @cached_property
     def determined(self) -> Problem:
         """The same problem, had the cells of `assumed` been measured, with any precision."""
-        return self.replace(**as_if_measured(self, self.assumed), **NOTHING_ASSUMED)
+        return self.replace(noise=self.noise.had_been_measured(self.assumed, ASSUMED_VARIANCE), **NOTHING_ASSUMED)
 
     def why_undetermined(self, position: int) -> str:
         """Why nothing determines a cell of the desired layout, in one line that names it."""
@@ -221,12 +223,12 @@ class Problem(Record):
             If the shape does not fit, a variance is negative or NaN, or a measured cell's is infinite.
         """
         values = read_variances(self.observed, variances, self.unmeasured)
-        return self.replace(covariance=None, variances=values)
+        return self.replace(noise=IndependentNoise(self.noise.law, values))
 
     def with_covariance(self, covariance: Any) -> Problem:
         """The same problem with another covariance of its noise, (n, n)."""
-        variances, checked = read_noise(self.observed, np.full(self.observed.size, np.nan), covariance, self.noise)
-        return self.replace(covariance=checked, variances=variances)
+        variances = np.full(self.observed.size, np.nan)
+        return self.replace(noise=read_noise(self.observed, variances, covariance, self.noise.law))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Problem does not change: problem.replace({name}=...) makes another")

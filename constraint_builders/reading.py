@@ -16,14 +16,14 @@ from scipy.sparse.linalg import LinearOperator
 from constraint_builders.description.labelled import Nodes, aligned, row_labels
 from constraint_builders.description.layout import Float, Layout
 from constraint_builders.description.linear import read_matrix, read_vector
-from constraint_builders.description.noise import read_noise
+from constraint_builders.description.noise_covariance import read_noise
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.variances import checked_variances
 from constraint_builders.description.zeros import StructuralZeros
-from constraint_builders.estimability import as_if_measured, lacks, refuse_unestimable, undetermined_cells
+from constraint_builders.estimability import ASSUMED_VARIANCE, lacks, refuse_unestimable, undetermined_cells
 from constraint_builders.measured import Measured
 from constraint_builders.record import Record
 from constraint_builders.relations.spine_tables import (
@@ -71,7 +71,9 @@ def read_problem(
     assumed = np.zeros(0, dtype=np.intp)
     if undetermined == "nan" and measured.unmeasured.any():
         assumed = measured.relations.open_elimination.free_columns
-    known = replace(measured, **as_if_measured(measured, assumed)) if assumed.size else measured
+    known = measured
+    if assumed.size:
+        known = replace(measured, noise=measured.noise.had_been_measured(assumed, ASSUMED_VARIANCE))
     wanted = _read_desired(schema, known, desired)
     if truth is not None:
         wanted["truth"] = _read_truth(measured.observed, truth)
@@ -96,16 +98,13 @@ def _read_measured(schema: Schema, observed: Mapping, spine: Spine | None, covar
         tables = tuple(parse_table(schema, table) for _, table in names)
         levels = tuple(spine.level_index(level) for level, _ in names)
         layout, given = spine_layout(schema, spine, names), np.concatenate(by_table, axis=None)
-    variances, checked = read_noise(layout, given, covariance, noise)
     return Measured(
         observed=layout,
-        variances=variances,
+        noise=read_noise(layout, given, covariance, noise),
         schema=schema,
         spine=spine,
         observed_tables=tables,
         observed_levels=levels,
-        covariance=checked,
-        noise=noise,
     )
 
 
@@ -220,15 +219,15 @@ def _of_nodes(size: int, covariance: Any, what: str, labels: tuple[str, ...] | N
     """A problem of the one table "x", and its noise."""
     layout = Layout(["x"], [(size,)], dimensions=Nodes(size, labels))
     if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) or np.ndim(covariance) == 2:
-        variances, checked = read_noise(layout, np.full(size, np.nan), covariance)
+        noise = read_noise(layout, np.full(size, np.nan), covariance)
     elif np.shape(covariance) in ((), (size,)):
         own = checked_variances(covariance, what)
-        variances, checked = read_noise(layout, np.array(np.broadcast_to(own, (size,))))
+        noise = read_noise(layout, np.array(np.broadcast_to(own, (size,))))
     else:
         raise ValueError(
             f"{what} must be a number or have shape ({size},) or ({size}, {size}): got {np.shape(covariance)}"
         )
-    measured = Measured(observed=layout, variances=variances, covariance=checked, **given)
+    measured = Measured(observed=layout, noise=noise, **given)
     record = Record.of(measured, desired=layout)
     refuse_unestimable(record)
     return record

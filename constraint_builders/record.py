@@ -70,7 +70,7 @@ class Record(Measured):
         return all(equal(value, getattr(other, name)) for name, value in _values(self, Record).items())
 
     def __hash__(self) -> int:
-        return hash((self.observed.names, self.desired.names, self.noise))
+        return hash((self.observed.names, self.desired.names, self.noise.law))
 
 
 def _values(record: Measured, kind: type[Measured]) -> dict[str, Any]:

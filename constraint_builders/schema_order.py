@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator
 
-from constraint_builders.description.layout import Float, Layout
-from constraint_builders.description.low_rank import LowRankPlusDiagonal
+from constraint_builders.description.layout import Layout
 from constraint_builders.description.table import Table
 from constraint_builders.problem import Problem
 from constraint_builders.relations.spine_tables import spine_layout, table_layout
@@ -51,8 +49,6 @@ def in_schema_order(problem: Problem) -> SchemaOrder | None:
     desired = _order(problem.desired, problem.desired_tables)
     layout = _layout(problem, problem.observed, problem.observed_tables)
     same = problem.desired is problem.observed
-    variances = problem.variances[observed]
-    variances.flags.writeable = False
     changes: dict[str, Any] = {}
     if problem.equalities is not None:
         matrix, b = problem.equalities
@@ -62,8 +58,7 @@ def in_schema_order(problem: Problem) -> SchemaOrder | None:
         observed_tables=tuple(table.in_schema_order() for table in problem.observed_tables),
         desired=layout if same else _layout(problem, problem.desired, problem.desired_tables),
         desired_tables=tuple(table.in_schema_order() for table in problem.desired_tables),
-        variances=variances,
-        covariance=_turned_covariance(problem.covariance, observed),
+        noise=problem.noise.at(observed),
         undetermined=None if problem.undetermined is None else problem.undetermined[desired],
         assumed=np.flatnonzero(np.isin(observed, problem.assumed)),
         truth=None if problem.truth is None else problem.truth[observed],
@@ -86,43 +81,3 @@ def _layout(problem: Problem, layout: Layout, tables: Sequence[Table]) -> Layout
     levels = [str(name[0]) for name in layout.names if isinstance(name, tuple)]
     names = list(zip(levels, (table.name for table in tables), strict=True))
     return spine_layout(problem.schema, problem.spine, names)
-
-
-def _turned_covariance(
-    covariance: sparse.csr_array | LinearOperator | None, order: Index
-) -> sparse.csr_array | LinearOperator | None:
-    if covariance is None:
-        return None
-    if isinstance(covariance, LowRankPlusDiagonal):
-        return LowRankPlusDiagonal(covariance.diagonal[order], covariance.factor[order])
-    if isinstance(covariance, LinearOperator):
-        solves = hasattr(covariance, "solve")
-        return (_SolvedInOrder if solves else _InOrder)(covariance, order)
-    return sparse.csr_array(covariance[order][:, order])
-
-
-class _InOrder(LinearOperator):
-    """A covariance whose cells are at other positions."""
-
-    def __init__(self, covariance: LinearOperator, order: Index) -> None:
-        super().__init__(np.dtype(np.float64), covariance.shape)
-        self._covariance, self._order = covariance, order
-
-    def _back(self, X: Float) -> Float:
-        given = np.empty(X.shape)
-        given[self._order] = X
-        return given
-
-    def _matmat(self, X: Float) -> Float:
-        return self._covariance.matmat(self._back(X))[self._order]
-
-    def _adjoint(self) -> _InOrder:
-        return self
-
-
-class _SolvedInOrder(_InOrder):
-    """The same of one that has its inverse too."""
-
-    def solve(self, V: Float) -> Float:
-        """The inverse times V, (n, K)."""
-        return np.asarray(self._covariance.solve(self._back(V)))[self._order]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from scipy.sparse.linalg import LinearOperator
 
-from constraint_builders import LowRankPlusDiagonal, Problem
+from constraint_builders import Problem
 from constraint_builders.description.reals import real_array, whole_number
 from noise_mechanisms.laws import draw
 
@@ -47,7 +45,7 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
         raise ValueError(f"truth must have shape ({problem.observed.size},): got {values.shape}")
     if not np.isfinite(values[~problem.unmeasured]).all():
         raise ValueError("truth holds NaN or infinite counts: give finite numbers")
-    if problem.noise.startswith("discrete"):
+    if problem.noise.law.startswith("discrete"):
         large = np.flatnonzero(~problem.unmeasured & (abs(values) > LARGEST_WHOLE))
         if large.size:
             raise ValueError(
@@ -70,32 +68,9 @@ def draw_noise(problem: Problem, columns: int, rng: Rng = None) -> NDArray[np.fl
         If correlated noise is not Gaussian or known only as an operator.
     """
     columns, generator = whole_number(columns, "columns", 0), np.random.default_rng(rng)
-    if problem.covariance is None:
-        return draw(problem.noise, np.where(problem.unmeasured, 0.0, problem.variances), generator, columns)
-    if problem.noise != "gaussian":
-        raise ValueError(f"correlated noise is drawn for the law 'gaussian' only: the problem's is {problem.noise!r}")
-    if isinstance(problem.covariance, LowRankPlusDiagonal):
-        return _shared(problem.covariance, columns, generator)
-    if isinstance(problem.covariance, LinearOperator):
-        raise ValueError("correlated noise cannot be drawn from an operator: give the covariance as a sparse matrix")
-    return _correlated(problem.covariance, columns, generator)
-
-
-def _shared(covariance: LowRankPlusDiagonal, columns: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Gaussian columns of every cell's own noise and of what the sources make of theirs."""
-    D, U = covariance.diagonal[:, None], covariance.factor
-    own = np.sqrt(np.where(np.isinf(D), 0.0, D)) * rng.standard_normal((len(D), columns))
-    return own + U @ rng.standard_normal((U.shape[1], columns))
-
-
-def _correlated(covariance: sparse.csr_array, columns: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Gaussian columns of a sparse covariance, by a Cholesky factor of each block of connected cells."""
-    blocks, labels = sparse.csgraph.connected_components(covariance, directed=False)
-    noise = rng.standard_normal((covariance.shape[0], columns))
-    alone = np.bincount(labels)[labels] == 1
-    noise[alone] *= np.sqrt(covariance.diagonal()[alone])[:, None]
-    order = np.argsort(labels, kind="stable")
-    for cells in np.split(order, np.cumsum(np.bincount(labels, minlength=blocks))[:-1]):
-        if cells.size > 1:
-            noise[cells] = np.linalg.cholesky(covariance[cells][:, cells].toarray()) @ noise[cells]
-    return noise
+    noise = problem.noise
+    if noise.covariance is None:
+        return draw(noise.law, np.where(problem.unmeasured, 0.0, noise.variances), generator, columns)
+    if noise.law != "gaussian":
+        raise ValueError(f"correlated noise is drawn for the law 'gaussian' only: the problem's is {noise.law!r}")
+    return noise.gaussian(columns, generator)

@@ -41,4 +41,4 @@ def write_berkeley(folder: str | os.PathLike[str]) -> None:
     assert problem.truth is not None
     y = add_noise(problem, problem.truth, SEED)
     write_frame(measurements_frame(problem, y), Path(folder) / BERKELEY.name)
-    write_schema_file(Path(folder) / BERKELEY_SCHEMA.name, problem.schema, noise=problem.noise)
+    write_schema_file(Path(folder) / BERKELEY_SCHEMA.name, problem.schema, noise=problem.noise.law)

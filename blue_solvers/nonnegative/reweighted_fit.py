@@ -75,10 +75,10 @@ def _reweighted(model: FittingModel, y: Float, gamma: float) -> Programme:
     for table in model.noisy_tables:
         cells = model.present_rows(table)
         variance = float(model.problem.variances[cells][0])
-        low = low_answers(y[cells], variance, model.problem.noise, gamma)
+        low = low_answers(y[cells], variance, model.problem.noise.law, gamma)
         count = int(low.sum())
         if count:
-            spread = max(1.0, _median_of_largest(count, variance, model.problem.noise))
+            spread = max(1.0, _median_of_largest(count, variance, model.problem.noise.law))
             inflation[cells[low]] = 2 * spread**2
             groups.append(low[model.labels(table)])
             answers.append(y[cells][low].sum())

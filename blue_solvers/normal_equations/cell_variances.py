@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import Float
@@ -54,7 +53,7 @@ def variances_by_selected_inversion(problem: Problem, gather: Gather | None = No
         If it would not fit; `inverse_on_pattern` says what it takes, with a pair of equations for an entry of the
         matrix.
     """
-    if isinstance(problem.covariance, LinearOperator):
+    if not problem.noise.has_entries:
         raise ValueError(
             "selected inversion needs the entries of the covariance, which is an operator: use P.variances() with "
             "solver='cg', or estimate_variances"

@@ -102,21 +102,12 @@ def equations_of(problem: Problem, rows: str) -> list[Equations]:
     known_by_table = problem.is_structural and problem.table_variances is not None
     if rows == "independent" and problem.exact.any() and not known_by_table:
         noisy = np.sort(eliminate(A, np.flatnonzero(noisy_cells)).pivot_rows)
-    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], problem.noise_covariance, noise_matrix(problem))
+    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], problem.noise_covariance, problem.noise.entries())
     if not problem.exact.any():
         return [adjusted]
     exact_A, exact_b = problem.exact_equations
     exact_Sigma = sparse.csr_array(sparse.diags_array(problem.exact.astype(float)))
     return [Equations(exact_A, exact_b, aslinearoperator(exact_Sigma), exact_Sigma), adjusted]
-
-
-def noise_matrix(problem: Problem) -> sparse.csr_array | None:
-    """The noise covariance as a sparse matrix, or None if it is only known as an operator."""
-    if isinstance(problem.covariance, LinearOperator):
-        return None
-    if problem.covariance is not None:
-        return problem.covariance
-    return sparse.csr_array(sparse.diags_array(np.where(problem.unmeasured, 0.0, problem.variances)))
 
 
 def variance_spread(problem: Problem) -> float:

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.contract import Float, Info, Prepared, Refusal, Solver
 from blue_solvers.solvers.capabilities import (
@@ -111,8 +110,8 @@ def _operations(problem: Problem, rank: int) -> float:
     if dense <= CHOLESKY_OPERATIONS:
         return dense
     A = problem.constraint_matrix()
-    Sigma = problem.covariance
-    reach = A if Sigma is None or isinstance(Sigma, LinearOperator) else A @ Sigma
+    Sigma = None if problem.covariance is None else problem.noise.entries()
+    reach = A if Sigma is None else A @ Sigma
     entries = float((np.diff(reach.tocsc().indptr).astype(float) ** 2).sum())
     return min(dense, entries**1.5 / 3)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.contract import Float, Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.factorisation import factorise
@@ -29,7 +28,7 @@ class Cholesky(Solver):
 
     def supports(self, problem: Problem) -> str | None:
         """Every problem whose covariance is known entry by entry."""
-        if isinstance(problem.covariance, LinearOperator):
+        if not problem.noise.has_entries:
             return Refusal("its covariance is an operator without entries", "use solver='cg'")
         return None
 

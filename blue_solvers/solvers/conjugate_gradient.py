@@ -75,8 +75,7 @@ class ConjugateGradient(Solver):
         """Every problem; multigrid needs a covariance with entries, "two_pass" tables, and a way to solve with it."""
         if self.preconditioner == "two_pass":
             return why_no_structure(problem)
-        operator_only = problem.covariance is not None and not hasattr(problem.covariance, "nnz")
-        if self.preconditioner == "multigrid" and operator_only:
+        if self.preconditioner == "multigrid" and not problem.noise.has_entries:
             return Refusal(
                 "multigrid needs the entries of the covariance, which is an operator", "use preconditioner='jacobi'"
             )

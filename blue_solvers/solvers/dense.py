@@ -7,12 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 from scipy import linalg, sparse
-from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.components.orthogonal import fit
 from blue_solvers.contract import Float, Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.cell_variances import DETERMINED, desired_sums
-from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, noise_matrix, variance_spread
+from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Problem
 from constraint_builders.memory import require_memory
@@ -34,15 +33,14 @@ class Dense(Solver):
 
     def supports(self, problem: Problem) -> str | None:
         """Every problem whose covariance is known entry by entry, or small enough to find its entries."""
-        operator_only = isinstance(problem.covariance, LinearOperator)
-        if operator_only and problem.observed.size > MOST_OPERATOR_CELLS:
+        if problem.observed.size > MOST_OPERATOR_CELLS and not problem.noise.has_entries:
             return Refusal("its covariance is an operator without entries", "use solver='cg'")
         return None
 
     def prepare(self, problem: Problem) -> Prepared:
         """Factorise once."""
-        if isinstance(problem.covariance, LinearOperator):
-            entries = problem.covariance @ np.eye(problem.observed.size)
+        if not problem.noise.has_entries:
+            entries = problem.noise @ np.eye(problem.observed.size)
             problem = problem.with_covariance(sparse.csr_array((entries + entries.T) / 2))
         if variance_spread(problem) > WIDE_SPREAD:
             return OrthogonalEstimate(problem, Info(f"{self.name} (LAPACK)", exact=True, reason=REASON))
@@ -75,7 +73,8 @@ class _DenseNormalSolver(NormalSolver):
 class _DenseEstimate(ConstrainedEstimate):
     def variances(self) -> Float:
         """From the estimate's own weights, of every cell; 0 where they leave rounding only."""
-        noise = np.asarray((sums := desired_sums(self.problem)).multiply(sums @ noise_matrix(self.problem)).sum(axis=1))
+        sums = desired_sums(self.problem)
+        noise = np.asarray(sums.multiply(sums @ self.problem.noise.entries()).sum(axis=1))
         variances = Prepared.variances(self)
         return np.where(variances > DETERMINED * noise.ravel(), variances, 0.0)
 
@@ -183,11 +182,12 @@ def _solutions(problem: Problem) -> tuple[Float, Float]:
 def _whitening(problem: Problem, cells: np.ndarray) -> Float:
     """W with W Sigma W' = I for some cells, (k, k)."""
     deviations = np.sqrt(problem.variances[cells])
-    if problem.covariance is None:
+    entries = problem.noise.entries()
+    if problem.covariance is None or entries is None:
         return np.diag(1 / deviations)
     # The noisiest first: then no row mixes what is known well into what is not.
     order = np.argsort(-deviations, kind="stable")
-    covariance = problem.covariance[cells][:, cells].toarray()
+    covariance = entries[cells][:, cells].toarray()
     correlation = (covariance / np.outer(deviations, deviations))[np.ix_(order, order)]
     W = np.empty_like(covariance)
     factor = linalg.cholesky(correlation, lower=True)

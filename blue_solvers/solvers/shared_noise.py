@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from blue_solvers.contract import Float, Info, Prepared, Refusal, Solver
-from constraint_builders import LowRankPlusDiagonal, Problem
+from constraint_builders import Problem
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class SharedNoise(Solver):
 
     def supports(self, problem: Problem) -> str | None:
         """What the other solver is exact for, with a covariance `LowRankPlusDiagonal`."""
-        if not isinstance(problem.covariance, LowRankPlusDiagonal):
+        if problem.noise.shared is None:
             return "its covariance is not LowRankPlusDiagonal"
-        independent = problem.with_variances(problem.covariance.diagonal)
+        independent = problem.with_variances(problem.noise.shared.diagonal)
         inexact = self.solver.why_inexact(independent)
         if inexact is not None:
             return Refusal(f"shared noise needs the exact estimate without it, but {inexact}", "use solver='auto'")
@@ -47,8 +47,8 @@ class SharedNoise(Solver):
 
     def prepare(self, problem: Problem) -> Prepared:
         """Prepare the other solver, and correct for the shared noise."""
-        assert isinstance(problem.covariance, LowRankPlusDiagonal)
-        independent = problem.with_variances(problem.covariance.diagonal)
+        assert problem.noise.shared is not None
+        independent = problem.with_variances(problem.noise.shared.diagonal)
         prepared = self.solver.prepare(independent)
         return SharedNoiseEstimate(problem, prepared, self._over_observed(independent, prepared))
 
@@ -71,8 +71,8 @@ class SharedNoiseEstimate(Prepared):
     """
 
     def __init__(self, problem: Problem, desired: Prepared, observed: Prepared) -> None:
-        covariance = problem.covariance
-        assert isinstance(covariance, LowRankPlusDiagonal)
+        covariance = problem.noise.shared
+        assert covariance is not None
         self.problem = problem
         self._desired = desired
         self._U = covariance.factor

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.components import Components
 from blue_solvers.components.assumptions import flat_refusal, tree_refusal
@@ -96,7 +95,7 @@ def why_no_structure(problem: Problem) -> str | None:
     """Why there is no nearest structured problem that can be solved exactly, or None."""
     if problem.schema is None:
         return Refusal("it has no tables, only a matrix", OTHERWISE)
-    if isinstance(problem.covariance, LinearOperator) and not hasattr(problem.covariance, "solve"):
+    if problem.noise.solve is None:
         return Refusal(
             "its covariance is an operator without a method solve(V), its inverse times V",
             "use preconditioner='jacobi'",

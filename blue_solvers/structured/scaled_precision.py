@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.contract import Float
 from blue_solvers.normal_equations.factorisation import factorise
 from constraint_builders import Problem
+from constraint_builders.description.noise import Noise
 
 POWER_STEPS = 30  # of a random start: the largest eigenvalue to a factor of 2, with any realistic number of cells
 SHARE_FOUND = 0.5
@@ -54,9 +54,8 @@ def scaled_precision(problem: Problem, deviations: Float) -> ScaledPrecision:
     """
     if problem.covariance is None:
         return _uncorrelated(problem, deviations)
-    if isinstance(problem.covariance, LinearOperator):
-        return _by_operator(problem.covariance, deviations)
-    return _by_factor(problem.covariance, deviations)
+    entries = problem.noise.entries()
+    return _by_solves(problem.noise, deviations) if entries is None else _by_factor(entries, deviations)
 
 
 def _uncorrelated(problem: Problem, deviations: Float) -> ScaledPrecision:
@@ -80,11 +79,12 @@ def _by_factor(covariance: sparse.csr_array, deviations: Float) -> ScaledPrecisi
     )
 
 
-def _by_operator(covariance: LinearOperator, deviations: Float) -> ScaledPrecision:
-    scale = deviations[:, None]
-    largest = _largest_eigenvalue(lambda Z: (covariance @ (Z / scale)) / scale, deviations.size)
+def _by_solves(noise: Noise, deviations: Float) -> ScaledPrecision:
+    scale, solve = deviations[:, None], noise.solve
+    assert solve is not None
+    largest = _largest_eigenvalue(lambda Z: (noise @ (Z / scale)) / scale, deviations.size)
     return ScaledPrecision(
-        lambda Z: scale * covariance.solve(scale * Z), SHARE_FOUND / largest, False, "the noise being correlated"
+        lambda Z: scale * solve(scale * Z), SHARE_FOUND / largest, False, "the noise being correlated"
     )
 
 

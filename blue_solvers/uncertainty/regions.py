@@ -223,8 +223,8 @@ def confidence_ellipsoid(
     simulated = whitening.with_moments(moments)
     if simulated is None:
         raise ValueError(
-            f"{draws} simulated errors of {P.problem.noise!r} noise do not span the {rank} dimensions of the counts: "
-            "give more draws, or leave them out for the exact covariance"
+            f"{draws} simulated errors of {P.problem.noise.law!r} noise do not span the {rank} dimensions of the "
+            "counts: give more draws, or leave them out for the exact covariance"
         )
     scale = draws * rank / (draws - rank + 1)
     radius = scale * f_quantile(rank, draws - rank + 1, level) if rank else 0.0

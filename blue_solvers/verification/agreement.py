@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.verification.noise import Noise, NotCertifiedError, pieces, reciprocal
 from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, pieces, reciprocal
 from constraint_builders import Problem
 from constraint_builders.relations.marginals import refines
 
@@ -90,7 +90,7 @@ def _chunks(finest: Float) -> list[slice]:
     return [slice(start, start + step) for start in range(0, finest.shape[0], step)]
 
 
-def judged(problem: Problem, noise: Noise, y: Float, x: Float, v: Float, bound: float) -> tuple[float, float]:
+def judged(problem: Problem, noise: WeighedNoise, y: Float, x: Float, v: Float, bound: float) -> tuple[float, float]:
     """The bound with the disagreement `v` of every cell, and the largest disagreement, both in standard errors.
 
     Of one count alone, or of two where a nested family of tables is known exactly, the information says from below

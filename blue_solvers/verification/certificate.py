@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.verification.finest import certify_by_finest, levels_of
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
-from blue_solvers.verification.noise import Noise, NotCertifiedError, pieces
 from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, pieces
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem
 from constraint_builders.description.reals import real_array
@@ -93,7 +93,7 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
 
 def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, float]:
     """By the shortest proof that there is."""
-    noise = Noise.of(problem)
+    noise = WeighedNoise.of(problem)
     if problem.observed.size <= MOST_LISTED and can_be_listed(problem):
         return certify_listed(problem, noise, y, x)
     try:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.verification.agreement import Below, judged, off_the_sums
-from blue_solvers.verification.noise import ROUNDING, Noise
 from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.weighed_noise import ROUNDING, WeighedNoise
 from constraint_builders import Problem, Spine
 from constraint_builders.relations.marginals import refines
 
@@ -104,7 +104,9 @@ def _place(
     return True
 
 
-def certify_by_finest(problem: Problem, noise: Noise, levels: list[Level], y: Float, x: Float) -> tuple[float, float]:
+def certify_by_finest(
+    problem: Problem, noise: WeighedNoise, levels: list[Level], y: Float, x: Float
+) -> tuple[float, float]:
     """Bound and violation, both in standard errors. Works in the residuals' own memory."""
     rho, off = noise.weighted(np.subtract(y, x))
     bound = off + _moved(problem, noise, levels, rho)
@@ -114,9 +116,9 @@ def certify_by_finest(problem: Problem, noise: Noise, levels: list[Level], y: Fl
     return judged(problem, noise, y, x, v, bound)
 
 
-def _moved(problem: Problem, noise: Noise, levels: list[Level], rho: Float) -> float:
+def _moved(problem: Problem, noise: WeighedNoise, levels: list[Level], rho: Float) -> float:
     """What is left of the residuals, in the norm of the noise, with the rounding of moving them."""
-    left = None if noise.covariance is None else np.zeros(rho.size)
+    left = None if noise.correlated is None else np.zeros(rho.size)
     square, rounding = 0.0, 0.0
     for level in levels:
         own, error = _move_level(problem, noise, level, rho, left)
@@ -125,7 +127,9 @@ def _moved(problem: Problem, noise: Noise, levels: list[Level], rho: Float) -> f
     return float(kept + (rounding if left is None else rounding * np.sqrt(rho.size)))
 
 
-def _move_level(problem: Problem, noise: Noise, level: Level, rho: Float, left: Float | None) -> tuple[float, float]:
+def _move_level(
+    problem: Problem, noise: WeighedNoise, level: Level, rho: Float, left: Float | None
+) -> tuple[float, float]:
     """Move residuals into the finest table, what siblings share to their holder; the squared size of the rest."""
     rows, cut = level.members.size, problem.observed.block
     finest = rho[cut(level.finest)].reshape(rows, -1)
@@ -164,7 +168,7 @@ def _move_level(problem: Problem, noise: Noise, level: Level, rho: Float, left: 
     return square, adds * ROUNDING * terms
 
 
-def _takers(noise: Noise, level: Level, problem: Problem, rows: int) -> list[tuple[int, Sum]]:
+def _takers(noise: WeighedNoise, level: Level, problem: Problem, rows: int) -> list[tuple[int, Sum]]:
     """Tables that take a share: all of a small level, of a large one those that are known exactly."""
     small = rows * problem.observed_tables[level.finest].size <= MOST_KEPT
     measured = [(j, s) for j, s in level.others if not problem.unmeasured[problem.observed.block(j)].any()]

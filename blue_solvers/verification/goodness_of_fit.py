@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2, norm
 
-from blue_solvers.verification.noise import Noise, NotCertifiedError, reciprocal
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal
 from blue_solvers.verification.wide import Separated
 from constraint_builders import Problem, Spine
 from constraint_builders.description.layout import Name
@@ -251,7 +251,7 @@ def fit_test(
     W. Baarda (1968), "A testing procedure for use in geodetic networks": residuals one by one.
     """
     y, x, spread = (_vector(problem, v, what) for v, what in ((y, "y"), (x, "x"), (variances, "variances")))
-    noise = Noise.of(problem)
+    noise = WeighedNoise.of(problem)
     e = np.where(noise.noisy, y - x, 0.0)
     precision = reciprocal(noise.sd**2)
     redundancy = np.clip(np.where(noise.noisy, 1 - spread * precision, 0.0), 0.0, 1.0)
@@ -280,7 +280,7 @@ def _vector(problem: Problem, values: ArrayLike, what: str) -> Float:
     return np.where(problem.unmeasured, 0.0, vector)
 
 
-def _weighted_squares(noise: Noise, e: Float) -> float:
+def _weighted_squares(noise: WeighedNoise, e: Float) -> float:
     rho, _ = noise.weighted(e)
     return float(e @ rho)
 
@@ -297,7 +297,7 @@ def _table_deviations(problem: Problem) -> Float | None:
     if problem.table_variances is None:
         return None
     try:
-        family = Separated(problem, Noise.of(problem))
+        family = Separated(problem, WeighedNoise.of(problem))
     except NotCertifiedError:
         return None
     density = family.densities(family.steepest)
@@ -321,7 +321,7 @@ def _within(axes: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 def _replicated(
     problem: Problem,
-    noise: Noise,
+    noise: WeighedNoise,
     weight: Float,
     replicate: Callable[[np.random.Generator], Float],
     draws: int,

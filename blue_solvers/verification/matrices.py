@@ -10,8 +10,8 @@ from scipy import sparse
 from scipy.linalg import cholesky, lstsq, null_space
 from scipy.sparse.linalg import lsqr
 
-from blue_solvers.verification.noise import ROUNDING, Noise, NotCertifiedError
 from blue_solvers.verification.rational_elimination import relations
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 
 Float = NDArray[np.float64]
@@ -71,7 +71,7 @@ def _counts(problem: Problem) -> sparse.csr_array:
     return sparse.csr_array(M[:, np.flatnonzero(~problem.zeros.detailed(leaves))])
 
 
-def certify_listed(problem: Problem, noise: Noise, y: Float, x: Float) -> tuple[float, float]:
+def certify_listed(problem: Problem, noise: WeighedNoise, y: Float, x: Float) -> tuple[float, float]:
     """Bound and violation, both in standard errors."""
     listed = Listed(problem, y)
     cells = np.flatnonzero(noise.noisy)
@@ -86,7 +86,7 @@ def certify_listed(problem: Problem, noise: Noise, y: Float, x: Float) -> tuple[
 
 
 def _what_no_relation_explains(
-    M: sparse.csr_array, F: sparse.csr_array, noise: Noise, cells: NDArray[np.intp], rho: Float
+    M: sparse.csr_array, F: sparse.csr_array, noise: WeighedNoise, cells: NDArray[np.intp], rho: Float
 ) -> tuple[Float, Float]:
     """Rho less the combination of relations that comes closest, over all cells, and a bound of its rounding."""
     H = relations(M, F)
@@ -109,9 +109,9 @@ def _what_no_relation_explains(
     return found, error
 
 
-def _root(noise: Noise, cells: NDArray[np.intp], rows: int) -> Float:
+def _root(noise: WeighedNoise, cells: NDArray[np.intp], rows: int) -> Float:
     """A square root R of the covariance, R'R = Sigma; its diagonal alone where it is diagonal or large."""
-    if noise.covariance is not None and cells.size * max(rows, cells.size) <= MOST_DENSE:
+    if noise.correlated is not None and cells.size * max(rows, cells.size) <= MOST_DENSE:
         Sigma = noise.dense()
         if Sigma is not None:
             return cholesky(Sigma)
@@ -135,7 +135,7 @@ def _least_squares(H: sparse.csr_array, root: Float, g: Float) -> Float:
     return lsqr(B @ sparse.diags_array(1 / scale), root * g, atol=0, btol=1e-15, iter_lim=1000)[0] / scale
 
 
-def disagreement(listed: Listed, noise: Noise, x: Float, scale: float) -> Float:
+def disagreement(listed: Listed, noise: WeighedNoise, x: Float, scale: float) -> Float:
     """How far every cell of x is from the tables of one set of counts that satisfies what is known exactly."""
     known = np.isfinite(x)
     rows = np.flatnonzero(known)
@@ -171,7 +171,7 @@ def _fit_counts(A: sparse.csr_array, weight: Float, left: Float) -> Float:
     return lsqr(B, weight * left, atol=0, btol=1e-15, iter_lim=1000)[0]
 
 
-def _in_standard_errors(listed: Listed, noise: Noise, v: Float, scale: float) -> float:
+def _in_standard_errors(listed: Listed, noise: WeighedNoise, v: Float, scale: float) -> float:
     """The largest disagreement of a figure in a lower bound of that figure's own standard error."""
     least = _standard_errors_from_below(listed, noise)
     ratio = np.divide(v, least, out=np.zeros_like(v), where=least > 0)
@@ -181,7 +181,7 @@ def _in_standard_errors(listed: Listed, noise: Noise, v: Float, scale: float) ->
     return float(ratio.max(initial=0.0))
 
 
-def _standard_errors_from_below(listed: Listed, noise: Noise) -> Float:
+def _standard_errors_from_below(listed: Listed, noise: WeighedNoise) -> Float:
     """For any direction z of possible counts a figure's variance is at least z_i^2 / (z' Sigma^-1 z)."""
     M, cells = listed.M, np.flatnonzero(noise.noisy)
     if M.shape[0] * M.shape[1] <= MOST_DENSE and M.shape[1] <= 1500:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.verification.noise import NotCertifiedError
+from blue_solvers.verification.weighed_noise import NotCertifiedError
 
 MOST_OPERATIONS = 3_000_000
 Row = dict[int, "int | Fraction"]

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.verification.noise import ROUNDING, Noise, NotCertifiedError
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 
 Float = NDArray[np.float64]
@@ -32,9 +32,9 @@ class Separated:
         Where there are recodes, places, exact knowledge about single cells, or too many tables.
     """
 
-    def __init__(self, problem: Problem, noise: Noise) -> None:
+    def __init__(self, problem: Problem, noise: WeighedNoise) -> None:
         schema = problem.schema
-        if noise.covariance is not None:
+        if noise.correlated is not None:
             raise NotCertifiedError("its noise is correlated and its counts are too many to list")
         special = problem.equalities is not None or problem.zeros is not None or problem.spine is not None
         plain = schema is not None and all(f in schema.names for t in problem.observed_tables for f in t.factors)
@@ -96,7 +96,7 @@ def _without(key: Key, axis: int) -> Key:
     return tuple(other for other in key if other != axis)
 
 
-def certify_wide(problem: Problem, noise: Noise, family: Separated, y: Float, x: Float) -> tuple[float, float]:
+def certify_wide(problem: Problem, noise: WeighedNoise, family: Separated, y: Float, x: Float) -> tuple[float, float]:
     """Bound and violation, both in standard errors."""
     rho, off = noise.weighted(y - x)
     optimality = _parts(problem, family, rho)
@@ -141,7 +141,7 @@ def _parts(problem: Problem, family: Separated, rho: Float) -> float:
 
 
 def _disagreements(
-    problem: Problem, noise: Noise, family: Separated, y: Float, x: Float
+    problem: Problem, noise: WeighedNoise, family: Separated, y: Float, x: Float
 ) -> tuple[dict[Key, tuple[float, float]], float]:
     """How far every observed table is from tables that agree, in norm and in its worst cell; and the latter in errors.
 

@@ -1,72 +1,333 @@
-"""The noise of the measurements, as it is given."""
+"""The noise of the measurements: its law, its covariance Sigma, and what can be done with it.
+
+Who estimates asks the noise, and never what kind it is: a kind is one class, which says what it can.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator
+from scipy.sparse.linalg import LinearOperator, splu
 
+from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Float, Layout
-from constraint_builders.description.noise_covariance import read_covariance
-from constraint_builders.description.reals import real_array
-from constraint_builders.description.variances import checked_variances
+from constraint_builders.description.low_rank import LowRankPlusDiagonal
 
 NOISE_LAWS = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace")
 
+Index = NDArray[np.intp]
 
-def read_noise(
-    observed: Layout, variances: Float, covariance: Any = None, law: str = "gaussian"
-) -> tuple[Float, sparse.csr_array | LinearOperator | None]:
-    """Variances of all cells, and the covariance where they are correlated.
+
+class Noise(ABC):
+    """Centred noise over the observed layout; equal to the name of its law, as ``problem.noise == "laplace"``.
 
     Parameters
     ----------
-    observed : Layout
-    variances : ndarray, (n,)
-        NaN where the covariance has them.
-    covariance : sparse array, ndarray or LinearOperator, (n, n), optional
     law : str
+        One of `NOISE_LAWS`.
+    variances : ndarray, (n,)
+        Diagonal of Sigma: 0 where a cell is known exactly, ``inf`` where it was not measured.
+
+    Attributes
+    ----------
+    has_entries : bool
+        Whether `entries` gives a matrix.
 
     Raises
     ------
     ValueError
-        If there is no such law, a variance is missing or differs from the covariance's, or the covariance is none.
+        If there is no such law.
     """
-    if law not in NOISE_LAWS:
-        raise ValueError(f"noise must be one of {NOISE_LAWS}: got {law!r}")
-    checked = None
-    if covariance is not None:
-        checked, diagonal = read_covariance(covariance, variances.size)
-        given = ~np.isnan(variances)
-        if not np.allclose(variances[given], diagonal[given], rtol=1e-9, atol=0):
-            raise ValueError(
-                "observed variances differ from the covariance's diagonal: give None for them, or one value"
-            )
-        variances = diagonal
-    elif np.isnan(variances).any():
-        where = observed.describe(int(np.flatnonzero(np.isnan(variances))[0]))
-        raise ValueError(f"no variance for {where}: give one, or a covariance")
-    variances.flags.writeable = False
-    return variances, checked
+
+    has_entries: ClassVar[bool] = True
+
+    def __init__(self, law: str, variances: Float) -> None:
+        if law not in NOISE_LAWS:
+            raise ValueError(f"noise must be one of {NOISE_LAWS}: got {law!r}")
+        self.law, self.variances = law, variances
+        self.variances.flags.writeable = False
+
+    @property
+    @abstractmethod
+    def covariance(self) -> sparse.csr_array | LinearOperator | None:
+        """Sigma as it was given; None where noise is uncorrelated."""
+
+    @abstractmethod
+    def __matmul__(self, X: Float) -> Float:
+        """Sigma X, (n,) or (n, K); cells that were not measured count as 0."""
+
+    @property
+    @abstractmethod
+    def solve(self) -> Callable[[Float], Float] | None:
+        """Sigma^-1 times (n,) or (n, K); None where it is not known how."""
+
+    @abstractmethod
+    def entries(self) -> sparse.csr_array | None:
+        """Sigma as a sparse matrix, cells that were not measured counting as 0; None where it has too many entries."""
+
+    @abstractmethod
+    def at(self, cells: Index) -> Noise:
+        """The noise of the cells at some positions, in that order."""
+
+    @property
+    def shared(self) -> LowRankPlusDiagonal | None:
+        """Sigma as independent noise and a few sources that cells share; None where it is not of that form."""
+        return None
+
+    def by_geounit(self, observed: Layout, cells: Sequence[int]) -> list[Float] | None:
+        """The one variance of every table in every geounit, (geounits,) for each table; None where they are not equal.
+
+        Parameters
+        ----------
+        observed : Layout
+        cells : sequence of int
+            The number of cells that each table has in a geounit.
+        """
+        return None
+
+    def by_table(self, observed: Layout) -> Float | None:
+        """The one variance of every table, (tables,); None where variances differ within one."""
+        return None
+
+    def had_been_measured(self, cells: Index, variance: float) -> Noise:
+        """The same noise, had some cells been measured that were not, with a variance."""
+        return self
+
+    @abstractmethod
+    def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
+        """Gaussian columns of covariance Sigma, (n, columns), 0 where nothing was measured: simulation only.
+
+        Raises
+        ------
+        ValueError
+            If they cannot be drawn.
+        """
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return self.law == other
+        if not isinstance(other, Noise):
+            return NotImplemented
+        same = type(self) is type(other) and self.law == other.law
+        return same and equal(self.variances, other.variances) and equal(self.covariance, other.covariance)
+
+    def __hash__(self) -> int:
+        return hash(self.law)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.law!r}, {self.variances.size:,} cells)"
 
 
-def read_variances(observed: Layout, variances: ArrayLike, unmeasured: NDArray[np.bool_]) -> Float:
-    """Other variances, (n,), of the same measurements.
+class IndependentNoise(Noise):
+    """Noise that is independent from cell to cell."""
 
-    Raises
-    ------
-    ValueError
-        If the shape does not fit, a variance is negative or NaN, or a measured cell's is infinite.
-    """
-    values = real_array(variances, "variances")
-    if values.shape != (observed.size,):
-        raise ValueError(f"variances must have shape ({observed.size},): got {values.shape}")
-    values = checked_variances(values, "variances")
-    lost = np.flatnonzero(np.isinf(values) & ~unmeasured)
-    if lost.size:
-        raise ValueError(f"{observed.describe(int(lost[0]))} was measured: its variance cannot be infinite")
-    values.flags.writeable = False
-    return values
+    @property
+    def covariance(self) -> None:
+        """None: the variances say all."""
+        return None
+
+    @property
+    def _finite(self) -> Float:
+        return np.where(np.isinf(self.variances), 0.0, self.variances)
+
+    def __matmul__(self, X: Float) -> Float:
+        return (X.T * self._finite).T
+
+    @property
+    def solve(self) -> Callable[[Float], Float]:
+        """Divide by the variances; refused where a cell is known exactly."""
+        return self._divided
+
+    def _divided(self, V: Float) -> Float:
+        if not self.variances.all():
+            cell = int(np.flatnonzero(self.variances == 0)[0])
+            raise ValueError(f"cell {cell} is known exactly, so the covariance has no inverse: leave exact cells out")
+        return (V.T / self.variances).T
+
+    def entries(self) -> sparse.csr_array:
+        """The diagonal."""
+        return sparse.csr_array(sparse.diags_array(self._finite))
+
+    def at(self, cells: Index) -> IndependentNoise:
+        """The noise of the cells at some positions."""
+        return IndependentNoise(self.law, self.variances[cells])
+
+    def by_geounit(self, observed: Layout, cells: Sequence[int]) -> list[Float] | None:
+        """The one variance of every table in every geounit."""
+        blocks = [self.variances[observed.block(i)].reshape(-1, size) for i, size in enumerate(cells)]
+        return [block[:, 0] for block in blocks] if all((block == block[:, :1]).all() for block in blocks) else None
+
+    def by_table(self, observed: Layout) -> Float | None:
+        """The one variance of every table."""
+        starts = observed.offsets[:-1]
+        low, high = (reduction.reduceat(self.variances, starts) for reduction in (np.minimum, np.maximum))
+        return low if np.array_equal(low, high) else None
+
+    def had_been_measured(self, cells: Index, variance: float) -> IndependentNoise:
+        """The same with other variances of some cells."""
+        variances = np.array(self.variances)
+        variances[cells] = variance
+        return IndependentNoise(self.law, variances)
+
+    def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
+        """Every cell's own."""
+        return np.sqrt(self._finite)[:, None] * rng.standard_normal((self.variances.size, columns))
+
+
+class SparseNoise(Noise):
+    """Noise of a sparse covariance, positive definite."""
+
+    def __init__(self, law: str, covariance: sparse.csr_array) -> None:
+        super().__init__(law, covariance.diagonal())
+        self._covariance = covariance
+
+    @property
+    def covariance(self) -> sparse.csr_array:
+        """The matrix."""
+        return self._covariance
+
+    def __matmul__(self, X: Float) -> Float:
+        return self._covariance @ X
+
+    @property
+    def solve(self) -> Callable[[Float], Float]:
+        """By a sparse factorisation, each time anew."""
+        return lambda V: splu(sparse.csc_array(self._covariance)).solve(V)
+
+    def entries(self) -> sparse.csr_array:
+        """The matrix."""
+        return self._covariance
+
+    def at(self, cells: Index) -> SparseNoise:
+        """The noise of the cells at some positions."""
+        return SparseNoise(self.law, sparse.csr_array(self._covariance[cells][:, cells]))
+
+    def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
+        """By a Cholesky factor of each block of connected cells."""
+        blocks, labels = sparse.csgraph.connected_components(self._covariance, directed=False)
+        noise = rng.standard_normal((self.variances.size, columns))
+        alone = np.bincount(labels)[labels] == 1
+        noise[alone] *= np.sqrt(self.variances[alone])[:, None]
+        order = np.argsort(labels, kind="stable")
+        for cells in np.split(order, np.cumsum(np.bincount(labels, minlength=blocks))[:-1]):
+            if cells.size > 1:
+                noise[cells] = np.linalg.cholesky(self._covariance[cells][:, cells].toarray()) @ noise[cells]
+        return noise
+
+
+class LowRankNoise(Noise):
+    """Noise that is independent but for a few sources that many cells share."""
+
+    has_entries = False
+
+    def __init__(self, law: str, covariance: LowRankPlusDiagonal) -> None:
+        super().__init__(law, covariance.variances)
+        self._covariance = covariance
+
+    @property
+    def covariance(self) -> LowRankPlusDiagonal:
+        """The covariance D + U U'."""
+        return self._covariance
+
+    @property
+    def shared(self) -> LowRankPlusDiagonal:
+        """The covariance D + U U'."""
+        return self._covariance
+
+    def __matmul__(self, X: Float) -> Float:
+        return np.asarray(self._covariance @ X)
+
+    @property
+    def solve(self) -> Callable[[Float], Float]:
+        """By Woodbury's identity."""
+        return self._covariance.solve
+
+    def entries(self) -> None:
+        """None: every cell is correlated with every other."""
+        return None
+
+    def at(self, cells: Index) -> LowRankNoise:
+        """The noise of the cells at some positions."""
+        own = self._covariance
+        return LowRankNoise(self.law, LowRankPlusDiagonal(own.diagonal[cells], own.factor[cells]))
+
+    def had_been_measured(self, cells: Index, variance: float) -> LowRankNoise:
+        """The same with other variances of some cells' own noise."""
+        diagonal = np.array(self._covariance.diagonal)
+        diagonal[cells] = variance
+        return LowRankNoise(self.law, LowRankPlusDiagonal(diagonal, self._covariance.factor))
+
+    def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
+        """Every cell's own, and what the sources make of theirs."""
+        D, U = self._covariance.diagonal[:, None], self._covariance.factor
+        own = np.sqrt(np.where(np.isinf(D), 0.0, D)) * rng.standard_normal((len(D), columns))
+        return own + U @ rng.standard_normal((U.shape[1], columns))
+
+
+class OperatorNoise(Noise):
+    """Noise of a covariance that is known by its products only, and by a method ``solve`` where it has one."""
+
+    has_entries = False
+
+    def __init__(self, law: str, covariance: LinearOperator, variances: Float) -> None:
+        super().__init__(law, variances)
+        self._covariance = covariance
+
+    @property
+    def covariance(self) -> LinearOperator:
+        """The operator."""
+        return self._covariance
+
+    def __matmul__(self, X: Float) -> Float:
+        return np.asarray(self._covariance @ X)
+
+    @property
+    def solve(self) -> Callable[[Float], Float] | None:
+        """The operator's own method."""
+        return getattr(self._covariance, "solve", None)
+
+    def entries(self) -> None:
+        """None: they are not known."""
+        return None
+
+    def at(self, cells: Index) -> OperatorNoise:
+        """The noise of the same cells in another order."""
+        solves = self.solve is not None
+        turned = (_SolvedInOrder if solves else _InOrder)(self._covariance, cells)
+        return OperatorNoise(self.law, turned, self.variances[cells])
+
+    def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
+        """Refused."""
+        raise ValueError("correlated noise cannot be drawn from an operator: give the covariance as a sparse matrix")
+
+
+class _InOrder(LinearOperator):
+    """A covariance whose cells are at other positions."""
+
+    def __init__(self, covariance: LinearOperator, order: Index) -> None:
+        super().__init__(np.dtype(np.float64), covariance.shape)
+        self._covariance, self._order = covariance, order
+
+    def _back(self, X: Float) -> Float:
+        given = np.empty(X.shape)
+        given[self._order] = X
+        return given
+
+    def _matmat(self, X: Float) -> Float:
+        return self._covariance.matmat(self._back(X))[self._order]
+
+    def _adjoint(self) -> _InOrder:
+        return self
+
+
+class _SolvedInOrder(_InOrder):
+    """The same of one that has its inverse too."""
+
+    def solve(self, V: Float) -> Float:
+        """The inverse times V, (n, K)."""
+        return np.asarray(self._covariance.solve(self._back(V)))[self._order]

@@ -1,48 +1,73 @@
-"""Reading a covariance of correlated noise, and refusing one that is none."""
+"""Reading the noise of measurements, and refusing a covariance that is none."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, splu
 
+from constraint_builders.description.layout import Float, Layout
 from constraint_builders.description.linear import read_matrix
 from constraint_builders.description.low_rank import LowRankPlusDiagonal
+from constraint_builders.description.noise import (
+    NOISE_LAWS,
+    IndependentNoise,
+    LowRankNoise,
+    Noise,
+    OperatorNoise,
+    SparseNoise,
+)
+from constraint_builders.description.reals import real_array
+from constraint_builders.description.variances import checked_variances
 
 SYMMETRY_TOLERANCE = 1e-10
 SOLVE_TOLERANCE = 1e-6  # of what a solution leaves: an iterative one is good enough, a wrong one is far above
 
 
-def read_covariance(covariance: Any, size: int) -> tuple[sparse.csr_array | LinearOperator, NDArray[np.float64]]:
-    """Check a covariance matrix or operator.
+def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: str = "gaussian") -> Noise:
+    """The noise of the measurements.
 
     Parameters
     ----------
-    covariance : sparse array, ndarray or LinearOperator, (size, size)
-    size : int
-        Length of the observed layout.
-
-    Returns
-    -------
-    covariance : csr_array or LinearOperator
-    diagonal : ndarray, (size,)
+    observed : Layout
+    variances : ndarray, (n,)
+        NaN where the covariance has them.
+    covariance : sparse array, ndarray or LinearOperator, (n, n), optional
+    law : str
 
     Raises
     ------
     ValueError
-        If the shape is wrong, a value is not finite, or it is not symmetric positive definite. Of an operator only its
-        action on random vectors is checked, and that of its method ``solve`` where it has one.
+        If there is no such law, a variance is missing or differs from the covariance's diagonal, the covariance's shape
+        is wrong, a value is not finite, or it is not symmetric positive definite. Of an operator only its action on
+        random vectors is checked, and that of its method ``solve`` where it has one.
     """
+    if covariance is None:
+        noise: Noise = IndependentNoise(law, variances)
+        if np.isnan(variances).any():
+            where = observed.describe(int(np.flatnonzero(np.isnan(variances))[0]))
+            raise ValueError(f"no variance for {where}: give one, or a covariance")
+        return noise
+    noise = _correlated(law, covariance, variances.size)
+    given = ~np.isnan(variances)
+    if not np.allclose(variances[given], noise.variances[given], rtol=1e-9, atol=0):
+        raise ValueError("observed variances differ from the covariance's diagonal: give None for them, or one value")
+    return noise
+
+
+def _correlated(law: str, covariance: Any, size: int) -> Noise:
+    if law not in NOISE_LAWS:
+        raise ValueError(f"noise must be one of {NOISE_LAWS}: got {law!r}")
     if np.shape(covariance) != (size, size):
         raise ValueError(f"covariance must have shape ({size}, {size}): got {np.shape(covariance)}")
     if isinstance(covariance, LowRankPlusDiagonal):
-        return covariance, covariance.variances
+        return LowRankNoise(law, covariance)
     if isinstance(covariance, LinearOperator):
         _check_operator(covariance)
-        return covariance, _diagonal(covariance)
+        return OperatorNoise(law, covariance, _diagonal(covariance))
     matrix = read_matrix(covariance, "covariance")
     scale = abs(matrix.data).max(initial=0.0)
     if abs(matrix - matrix.T).max() > SYMMETRY_TOLERANCE * scale:
@@ -51,7 +76,7 @@ def read_covariance(covariance: Any, size: int) -> tuple[sparse.csr_array | Line
         raise ValueError(
             "covariance is singular or not positive definite: every combination of cells needs variance above 0"
         )
-    return matrix, matrix.diagonal()
+    return SparseNoise(law, matrix)
 
 
 def _positive_definite(matrix: sparse.csr_array) -> bool:
@@ -95,3 +120,21 @@ def _diagonal(operator: LinearOperator, block: int = 64) -> NDArray[np.float64]:
         units[columns, np.arange(columns.size)] = 1
         diagonal[columns] = operator.matmat(units)[columns, np.arange(columns.size)]
     return diagonal
+
+
+def read_variances(observed: Layout, variances: ArrayLike, unmeasured: NDArray[np.bool_]) -> Float:
+    """Other variances, (n,), of the same measurements.
+
+    Raises
+    ------
+    ValueError
+        If the shape does not fit, a variance is negative or NaN, or a measured cell's is infinite.
+    """
+    values = real_array(variances, "variances")
+    if values.shape != (observed.size,):
+        raise ValueError(f"variances must have shape ({observed.size},): got {values.shape}")
+    values = checked_variances(values, "variances")
+    lost = np.flatnonzero(np.isinf(values) & ~unmeasured)
+    if lost.size:
+        raise ValueError(f"{observed.describe(int(lost[0]))} was measured: its variance cannot be infinite")
+    return values

@@ -15,7 +15,7 @@ import blue_solvers.verification
 from blue_solvers import blue
 from blue_solvers.verification import certify
 from blue_solvers.verification.finest import certify_by_finest, levels_of
-from blue_solvers.verification.noise import Noise, NotCertifiedError
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
 from tests.blue_solvers.verification.answers import Case, case, moved, spoilt
@@ -97,7 +97,7 @@ def test_the_pass_of_sums_is_sound_too(covariance: str, decades: float, number: 
     kind = Kind(zeros=False, equalities=False, exact=not covariance, covariance=covariance, decades=decades)
     rng, ratios, tried = np.random.default_rng(1), [], 0
     for c in cases(kind, range(number)):
-        noise = Noise.of(c.problem)
+        noise = WeighedNoise.of(c.problem)
         if levels_of(c.problem) is None:
             continue
         y = np.where(c.problem.unmeasured, 0.0, c.y)
@@ -121,7 +121,7 @@ def test_the_parts_of_wide_tables_are_sound_too(cellwise: bool) -> None:
     kind = Kind(spine=False, recodes=False, zeros=False, equalities=False, unmeasured=not cellwise, cellwise=cellwise)
     rng, ratios, tried = np.random.default_rng(1), [], 0
     for c in cases(kind, range(40)):
-        noise, y = Noise.of(c.problem), np.where(c.problem.unmeasured, 0.0, c.y)
+        noise, y = WeighedNoise.of(c.problem), np.where(c.problem.unmeasured, 0.0, c.y)
         for x in (c.reference.estimate, moved(c, rng, 1e-6), spoilt(c, rng, 1e-6), moved(c, rng, 1.0)):
             try:
                 bound, _ = certify_wide(c.problem, noise, Separated(c.problem, noise), y, x)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import splu
 
 from constraint_builders import Problem
-from constraint_builders.description.low_rank import LowRankPlusDiagonal
+from constraint_builders.description.noise import Noise
 
 Float = NDArray[np.float64]
 ROUNDING = np.finfo(np.float64).eps
@@ -39,7 +38,7 @@ class NotCertifiedError(Exception):
 
 
 @dataclass(frozen=True)
-class Noise:
+class WeighedNoise:
     """Covariance Sigma of the noisy cells.
 
     Attributes
@@ -50,37 +49,39 @@ class Noise:
         Square root of Sigma's diagonal; 0 in other cells.
     least : ndarray, (n,)
         Square root of a diagonal below Sigma: Sigma - diag(least^2) has no negative eigenvalue.
-    covariance : csr_array, LinearOperator or None
+    correlated : Noise or None
+        The problem's, if its covariance is not diagonal.
     """
 
     noisy: NDArray[np.bool_]
     sd: Float
     least: Float
-    covariance: Any
+    correlated: Noise | None
 
     @classmethod
-    def of(cls, problem: Problem) -> Noise:
+    def of(cls, problem: Problem) -> WeighedNoise:
         """The noise of a problem."""
-        covariance = problem.covariance
+        noise = problem.noise
         noisy = ~(problem.exact | problem.unmeasured)
         sd = np.sqrt(problem.variances)
         sd[problem.unmeasured] = 0.0
-        if covariance is None:
+        if noise.covariance is None:
             return cls(noisy, sd, sd, None)
-        if isinstance(covariance, LowRankPlusDiagonal):
-            return cls(noisy, sd, np.sqrt(np.where(noisy, covariance.diagonal, 0.0)), covariance)
-        if sparse.issparse(covariance):
-            return cls(noisy, sd, sd * np.sqrt(_least_correlation(sparse.csc_array(covariance), sd)), covariance)
-        if not hasattr(covariance, "solve"):
+        if noise.shared is not None:
+            return cls(noisy, sd, np.sqrt(np.where(noisy, noise.shared.diagonal, 0.0)), noise)
+        entries = noise.entries()
+        if entries is not None:
+            return cls(noisy, sd, sd * np.sqrt(_least_correlation(sparse.csc_array(entries), sd)), noise)
+        if noise.solve is None:
             raise NotCertifiedError("its covariance is an operator without `solve`: the residuals cannot be weighted")
-        return cls(noisy, sd, sd * np.sqrt(_least_by_solves(covariance, sd)), covariance)
+        return cls(noisy, sd, sd * np.sqrt(_least_by_solves(noise.solve, sd)), noise)
 
     def weighted(self, q: Float) -> tuple[Float, float]:
         """Sigma^-1 q over the noisy cells, 0 elsewhere, and how far off it may be, in the norm of Sigma.
 
         `q` is a difference of two doubles, each cell right to half a unit in its last place.
         """
-        if self.covariance is None:
+        if self.correlated is None:
             rho, square = np.empty_like(q), 0.0
             for here in pieces(q.size):
                 inverse = reciprocal(self.sd[here])
@@ -95,7 +96,7 @@ class Noise:
 
     def size(self, g: Float, error: Float | float = 0.0) -> float:
         """An upper bound of sqrt(g' Sigma g) for every g within `error` of the one given, cell by cell."""
-        if self.covariance is None:
+        if self.correlated is None:
             scaled = self.sd * (abs(g) + error)
             return float(np.linalg.norm(scaled)) * (1 + g.size * ROUNDING)
         square = float(g @ self._times(g))
@@ -113,24 +114,28 @@ class Noise:
     def dense(self) -> Float | None:
         """Sigma of the noisy cells; None where its entries are not known or it is diagonal."""
         cells = np.flatnonzero(self.noisy)
-        if isinstance(self.covariance, LowRankPlusDiagonal):
-            U = self.covariance.factor[cells]
+        if self.correlated is None:
+            return None
+        if self.correlated.shared is not None:
+            U = self.correlated.shared.factor[cells]
             return np.diag(self.least[cells] ** 2) + U @ U.T
-        return self.covariance.toarray()[np.ix_(cells, cells)] if sparse.issparse(self.covariance) else None
+        entries = self.correlated.entries()
+        return None if entries is None else entries.toarray()[np.ix_(cells, cells)]
 
     def _times(self, g: Float) -> Float:
-        return np.asarray(self.covariance @ g)
+        assert self.correlated is not None
+        return np.asarray(self.correlated @ g)
 
     def _solve(self, q: Float) -> Float:
-        if isinstance(self.covariance, LowRankPlusDiagonal):
+        assert self.correlated is not None
+        if self.correlated.shared is not None:
             inverse = np.divide(1.0, self.least**2, out=np.zeros_like(q), where=self.noisy)
-            U = self.covariance.factor
+            U = self.correlated.shared.factor
             DU = inverse[:, None] * U
             small = cho_factor(np.eye(U.shape[1]) + U.T @ DU)
             return inverse * q - DU @ cho_solve(small, DU.T @ q)
-        if sparse.issparse(self.covariance):
-            return splu(sparse.csc_array(self.covariance)).solve(q)
-        return np.asarray(self.covariance.solve(q[:, None]))[:, 0]
+        assert self.correlated.solve is not None
+        return np.asarray(self.correlated.solve(q[:, None]))[:, 0]
 
 
 def _least_correlation(covariance: sparse.csc_array, sd: Float) -> float:
@@ -151,10 +156,10 @@ def _least_correlation(covariance: sparse.csc_array, sd: Float) -> float:
     raise NotCertifiedError("its noise is so nearly dependent that no bound of its correlations could be proved")
 
 
-def _least_by_solves(covariance: Any, sd: Float) -> float:
+def _least_by_solves(solve: Callable[[Float], Float], sd: Float) -> float:
     """The same of an operator, by its solves; a tenth of what they say."""
     v = np.random.default_rng(0).standard_normal(sd.size)
     for _ in range(INVERSE_STEPS):
         v /= np.linalg.norm(v)
-        v = sd * np.asarray(covariance.solve((sd * v)[:, None]))[:, 0]
+        v = sd * np.asarray(solve((sd * v)[:, None]))[:, 0]
     return 0.1 / float(np.linalg.norm(v))

@@ -1,4 +1,4 @@
-"""Which relations a problem has: those of tables, of equations that were given, of a summing matrix."""
+"""Relations of equations that were given and of summing matrices, and which relations a problem has."""
 
 from __future__ import annotations
 
