@@ -91,7 +91,7 @@ def test_answers_of_every_solver(solver: str) -> None:
 
 @pytest.mark.parametrize("covariance", ["", "sparse", "shared"])
 @pytest.mark.parametrize("decades", [2.0, 6.0])
-@lengths("number", 15, 40)
+@lengths("number", 30, 60)
 def test_the_pass_of_sums_is_sound_too(covariance: str, decades: float, number: int) -> None:
     """The way that large spines go, on small ones."""
     kind = Kind(zeros=False, equalities=False, exact=not covariance, covariance=covariance, decades=decades)
