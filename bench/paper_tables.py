@@ -39,9 +39,8 @@ from bench.measuring import print_table
 from blue_solvers import BlueOperator, SeaBlue, blue
 from blue_solvers.uncertainty import half_widths, normal_intervals, refine_to_integers
 from constraint_builders import Problem, Schema, gallery
+from constraint_builders.arrays import Float
 from noise_mechanisms import draw_noise
-
-Float = NDArray[np.float64]
 
 SEED = 2025
 LEVEL = 0.95

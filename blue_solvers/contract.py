@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.memory import require_memory
-
-Float = NDArray[np.float64]
 
 VARIANCE_BLOCK = 64  # columns of the adjoint held at once by the default `Prepared.variances`
 ADJOINT_COPIES = 3  # of the weights over the observed layout

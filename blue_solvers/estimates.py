@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blue_solvers.contract import Float, Info
+from blue_solvers.contract import Info
 from blue_solvers.quantiles import normal_multiple, read_level
 from blue_solvers.verification import Certificate, Fit, fit_test
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from noise_mechanisms import draw_noise
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.about import logger
-from blue_solvers.contract import Float, Info, Prepared, Solver, UnsupportedProblemError
+from blue_solvers.contract import Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.estimates import Estimate
 from blue_solvers.name_order import NameOrder
 from blue_solvers.proving import is_exact, proved
@@ -22,6 +22,7 @@ from blue_solvers.solvers.shared_noise import SharedNoise
 from blue_solvers.undetermined import Undetermined
 from blue_solvers.verification import Certificate
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import has_row_labels, refuse_labels
 from constraint_builders.description.reals import real_array, refuse_masked
 

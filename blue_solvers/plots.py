@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blue_solvers.contract import Float
 from blue_solvers.operator import BlueOperator
 from blue_solvers.uncertainty.functionals import estimate
 from blue_solvers.uncertainty.intervals import intervals
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 
 if TYPE_CHECKING:

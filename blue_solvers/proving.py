@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from blue_solvers.contract import Float
 from blue_solvers.verification import Certificate, certify
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
 PROMISE = 1e-9  # standard errors
 EXACT = 1e-8  # standard errors up to which an answer is called exact

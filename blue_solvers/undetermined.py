@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.contract import Float, Info, Prepared, Solver
+from blue_solvers.contract import Info, Prepared, Solver
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
 
 @dataclass(frozen=True)

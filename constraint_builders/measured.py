@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from constraint_builders.description.layout import Float, Layout
+from constraint_builders.arrays import Float
+from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine

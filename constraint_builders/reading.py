@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import Nodes, aligned, row_labels
-from constraint_builders.description.layout import Float, Layout
+from constraint_builders.description.layout import Layout
 from constraint_builders.description.linear import read_matrix, read_vector
 from constraint_builders.description.noise_covariance import read_noise
 from constraint_builders.description.reals import real_array

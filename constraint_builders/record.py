@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.equality import equal
-from constraint_builders.description.layout import Float, Layout
+from constraint_builders.description.layout import Layout
 from constraint_builders.description.table import Table
 from constraint_builders.measured import Measured
 from constraint_builders.relations.tabulation import Tabulation

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from constraint_builders.arrays import Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.table import Table
 from constraint_builders.problem import Problem
 from constraint_builders.relations.spine_tables import spine_layout, table_layout
-
-Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from constraint_builders.description.layout import Float, Name
+from constraint_builders.arrays import Float
+from constraint_builders.description.layout import Name
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.variances import checked_variances

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import positive_number, real_array, whole_number
 from constraint_builders.memory import require_memory
 from noise_mechanisms.drawing import BLOCK, blocks, fill
 
-Floats: TypeAlias = NDArray[np.float64]
 Seed: TypeAlias = np.random.Generator | np.random.SeedSequence | int | None
 
 # Beyond this, draws of a discrete law could leave the whole numbers that float64 holds exactly.
@@ -73,7 +73,7 @@ class Law(ABC):
 
     @staticmethod
     @abstractmethod
-    def _parameter_of(variance: Floats) -> Floats:
+    def _parameter_of(variance: Float) -> Float:
         """Parameters with the given variances, elementwise; 0 where the variance is 0."""
 
     @property
@@ -83,7 +83,7 @@ class Law(ABC):
 
     @staticmethod
     @abstractmethod
-    def _draw(parameter: Floats, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
+    def _draw(parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:
         """Independent draws of the given shape; the (rows, 1) parameters may include 0."""
 
     def sample(self, size: int, rng: Seed = None) -> NDArray[Any]:
@@ -152,10 +152,10 @@ class ContinuousLaw(Law):
     discrete: ClassVar[bool] = False
 
     @abstractmethod
-    def logpdf(self, x: ArrayLike) -> Floats:
+    def logpdf(self, x: ArrayLike) -> Float:
         """Return the log density at x, in the shape of x."""
 
-    def pdf(self, x: ArrayLike) -> Floats:
+    def pdf(self, x: ArrayLike) -> Float:
         """Return the density at x, in the shape of x."""
         return np.exp(self.logpdf(x))
 
@@ -165,22 +165,22 @@ class DiscreteLaw(Law):
 
     discrete: ClassVar[bool] = True
 
-    def logpmf(self, k: ArrayLike) -> Floats:
+    def logpmf(self, k: ArrayLike) -> Float:
         """Return the log probability of k, in the shape of k; -inf where k is not a whole number."""
         k = points_of(k)
         with np.errstate(over="ignore"):
             return np.where(k == np.floor(k), self._log_probability(k), -np.inf)
 
-    def pmf(self, k: ArrayLike) -> Floats:
+    def pmf(self, k: ArrayLike) -> Float:
         """Return the probability of k, in the shape of k; 0 where k is not a whole number."""
         return np.exp(self.logpmf(k))
 
     @abstractmethod
-    def _log_probability(self, k: Floats) -> Floats:
+    def _log_probability(self, k: Float) -> Float:
         """Log probability of whole numbers k."""
 
 
-def points_of(x: ArrayLike) -> Floats:
+def points_of(x: ArrayLike) -> Float:
     """Where a law is evaluated."""
     points = real_array(x, "the points of evaluation")
     if np.isnan(points).any():
@@ -196,7 +196,7 @@ def check_scale(law: Law, what: str, scale: float) -> None:
         raise ValueError(f"{law.name}: {what} is {law._parameter}: its variance is too large for a float, give less")
 
 
-def check_variances(kind: type[Law], variance: Floats) -> None:
+def check_variances(kind: type[Law], variance: Float) -> None:
     _refuse(kind, variance, np.isnan(variance), "give a number for every cell")
     _refuse(kind, variance, variance < 0, "a variance cannot be negative")
     _refuse(kind, variance, np.isposinf(variance), "leave out the cells that were not measured")
@@ -205,7 +205,7 @@ def check_variances(kind: type[Law], variance: Floats) -> None:
         _refuse(kind, variance, too_large, f"{TOO_LARGE}, use a continuous law")
 
 
-def _refuse(kind: type[Law], variance: Floats, wrong: NDArray[np.bool_], advice: str) -> None:
+def _refuse(kind: type[Law], variance: Float, wrong: NDArray[np.bool_], advice: str) -> None:
     if wrong.any():
         first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
         cell = f" of cell {tuple(map(int, first))}" if wrong.size > 1 else ""

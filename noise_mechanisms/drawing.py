@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-Draw: TypeAlias = Callable[[Floats, tuple[int, int], np.random.Generator], Floats]
+from constraint_builders.arrays import Float
+
+Draw: TypeAlias = Callable[[Float, tuple[int, int], np.random.Generator], Float]
 
 BLOCK = 1 << 15  # values of temporary arrays, which stay in a processor's cache
 
@@ -20,14 +21,14 @@ def blocks(size: int, length: int) -> Iterator[slice]:
     return (slice(start, start + length) for start in range(0, size, length))
 
 
-def fill(draw: Draw, parameter: Floats, noise: NDArray[Any], rng: np.random.Generator) -> None:
+def fill(draw: Draw, parameter: Float, noise: NDArray[Any], rng: np.random.Generator) -> None:
     """Fill noise (rows, columns) with draws of a law, given its parameter (rows,) in every row."""
     for columns in blocks(noise.shape[1], BLOCK):
         part = noise[:, columns]
         part[...] = draw(parameter[:, None], part.shape, rng)
 
 
-def magnitudes(sigma2: Floats, rng: np.random.Generator) -> Floats:
+def magnitudes(sigma2: Float, rng: np.random.Generator) -> Float:
     """Draw |k| of discrete Gaussians conditioned on k != 0, one for each parameter."""
     small = sigma2 < 1
     if not small.any():
@@ -38,10 +39,10 @@ def magnitudes(sigma2: Floats, rng: np.random.Generator) -> Floats:
     return magnitude
 
 
-Proposal: TypeAlias = Callable[[Floats, np.random.Generator], tuple[Floats, Floats]]
+Proposal: TypeAlias = Callable[[Float, np.random.Generator], tuple[Float, Float]]
 
 
-def _reject(sigma2: Floats, propose: Proposal, rng: np.random.Generator) -> Floats:
+def _reject(sigma2: Float, propose: Proposal, rng: np.random.Generator) -> Float:
     """Rejection sampling: a proposal k comes with its cost c and is accepted with probability exp(-c)."""
     magnitude, cost = propose(sigma2, rng)
     (pending,) = np.nonzero(rng.standard_exponential(sigma2.size) < cost)
@@ -51,14 +52,14 @@ def _reject(sigma2: Floats, propose: Proposal, rng: np.random.Generator) -> Floa
     return magnitude
 
 
-def _propose_half_normal(sigma2: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _propose_half_normal(sigma2: Float, rng: np.random.Generator) -> tuple[Float, Float]:
     """Propose the ceiling k of |x|, x normal; exp(-k^2 / 2 sigma2) = exp(-x^2 / 2 sigma2) exp(-cost)."""
     x = np.abs(rng.standard_normal(sigma2.size)) * np.sqrt(sigma2)
     k = np.ceil(x)
     return k, (k - x) * (k + x) / (2 * sigma2)
 
 
-def _propose_geometric(sigma2: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _propose_geometric(sigma2: Float, rng: np.random.Generator) -> tuple[Float, Float]:
     """Propose k, k - 1 geometric with ratio exp(-3 / 2 sigma2); k^2 = 1 + 3 (k - 1) + (k - 1)(k - 2)."""
     k = 1 + np.floor(rng.standard_exponential(sigma2.size) * (sigma2 / 1.5))
     return k, (k - 1) * (k - 2) / (2 * sigma2)

@@ -25,18 +25,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import positive_number, real_array, shown, whole_number
 from constraint_builders.memory import require_memory
-from noise_mechanisms.base_law import (
-    ContinuousLaw,
-    DiscreteLaw,
-    Floats,
-    Law,
-    Seed,
-    check_scale,
-    check_variances,
-    points_of,
-)
+from noise_mechanisms.base_law import ContinuousLaw, DiscreteLaw, Law, Seed, check_scale, check_variances, points_of
 from noise_mechanisms.drawing import BLOCK, blocks, fill, magnitudes
 from noise_mechanisms.opendp_samplers import opendp_measurement
 from noise_mechanisms.theta import theta_excess, theta_parameter, theta_variance
@@ -76,7 +68,7 @@ class Gaussian(ContinuousLaw):
         """The variance, sigma2."""
         return self.sigma2
 
-    def logpdf(self, x: ArrayLike) -> Floats:
+    def logpdf(self, x: ArrayLike) -> Float:
         """Return the log density at x, in the shape of x."""
         with np.errstate(over="ignore"):
             squares = np.square(points_of(x) / math.sqrt(self.sigma2))
@@ -87,11 +79,11 @@ class Gaussian(ContinuousLaw):
         return self.sigma2
 
     @staticmethod
-    def _parameter_of(variance: Floats) -> Floats:
+    def _parameter_of(variance: Float) -> Float:
         return variance
 
     @staticmethod
-    def _draw(parameter: Floats, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
+    def _draw(parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:
         return np.sqrt(parameter) * rng.standard_normal(shape)
 
     def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:
@@ -125,7 +117,7 @@ class DiscreteGaussian(DiscreteLaw):
         """The exact variance: a theta series, summed directly or after Poisson summation."""
         return float(theta_variance(np.array([self.sigma2]))[0])
 
-    def _log_probability(self, k: Floats) -> Floats:
+    def _log_probability(self, k: Float) -> Float:
         log_theta = math.log1p(theta_excess(np.array([self.sigma2]))[0])
         return -np.square(k) / (2 * self.sigma2) - log_theta
 
@@ -134,11 +126,11 @@ class DiscreteGaussian(DiscreteLaw):
         return self.sigma2
 
     @staticmethod
-    def _parameter_of(variance: Floats) -> Floats:
+    def _parameter_of(variance: Float) -> Float:
         return theta_parameter(variance)
 
     @staticmethod
-    def _draw(parameter: Floats, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
+    def _draw(parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:
         excess = theta_excess(parameter)
         nonzero = excess / (1 + excess)
         uniform = rng.random(shape)
@@ -175,7 +167,7 @@ class Laplace(ContinuousLaw):
         """The variance, 2 scale^2."""
         return 2 * self.scale * self.scale
 
-    def logpdf(self, x: ArrayLike) -> Floats:
+    def logpdf(self, x: ArrayLike) -> Float:
         """Return the log density at x, in the shape of x."""
         with np.errstate(over="ignore"):
             return -np.abs(points_of(x)) / self.scale - math.log(2 * self.scale)
@@ -185,11 +177,11 @@ class Laplace(ContinuousLaw):
         return self.scale
 
     @staticmethod
-    def _parameter_of(variance: Floats) -> Floats:
+    def _parameter_of(variance: Float) -> Float:
         return np.sqrt(variance / 2)
 
     @staticmethod
-    def _draw(parameter: Floats, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
+    def _draw(parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:
         return parameter * (rng.standard_exponential(shape) - rng.standard_exponential(shape))
 
     def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:
@@ -223,7 +215,7 @@ class DiscreteLaplace(DiscreteLaw):
         # Written with exp(-1/scale), which underflows where sinh would overflow.
         return 2 * math.exp(-1 / self.scale) / math.expm1(-1 / self.scale) ** 2
 
-    def _log_probability(self, k: Floats) -> Floats:
+    def _log_probability(self, k: Float) -> Float:
         return -np.abs(k) / self.scale + math.log(math.tanh(0.5 / self.scale))
 
     @property
@@ -231,12 +223,12 @@ class DiscreteLaplace(DiscreteLaw):
         return self.scale
 
     @staticmethod
-    def _parameter_of(variance: Floats) -> Floats:
+    def _parameter_of(variance: Float) -> Float:
         with np.errstate(divide="ignore"):
             return np.asarray(0.5 / np.arcsinh(np.sqrt(0.5) / np.sqrt(variance)))
 
     @staticmethod
-    def _draw(parameter: Floats, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
+    def _draw(parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:
         positive = np.floor(parameter * rng.standard_exponential(shape))
         return positive - np.floor(parameter * rng.standard_exponential(shape))
 
@@ -305,7 +297,7 @@ def variance_of(name: str, scale: float) -> float:
     return kind(number).variance
 
 
-def draw(name: str, variance: ArrayLike, rng: Seed = None, columns: int | None = None) -> Floats:
+def draw(name: str, variance: ArrayLike, rng: Seed = None, columns: int | None = None) -> Float:
     """Draw independent noise for cells of differing variances, simulation only: it protects nobody.
 
     Parameters

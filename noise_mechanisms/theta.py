@@ -10,17 +10,15 @@ summation gives the same with q = exp(-2 pi^2 sigma2) < 3e-9, of which one power
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from constraint_builders.arrays import Float
 
 _LAST = 8  # term of the sums: the next is below 2e-16 of them up to sigma2 = 1
 
 
-def _direct_sums(x: Floats) -> tuple[Floats, Floats, Floats]:
+def _direct_sums(x: Float) -> tuple[Float, Float, Float]:
     """m0, m2 and m4 above, for sigma2 up to 1."""
     power, ratio = np.ones_like(x), x
     m0, m2, m4 = np.ones_like(x), np.ones_like(x), np.ones_like(x)
@@ -33,54 +31,54 @@ def _direct_sums(x: Floats) -> tuple[Floats, Floats, Floats]:
     return m0, m2, m4
 
 
-def _dual_variance(sigma2: Floats) -> Floats:
+def _dual_variance(sigma2: Float) -> Float:
     return sigma2 - _dual_deficit(sigma2)
 
 
-def _dual_deficit(sigma2: Floats) -> Floats:
+def _dual_deficit(sigma2: Float) -> Float:
     """How much the variance falls short of sigma2, for sigma2 of at least 0.9."""
     q = np.exp(-2 * np.pi**2 * sigma2)
     return np.asarray(8 * np.pi**2 * sigma2**2 * q / (1 + 2 * q))
 
 
-def _direct_variance(sigma2: Floats) -> Floats:
+def _direct_variance(sigma2: Float) -> Float:
     x = _first_power(sigma2)
     m0, m2, _ = _direct_sums(x)
     return 2 * x * m2 / (1 + 2 * x * m0)
 
 
-def _direct_excess(sigma2: Floats) -> Floats:
+def _direct_excess(sigma2: Float) -> Float:
     x = _first_power(sigma2)
     return 2 * x * _direct_sums(x)[0]
 
 
-def _dual_excess(sigma2: Floats) -> Floats:
+def _dual_excess(sigma2: Float) -> Float:
     return np.asarray(np.sqrt(2 * np.pi * sigma2) * (1 + 2 * np.exp(-2 * np.pi**2 * sigma2)) - 1)
 
 
-def _first_power(sigma2: Floats) -> Floats:
+def _first_power(sigma2: Float) -> Float:
     with np.errstate(divide="ignore", over="ignore"):
         return np.exp(-0.5 / sigma2)
 
 
-def theta_variance(sigma2: Floats) -> Floats:
+def theta_variance(sigma2: Float) -> Float:
     """Variance of the discrete Gaussian, elementwise."""
     return np.piecewise(sigma2, [sigma2 < 1], [_direct_variance, _dual_variance])
 
 
-def theta_excess(sigma2: Floats) -> Floats:
+def theta_excess(sigma2: Float) -> Float:
     """Theta - 1, elementwise: the weight of all that is not zero, zero itself weighing 1."""
     return np.piecewise(sigma2, [sigma2 < 1], [_direct_excess, _dual_excess])
 
 
-def theta_parameter(variance: Floats) -> Floats:
+def theta_parameter(variance: Float) -> Float:
     """sigma2 of the discrete Gaussian with the given variance, elementwise: inverts `theta_variance`."""
     small = (variance > 0) & (variance < 0.99)
     middle = (variance >= 0.99) & (variance < 4)
     return np.piecewise(variance, [small, middle], [_solve_direct, _solve_dual, lambda large: large])
 
 
-def _solve_dual(variance: Floats) -> Floats:
+def _solve_dual(variance: Float) -> Float:
     """Fixed point of sigma2 = variance + deficit(sigma2): every step gains five digits."""
     sigma2 = variance
     for _ in range(2):
@@ -88,7 +86,7 @@ def _solve_dual(variance: Floats) -> Floats:
     return sigma2
 
 
-def _solve_direct(variance: Floats) -> Floats:
+def _solve_direct(variance: Float) -> Float:
     """Newton's method on log(variance) as a function of t = 1 / sigma2, which is convex and nearly linear."""
     log_variance = np.log(variance)
     t = 2 * (math.log(2) - log_variance)  # exact in the limit of variance 0

@@ -16,7 +16,7 @@ from blue_solvers import Certificate, Estimate, TwoPass, projected_work
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 
 MOST_REASONS = 5  # of cells that are NaN, said on the screen
 

@@ -16,7 +16,7 @@ import numpy as np
 from blue_solvers import estimate, examples
 from blue_solvers.commands.common import SubParsers, new_parser, print_columns
 from constraint_builders import Problem, gallery
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from constraint_builders.extras import EXTRA_OF
 from noise_mechanisms import add_noise
 

@@ -17,7 +17,8 @@ from blue_solvers.commands.common import (
     report_undetermined,
 )
 from constraint_builders import Problem
-from constraint_builders.description.layout import Float, Layout
+from constraint_builders.arrays import Float
+from constraint_builders.description.layout import Layout
 from constraint_builders.schema_order import in_schema_order
 
 ASSUMPTIONS = {  # what it means that one holds, and that it fails

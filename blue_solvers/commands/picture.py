@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blue_solvers.contract import Float
 from blue_solvers.operator import BlueOperator
+from constraint_builders.arrays import Float
 from constraint_builders.extras import missing_extra
 
 if TYPE_CHECKING:

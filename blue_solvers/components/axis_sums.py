@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float
 
 SHORT = 16  # over so few levels, or entries in a row, whole-array additions run fastest
 

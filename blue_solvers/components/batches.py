@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Index = NDArray[np.intp]
+from constraint_builders.arrays import Index
 
 
 def as_slice(rows: Index) -> slice | Index:

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.batches import Index, distinct, one_or_all
+from blue_solvers.components.batches import distinct, one_or_all
 from blue_solvers.components.component_products import Component, product
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.reflections import Basis
@@ -15,7 +15,7 @@ from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
 
 TOTAL, GROUPS, LEVELS = range(3)  # how finely a box tells a variable's levels apart

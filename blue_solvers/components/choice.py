@@ -8,8 +8,8 @@ from blue_solvers.components.flat.array_form import ArrayForm, array_size, axes_
 from blue_solvers.components.flat.table_form import TableForm
 from blue_solvers.components.size import as_float
 from blue_solvers.components.tree.tree_form import TreeForm
-from blue_solvers.contract import Float
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
 
 CALL = 30e-6  # seconds that a batch of tables costs beside its data

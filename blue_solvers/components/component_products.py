@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float
 
 
 @dataclass(frozen=True)

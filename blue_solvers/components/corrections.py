@@ -22,12 +22,11 @@ from scipy.linalg import qr, solve_triangular
 
 from blue_solvers.components import Components, components_of
 from blue_solvers.components.tree.tree_form import TreeForm
-from blue_solvers.contract import VARIANCE_BLOCK, Float, Refusal, UnsupportedProblemError
+from blue_solvers.contract import VARIANCE_BLOCK, Refusal, UnsupportedProblemError
 from constraint_builders import Problem
+from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import require_memory
 from constraint_builders.relations.marginals import refines
-
-Index = NDArray[np.intp]
 
 INDEPENDENT = 1e-10  # of a combination's own length, where all noise counts alike: what is left of one that is implied
 CANCELLED = 1e-4  # of a variance: where less is left than that, it is worked out afresh

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders import Schema
+from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
-
-Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, qr, solve_triangular
 
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float
 
 SMALL = 12  # unknowns up to which many systems are worked on at once, column by column
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from blue_solvers.components.axis_sums import add_to_levels, sum_middle
 from blue_solvers.components.grouping import Grouping
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float
 
 
 def reflect(array: Float, axis: int, grouping: Grouping) -> None:

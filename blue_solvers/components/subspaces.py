@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float
 
 RANK_TOLERANCE = 1e-9  # relative to the largest eigenvalue there can be
 

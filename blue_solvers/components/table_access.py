@@ -10,7 +10,7 @@ from blue_solvers.components.component_products import Component
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.table_sums import along
 from blue_solvers.components.tree.tree_plan import TreePlan
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from blue_solvers.components.axis_sums import sum_axes
-from blue_solvers.contract import Float
 from constraint_builders import Schema
+from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import group_map, refines
 

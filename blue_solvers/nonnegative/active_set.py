@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
-from blue_solvers.nonnegative.programme import Float, Programme, Solution
+from blue_solvers.nonnegative.programme import Programme, Solution
+from constraint_builders.arrays import Flags, Float
 
 MOST_CELLS = 400
 RANK = 1e-11  # of the largest singular value
@@ -29,8 +29,6 @@ SIGN = 1e-11  # of the terms of a gradient: what is less is rounding
 STILL = 1e-15  # of the largest cell: a step that is none
 APART = 1e-7  # of the largest count: how far bounds are moved
 STEPS_PER_CELL = 6
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Point:
     """
 
     u: Float
-    free: Mask
+    free: Flags
     prices: Float
     steps: int
     stuck: bool
@@ -92,7 +90,7 @@ def polish(p: Programme, start: Float) -> list[Solution]:
     return [_solution(p, bounded, one) for one in found]
 
 
-def _solution(p: Programme, bounded: Mask, found: Point) -> Solution:
+def _solution(p: Programme, bounded: Flags, found: Point) -> Solution:
     cells = found.u[: p.target.size]
     deviation = p.M @ cells - p.answer
     multipliers = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
@@ -108,7 +106,7 @@ def _moved_apart(q: DenseProgramme) -> DenseProgramme:
     return replace(q, low=q.low - moves, high=q.high + moves)
 
 
-def _bounded(p: Programme) -> Mask:
+def _bounded(p: Programme) -> Flags:
     return np.isfinite(p.radius) & (p.variance > 0)
 
 
@@ -134,7 +132,7 @@ def _dense(p: Programme) -> DenseProgramme:
     return DenseProgramme((roots[:, None] * A)[order], (roots * b)[order], C, e, low, high)
 
 
-def _descend(q: DenseProgramme, u: Float, free: Mask) -> Point:
+def _descend(q: DenseProgramme, u: Float, free: Flags) -> Point:
     """From a point and its free cells to the optimum."""
     fixed = q.low == q.high
     free, prices = free.copy(), np.zeros(q.e.size)
@@ -163,7 +161,7 @@ def _descend(q: DenseProgramme, u: Float, free: Mask) -> Point:
     return Point(u, free, prices, steps, stuck)
 
 
-def _step(q: DenseProgramme, u: Float, free: Mask) -> Float:
+def _step(q: DenseProgramme, u: Float, free: Flags) -> Float:
     """From u to the least squares over the free cells; the shortest step where several do."""
     step = np.zeros(u.size)
     if not free.any():
@@ -177,7 +175,7 @@ def _step(q: DenseProgramme, u: Float, free: Mask) -> Float:
     return step
 
 
-def _spread(values: Float, free: Mask) -> Float:
+def _spread(values: Float, free: Flags) -> Float:
     full = np.zeros(free.size)
     full[free] = values
     return full
@@ -206,7 +204,7 @@ def _least_squares(B: Float, right: Float) -> Float:
     return solution
 
 
-def _first_bound(q: DenseProgramme, u: Float, step: Float, free: Mask) -> tuple[float, Mask]:
+def _first_bound(q: DenseProgramme, u: Float, step: Float, free: Flags) -> tuple[float, Flags]:
     """How much of a step stays within the bounds, at most all of it, and which cells stop it."""
     room = np.full(u.size, np.inf)
     still = STILL * max(1.0, float(abs(u).max(initial=0.0)))
@@ -218,7 +216,7 @@ def _first_bound(q: DenseProgramme, u: Float, step: Float, free: Mask) -> tuple[
     return max(length, 0.0), blocking
 
 
-def _prices(q: DenseProgramme, u: Float, free: Mask) -> tuple[Float, Float, Float]:
+def _prices(q: DenseProgramme, u: Float, free: Flags) -> tuple[Float, Float, Float]:
     """Multipliers of C, the gradient that they leave, and the size of its terms."""
     residual = q.A @ u - q.b
     gradient = q.A.T @ residual

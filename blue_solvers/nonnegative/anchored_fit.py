@@ -16,9 +16,10 @@ from scipy import sparse
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel, csc
-from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme
+from blue_solvers.nonnegative.programme import NotConvergedError, Programme
 from blue_solvers.nonnegative.solving import possible_sums, solve
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
 SMALL = 2.0  # standard deviations of its own noise at which a cell gives half of what an empty one gives
 MOST = 9.0  # to which the excess, in standard deviations of a cell's noise, is cut off

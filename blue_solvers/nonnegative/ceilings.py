@@ -8,8 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.nonnegative.model import cells_to_observed, equations_of, possible_cells
-from blue_solvers.nonnegative.programme import Float
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.relations.marginals import marginal_matrix, spine_marginal_matrix
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme
+from blue_solvers.nonnegative.programme import NotConvergedError, Programme
+from constraint_builders.arrays import Float
 
 SWEEPS = 20
 ROUNDING = 1e-13  # of the terms of a row

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blue_solvers.nonnegative.programme import Float, Programme, Solution
+from blue_solvers.nonnegative.programme import Programme, Solution
 from blue_solvers.nonnegative.tolerances import (
     ACCEPTED,
     AS_STEEP,
@@ -24,6 +24,7 @@ from blue_solvers.nonnegative.tolerances import (
     SUFFICIENT_DECREASE,
     TARGET,
 )
+from constraint_builders.arrays import Float
 
 try:
     import numba

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float
 
 
 @dataclass(frozen=True)

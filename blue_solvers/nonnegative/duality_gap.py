@@ -24,7 +24,8 @@ from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
 from blue_solvers.nonnegative.cell_bounds import Ranges, propagated
-from blue_solvers.nonnegative.programme import Float, Programme, Solution, kkt_residual
+from blue_solvers.nonnegative.programme import Programme, Solution, kkt_residual
+from constraint_builders.arrays import Float
 
 EPSILON = float(np.finfo(float).eps)
 INFLATION = 1e-9  # relative, of bounds that were worked out in floating point

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.programme import Float
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Name
 from constraint_builders.description.reals import real_array
 

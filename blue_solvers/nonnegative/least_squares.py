@@ -6,9 +6,9 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.programme import Float
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
 
 def ols(problem: Problem, y: ArrayLike) -> Fit:

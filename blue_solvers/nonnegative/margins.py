@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float
 
 SMALLEST_VARIANCE = 1e-3  # of a row's cells: stands for 0 in the preconditioner
 

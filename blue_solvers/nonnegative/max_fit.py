@@ -12,9 +12,10 @@ from scipy.optimize import linprog
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.programme import Float, NotConvergedError
+from blue_solvers.nonnegative.programme import NotConvergedError
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_number
 
 SIMPLEX_CELLS = 2000  # up to which the simplex method is faster than the interior point method

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blue_solvers.nonnegative.model import possible_cells
-from blue_solvers.nonnegative.programme import Float
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 from constraint_builders.extras import missing_extra
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.nonnegative.margins import PlainMargins
-from blue_solvers.nonnegative.programme import Float, Programme
+from blue_solvers.nonnegative.programme import Programme
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Name
 
 ROUNDING = 1e-9  # of the largest exact value, and of 1

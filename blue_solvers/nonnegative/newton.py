@@ -18,7 +18,7 @@ import numpy as np
 from blue_solvers.nonnegative import compiled_newton as kernels
 from blue_solvers.nonnegative.dual_state import State
 from blue_solvers.nonnegative.newton_systems import newton_system
-from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution
+from blue_solvers.nonnegative.programme import NotConvergedError, Programme, Solution
 from blue_solvers.nonnegative.tolerances import (
     ACCEPTED,
     AS_STEEP,
@@ -28,6 +28,7 @@ from blue_solvers.nonnegative.tolerances import (
     SUFFICIENT_DECREASE,
     TARGET,
 )
+from constraint_builders.arrays import Float
 
 KERNEL_ROWS = 96
 

@@ -17,8 +17,9 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg, splu
 
 from blue_solvers.nonnegative.dual_state import State
-from blue_solvers.nonnegative.programme import Float, Programme
+from blue_solvers.nonnegative.programme import Programme
 from blue_solvers.nonnegative.tolerances import ACCEPTED, LARGEST_SHIFT, LEAST_SHIFT, RELAXED, TARGET
+from constraint_builders.arrays import Float
 
 DENSE_ROWS = 1500
 SPARSE_ENTRIES_PER_ROW = 40  # above this the factors fill in

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.contract import ConvergenceError
 from blue_solvers.nonnegative.margins import PlainMargins
-
-Float = NDArray[np.float64]
+from constraint_builders.arrays import Float
 
 
 class NotConvergedError(ConvergenceError):

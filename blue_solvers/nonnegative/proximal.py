@@ -18,7 +18,8 @@ import numpy as np
 
 from blue_solvers.nonnegative.duality_gap import SHARP, Certified, certify
 from blue_solvers.nonnegative.newton import minimise
-from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution, kkt_residual
+from blue_solvers.nonnegative.programme import NotConvergedError, Programme, Solution, kkt_residual
+from constraint_builders.arrays import Float
 
 ACCURACY = 1e-11  # KKT residual at which the rounds end, relative to the largest count
 MAX_ROUNDS = 60

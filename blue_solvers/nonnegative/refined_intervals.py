@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.nonnegative.ceilings import ceilings
 from blue_solvers.nonnegative.fit import Fit
-from blue_solvers.nonnegative.programme import Float
 from blue_solvers.operator import blue
 from blue_solvers.quantiles import normal_multiple, read_level
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array, whole_number
 from noise_mechanisms import draw_noise
 

@@ -11,9 +11,10 @@ from scipy import sparse, special
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel, csc
-from blue_solvers.nonnegative.programme import Float, Programme
+from blue_solvers.nonnegative.programme import Programme
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import share
 
 

@@ -22,9 +22,9 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from blue_solvers.nonnegative.microdata import checked_cells
-from blue_solvers.nonnegative.programme import Float
 from blue_solvers.nonnegative.tree_partitions import Labels, refines
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.table import make_table, parse_table
 from constraint_builders.relations.marginals import cell_map
 

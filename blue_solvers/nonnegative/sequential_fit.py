@@ -20,10 +20,11 @@ from scipy import sparse
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel, csc
-from blue_solvers.nonnegative.programme import Float, Programme
+from blue_solvers.nonnegative.programme import Programme
 from blue_solvers.nonnegative.solving import solve
 from blue_solvers.nonnegative.tree_partitions import Labels, crossed, join, meet, refines, sums_matrix
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Name
 
 

@@ -12,8 +12,9 @@ from scipy.sparse.linalg import lsqr
 from blue_solvers.nonnegative import active_set
 from blue_solvers.nonnegative.cell_bounds import tightened
 from blue_solvers.nonnegative.duality_gap import SHARP, Certified, certify
-from blue_solvers.nonnegative.programme import Float, NotConvergedError, Programme, Solution
+from blue_solvers.nonnegative.programme import NotConvergedError, Programme, Solution
 from blue_solvers.nonnegative.proximal import approach
+from constraint_builders.arrays import Float
 
 ACCEPTED = 1e-8  # of 1 and the objective: sums are within 1.4e-4 of their standard errors
 ROUNDING = 1e-12  # of the largest count

@@ -8,13 +8,13 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
-from blue_solvers.contract import Float
 from blue_solvers.normal_equations.kernels import Gather, best_gather
 from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, NormalSolver, equations_of
 from blue_solvers.normal_equations.sparse_factor import SparseFactor, entry_keys
 from blue_solvers.normal_equations.stage import Stage
 from blue_solvers.normal_equations.supernodes import Index
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.memory import require_memory
 
 CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float
 
 try:
     from sksparse import cholmod

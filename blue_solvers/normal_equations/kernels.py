@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from blue_solvers.contract import Float
 from blue_solvers.normal_equations.supernodes import Index
+from constraint_builders.arrays import Float
 from constraint_builders.extras import missing_extra
 
 Gather = Callable[[Float, Index, Index, Index, Float], None]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float
 
 Product = Callable[[Float], Float]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.contract import Float
 from blue_solvers.normal_equations.krylov import Product
 from blue_solvers.normal_equations.noisy_equations import Equations
+from constraint_builders.arrays import Float
 from constraint_builders.extras import missing_extra
 
 SEED = 0  # pyamg draws start vectors for its spectral estimates from numpy's global state

@@ -11,8 +11,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from blue_solvers.contract import Float
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.relations.elimination import eliminate
 
 EPSILON = float(np.finfo(float).eps)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from blue_solvers.blas_threads import one_blas_thread
-from blue_solvers.contract import Float, Info, Prepared
+from blue_solvers.contract import Info, Prepared
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.noisy_equations import (
@@ -23,6 +23,7 @@ from blue_solvers.normal_equations.noisy_equations import (
 )
 from blue_solvers.normal_equations.stage import Projected, Stage
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
 CHECKED_ENTRIES = 1_000_000  # of anybody's equations, in which nearly dependent rows are looked for
 INVERSE_ITERATIONS = 4  # towards the least eigenvalue

@@ -29,9 +29,9 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import blas, lapack
 
-from blue_solvers.contract import Float
 from blue_solvers.normal_equations.kernels import Gather
 from blue_solvers.normal_equations.supernodes import Index, Supernodes
+from constraint_builders.arrays import Float
 from constraint_builders.memory import require_memory
 
 BATCH_ENTRIES = 2**18  # of the fronts of one batch

@@ -9,11 +9,11 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from blue_solvers.contract import Float
 from blue_solvers.normal_equations.factorisation import cholmod
 from blue_solvers.normal_equations.kernels import Gather, best_gather
 from blue_solvers.normal_equations.selected_inverse import sweep
 from blue_solvers.normal_equations.supernodes import Index, Supernodes
+from constraint_builders.arrays import Float
 
 INSTEAD = "use P.variances() with solver='cg', Monte Carlo intervals, or estimate_variances"
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blue_solvers.contract import ConvergenceError, Float
+from blue_solvers.contract import ConvergenceError
 from blue_solvers.normal_equations.noisy_equations import (
     EPSILON,
     ROUNDING,
     Equations,
     NormalSolverFactory,
 )
+from constraint_builders.arrays import Float
 
 SWEEPS = 6
 DIRECT_SWEEPS = 2

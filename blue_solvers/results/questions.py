@@ -20,13 +20,13 @@ from blue_solvers.components.grouping import groupings_of
 from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.functional_sweep import Weights, functional_covariance
 from blue_solvers.components.tree.tree_plan import TreePlan
-from blue_solvers.contract import Float
 from blue_solvers.operator import blue
 from blue_solvers.results.checksums import DamagedError, require_intact
 from blue_solvers.results.store import SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of, read_description
 from blue_solvers.solvers import TwoPass
 from blue_solvers.uncertainty.functionals import Functionals
 from constraint_builders import Problem, Spine
+from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, make_table, parse_table
 from constraint_builders.description.zeros import StructuralZeros

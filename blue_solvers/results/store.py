@@ -23,10 +23,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from blue_solvers.contract import Float, Info
+from blue_solvers.contract import Info
 from blue_solvers.operator import BlueOperator
 from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
 from constraint_builders import Problem, Spine
+from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.files.new_folder import new_folder

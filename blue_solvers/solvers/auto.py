@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.contract import Float, Info, Prepared, Refusal, Solver
+from blue_solvers.contract import Info, Prepared, Refusal, Solver
 from blue_solvers.solvers.capabilities import (
     AROUND_EQUAL_VARIANCES,
     CHOLESKY,
@@ -22,6 +22,7 @@ from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.trial import predicted_seconds
 from blue_solvers.structured.nearest import tables_left_out, variance_ratio
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.relations.elimination import DearError, relations_between_rows
 
 CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what costs more had better be iterated

@@ -7,11 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from blue_solvers.contract import Float, Info, Prepared, Refusal, Solver
+from blue_solvers.contract import Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.memory import require_memory
 
 ENTRY_BYTES = 12

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from blue_solvers.contract import ConvergenceError, Float, Info, Prepared, Refusal, Solver
+from blue_solvers.contract import ConvergenceError, Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.krylov import Product, conjugate_gradients
 from blue_solvers.normal_equations.multigrid_cycle import multigrid_cycle
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, variance_spread
@@ -15,6 +15,7 @@ from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.structured.iteration import NearestStructuredEstimate
 from blue_solvers.structured.nearest import why_no_structure
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
 USUAL = 1e-10
 PROMISE = 1e-9  # standard errors

@@ -9,11 +9,12 @@ import numpy as np
 from scipy import linalg, sparse
 
 from blue_solvers.components.orthogonal import fit
-from blue_solvers.contract import Float, Info, Prepared, Refusal, Solver
+from blue_solvers.contract import Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.cell_variances import DETERMINED, desired_sums
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.memory import require_memory
 from constraint_builders.relations.elimination import eliminate
 

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.contract import ConvergenceError, Float
+from blue_solvers.contract import ConvergenceError
 from blue_solvers.normal_equations.factorisation import Factor, factorise
 from blue_solvers.normal_equations.krylov import conjugate_gradients
 from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.relations.elimination import eliminate

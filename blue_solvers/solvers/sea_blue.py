@@ -9,9 +9,10 @@ import numpy as np
 
 from blue_solvers.components import Components, components_of
 from blue_solvers.components.assumptions import flat_refusal
-from blue_solvers.contract import Float, Info, Prepared, Solver
+from blue_solvers.contract import Info, Prepared, Solver
 from blue_solvers.solvers.oblique_down_pass import ObliqueDownPass
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from blue_solvers.contract import Float, Info, Prepared, Refusal, Solver
+from blue_solvers.contract import Info, Prepared, Refusal, Solver
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from blue_solvers.components.assumptions import tree_refusal
 from blue_solvers.components.corrections import Corrected
 from blue_solvers.components.tree.functional_sweep import Weights, functional_covariance
 from blue_solvers.components.tree.tree_form import TreeForm
-from blue_solvers.contract import Float, Info, Prepared, Solver
+from blue_solvers.contract import Info, Prepared, Solver
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem, Spine
+from constraint_builders.arrays import Float
 
 
 @dataclass(frozen=True)

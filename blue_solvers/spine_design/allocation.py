@@ -41,12 +41,12 @@ from blue_solvers.contract import ConvergenceError, Solver
 from blue_solvers.operator import blue
 from blue_solvers.solvers import SolverName
 from blue_solvers.spine_design.report import workload_weights
+from constraint_builders.arrays import Float
 from constraint_builders.budget import Budget, Neighbours, gaussian_variance
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.problem import Problem
 
-Float = NDArray[np.float64]
 TINY = 1e-100  # stands for a loss of 0
 
 

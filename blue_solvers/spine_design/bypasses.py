@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blue_solvers.spine_design.objective import Guide, Objective, read_weights, schedules, score
-from blue_solvers.spine_design.totals import Float, Triple, share_precisions
+from blue_solvers.spine_design.totals import Triple, share_precisions
+from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.geography import Entities, Strategy, bypass_chosen, leaves
 from constraint_builders.geography.entities import check_blocks

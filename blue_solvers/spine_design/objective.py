@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Float = NDArray[np.float64]
-Int = NDArray[np.intp]
+from constraint_builders.arrays import Float, Index
+
 Objective: TypeAlias = Literal["mean", "worst", "weighted"]
 
 WORST_POWERS = (1, 4, 16, 64)  # power means that approach the maximum
@@ -57,7 +57,7 @@ class Guide:
         """Of all entities, (K,)."""
         return float(self.weights @ (variances / worst) ** self.power)
 
-    def values(self, variances: Float, worst: float, entities: Int) -> Float:
+    def values(self, variances: Float, worst: float, entities: Index) -> Float:
         """Parts of some entities, (..., entities) to (...,)."""
         return (variances / worst) ** self.power @ self.weights[entities]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blue_solvers.spine_design.report import SpineReport
+from constraint_builders.arrays import Index
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography import Entities, compositions, leaves, osed
 from constraint_builders.geography.partitions import depths
@@ -15,7 +15,6 @@ from constraint_builders.geography.partitions import depths
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Int = NDArray[np.intp]
 
 OUTLINE, INSIDE, ADDED, SUBTRACTED = "0.8", "0.35", "tab:green", "tab:red"
 MOST_OUTLINES = 3000  # geounits of a level: more would be a grey bar
@@ -83,7 +82,7 @@ def accuracy(axes: Axes, report: SpineReport) -> Axes:
     return axes
 
 
-def _bars(axes: Axes, start: Int, stop: Int, row: int, facecolor: str, edgecolor: str) -> None:
+def _bars(axes: Axes, start: Index, stop: Index, row: int, facecolor: str, edgecolor: str) -> None:
     spans = np.stack([start, stop - start], axis=1)
     axes.broken_barh(
         [tuple(span) for span in spans.tolist()],
@@ -94,7 +93,7 @@ def _bars(axes: Axes, start: Int, stop: Int, row: int, facecolor: str, edgecolor
     )
 
 
-def _spans(tree: Spine) -> tuple[Int, Int]:
+def _spans(tree: Spine) -> tuple[Index, Index]:
     """For every geounit its first block and the one after its last, blocks in the order of a walk through the tree."""
     depth = depths(tree)
     below = (tree.child_counts == 0).astype(np.intp)

@@ -26,15 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blue_solvers.spine_design.objective import Guide, Objective, read_weights, schedules, score
-from blue_solvers.spine_design.totals import (
-    Float,
-    Int,
-    Triple,
-    leaf_variance,
-    level_precisions,
-    member_sums,
-    total_variances,
-)
+from blue_solvers.spine_design.totals import Triple, leaf_variance, level_precisions, member_sums, total_variances
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography import Entities, Strategy, leaves, most_members
@@ -151,10 +144,10 @@ class _Change:
     `other` may be one more than the last group: a new one.
     """
 
-    group: Int
-    other: Int
-    counts: Int
-    other_counts: Int
+    group: Index
+    other: Index
+    counts: Index
+    other_counts: Index
 
     def __getitem__(self, index: int) -> _Change:
         return _Change(self.group[index], self.other[index], self.counts[index], self.other_counts[index])
@@ -166,7 +159,7 @@ class _Family:
     Members of a kind contribute alike, so that only their numbers matter. `entities` are those that some member meets.
     """
 
-    def __init__(self, kinds: Triple, counts: Int, entities: Int, most: int) -> None:
+    def __init__(self, kinds: Triple, counts: Index, entities: Index, most: int) -> None:
         self.kinds, self.counts, self.entities, self.most = kinds, counts, entities, most
 
     def group_sums(self, counts: NDArray, precision: float) -> Triple:
@@ -251,7 +244,7 @@ class _Members:
                     "groups of `regroup_blocks` or `group_tracts`, or raise fanout_cutoff"
                 )
 
-    def kinds_of(self, number: int) -> Int:
+    def kinds_of(self, number: int) -> Index:
         """For every member of a family the number of its kind."""
         return np.unique(self._kind[self.of_family[number]], return_inverse=True)[1]
 
@@ -312,7 +305,7 @@ class _Search:
         root = int(self._spine.members[0][0])
         return sums, sums[root].lifted(self._precision[0]).s2
 
-    def _widened(self, triple: Triple, entities: Int) -> Triple:
+    def _widened(self, triple: Triple, entities: Index) -> Triple:
         """A triple of some entities as one of all, the others' parts being 0."""
         full = Triple(triple.s0, np.zeros(self._width), np.zeros(self._width))
         full.s1[entities], full.s2[entities] = triple.s1, triple.s2
@@ -365,7 +358,7 @@ class _Search:
                 lowest, best = float(gains[index]), (groups[index], change[index])
         return best
 
-    def _changed_variances(self, unit: int, change: Triple, entities: Int) -> Float:
+    def _changed_variances(self, unit: int, change: Triple, entities: Index) -> Float:
         """Variances of some entities after each of n changes of a geounit's sums, (n, entities)."""
         for ancestor, precision in self._path(unit):
             sums = self._sums[ancestor].of(entities)

@@ -17,13 +17,11 @@ from scipy import sparse
 from blue_solvers.contract import Solver
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solvers import SolverName
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.geography import Entities, NotComposableError, Strategy, compositions, leaves, osed
 from constraint_builders.problem import Problem
-
-Float = NDArray[np.float64]
-Int = NDArray[np.intp]
 
 BATCH_BYTES = 2**27  # dense columns over both layouts that are worked on at once
 
@@ -165,7 +163,7 @@ class SpineReport:
     """
 
     entities: Entities
-    distances: Mapping[str, Int]
+    distances: Mapping[str, Index]
     variances: Mapping[str, Float]
 
     def summary(self) -> list[tuple[str, float, int, float, float]]:

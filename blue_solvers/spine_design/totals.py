@@ -28,15 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
 from constraint_builders.geography import Entities, Strategy, leaves
 from constraint_builders.geography.entities import check_blocks
 from constraint_builders.geography.partitions import ancestors
-
-Float = NDArray[np.float64]
-Int = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class Triple:
     def __getitem__(self, geounits: Any) -> Triple:
         return Triple(self.s0[geounits], self.s1[geounits], self.s2[geounits])
 
-    def of(self, entities: Int) -> Triple:
+    def of(self, entities: Index) -> Triple:
         return Triple(self.s0, self.s1[..., entities], self.s2[..., entities])
 
     def summed(self, members: NDArray | sparse.csr_array) -> Triple:

@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from blue_solvers.contract import Float
-from blue_solvers.streaming.subtrees import Index
 from constraint_builders import Spine
+from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import format_bytes
 
 

@@ -19,9 +19,9 @@ from scipy import sparse
 from scipy.linalg import qr
 
 from blue_solvers.components.corrections import orthonormal, pivots
-from blue_solvers.contract import Float
-from blue_solvers.streaming.subtrees import Design, Downward, Estimates, Index, Part, SubtreeForm, Upward
+from blue_solvers.streaming.subtrees import Design, Downward, Estimates, Part, SubtreeForm, Upward
 from constraint_builders import Spine
+from constraint_builders.arrays import Float, Index
 
 CONTRADICTION_TOLERANCE = 1e-11  # relative to the sizes of the cells that a combination adds
 ROUNDING = 1e-12  # share of a variance that is left by rounding where nothing is

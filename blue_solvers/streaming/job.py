@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from blue_solvers.contract import Float
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
 from blue_solvers.results.store import write_estimates
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
@@ -25,17 +24,9 @@ from blue_solvers.streaming.message_files import (
 )
 from blue_solvers.streaming.part_files import TOP, PartEntry, PartitionError, Partitions, level_file
 from blue_solvers.streaming.partition import BUFFERS
-from blue_solvers.streaming.subtrees import (
-    Design,
-    Downward,
-    Estimates,
-    Index,
-    Part,
-    SubtreeForm,
-    Upward,
-    part_bytes,
-)
+from blue_solvers.streaming.subtrees import Design, Downward, Estimates, Part, SubtreeForm, Upward, part_bytes
 from blue_solvers.streaming.workplace import Workplace, remove
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
 from constraint_builders.memory import format_bytes
 

@@ -26,7 +26,6 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.contract import Float
 from blue_solvers.results.checksums import (
     DamagedError,
     read_json_object,
@@ -36,6 +35,7 @@ from blue_solvers.results.checksums import (
     sha256,
 )
 from blue_solvers.streaming.subtrees import Design, LevelTable, Part
+from constraint_builders.arrays import Float
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import read_schema_file, write_schema_file
 from constraint_builders.files.parquet import read_parquet, write_parquet

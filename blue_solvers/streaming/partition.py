@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blue_solvers.contract import Float, UnsupportedProblemError
+from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.name_order import NameOrder
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.cutting import choose_cut, members_of_parts
@@ -27,8 +27,9 @@ from blue_solvers.streaming.part_files import (
     write_level,
     write_manifest,
 )
-from blue_solvers.streaming.subtrees import Design, Index, LevelTable, part_bytes
+from blue_solvers.streaming.subtrees import Design, LevelTable, part_bytes
 from constraint_builders import Problem, Schema, Spine
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.files.new_folder import new_folder

@@ -25,14 +25,13 @@ from blue_solvers.components.tree.coefficients import Boundary
 from blue_solvers.components.tree.messages import Message
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree.tree_plan import Divisions, TreePlan, plan_of
-from blue_solvers.contract import Float
 from constraint_builders import Schema
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.description.zeros import EmptyCells
 
-Index = NDArray[np.intp]
 LevelTable = tuple[int, Table]
 
 ANCHOR = "anchor"

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.contract import Float
-from blue_solvers.streaming.subtrees import Index
+from constraint_builders.arrays import Float, Index
 
 
 class ValueFiles:

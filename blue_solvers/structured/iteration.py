@@ -29,12 +29,13 @@ import numpy as np
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.components import Components
 from blue_solvers.components.corrections import Corrected
-from blue_solvers.contract import ConvergenceError, Float, Info, Prepared
+from blue_solvers.contract import ConvergenceError, Info, Prepared
 from blue_solvers.normal_equations.krylov import conjugate_gradients
 from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING
 from blue_solvers.structured.nearest import structure_of
 from blue_solvers.structured.scaled_precision import scaled_precision
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
 SWEEPS = 6  # two or three are taken
 RESTART = 1e-11  # of a residual: below it, rounding that leaves the range of Q would be all that is iterated on

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.contract import Float
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.some_tables import of_tables
 
 

@@ -24,9 +24,10 @@ from blue_solvers.components import Components
 from blue_solvers.components.assumptions import flat_refusal, tree_refusal
 from blue_solvers.components.corrections import Corrected, form_of
 from blue_solvers.components.size import group_count
-from blue_solvers.contract import Float, Refusal
+from blue_solvers.contract import Refusal
 from blue_solvers.structured.kept_tables import KeptTables, kept_tables
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
 FEW_GROUPS = 300  # of recodes, whose matrices then cost less than the iterations
 MOST_EXACT_CELLS = 500  # in tables that are not wholly exact: their products make an estimate take five times as long

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.contract import Float
 from blue_solvers.normal_equations.factorisation import factorise
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.noise import Noise
 
 POWER_STEPS = 30  # of a random start: the largest eigenvalue to a factor of 2, with any realistic number of cells

@@ -11,12 +11,13 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import aslinearoperator
 
-from blue_solvers.contract import Float, Info, Solver
+from blue_solvers.contract import Info, Solver
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.testing.adjoints import dot_test
 from blue_solvers.testing.dense_reference import DenseReference
 from blue_solvers.testing.small_problems import problems
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
 TOLERANCE = 1e-9  # standard errors; direct solvers reach 1e-13
 ITERATIVE_SLACK = (

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from blue_solvers.contract import Float
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.relations.marginals import marginal_matrix
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg, sparse
 
-from blue_solvers.contract import Float
 from constraint_builders import Problem, Schema, gallery
+from constraint_builders.arrays import Float
 
 
 def problems() -> dict[str, Problem]:

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from blue_solvers.contract import VARIANCE_BLOCK, Float
+from blue_solvers.contract import VARIANCE_BLOCK
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solvers import SeaBlue
 from blue_solvers.uncertainty.functionals import cell_weights, observed_weights
 from blue_solvers.uncertainty.monte_carlo import Progress, Seed, Streams
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number
 
 Cells = Sequence[int] | ArrayLike

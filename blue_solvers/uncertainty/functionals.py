@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from blue_solvers.contract import Float
 from blue_solvers.operator import BlueOperator, blue
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.memory import require_memory
 

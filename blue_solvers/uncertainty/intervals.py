@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blue_solvers.contract import Float
 from blue_solvers.operator import BlueOperator
 from blue_solvers.quantiles import normal_multiple, read_level, t_multiple
 from blue_solvers.uncertainty.functionals import as_operator, estimate
@@ -18,6 +17,7 @@ from blue_solvers.uncertainty.monte_carlo import (
     read_draws,
 )
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 
 METHODS = ("z", "t", "distribution_free")

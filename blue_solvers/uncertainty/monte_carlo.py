@@ -14,10 +14,10 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from blue_solvers.contract import Float
 from blue_solvers.normal_equations.kernels import best_keep_largest
 from blue_solvers.operator import BlueOperator
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number
 from noise_mechanisms import draw_noise
 

@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from blue_solvers.contract import Float
 from blue_solvers.operator import BlueOperator
 from blue_solvers.quantiles import chi_square_quantile, f_quantile, read_level
 from blue_solvers.uncertainty.functionals import (
@@ -45,6 +44,7 @@ from blue_solvers.uncertainty.monte_carlo import (
     read_draws,
 )
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array, whole_number
 
 EXACT = 1e-7  # of the largest standard deviation: a variance of less is the rounding error of 0

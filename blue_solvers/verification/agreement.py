@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, pieces, reciprocal
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.relations.marginals import refines
 
 if TYPE_CHECKING:
     from blue_solvers.verification.finest import Level
 
-Float = NDArray[np.float64]
 CHUNK = 2**18
 EXTENDED = float(np.finfo(np.longdouble).eps)
 EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums

@@ -16,9 +16,9 @@ from blue_solvers.verification.agreement import Below, judged, off_the_sums
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.weighed_noise import ROUNDING, WeighedNoise
 from constraint_builders import Problem, Spine
+from constraint_builders.arrays import Float
 from constraint_builders.relations.marginals import refines
 
-Float = NDArray[np.float64]
 CHUNK = 2**18  # cells worked on at a time
 MOST_KEPT = 3_000_000  # cells of a geolevel up to which its coarser tables take their share, which tightens the bound
 

@@ -15,10 +15,10 @@ from scipy.stats import chi2, norm
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal
 from blue_solvers.verification.wide import Separated
 from constraint_builders import Problem, Spine
+from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Name
 from constraint_builders.description.reals import real_array
 
-Float = NDArray[np.float64]
 LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides
 CHECKED, KNOWN_EXACTLY, NOT_MEASURED, UNCHECKED = range(4)
 REASONS = ("checked by others", "known exactly", "not measured", "nothing else that was measured checks it")

@@ -13,8 +13,8 @@ from scipy.sparse.linalg import lsqr
 from blue_solvers.verification.rational_elimination import relations
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
-Float = NDArray[np.float64]
 Long = NDArray[np.longdouble]
 EXTENDED = float(np.finfo(np.longdouble).eps)
 MOST_ENTRIES = 3_000_000  # of the matrix of counts

@@ -12,9 +12,9 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import splu
 
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.noise import Noise
 
-Float = NDArray[np.float64]
 ROUNDING = np.finfo(np.float64).eps
 PIECE = 2**16
 INVERSE_STEPS = 20  # power steps towards the least eigenvalue of the correlations

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
-Float = NDArray[np.float64]
 Key = tuple[int, ...]
 EXTENDED = float(np.finfo(np.longdouble).eps)
 MOST_CELLS = 4.0  # of all tables that some observed table contains, for each observed cell

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Index = NDArray[np.intp]
+from constraint_builders.arrays import Index
 
 NODE = "node"  # the axis of problems that are given by a matrix: whatever an index of theirs is called
 INSTEAD = "to give values by their positions write .to_numpy()"

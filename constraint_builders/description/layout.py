@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import Dimension, aligned
 from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.memory import require_cells
 
-Float = NDArray[np.float64]
 Name = Hashable
 Place = slice
 Dimensions = Callable[[Any], tuple[Dimension, ...]]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 
 

@@ -10,17 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, splu
 
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.equality import equal
-from constraint_builders.description.layout import Float, Layout
+from constraint_builders.description.layout import Layout
 from constraint_builders.description.low_rank import LowRankPlusDiagonal
 
 NOISE_LAWS = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace")
-
-Index = NDArray[np.intp]
 
 
 class Noise(ABC):

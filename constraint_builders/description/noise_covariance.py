@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, splu
 
-from constraint_builders.description.layout import Float, Layout
+from constraint_builders.arrays import Float
+from constraint_builders.description.layout import Layout
 from constraint_builders.description.linear import read_matrix
 from constraint_builders.description.low_rank import LowRankPlusDiagonal
 from constraint_builders.description.noise import (

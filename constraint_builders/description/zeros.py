@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.arrays import Flags
 from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.reals import refuse_masked
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
-
-Flags = NDArray[np.bool_]
 
 
 class EmptyCells:

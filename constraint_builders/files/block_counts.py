@@ -7,7 +7,7 @@ import os
 import numpy as np
 import polars as pl
 
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.measurement_files import LARGEST
 from constraint_builders.files.naming import naming, shown

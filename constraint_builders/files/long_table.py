@@ -34,7 +34,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from constraint_builders.description.layout import Float, Layout
+from constraint_builders.arrays import Float
+from constraint_builders.description.layout import Layout
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table

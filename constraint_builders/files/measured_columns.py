@@ -7,7 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from constraint_builders.files.columns import CV_PERCENT, MARGIN, VARIANCE, Columns, Spread
 from constraint_builders.files.numbers import TEXT, NotANumberError, decimal_mark, read_numbers
 from constraint_builders.files.rows import Rows

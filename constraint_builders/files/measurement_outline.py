@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.files.exact_totals import ExactTotal, totals_by_geounit
@@ -40,8 +40,6 @@ from constraint_builders.files.naming import naming
 from constraint_builders.files.settings import Settings
 from constraint_builders.memory import format_bytes
 
-Index: TypeAlias = NDArray[np.intp]
-Flags: TypeAlias = NDArray[np.bool_]
 Progress: TypeAlias = Callable[[str, int, int], None]
 Arrays: TypeAlias = dict[str, dict[str, Float]]  # by geolevel and table
 Keep: TypeAlias = Callable[[str, str, Index, NDArray], None]

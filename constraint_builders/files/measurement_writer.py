@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.measurement_files import (

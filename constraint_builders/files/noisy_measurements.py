@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from constraint_builders.files.exact_totals import ExactTotal
 from constraint_builders.files.measurement_files import Unused
 from constraint_builders.files.measurement_outline import Progress, read_outline

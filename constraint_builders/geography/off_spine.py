@@ -24,18 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from constraint_builders.arrays import Index
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography.entities import Entities, check_blocks
 from constraint_builders.geography.partitions import depths, leaves
-
-Int = NDArray[np.intp]
 
 
 class NotComposableError(ValueError):
     """No sum or difference of the usable geounits is an entity; the message names it."""
 
 
-def osed(spine: Spine, entities: Entities) -> Int:
+def osed(spine: Spine, entities: Entities) -> Index:
     """Off-spine entity distance of every entity.
 
     Parameters
@@ -74,10 +73,10 @@ class OsedSummary:
 
     mean: float
     maximum: int
-    descending: Int
+    descending: Index
 
 
-def summarise_osed(distances: Int) -> OsedSummary:
+def summarise_osed(distances: Index) -> OsedSummary:
     """Mean, maximum and the vector sorted from the largest down, which Algorithm 2 compares."""
     return OsedSummary(float(np.mean(distances)), int(np.max(distances)), np.sort(distances)[::-1])
 
@@ -89,20 +88,20 @@ class PairCosts:
     its children's.
     """
 
-    def __init__(self, matrix: sparse.csr_array, absent: Int) -> None:
+    def __init__(self, matrix: sparse.csr_array, absent: Index) -> None:
         self.matrix = matrix
         self.absent = absent
 
-    def row(self, geounit: int) -> tuple[Int, Int]:
+    def row(self, geounit: int) -> tuple[Index, Index]:
         """Costs of every entity and of its complement in one geounit, (K,) each."""
         dense = self.matrix[[geounit]].toarray()[0]
         return dense.real.astype(np.intp), dense.imag.astype(np.intp) + self.absent[geounit]
 
-    def inside(self, spine: Spine, geounit: int) -> Int:
+    def inside(self, spine: Spine, geounit: int) -> Index:
         """Costs of every entity in one geounit, (K,)."""
         return self.row(geounit)[0]
 
-    def look_up(self, geounits: Int, entities: Int) -> tuple[Int, Int]:
+    def look_up(self, geounits: Index, entities: Index) -> tuple[Index, Index]:
         """Costs of pairs of a geounit and an entity, (n,) each."""
         width = self.matrix.shape[1]
         stored = np.repeat(np.arange(self.matrix.shape[0]), np.diff(self.matrix.indptr)) * width + self.matrix.indices
@@ -140,7 +139,7 @@ def child_sums_and_costs(
     return PairCosts(sums, parts), PairCosts(costs, whole)
 
 
-def _whole_costs(spine: Spine, depth: Int, usable: NDArray[np.bool_]) -> tuple[Int, Int]:
+def _whole_costs(spine: Spine, depth: Index, usable: NDArray[np.bool_]) -> tuple[Index, Index]:
     """What every whole geounit costs, and the sum of that over its children."""
     whole, parts = np.ones(spine.size, dtype=np.intp), np.zeros(spine.size, dtype=np.intp)
     for level in range(int(depth.max()), -1, -1):
@@ -152,7 +151,7 @@ def _whole_costs(spine: Spine, depth: Int, usable: NDArray[np.bool_]) -> tuple[I
     return whole, parts
 
 
-def _cheaper(total: sparse.csr_array, parts: Int, whole: Int, usable: NDArray[np.bool_]) -> sparse.csr_array:
+def _cheaper(total: sparse.csr_array, parts: Index, whole: Index, usable: NDArray[np.bool_]) -> sparse.csr_array:
     rows = np.repeat(np.arange(total.shape[0]), np.diff(total.indptr))
     by_parts = total.data.real, total.data.imag + parts[rows]
     inside, outside = np.where(usable[rows], cheaper(*by_parts), by_parts)
@@ -219,15 +218,15 @@ def compositions(spine: Spine, entities: Entities, usable: NDArray[np.bool_] | N
 class _Wanted:
     """Parts still to compose: of a geounit the part inside an entity, or the rest, to be added or subtracted."""
 
-    geounit: Int
-    entity: Int
-    sign: Int
+    geounit: Index
+    entity: Index
+    sign: Index
     inside: NDArray[np.bool_]
 
     def where(self, kept: NDArray[np.bool_]) -> _Wanted:
         return self._map(lambda array: array[kept])
 
-    def below(self, taken: NDArray[np.bool_], children: Int, child_counts: Int) -> _Wanted:
+    def below(self, taken: NDArray[np.bool_], children: Index, child_counts: Index) -> _Wanted:
         """The parts of the children: the same ones, or where the geounit was taken what is to be undone."""
         turned = _Wanted(
             self.geounit,
@@ -245,7 +244,7 @@ class _Wanted:
         return _Wanted(change(self.geounit), change(self.entity), change(self.sign), change(self.inside))
 
 
-def _children(spine: Spine) -> Int:
+def _children(spine: Spine) -> Index:
     """Positions of all geounits but the root, by parent."""
     order = np.argsort(spine.parent, kind="stable")
     return order[spine.parent[order] >= 0]

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.arrays import Index
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography.block_groups import FANOUT_CUTOFF, Variant, check_variant, most_members
 from constraint_builders.geography.entities import Entities
 from constraint_builders.geography.off_spine import PairCosts, cheaper, child_sums_and_costs
 from constraint_builders.geography.partitions import ancestors, level_above, numbers_within, relabel
-
-Int = NDArray[np.intp]
 
 ENTITY_THRESHOLD = 9  # production default
 
@@ -94,18 +93,18 @@ class _Above:
     def __init__(self, spine: Spine, sums: PairCosts) -> None:
         self._spine = spine
         self._sums = sums
-        self._known: dict[int, tuple[Int, Int]] = {}
+        self._known: dict[int, tuple[Index, Index]] = {}
 
-    def _sums_of(self, geounit: int) -> tuple[Int, Int]:
+    def _sums_of(self, geounit: int) -> tuple[Index, Index]:
         if geounit not in self._known:
             self._known[geounit] = self._sums.row(geounit)
         return self._known[geounit]
 
-    def root_costs(self, county: int, met: Int) -> _RootCosts:
+    def root_costs(self, county: int, met: Index) -> _RootCosts:
         """OSEDs of the entities met as a function of the sums of costs over the county's groups."""
         inside, outside = (part[met] for part in self._sums_of(county))
         before = cheaper(inside, outside)
-        rest: list[tuple[Int, Int]] = []
+        rest: list[tuple[Index, Index]] = []
         geounit = int(self._spine.parent[county])
         while geounit >= 0:
             sum_inside, sum_outside = (part[met] for part in self._sums_of(geounit))
@@ -114,7 +113,7 @@ class _Above:
             geounit = int(self._spine.parent[geounit])
         return _RootCosts(rest)
 
-    def update(self, county: int, met: Int, inside: Int, outside: Int) -> None:
+    def update(self, county: int, met: Index, inside: Index, outside: Index) -> None:
         """Set the sums over the county's groups."""
         geounit = county
         while True:
@@ -135,9 +134,9 @@ class _Above:
 class _RootCosts:
     """OSEDs from the sums over a county's groups, the rest of the country staying as it is."""
 
-    rest: list[tuple[Int, Int]]
+    rest: list[tuple[Index, Index]]
 
-    def __call__(self, inside: Int, outside: Int) -> Int:
+    def __call__(self, inside: Index, outside: Index) -> Index:
         costs = cheaper(inside, outside)
         for rest_inside, rest_outside in self.rest:
             costs = cheaper(rest_inside + costs[0], rest_outside + costs[1])
@@ -147,19 +146,19 @@ class _RootCosts:
 class _Merging:
     """Groups of one county: sums over their tracts of the costs of every entity and its complement, (groups, K)."""
 
-    def __init__(self, inside: Int, outside: Int, groups: list[list[int]], most: int) -> None:
+    def __init__(self, inside: Index, outside: Index, groups: list[list[int]], most: int) -> None:
         self.inside, self.outside, self.groups, self.most = inside, outside, groups, most
 
     @classmethod
-    def of_single_tracts(cls, inside: Int, outside: Int, most: int) -> _Merging:
+    def of_single_tracts(cls, inside: Index, outside: Index, most: int) -> _Merging:
         return cls(inside, outside, [[tract] for tract in range(len(inside))], most)
 
-    def total(self) -> tuple[Int, Int]:
+    def total(self) -> tuple[Index, Index]:
         """Sums of costs over the groups, (K,) each."""
         inside, outside = cheaper(self.inside, self.outside)
         return inside.sum(axis=0), outside.sum(axis=0)
 
-    def labels(self) -> Int:
+    def labels(self) -> Index:
         """For every tract the number of its group."""
         labels = np.empty(sum(map(len, self.groups)), dtype=np.intp)
         for number, group in enumerate(self.groups):
@@ -202,7 +201,7 @@ class _Merging:
         self.groups[first] += self.groups.pop(second)
 
 
-def _lexicographically_more(rows: Int, reference: Int) -> NDArray[np.bool_]:
+def _lexicographically_more(rows: Index, reference: Index) -> NDArray[np.bool_]:
     """Whether each row comes after the reference in lexicographic order."""
     differs = rows != reference
     if not differs.shape[1]:
@@ -211,7 +210,7 @@ def _lexicographically_more(rows: Int, reference: Int) -> NDArray[np.bool_]:
     return rows[np.arange(len(rows)), first] > reference[first]
 
 
-def _production_groups(inside: Int, outside: Int, most: int, entity_threshold: int) -> Int:
+def _production_groups(inside: Index, outside: Index, most: int, entity_threshold: int) -> Index:
     """For every tract of a county the number of its group, by the rules of the production code."""
     _, same_entities = np.unique(inside > 0, axis=0, return_inverse=True)
     chunk = numbers_within(same_entities.ravel()) // most
@@ -258,6 +257,6 @@ def chunk_siblings(
     return relabel(spine, level, _group_names(spine, of_leaf, number), above=members)
 
 
-def _group_names(spine: Spine, of_leaf: Int, number: Int) -> list[str]:
+def _group_names(spine: Spine, of_leaf: Index, number: Index) -> list[str]:
     """For every leaf the geocode of its group: its parent's, and the number of the group of the leaf's geounit."""
     return [f"{spine.geocodes[spine.parent[unit]]}-g{number[unit]:03d}" for unit in of_leaf]

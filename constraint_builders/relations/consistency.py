@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.constraints import SelfConsistency

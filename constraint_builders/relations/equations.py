@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from constraint_builders.relations.elimination import Elimination, eliminate
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.memory import require_memory
 
-Float = NDArray[np.float64]
 INDEX_BYTES = 8
 VALUE_BYTES = 8
 

@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from constraint_builders.arrays import Flags
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.relations.constraints import next_above, require_constraint_memory
 from constraint_builders.relations.functional_rows import Component, FunctionalRows
 from constraint_builders.relations.marginals import cell_map
-
-Flags = NDArray[np.bool_]
 
 
 class SpineConsistency:

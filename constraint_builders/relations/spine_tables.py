@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import Dimension, aligned
-from constraint_builders.description.layout import Float, Layout
+from constraint_builders.description.layout import Layout
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine

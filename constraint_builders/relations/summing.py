@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from constraint_builders.arrays import Index
 from constraint_builders.description.equality import equal
 from constraint_builders.description.linear import read_matrix
 from constraint_builders.relations.elimination import relations_between_rows
-
-Index = NDArray[np.intp]
 
 
 class SummingMatrix:

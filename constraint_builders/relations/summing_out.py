@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, make_table, parse_table
 

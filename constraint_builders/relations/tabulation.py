@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from constraint_builders.description.spine import Spine
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.marginals import Margin, refines

@@ -12,15 +12,14 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp
 from noise_mechanisms.integer_subspace.guarantee import Guarantee
 from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
 from noise_mechanisms.integer_subspace.sampler import Seed
-
-Floats = NDArray[np.float64]
 
 _MOST_RECORDS = 500
 _DEAD_ENDS = 20  # for every table that may be listed
@@ -138,14 +137,14 @@ class BoundedMechanism:
         """Of one `release`, pure: epsilon t at L1 distance t, with delta = 0. `sample` promises nothing."""
         return Guarantee(self.invariants, "pure", Fraction(self.epsilon), 1)
 
-    def law(self, table: ArrayLike) -> tuple[Integers, Floats]:
+    def law(self, table: ArrayLike) -> tuple[Integers, Float]:
         """All possible outputs (tables, d), and their probabilities (tables,)."""
         allowed = equivalent_tables(self.invariants, table, self.binary, self.limit)
         distance = abs(allowed - self.invariants.read_table(table)).sum(axis=1)
         weight = np.exp(-self.epsilon / 2 * distance)
         return allowed, weight / weight.sum()
 
-    def bias(self, table: ArrayLike) -> Floats:
+    def bias(self, table: ArrayLike) -> Float:
         """Expected output minus the confidential table, (d,): exact, up to rounding. Zero on every invariant."""
         allowed, probability = self.law(table)
         return np.asarray(probability @ allowed - self.invariants.read_table(table))

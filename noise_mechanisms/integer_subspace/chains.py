@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import positive_number, share, whole_number
 from noise_mechanisms.integer_subspace.compiled import heat_bath_loop, jump_loop
 from noise_mechanisms.integer_subspace.guarantee import Norm
@@ -30,7 +30,6 @@ HEAT_BATH_MOVES_PER_CELL = 32
 # Measured on the 4 x 4 table: jumps are autocorrelated over about 112 iterations, heat-bath moves over 26.
 JUMPS_PER_CELL = 128
 
-Floats = NDArray[np.float64]
 
 _VALUES_AT_ONCE = 1 << 20
 
@@ -122,7 +121,7 @@ class HeatBathKernel(Kernel):
         chains = states.shape[0]
         for count in _portions(iterations, _VALUES_AT_ONCE // chains):
             choices: Integers = rng.integers(0, self._moves.count, size=(chains, count))
-            uniforms: Floats = rng.random((chains, count))
+            uniforms: Float = rng.random((chains, count))
             if self._loop is not None:
                 self._loop(states, self._moves.cells, self._moves.steps, choices, uniforms, self.epsilon)
                 continue
@@ -136,7 +135,7 @@ class HeatBathKernel(Kernel):
         self._redraw(first, choices, uniforms)
         self._redraw(second, choices, uniforms)
 
-    def _redraw(self, states: Integers, choices: Integers, uniforms: Floats) -> None:
+    def _redraw(self, states: Integers, choices: Integers, uniforms: Float) -> None:
         chains = np.arange(states.shape[0])[:, None]
         cells, steps = self._moves.cells[choices], self._moves.steps[choices]
         places, weights = kinks(states[chains, cells], steps, self._moves.unit)
@@ -197,7 +196,7 @@ class JumpKernel(Kernel):
         chains, rank = states.shape[0], self._basis.shape[0]
         for count in _portions(iterations, _VALUES_AT_ONCE // (chains * max(rank, 1))):
             jumps = self._law.sample(chains * count * rank, rng).reshape(chains, count, rank)
-            costs: Floats = rng.standard_exponential((chains, count))
+            costs: Float = rng.standard_exponential((chains, count))
             if self._loop is not None:
                 self._loop(states, self._basis, jumps, costs, self.epsilon, self.norm)
                 continue
@@ -219,7 +218,7 @@ class JumpKernel(Kernel):
         return np.rint(states @ self._left_inverse).astype(np.int64)
 
     @cached_property
-    def _left_inverse(self) -> Floats:
+    def _left_inverse(self) -> Float:
         return np.linalg.pinv(self._basis.astype(np.float64))
 
     def _coupled_jump(self, jump: Integers, gap: Integers, rng: np.random.Generator) -> Integers:
@@ -236,13 +235,13 @@ class JumpKernel(Kernel):
             waiting = (waiting[0][~taken], waiting[1][~taken])
         return landing
 
-    def _accept(self, states: Integers, proposals: Integers, costs: Floats) -> None:
+    def _accept(self, states: Integers, proposals: Integers, costs: Float) -> None:
         growth = norm_of(proposals, self.norm) - norm_of(states, self.norm)
         accepted = self.epsilon * growth <= costs
         states[accepted] = proposals[accepted]
 
 
-def norm_of(tables: Integers, norm: Norm) -> Floats:
+def norm_of(tables: Integers, norm: Norm) -> Float:
     """L1 or L2 norm of every table along the last axis."""
     if norm == 1:
         return np.asarray(abs(tables).sum(axis=-1, dtype=np.float64))

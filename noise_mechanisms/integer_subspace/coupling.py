@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.chains import Kernel, norm_of
 from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.sampler import Seed
-
-Floats = NDArray[np.float64]
 
 _LARGEST_INFORMATIVE = 25  # dimension of 6 x 6 tables, whose heat-bath chains take 37,000 moves to meet; 8 x 8: > 3e6
 
@@ -153,7 +152,7 @@ def dispersed_starts(kernel: Kernel, chains: int, rng: Seed = None, widening: fl
     return states
 
 
-def potential_scale_reduction(traces: NDArray) -> Floats:
+def potential_scale_reduction(traces: NDArray) -> Float:
     """Gelman and Rubin's factor of every cell: near 1 when chains from dispersed starts have come to agree.
 
     Parameters

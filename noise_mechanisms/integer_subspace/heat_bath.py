@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.arrays import Float
 from noise_mechanisms.integer_subspace.invariants import Integers
-
-Floats = NDArray[np.float64]
 
 
 def kinks(values: Integers, steps: Integers, unit: bool) -> tuple[Integers, Integers]:
@@ -43,7 +42,7 @@ def kinks(values: Integers, steps: Integers, unit: bool) -> tuple[Integers, Inte
     return np.take_along_axis(places, order, 1), np.take_along_axis(weights, order, 1)
 
 
-def draw_steps(places: Integers, weights: Integers, epsilon: float, uniform: Floats) -> Integers:
+def draw_steps(places: Integers, weights: Integers, epsilon: float, uniform: Float) -> Integers:
     """Draw t with probabilities proportional to exp(-epsilon * sum of weight * |t - place|), by inversion.
 
     Parameters
@@ -79,7 +78,7 @@ def draw_steps(places: Integers, weights: Integers, epsilon: float, uniform: Flo
     return _within_segment(target, *chosen)
 
 
-def _geometric_mass(rate: NDArray[Any], length: Integers) -> Floats:
+def _geometric_mass(rate: NDArray[Any], length: Integers) -> Float:
     """Sum of exp(-rate u) over u = 0, ..., length - 1; length -1 stands for no end."""
     flat = rate == 0
     per_step = np.where(flat, 1.0, -np.expm1(-rate))
@@ -87,7 +86,7 @@ def _geometric_mass(rate: NDArray[Any], length: Integers) -> Floats:
 
 
 def _within_segment(
-    target: Floats, start: Integers, length: Integers, falling: NDArray, rate: Floats, mass: Floats, cumulative: Floats
+    target: Float, start: Integers, length: Integers, falling: NDArray, rate: Float, mass: Float, cumulative: Float
 ) -> Integers:
     """Invert the geometric law inside the chosen segment, from the end of larger probability."""
     before = np.clip((target - (cumulative - mass)) / mass, 0.0, 1.0)

@@ -8,17 +8,15 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, ShiftedGaussian
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection, require_acceptance
-
-Floats = NDArray[np.float64]
 
 _NARROW = 0.5  # below, draw from a window of whole numbers; above, round normal values
 _WINDOW = np.arange(-8, 9)
@@ -42,7 +40,7 @@ class KleinSampler(Sampler):
             for front in self._form.fronts
         ]
 
-    def _propose(self, sigma: Floats, rng: np.random.Generator) -> tuple[Integers, Floats]:
+    def _propose(self, sigma: Float, rng: np.random.Generator) -> tuple[Integers, Float]:
         """One proposal for every sigma, (tries, d), and the logarithm of its product of thetas, (tries,)."""
         shape = (sigma.size, self._lattice.dimension)
         coordinates, log_thetas = np.zeros(shape), np.zeros(shape)
@@ -88,7 +86,7 @@ class GaussianSampler(KleinSampler):
         require_acceptance(self.name, self.acceptance)
         return rejection(self._attempt, size, self._lattice.records, self.acceptance, rng)
 
-    def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Floats]:
+    def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Float]:
         widths = self.sigma / self._form.norms
         proposals, log_thetas = self._propose(np.full(tries, self.sigma), rng)
         return proposals, log_thetas - log_theta(np.zeros_like(widths), widths).sum()
@@ -159,7 +157,7 @@ class L2LaplaceSampler(KleinSampler):
         require_acceptance(self.name, self.acceptance)
         return rejection(self._attempt, size, self._lattice.records, self.acceptance, rng)
 
-    def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Floats]:
+    def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Float]:
         shapes = rng.choice(self._shapes, size=tries, p=self._weights)
         sigma = np.sqrt(2 * rng.standard_gamma(shapes)) / self.epsilon
         proposals, log_thetas = self._propose(sigma, rng)
@@ -167,7 +165,7 @@ class L2LaplaceSampler(KleinSampler):
         return proposals, log_thetas - bounds
 
 
-def shifted_gaussian(center: Floats, width: Floats, rng: np.random.Generator) -> Floats:
+def shifted_gaussian(center: Float, width: Float, rng: np.random.Generator) -> Float:
     """Whole numbers k with probabilities proportional to exp(-(k - center)^2 / (2 width^2)), elementwise.
 
     Parameters
@@ -200,7 +198,7 @@ def shifted_gaussian(center: Floats, width: Floats, rng: np.random.Generator) ->
     return drawn
 
 
-def _from_window(center: Floats, width: Floats, rng: np.random.Generator) -> Floats:
+def _from_window(center: Float, width: Float, rng: np.random.Generator) -> Float:
     """By inversion among the 17 nearest whole numbers; the others have less than 2^-180 together."""
     candidates = np.rint(center)[:, None] + _WINDOW
     least = np.square(np.rint(center) - center)[:, None]
@@ -210,7 +208,7 @@ def _from_window(center: Floats, width: Floats, rng: np.random.Generator) -> Flo
     return candidates[np.arange(center.size), chosen]
 
 
-def log_theta(center: Floats, width: Floats) -> Floats:
+def log_theta(center: Float, width: Float) -> Float:
     """Logarithm of the sum over all whole k of exp(-(k - center)^2 / (2 width^2)), elementwise."""
     rest = center - np.rint(center)
     wide = width >= 1
@@ -222,17 +220,17 @@ def log_theta(center: Floats, width: Floats) -> Floats:
     return value
 
 
-def _log_theta_wide(rest: Floats, width: Floats) -> Floats:
+def _log_theta_wide(rest: Float, width: Float) -> Float:
     """By Poisson summation; from width 1 on the second term is below 1e-34."""
     ripple = 2 * np.exp(-2 * np.square(np.pi * width)) * np.cos(2 * np.pi * rest)
     return np.asarray(np.log(math.sqrt(2 * math.pi) * width) + np.log1p(ripple))
 
 
-def _log_theta_narrow(rest: Floats, width: Floats) -> Floats:
+def _log_theta_narrow(rest: Float, width: Float) -> Float:
     return np.asarray(logsumexp(-np.square(_WINDOW - rest[:, None]) / (2 * np.square(width[:, None])), axis=1))
 
 
-def _log_elementary(log_values: Floats) -> Floats:
+def _log_elementary(log_values: Float) -> Float:
     """Logarithms of the elementary symmetric polynomials of degrees 0, ..., n of n positive numbers."""
     log_sums = np.full(log_values.size + 1, -np.inf)
     log_sums[0] = 0.0

@@ -17,8 +17,9 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number
 from constraint_builders.memory import require_memory
 from constraint_builders.problem import Problem
@@ -29,8 +30,6 @@ from noise_mechanisms.integer_subspace.lattice import Lattice, block_members, fr
 from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, LatticeMechanism
 from noise_mechanisms.integer_subspace.sampler import Seed
 from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
-
-Floats = NDArray[np.float64]
 
 _ACCEPTABLE_BOUND = 1e-6  # relative error up to which sigma^2 stands for the variance of lattice Gaussian noise
 _WIDE = (
@@ -57,12 +56,12 @@ class NoiseCovariance:
     """
 
     invariants: Invariants
-    matrix: Floats
+    matrix: Float
     scale: float | None
     method: str
     relative_error: float
 
-    def completed(self) -> Floats:
+    def completed(self) -> Float:
         """A positive definite covariance (d, d) with the same BLUE under the invariants as hard constraints.
 
         The covariance plus a multiple of the projector onto the invariants: hard constraints remove what was added,
@@ -145,7 +144,7 @@ def gaussian_error(mechanism: GeneralizedGaussian) -> float:
     return min(2 * _excess(math.sqrt(f) * widths) / (1 - f) for f in _SHRINKINGS)
 
 
-def _excess(widths: Floats) -> float:
+def _excess(widths: Float) -> float:
     """Sum of log(theta(s) / (sqrt(2 pi) s)), theta(s) being the sum over whole k of exp(-k^2 / 2 s^2)."""
     terms = np.arange(1, 40)
     ripples = 2 * np.exp(-2 * np.square(np.pi * terms * np.maximum(widths, 0.05)[:, None])).sum(axis=1)
@@ -219,7 +218,7 @@ def _of_margins(invariants: Invariants, margins: Margins, noise: Integers) -> No
     return NoiseCovariance(invariants, matrix, common, "estimated", float(max(errors, default=0.0)))
 
 
-def _component(tables: Floats, axes: set[int]) -> Floats:
+def _component(tables: Float, axes: set[int]) -> Float:
     """Apply P_T to every table along the first axis."""
     for axis in range(1, tables.ndim):
         mean = tables.mean(axis=axis, keepdims=True)
@@ -227,7 +226,7 @@ def _component(tables: Floats, axes: set[int]) -> Floats:
     return tables
 
 
-def _projector(shape: tuple[int, ...], axes: set[int]) -> Floats:
+def _projector(shape: tuple[int, ...], axes: set[int]) -> Float:
     factors = [np.eye(n) - 1 / n if axis in axes else np.full((n, n), 1 / n) for axis, n in enumerate(shape)]
     return np.asarray(reduce(np.kron, factors))
 

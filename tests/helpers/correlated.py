@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from constraint_builders import Problem
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from constraint_builders.relations.marginals import marginal_matrix
 from tests.helpers.spines import measurement_matrices
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.components.axis_sums import add_to_levels, sum_middle
-from blue_solvers.contract import Float
 from constraint_builders import Problem, Schema
+from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
 
 

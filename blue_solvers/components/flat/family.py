@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float
 
 Positions = tuple[int, ...]  # which of a table's own variables
 

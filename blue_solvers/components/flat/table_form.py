@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from blue_solvers.components.axis_sums import sum_axes
 from blue_solvers.components.flat.family import Family, Group, Positions, smallest_superset
-from blue_solvers.contract import Float
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
 
 @dataclass(frozen=True)

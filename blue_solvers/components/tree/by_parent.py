@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import Index, chunks, distinct
+from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float, Index
 
 
 class ByParent:

@@ -10,17 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.tree.merges import merges_of
 from blue_solvers.components.tree.messages import Message, Parting, Telling, add, combine, part
 from blue_solvers.components.tree.splitting import Divided, Piece, Undivided
 from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
 
-Index = NDArray[np.intp]
 SQUARE = "children", "gain", "root", "posterior"  # matrices of a piece like those of a component
 
 

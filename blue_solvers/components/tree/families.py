@@ -8,11 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from constraint_builders.arrays import Index
 from constraint_builders.description.levelled_tree import LevelledTree
-
-Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from math import prod
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import Index
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.orthogonal import compress
@@ -34,7 +33,7 @@ from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.merges import merges_of
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import ROUNDING
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
 from constraint_builders.memory import require_memory
 

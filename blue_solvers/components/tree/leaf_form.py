@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import Index, as_slice, chunks, distinct
+from blue_solvers.components.batches import as_slice, chunks, distinct
 from blue_solvers.components.boxes import Box, choose_boxes
 from blue_solvers.components.component_products import multiply
 from blue_solvers.components.reflections import Basis
@@ -25,7 +25,7 @@ from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float, Index
 
 LARGEST_BOXES = 0.5  # of the finest table's cells: beyond, a change of basis costs less
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Index = NDArray[np.intp]
+from constraint_builders.arrays import Index
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from blue_solvers.components.orthogonal import compress_and_invert, fit
 from blue_solvers.components.subspaces import complement, inverse_on, range_projector, trace
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,17 @@ from functools import cached_property, reduce
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import qr
 
 from blue_solvers.components.orthogonal import SMALL, compress
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree.messages import Message
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float, Index
 
 WORTH = SMALL  # group sums up to which a component is left whole
 TIED = 0.7  # of the group sums: beyond, taking the rest apart saves little
 TOLERANCE = 1e-11  # of unweighted rows of length one, of eigenvalues relative to the largest
 
-Index = NDArray[np.intp]
 Axes = list[Float]  # rows of a table along every variable that is no contrast; their Kronecker product is W
 
 

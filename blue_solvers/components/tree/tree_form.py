@@ -21,7 +21,7 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.batches import Index, as_slice, chunks, distinct, one_or_all
+from blue_solvers.components.batches import as_slice, chunks, distinct, one_or_all
 from blue_solvers.components.component_products import Component, multiply, product
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.table_access import TableAccess
@@ -32,7 +32,7 @@ from blue_solvers.components.tree.leaf_form import LeafForm
 from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan, plan_of
 from blue_solvers.components.tree.tree_problem import TreeProblem
 from blue_solvers.components.tree.tree_variances import TreeVariances
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float, Index
 
 BLOCK_BYTES = 1 << 22  # working set of a block of geounits
 

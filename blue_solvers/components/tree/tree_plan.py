@@ -24,13 +24,12 @@ from blue_solvers.components.grouping import Grouping, group_sums, groupings_of,
 from blue_solvers.components.tree.families import Families, alike_with_children
 from blue_solvers.components.tree.splitting import Axes, Undivided, split
 from blue_solvers.components.tree.tree_problem import TreeProblem
-from blue_solvers.contract import Float
 from constraint_builders import Schema, Spine
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.description.zeros import EmptyCells
 
-Index = NDArray[np.intp]
 T = TypeVar("T")
 STACKED = 1 << 18  # numbers in an array that several components share: beyond, each by itself costs no more
 DesignKey = tuple[tuple[int, ...], tuple[tuple[str, float], ...]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from blue_solvers.contract import Float
 from constraint_builders import Schema
+from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table

@@ -8,13 +8,12 @@ from math import prod
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import Index
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.orthogonal import SMALL
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.tree_plan import TreePlan
-from blue_solvers.contract import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
 
 Known = dict[tuple[int, tuple[int, ...]], Float]  # by coefficients and variables of several groups

@@ -23,9 +23,8 @@ from scipy.optimize import brentq, minimize_scalar
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.tree_partitions import first_cells, refines
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import positive_number, share, whole_number
-
-Float = NDArray[np.float64]
 
 SMALLEST_ERROR = 1e-9
 CANDIDATES = 400

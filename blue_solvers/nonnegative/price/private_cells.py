@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.nonnegative.price.bounds import ApproximateDP, Privacy, ZeroConcentratedDP, truncation
-from blue_solvers.nonnegative.programme import Float
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array, real_number
 
 

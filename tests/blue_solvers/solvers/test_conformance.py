@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 
 from blue_solvers import SOLVERS, ConjugateGradient, Multigrid, SeaBlue, Solver, UnsupportedProblemError, blue
-from blue_solvers.contract import Float, Info, Prepared
+from blue_solvers.contract import Info, Prepared
 from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, equations_of
 from blue_solvers.testing import check_solver, dot_test, problems
 from constraint_builders import Problem, gallery
+from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
 from tests.helpers.exact_reference import ExactEstimate, estimable, exact_blue
 from tests.helpers.strategies import Case, cases

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 from blue_solvers import ConjugateGradient, ConvergenceError, blue
 from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import LowRankPlusDiagonal, Problem, Spine, gallery
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from tests.helpers.correlated import dense_operator
 from tests.helpers.effort import examples
 from tests.helpers.exact_reference import exact_blue

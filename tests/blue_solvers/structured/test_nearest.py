@@ -17,7 +17,7 @@ from blue_solvers.contract import Info
 from blue_solvers.structured.nearest import nearest_structured
 from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import Problem, Schema, Spine, gallery
-from constraint_builders.description.layout import Float
+from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
 from tests.helpers.exact_reference import estimable, exact_blue
 from tests.helpers.spines import SCHEMA, consistent_measurements, dense_estimate, spine_problems

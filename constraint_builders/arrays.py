@@ -1,0 +1,8 @@
+"""Names of the arrays that everything is made of."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Index = NDArray[np.intp]
+Flags = NDArray[np.bool_]
