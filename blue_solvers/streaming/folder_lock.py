@@ -58,6 +58,10 @@ def _acquire(path: Path, what: Path) -> int:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except FileNotFoundError:  # the run before is just removing its folder
             continue
+        except FileExistsError:  # it was there when it was to be made, and gone when it was looked at; or it is a file
+            if os.path.lexists(path.parent) and not path.parent.is_dir():
+                raise
+            continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(path, descriptor):

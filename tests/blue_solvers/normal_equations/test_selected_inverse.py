@@ -93,9 +93,10 @@ def test_variances_agree_with_applies(kind, data):
     T, Sigma = desired_sums(problem), problem.noise_covariance
     noise = np.einsum("ij,ji->i", T.toarray(), Sigma @ T.T.toarray())
     expected = variances(blue(problem, "dense"), "applies")
+    rounding = (64 * np.finfo(float).eps) ** 2 * noise.max(initial=0)  # of a reference that should be 0
     for gather in GATHERS:
         error = abs(variances_by_selected_inversion(problem, gather) - expected)
-        assert (error <= NOISE_TOLERANCE * noise + OWN_TOLERANCE * expected).all()
+        assert (error <= NOISE_TOLERANCE * noise + OWN_TOLERANCE * expected + rounding).all()
 
 
 def test_exact_cells_have_variance_zero():

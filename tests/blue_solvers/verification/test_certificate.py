@@ -19,7 +19,6 @@ from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNo
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
 from tests.blue_solvers.verification.answers import Case, case, moved, spoilt
-from tests.helpers.effort import lengths
 from tests.helpers.oracles.invent import Kind, all_kinds
 
 KINDS = [k for k in all_kinds() if k.count == 20 and k.decades < 10]
@@ -91,12 +90,11 @@ def test_answers_of_every_solver(solver: str) -> None:
 
 @pytest.mark.parametrize("covariance", ["", "sparse", "shared"])
 @pytest.mark.parametrize("decades", [2.0, 6.0])
-@lengths("number", 30, 60)
-def test_the_pass_of_sums_is_sound_too(covariance: str, decades: float, number: int) -> None:
+def test_the_pass_of_sums_is_sound_too(covariance: str, decades: float) -> None:
     """The way that large spines go, on small ones."""
     kind = Kind(zeros=False, equalities=False, exact=not covariance, covariance=covariance, decades=decades)
     rng, ratios, tried = np.random.default_rng(1), [], 0
-    for c in cases(kind, range(number)):
+    for c in cases(kind, range(40)):
         noise = WeighedNoise.of(c.problem)
         if levels_of(c.problem) is None:
             continue
@@ -112,7 +110,7 @@ def test_the_pass_of_sums_is_sound_too(covariance: str, decades: float, number: 
             assert bound * (1 + 1e-6) >= c.error(x)
             if x is not c.reference.estimate and c.error(x) > 1e-8:
                 ratios.append(bound / c.error(x))
-    assert tried > number
+    assert tried > 40
     assert np.median(ratios) < 10
 
 
