@@ -16,7 +16,7 @@ from blue_solvers import blue
 from blue_solvers.verification import certify
 from blue_solvers.verification.finest import certify_by_finest, levels_of
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
-from blue_solvers.verification.wide import Family, certify_wide
+from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
 from tests.blue_solvers.verification.answers import Case, case, moved, spoilt
 from tests.helpers.oracles.invent import Kind, all_kinds
@@ -122,7 +122,7 @@ def test_the_parts_of_wide_tables_are_sound_too(cellwise: bool) -> None:
         noise, y = WeighedNoise.of(c.problem), np.where(c.problem.unmeasured, 0.0, c.y)
         for x in (c.reference.estimate, moved(c, rng, 1e-6), spoilt(c, rng, 1e-6), moved(c, rng, 1.0)):
             try:
-                bound, _ = certify_wide(c.problem, noise, Family(c.problem, noise), y, x)
+                bound, _ = certify_wide(c.problem, noise, Separated(c.problem, noise), y, x)
             except NotCertifiedError:
                 continue
             tried += 1
