@@ -81,7 +81,10 @@ def algorithm_2(problem: Problem) -> np.ndarray:
 
 def between(schema: Schema, fine: frozenset, coarse: frozenset) -> np.ndarray:
     """Sums of a fine table's cells to a coarse one's."""
-    name = " * ".join
+
+    def name(factors: frozenset) -> str:
+        return " * ".join(factor for factor in schema.names if factor in factors)  # cells are in the name's order
+
     rows = marginal_rows(schema, name(fine) or "total")
     return (marginal_rows(schema, name(coarse) or "total") @ rows.T) / rows.sum(axis=1)
 

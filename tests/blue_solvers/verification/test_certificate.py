@@ -284,7 +284,7 @@ def test_bad_input_is_refused_by_name() -> None:
     problem = Problem(Schema({"a": 2}), {"total": 1.0, "a": 1.0})
     with pytest.raises(ValueError, match=r"x must have shape \(3,\)"):
         certify(problem, np.zeros(3), np.zeros(2))
-    with pytest.raises(ValueError, match="table 'a', cell \\(1,\\) of x is not finite"):
+    with pytest.raises(ValueError, match="table 'a', cell \\(a=1\\) of x is not finite"):
         certify(problem, np.zeros(3), [0, 0, np.nan])
 
 

@@ -174,7 +174,7 @@ def test_bad_input_is_refused_by_name() -> None:
     problem = gallery.toy()
     with pytest.raises(ValueError, match=r"variances must have shape \(4,\)"):
         fit_test(problem, np.zeros(4), np.zeros(4), np.zeros(3))
-    with pytest.raises(ValueError, match="y of table 'B', cell \\(0,\\) is not finite"):
+    with pytest.raises(ValueError, match="y of table 'B', cell \\(B=0\\) is not finite"):
         fit_test(problem, [np.nan, 0, 0, 0], np.zeros(4), np.zeros(4))
     fit = fit_test(problem, np.zeros(4), np.zeros(4), np.full(4, 0.5))
     with pytest.raises(ValueError, match="no spine"):
