@@ -45,7 +45,7 @@ class Noise(ABC):
     has_entries: ClassVar[bool] = True
 
     def __init__(self, law: str, variances: Float) -> None:
-        if law not in NOISE_LAWS:
+        if not isinstance(law, str) or law not in NOISE_LAWS:
             raise ValueError(f"noise must be one of {NOISE_LAWS}: got {law!r}")
         self.law, self.variances = law, variances
         self.variances.flags.writeable = False

@@ -60,7 +60,7 @@ def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: 
 
 
 def _correlated(law: str, covariance: Any, size: int) -> Noise:
-    if law not in NOISE_LAWS:
+    if not isinstance(law, str) or law not in NOISE_LAWS:
         raise ValueError(f"noise must be one of {NOISE_LAWS}: got {law!r}")
     if np.shape(covariance) != (size, size):
         raise ValueError(f"covariance must have shape ({size}, {size}): got {np.shape(covariance)}")

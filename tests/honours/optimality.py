@@ -124,7 +124,7 @@ def require_reweighted(instance: Instance, cells: Matrix) -> None:
         if not own:
             continue
         values, spread = instance.y[own], float(np.sqrt(instance.Sigma[own[0], own[0]]))
-        law = norm(scale=spread) if problem.noise.endswith("gaussian") else laplace(scale=spread / np.sqrt(2))
+        law = norm(scale=spread) if problem.noise.law.endswith("gaussian") else laplace(scale=spread / np.sqrt(2))
         reached = [a for j, a in enumerate(np.sort(values), 1) if 1 - law.cdf(a) ** j <= 1 - GAMMA]
         low = values < (reached[0] if reached else np.inf)
         wide = max(1.0, law.ppf(0.5 ** (1 / low.sum()))) if low.any() else 1.0
