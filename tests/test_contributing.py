@@ -18,7 +18,10 @@ from blue_solvers import SOLVERS, Dense, Prepared, Solver, blue, intervals
 from blue_solvers.cli import main
 from blue_solvers.commands import kinds
 from blue_solvers.testing import check_solver
-from constraint_builders import Problem, Schema, gallery, measurements
+from constraint_builders import Problem, Schema, gallery
+from constraint_builders.description import noise as noise_file
+from constraint_builders.description import noise_covariance
+from constraint_builders.description.noise import NOISE_LAWS
 from constraint_builders.files import read_long_table, schema_file, settings, source
 from noise_mechanisms import add_noise
 from noise_mechanisms.laws import LAWS, ContinuousLaw
@@ -132,8 +135,8 @@ def test_a_noise_law_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="noise must be one of"):
         Problem(schema, observed, noise="uniform")
     monkeypatch.setitem(LAWS, "uniform", Uniform)
-    for module in (measurements, schema_file, settings):
-        monkeypatch.setattr(module, "NOISE_LAWS", (*measurements.NOISE_LAWS, "uniform"))
+    for module in (noise_file, noise_covariance, schema_file, settings):
+        monkeypatch.setattr(module, "NOISE_LAWS", (*NOISE_LAWS, "uniform"))
     problem = Problem(schema, observed, noise="uniform")
     truth = problem.marginal_matrix() @ np.arange(12.0)
     rng = np.random.default_rng(1)

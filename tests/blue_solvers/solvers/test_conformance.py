@@ -11,7 +11,8 @@ from hypothesis import given
 
 from blue_solvers import SOLVERS, ConjugateGradient, Multigrid, SeaBlue, Solver, UnsupportedProblemError, blue
 from blue_solvers.contract import Info, Prepared
-from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, equations_of
+from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, equations_of, variance_spread
+from blue_solvers.solvers.conjugate_gradient import WIDEST_SPREAD
 from blue_solvers.testing import check_solver, dot_test, problems
 from constraint_builders import Problem, gallery
 from constraint_builders.arrays import Float
@@ -78,9 +79,13 @@ def compare(solver: Solver, case: Case) -> None:
     P = blue(problem, solver)
     deviations = np.sqrt(np.where(measured, case.variances, 0))
     X, info = P.apply(np.diag(deviations))
-    if not info.exact:
-        assert problem.table_variances is None
+    if not P.info.exact:
+        assert problem.table_variances is None or variance_spread(problem) > WIDEST_SPREAD
         dot_test(P)
+        return
+    if not info.exact:  # it says that it did not come as near as it wanted
+        assert hasattr(solver, "rtol")
+        dot_test(P, rtol=1e-6)
         return
     exact = exact_blue(case.schema, list(case.observed), case.variances, case.desired, case.covariance)
     errors = np.sqrt(exact.variances)[:, None]
