@@ -19,7 +19,8 @@ from scipy import sparse
 from scipy.linalg import qr
 
 from blue_solvers.components.corrections import orthonormal, pivots
-from blue_solvers.streaming.subtrees import Design, Downward, Estimates, Part, SubtreeForm, Upward
+from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
+from blue_solvers.streaming.subtrees import SubtreeForm
 from constraint_builders import Spine
 from constraint_builders.arrays import Float, Index
 

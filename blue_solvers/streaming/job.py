@@ -22,9 +22,10 @@ from blue_solvers.streaming.message_files import (
     unpack_downward,
     unpack_upward,
 )
+from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.part_files import TOP, PartEntry, PartitionError, Partitions, level_file
 from blue_solvers.streaming.partition import BUFFERS
-from blue_solvers.streaming.subtrees import Design, Downward, Estimates, Part, SubtreeForm, Upward, part_bytes
+from blue_solvers.streaming.subtrees import SubtreeForm, part_bytes
 from blue_solvers.streaming.workplace import Workplace, remove
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table

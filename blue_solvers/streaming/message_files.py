@@ -9,7 +9,7 @@ from dataclasses import fields
 import numpy as np
 
 from blue_solvers.components.tree.messages import Message
-from blue_solvers.streaming.subtrees import Downward, Upward
+from blue_solvers.streaming.part_data import Downward, Upward
 from constraint_builders.arrays import Float
 
 NAMES = tuple(field.name for field in fields(Message))

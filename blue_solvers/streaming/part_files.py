@@ -34,7 +34,8 @@ from blue_solvers.results.checksums import (
     seal_json,
     sha256,
 )
-from blue_solvers.streaming.subtrees import Design, LevelTable, Part
+from blue_solvers.streaming.part_data import Design, Part
+from blue_solvers.streaming.subtrees import LevelTable
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import read_schema_file, write_schema_file

@@ -15,6 +15,7 @@ from blue_solvers.name_order import NameOrder
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.cutting import choose_cut, members_of_parts
 from blue_solvers.streaming.equalities import Shares
+from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.part_files import (
     EMPTY,
     TOP,
@@ -27,7 +28,7 @@ from blue_solvers.streaming.part_files import (
     write_level,
     write_manifest,
 )
-from blue_solvers.streaming.subtrees import Design, LevelTable, part_bytes
+from blue_solvers.streaming.subtrees import LevelTable, part_bytes
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table, parse_table

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blue_solvers.components.orthogonal import compress
-from blue_solvers.components.tree.merges import merges_of
-from blue_solvers.components.tree.messages import Message, Parting, Telling, add, combine, part
+from blue_solvers.components.tree.messages import Message, Telling, combine
 from blue_solvers.components.tree.splitting import Divided, Piece, Undivided
+from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
 from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
@@ -243,7 +242,7 @@ class _Matrices:
         self._children = np.zeros((len(jobs), plan.families.geounits.size, m, m))
         self._gain = np.zeros((len(jobs), plan.families.parent.size, m, m))
         self._measured: dict[int, Float] = {}
-        self._sums: list[_SumOfChildren] = []
+        self._sums: list[SumOfChildren] = []
 
     def solve(self) -> list[Coefficients]:
         plan = self._plan
@@ -263,7 +262,7 @@ class _Matrices:
         plan, level = self._plan, self._plan.levels[number]
         numbers = plan.inner_families(number)
         if numbers.size:
-            self._sums.append(_SumOfChildren(plan, self._message, numbers))
+            self._sums.append(SumOfChildren(plan, self._message, numbers))
         for t, table in level.tables:
             shape = len(self._pieces), level.class_count, self._m, len(self._rows(table)[0])
             self._measured[t] = np.zeros(shape)
@@ -272,7 +271,7 @@ class _Matrices:
                 continue
             sources, used = self._sources(number, classes)
             if total:
-                sources.append(Telling.told(_flat(self._sums[-1].total)))
+                sources.append(Telling.told(flattened(self._sums[-1].total)))
             combined = combine(sources)
             shape = len(self._pieces), classes.size, self._m, -1
             gains = [gain.reshape(shape) for gain in combined.gains]
@@ -280,7 +279,7 @@ class _Matrices:
                 self._measured[t][:, classes - level.first_class] = gain
             if total:
                 self._children[:, numbers] = gains[-1]
-            self._message[:, classes] = _raised(combined.message, shape[:2])
+            self._message[:, classes] = raised(combined.message, shape[:2])
             for column, geounit in plan.bounded(number, classes, self._boundary.below):
                 for i, (place, piece) in enumerate(zip(self._numbers, self._pieces, strict=True)):
                     self._message[i, column] = piece.of_message(self._boundary.below[geounit][place])[0]
@@ -334,75 +333,3 @@ class _Matrices:
             above = posterior[:, plan.posterior_of[plan.families.geounits[sums.numbers]]]
             self._gain[:, sums.pairs], posterior[:, sums.pairs + 1] = sums.share(above)
         return posterior
-
-
-class _SumOfChildren:
-    """Children of one geounit of some families, added up.
-
-    Attributes
-    ----------
-    numbers : ndarray of int
-        Families.
-    pairs : ndarray of int
-        Theirs with their children.
-    total : Message, (components, families, m, m)
-    """
-
-    def __init__(self, plan: TreePlan, message: Message, numbers: Index) -> None:
-        self.numbers = np.sort(numbers)
-        families = plan.families
-        self.pairs = np.flatnonzero(np.isin(families.parent, numbers))
-        self._counts = families.count[self.pairs].astype(float)
-        self._children = message[:, families.child_class[self.pairs]]
-        self._merges = merges_of(families.parent[self.pairs])
-        self._nodes, self._partings = self._add_up()
-        self.total = self._nodes[:, self._merges.totals[np.searchsorted(self.numbers, numbers)]]
-
-    def _add_up(self) -> tuple[Message, list[Parting]]:
-        components, terms, m, _ = self._children.root.shape
-        nodes, partings = Message.zeros((components, self._merges.size, m, m)), []
-        repeated = _flat(self._children).repeated(np.tile(self._counts, components))
-        nodes[:, :terms] = _raised(repeated, (components, terms))
-        for left, right, total in self._merges.rounds:
-            one, other = _flat(nodes[:, left]), _flat(nodes[:, right])
-            nodes[:, total] = _raised(add(one, other), (components, total.size))
-            partings.append(part(one, other))
-        return nodes, partings
-
-    def share(self, above: Float) -> tuple[Float, Float]:
-        """Of every pair the gain, and a square root of the posterior covariance; from those of the geounits above."""
-        components, terms, m, _ = self._children.root.shape
-        gain = np.zeros((components, self._merges.size, m, m))
-        root = np.zeros_like(gain)
-        gain[:, self._merges.totals], root[:, self._merges.totals] = np.eye(m), above
-        for (left, right, total), parting in zip(reversed(self._merges.rounds), reversed(self._partings), strict=True):
-            shape = components, total.size, m, m
-            for place, own in ((left, parting.left), (right, parting.right)):
-                own = own.reshape(shape)
-                gain[:, place] = own @ gain[:, total]
-                learnt = (own @ root[:, total]).reshape(-1, m, m)
-                root[:, place] = compress(parting.root, learnt).reshape(shape)
-        several = np.flatnonzero(self._counts > 1)
-        if several.size:
-            self._share_among_equals(several, gain, root)
-        return gain[:, :terms], root[:, :terms]
-
-    def _share_among_equals(self, several: Index, gain: Float, root: Float) -> None:
-        counts = self._counts[several][:, None, None]
-        children = self._children[:, several]
-        gain[:, several] = (np.eye(gain.shape[-1]) - children.exact) @ gain[:, several] / counts
-        own, learnt = children.root * np.sqrt(1 - 1 / counts), root[:, several] / counts
-        shape, m = own.shape, own.shape[-1]
-        root[:, several] = compress(own.reshape(-1, m, m), learnt.reshape(-1, m, m)).reshape(shape)
-
-
-def _flat(message: Message) -> Message:
-    """From (components, entries, m, m) to one batch."""
-    m = message.root.shape[-1]
-    return Message(*(array.reshape(-1, m, m) for array in message.arrays))
-
-
-def _raised(message: Message, shape: tuple[int, ...]) -> Message:
-    """The inverse of `_flat`."""
-    m = message.root.shape[-1]
-    return Message(*(array.reshape(*shape[:2], m, m) for array in message.arrays))

@@ -1,0 +1,168 @@
+"""What describes a part of a tree, what it tells upwards, what it is told, and what is worked out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blue_solvers.components.tree.messages import Message
+from blue_solvers.components.tree.tree_plan import Divisions
+from constraint_builders import Schema
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.table import Table, make_table
+from constraint_builders.description.zeros import EmptyCells
+
+LevelTable = tuple[int, Table]
+
+
+@dataclass(frozen=True)
+class Design:
+    """What all parts of a problem share.
+
+    Attributes
+    ----------
+    schema : Schema
+    levels : tuple of str
+        Geolevels, from the root down.
+    observed, desired : tuple of (int, Table)
+        The tables at every geolevel, by its number.
+    zero_axes : tuple of int or None
+        The variables by which structural zeros are told apart; None without any.
+    equal_to : tuple of float
+        The values of linear combinations of measured cells that are known exactly. Everything that is linear in the
+        measurements has as many columns more: what it would be if the measurements were their covariances with one
+        combination.
+    """
+
+    schema: Schema
+    levels: tuple[str, ...]
+    observed: tuple[LevelTable, ...]
+    desired: tuple[LevelTable, ...]
+    zero_axes: tuple[int, ...] | None = None
+    equal_to: tuple[float, ...] = ()
+
+    @cached_property
+    def finest(self) -> Table:
+        """The table of all variables in use."""
+        axes = {axis for _, table in (*self.observed, *self.desired) for axis in table.axes} | set(self.zero_axes or ())
+        return make_table(self.schema, tuple(self.schema.names[axis] for axis in sorted(axes)))
+
+    def empty_cells(self, empty: NDArray[np.bool_]) -> EmptyCells:
+        """Structural zeros of a part, handed down already, (G, cells) in C order of `zero_axes`."""
+        axes = self.zero_axes or ()
+        return EmptyCells(axes, empty.reshape(len(empty), *(self.schema.shape[axis] for axis in axes)))
+
+    @cached_property
+    def divisions(self) -> Divisions:
+        """How components fall apart, the same everywhere: the plan that first needs it adds it."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Geounits of a part, and what was measured there.
+
+    Attributes
+    ----------
+    parent : ndarray of int, (G,)
+        Position of every geounit's parent within the part; -1 for its root, which comes first.
+    level_of : ndarray of int, (G,)
+        Number of every geounit's geolevel among those of the design, increasing.
+    geocodes : tuple of str
+    variances : list of ndarray, (geounits of its level,)
+        Of every observed table of the design; 0 exact, ``inf`` not measured.
+    values : list of ndarray, (geounits of its level, cells)
+    empty : ndarray of bool, (G, cells), or None
+        Structural zeros, in C order of the design's `zero_axes`.
+    combinations : csr_array, (k, cells of all `values`), or None
+        The part's share of linear combinations that are known exactly.
+    """
+
+    parent: Index
+    level_of: Index
+    geocodes: tuple[str, ...]
+    variances: list[Float]
+    values: list[Float]
+    empty: NDArray[np.bool_] | None = None
+    combinations: sparse.csr_array | None = None
+
+    def members(self, level: int) -> slice:
+        """Positions of the geounits of a geolevel."""
+        start, stop = np.searchsorted(self.level_of, [level, level + 1])
+        return slice(int(start), int(stop))
+
+    def count(self, level: int) -> int:
+        """Number of geounits of a geolevel."""
+        place = self.members(level)
+        return place.stop - place.start
+
+
+@dataclass(frozen=True)
+class Upward:
+    """What a subtree tells of its root.
+
+    Attributes
+    ----------
+    cells : ndarray, (cells of the finest table, columns)
+        The root's estimate from the subtree alone, zero along directions that nothing there determines.
+    messages : list of Message, arrays (1, m, m)
+        For every component.
+    """
+
+    cells: Float
+    messages: list[Message]
+
+
+@dataclass(frozen=True)
+class Downward:
+    """What all measurements tell of a geounit.
+
+    Attributes
+    ----------
+    cells : ndarray, (cells of the finest table, columns)
+        Its estimate.
+    roots : list of ndarray, (m, m)
+        Square roots of the covariance of group sums, for every component.
+    """
+
+    cells: Float
+    roots: list[Float]
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Final estimates of a part.
+
+    Attributes
+    ----------
+    cells : dict of int to ndarray, (geounits of its level, cells)
+        Of the desired tables that the part has, by their number in the design.
+    variances : dict of int to ndarray
+        Of the same shapes; empty if they were not asked for.
+    below : dict of int to Downward
+        For every geounit whose branches were cut off, by its position.
+    responses : dict of int to ndarray, (geounits of its level, cells, k)
+        Covariances with the combinations that are known exactly; empty without any.
+    contradiction : str
+        A table known exactly that the estimate does not reproduce, because others contradict it; empty if there is
+        none.
+    """
+
+    cells: dict[int, Float]
+    variances: dict[int, Float]
+    below: dict[int, Downward]
+    responses: dict[int, Float]
+    contradiction: str = ""
+
+    def agreed(self) -> Estimates:
+        """These estimates; `ValueError` if values known exactly contradict one another."""
+        if self.contradiction:
+            raise ValueError(
+                f"values known exactly contradict one another: {self.contradiction}: correct them, or give one a "
+                "variance above 0"
+            )
+        return self
