@@ -239,8 +239,9 @@ class BlueOperator(LinearOperator):
 
     def _tabulated(self, x: Float) -> Float:
         """The desired cells from consistent observed ones, NaN where nothing determines them."""
-        values = self.problem.tabulate(x[:, None])[:, 0]
         lost = self.problem.undetermined
+        problem = self.problem if lost is None else self.problem.determined
+        values = problem.tabulate(x[:, None])[:, 0]
         return values if lost is None else np.where(lost, np.nan, values)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:

@@ -47,9 +47,10 @@ def proved(problem: Problem, y: Float, x: Float, estimate: Callable[[Float], Flo
 
 def _certified(problem: Problem, y: Float, x: Float) -> Certificate:
     certificate = certify(problem, y, x)
-    if certificate.bound is None and problem.unmeasured.any():
-        return certify(problem, y, np.where(problem.unmeasured, np.nan, x))
-    return certificate
+    if is_exact(certificate) or not problem.unmeasured.any():
+        return certificate
+    measured = certify(problem, y, np.where(problem.unmeasured, np.nan, x))
+    return measured if is_exact(measured) else certificate
 
 
 def is_exact(certificate: Certificate) -> bool:

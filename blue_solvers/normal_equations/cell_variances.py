@@ -69,7 +69,7 @@ def desired_sums(problem: Problem) -> sparse.csr_array:
     """The sparse matrix T, (m, n), that makes the desired cells from a consistent estimate of the observed ones."""
     n = problem.observed.size
     T = sparse.csr_array(sparse.eye_array(n, format="csr"))
-    if problem.tabulation is not None:
+    if problem.desired is not problem.observed and problem.tabulation is not None:
         T = sparse.csr_array(problem.tabulation)
     elif problem.desired.names != problem.observed.names or not problem.measured_tables.all():
         parts = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,8 @@ class Margin:
         for axis, indicator in self._regrouped:
             array = _along(indicator, array, axis)
         sums = array.sum(axis=self._summed)
-        return sums.transpose(*self._turn, *range(len(self._turn), sums.ndim)).reshape(-1, *cells.shape[1:])
+        turned = sums.transpose(*self._turn, *range(len(self._turn), sums.ndim))
+        return turned.reshape(prod(turned.shape[: len(self._turn)]), *cells.shape[1:])
 
     def transpose(self, cells: Float) -> Float:
         """Spread (m, K) cells of the coarse table over the (n, K) cells of the fine one that they are sums of."""
@@ -82,7 +84,7 @@ class Margin:
         array = np.broadcast_to(turned.reshape(*kept, *cells.shape[1:]), (*shape, *cells.shape[1:]))
         for axis, indicator in self._regrouped:
             array = _along(indicator.T.tocsr(), array, axis)
-        return array.reshape(-1, *cells.shape[1:])
+        return array.reshape(prod(self._fine_shape), *cells.shape[1:])
 
 
 def _indicator(mapping: NDArray[np.intp], groups: int) -> sparse.csr_array:
@@ -93,7 +95,7 @@ def _indicator(mapping: NDArray[np.intp], groups: int) -> sparse.csr_array:
 def _along(matrix: sparse.csr_array, array: Float, axis: int) -> Float:
     """Multiply a matrix into one axis of an array."""
     moved = np.moveaxis(array, axis, 0)
-    product = matrix @ moved.reshape(moved.shape[0], -1)
+    product = matrix @ moved.reshape(moved.shape[0], prod(moved.shape[1:]))
     return np.moveaxis(product.reshape(matrix.shape[0], *moved.shape[1:]), 0, axis)
 
 

@@ -11,6 +11,7 @@ import pytest
 from blue_solvers import ConvergenceError, UnsupportedProblemError, blue, certify, estimate
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import add_noise
+from tests.helpers.oracles.compare import largest
 from tests.helpers.oracles.invent import Invented, Kind, all_kinds, invent
 
 TOLERANCE = 1e-8  # standard errors
@@ -39,7 +40,7 @@ def verdict(invented: Invented, solver: str) -> str:
     if not est.info.exact:
         return "marked"
     reference = invented.reference
-    floor = ROUNDING * abs(invented.y).max(initial=1)
+    floor = ROUNDING * largest(invented)
     errors = abs(est.values - reference.estimate)
     assert (errors <= TOLERANCE * reference.std_errors + floor).all(), est
     return "exact"

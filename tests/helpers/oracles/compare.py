@@ -10,7 +10,7 @@ from blue_solvers import BlueOperator, ConvergenceError, Info, Solver, Unsupport
 from tests.helpers.oracles.invent import Invented
 
 EPSILON = float(np.finfo(float).eps)
-ROUNDING = 64  # units in the last place of the largest value
+ROUNDING = 64  # units in the last place of the largest value, or of the largest noise
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def differences(invented: Invented, solver: Solver | str, tolerance: Tolerance =
 def _wrong_estimates(info: Info, x: np.ndarray, invented: Invented, tolerance: Tolerance) -> list[str]:
     reference = invented.reference
     errors = abs(x - reference.estimate)
-    floor = ROUNDING * EPSILON * abs(invented.y).max(initial=1)
+    floor = ROUNDING * EPSILON * largest(invented)
     wrong = []
     if not (errors <= tolerance.estimate * reference.std_errors + floor).all():
         worst = (np.maximum(errors - floor, 0) / np.maximum(reference.std_errors, 1e-300)).max()
@@ -57,3 +57,9 @@ def _wrong_variances(P: BlueOperator, invented: Invented, tolerance: Tolerance) 
     known = errors[reference == 0].max(initial=0)
     relative = (errors[reference > 0] / reference[reference > 0]).max(initial=0)
     return [f"variances {relative:.3g} of themselves off, {known:.3g} where the value is known"]
+
+
+def largest(invented: Invented) -> float:
+    """The largest value, or standard deviation of its noise: what rounding is relative to."""
+    v = invented.description.variances
+    return float(max(abs(invented.y).max(initial=1), 2 * np.sqrt(v[np.isfinite(v)]).max(initial=0)))
