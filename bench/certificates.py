@@ -18,8 +18,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench import spine as rhode_island
 from bench.measuring import print_table
+from bench.places import block_geoids
+from bench.spine import problem_of_a_state
 from blue_solvers import blue
 from blue_solvers.verification import certify
 from constraint_builders import Problem, gallery
@@ -57,9 +58,8 @@ def _problems(quick: bool) -> dict[str, Callable[[], Problem]]:
             "Adult, three-way": gallery.adult,
             "50 x 10, three-way": gallery.wide,
         }
-    if rhode_island.BLOCKS.exists():
-        cells = "16" if quick else "2016"
-        found[f"Rhode Island, {cells} cells"] = lambda: rhode_island._problem(cells, 1)
+    cells = "16" if quick else "2016"
+    found[f"{block_geoids()[0]}, {cells} cells"] = lambda: problem_of_a_state(cells, 1)
     return found
 
 
