@@ -8,7 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
-from blue_solvers.normal_equations.kernels import Gather, best_gather
+from blue_solvers.normal_equations import kernels
+from blue_solvers.normal_equations.kernels import Gather
 from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, NormalSolver, equations_of
 from blue_solvers.normal_equations.sparse_factor import SparseFactor, entry_keys
 from blue_solvers.normal_equations.stage import Stage
@@ -62,7 +63,7 @@ def variances_by_selected_inversion(problem: Problem, gather: Gather | None = No
         return np.where(problem.undetermined, np.nan, variances_by_selected_inversion(problem.determined, gather))
     T = desired_sums(problem)
     with one_blas_thread():
-        return _variances(equations_of(problem, "independent")[-1], T, gather or best_gather())
+        return _variances(equations_of(problem, "independent")[-1], T, gather or kernels.gather.fastest())
 
 
 def desired_sums(problem: Problem) -> sparse.csr_array:

@@ -9,8 +9,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
+from blue_solvers.normal_equations import kernels
 from blue_solvers.normal_equations.factorisation import cholmod
-from blue_solvers.normal_equations.kernels import Gather, best_gather
+from blue_solvers.normal_equations.kernels import Gather
 from blue_solvers.normal_equations.selected_inverse import sweep
 from blue_solvers.normal_equations.supernodes import Index, Supernodes
 from constraint_builders.arrays import Float
@@ -56,7 +57,7 @@ class SparseFactor:
         rows, columns : ndarray, (K,)
             In the numbering of N, in any order.
         gather : callable
-            One of `blue_solvers.normal_equations.kernels`.
+            A form of `kernels.gather`.
 
         Raises
         ------
@@ -142,7 +143,7 @@ def inverse_on_pattern(matrix: sparse.csr_array, gather: Gather | None = None) -
     matrix : sparse array, (n, n)
         Explicit zeros count as part of the pattern.
     gather : callable, optional
-        One of `blue_solvers.normal_equations.kernels`; by default the compiled one where numba is installed.
+        A form of `kernels.gather`, by default the fastest that is installed.
 
     Returns
     -------
@@ -160,5 +161,5 @@ def inverse_on_pattern(matrix: sparse.csr_array, gather: Gather | None = None) -
     pattern.sum_duplicates()
     columns = np.repeat(np.arange(pattern.shape[1]), np.diff(pattern.indptr))
     factor = SparseFactor.of(pattern)
-    entries = factor.inverse_entries(pattern.indices.astype(np.int64), columns, gather or best_gather())
+    entries = factor.inverse_entries(pattern.indices.astype(np.int64), columns, gather or kernels.gather.fastest())
     return sparse.csc_array((entries, pattern.indices, pattern.indptr), shape=pattern.shape)
