@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,18 +17,28 @@ from numpy.typing import ArrayLike, NDArray
 from blue_solvers import SOLVERS, Dense, Prepared, Solver, blue, intervals
 from blue_solvers.cli import main
 from blue_solvers.commands import kinds
+from blue_solvers.nonnegative import reweighted_fit
 from blue_solvers.testing import check_solver
 from constraint_builders import Problem, Schema, gallery
-from constraint_builders.description import noise as noise_file
-from constraint_builders.description import noise_covariance
-from constraint_builders.description.noise import NOISE_LAWS
-from constraint_builders.files import read_long_table, schema_file, settings, source
-from noise_mechanisms import add_noise
-from noise_mechanisms.laws import LAWS, ContinuousLaw
+from constraint_builders.budget import Budget
+from constraint_builders.description.noise_laws import NOISE_LAWS
+from constraint_builders.files import read_long_table, read_schema_file, read_settings, source
+from noise_mechanisms import add_law, add_noise
+from noise_mechanisms.budgeted import noise_variances
+from noise_mechanisms.laws import LAWS, ContinuousLaw, Gaussian, Laplace, variance_of
 from tests.helpers.places import ROOT
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
+SETTINGS = """
+geolevels = ["County", "Block"]
+noise = "uniform"
+[variables]
+sex = ["female", "male"]
+[budget]
+[budget.losses]
+total = ["1/10", "1/10"]
+"""
 TABLE = "table,sex,value,variance\ntotal,*,21,1\nsex,female,9,2\nsex,male,11,2\n"
 
 
@@ -45,7 +55,7 @@ def naming(word: str) -> set[str]:
 
 @pytest.mark.parametrize("heading", ["Adding a solver", "Adding a noise law", "Adding a format of tables"])
 def test_the_places_are_there(heading: str) -> None:
-    assert len(places(heading)) > 3
+    assert len(places(heading)) > 1
     assert [place for place in places(heading) if "NAME" not in place and not (ROOT / place).is_file()] == []
 
 
@@ -59,7 +69,9 @@ def test_solvers_are_named_where_the_list_says() -> None:
 
 
 def test_laws_are_named_where_the_list_says() -> None:
-    assert naming(r"\"discrete_laplace\"") == set(places("Adding a noise law"))
+    """Each in its own file and in its record."""
+    own, record = places("Adding a noise law")
+    assert naming(r"\"discrete_laplace\"|\W:DiscreteLaplace\b") == {own.replace("NAME", "discrete_laplace"), record}
 
 
 def test_formats_are_named_where_the_list_says() -> None:
@@ -129,14 +141,24 @@ class Uniform(ContinuousLaw):
         raise NotImplementedError("nothing releases it")
 
 
-def test_a_noise_law_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def own_laws() -> Iterator[None]:
+    """Laws that a test adds are gone after it."""
+    before = dict(NOISE_LAWS)
+    yield
+    NOISE_LAWS.clear()
+    NOISE_LAWS.update(before)
+
+
+def test_a_noise_law_from_outside(own_laws: None) -> None:
     schema = Schema({"a": 3, "b": 4})
     observed = {"total": 1.0, "a": 3.0, "detailed": 12.0}
-    with pytest.raises(ValueError, match="noise must be one of"):
+    with pytest.raises(ValueError, match=r"noise must be one of gaussian, .*: got 'uniform'"):
         Problem(schema, observed, noise="uniform")
-    monkeypatch.setitem(LAWS, "uniform", Uniform)
-    for module in (noise_file, noise_covariance, schema_file, settings):
-        monkeypatch.setattr(module, "NOISE_LAWS", (*NOISE_LAWS, "uniform"))
+    add_law(Uniform)
+    add_law(Uniform)  # again, as a module that is read again does
+    assert LAWS["uniform"] is Uniform
+    assert variance_of("uniform", 3.0) == 3.0
     problem = Problem(schema, observed, noise="uniform")
     truth = problem.marginal_matrix() @ np.arange(12.0)
     rng = np.random.default_rng(1)
@@ -148,6 +170,58 @@ def test_a_noise_law_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     half = (upper - lower) / 2
     assert (half > 0).all()
     assert half[0] < np.sqrt(3)  # no wider than the noise of the total itself can be
+    with pytest.raises(ValueError, match="reweighted fitting knows how large Gaussian and Laplace noise gets"):
+        reweighted_fit(problem, truth + noise[0])
+    with pytest.raises(ValueError, match=r"law 'unifrom' is unknown: use one of 'gaussian', .*, 'uniform'"):
+        variance_of("unifrom", 1.0)
+
+
+def test_a_noise_law_from_outside_in_files(own_laws: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    schema, settings = tmp_path / "schema.toml", tmp_path / "settings.toml"
+    schema.write_text('[variables]\nsex = 2\n[problem]\nnoise = "uniform"\n')
+    settings.write_text(SETTINGS)
+    for path, read in ((schema, read_schema_file), (settings, read_settings)):
+        with pytest.raises(ValueError, match=r"noise must be one of gaussian, .*: got 'uniform'"):
+            read(path)
+    add_law(Uniform)
+    assert read_schema_file(schema).noise == "uniform"
+    assert read_settings(settings).noise == "uniform"
+    with pytest.raises(ValueError, match="a 'zcdp' budget is spent by gaussian or discrete_gaussian noise: got 'unif"):
+        noise_variances(Budget({"State": {"total": 1}}), "uniform")
+    (tmp_path / "blocks.csv").write_text("geoid,female,male\n440010000000001,1,2\n")
+    told = ["simulate", str(tmp_path / "blocks.csv"), "--settings", str(settings), "--out", str(tmp_path / "release")]
+    assert main(told) == 2
+    assert "noise 'uniform' cannot be written, measurement files hold whole numbers" in capsys.readouterr().err
+    (tmp_path / "table.csv").write_text(TABLE)
+    problem, _ = read_long_table(tmp_path / "table.csv", noise="uniform")
+    assert problem.noise == "uniform"
+
+
+def test_a_law_that_is_none_is_not_added(own_laws: None) -> None:
+    class Inside(Uniform):
+        name = "inside"
+
+    class Nameless(Uniform):
+        name = ""
+
+    class Named(Uniform):
+        name = "laplace"
+
+    class Half(ContinuousLaw):
+        name = "half"
+
+    for kind, error, message in (
+        (Inside, ValueError, "defined inside a function"),
+        (Nameless, ValueError, "has no name"),
+        (Named, ValueError, "the name 'laplace' is that of noise_mechanisms.laws.laplace:Laplace"),
+        (Half, TypeError, "lacks __init__, _draw,"),
+        (Uniform(1.0), TypeError, "a law is a subclass"),
+        (int, TypeError, "a law is a subclass"),
+    ):
+        with pytest.raises(error, match=message):
+            add_law(kind)  # type: ignore[arg-type]
+    assert list(LAWS) == ["gaussian", "discrete_gaussian", "laplace", "discrete_laplace"]
+    assert [LAWS["gaussian"], LAWS["laplace"]] == [Gaussian, Laplace]
 
 
 def test_a_format_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
