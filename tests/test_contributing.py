@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +23,16 @@ from blue_solvers.testing import check_solver
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.budget import Budget
 from constraint_builders.description.noise_laws import NOISE_LAWS
-from constraint_builders.files import read_long_table, read_schema_file, read_settings, source
+from constraint_builders.files import (
+    Format,
+    add_format,
+    read_long_table,
+    read_schema_file,
+    read_settings,
+    write_frame,
+)
+from constraint_builders.files.formats import FORMATS
+from constraint_builders.files.text_table import read_text_table
 from noise_mechanisms import add_law, add_noise
 from noise_mechanisms.budgeted import noise_variances
 from noise_mechanisms.laws import LAWS, ContinuousLaw, Gaussian, Laplace, variance_of
@@ -75,9 +85,11 @@ def test_laws_are_named_where_the_list_says() -> None:
 
 
 def test_formats_are_named_where_the_list_says() -> None:
-    listed = places("Adding a format of tables")
-    assert naming(r"\.xlsx") == {place for place in listed if place.endswith(".py")}
-    assert set(listed) - naming(r"\.xlsx") == {"pyproject.toml"}
+    """The record alone has the suffix, and no other file imports the reader."""
+    own, record = places("Adding a format of tables")
+    assert naming(r"\.xlsx") == {record}
+    assert naming(r"\bfastexcel\b") - {"constraint_builders/extras.py"} == {own.replace("NAME", "excel"), record}
+    assert naming(r"\bread_excel\b") == {own.replace("NAME", "excel"), record}
 
 
 @dataclass(frozen=True)
@@ -224,18 +236,78 @@ def test_a_law_that_is_none_is_not_added(own_laws: None) -> None:
     assert [LAWS["gaussian"], LAWS["laplace"]] == [Gaussian, Laplace]
 
 
-def test_a_format_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def own_formats() -> Iterator[None]:
+    """Formats that a test adds are gone after it."""
+    before = list(FORMATS)
+    yield
+    FORMATS[:] = before
+
+
+def write_lines(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
+    frame.write_ndjson(path)
+
+
+LINES = Format("JSON lines", (".ndjson", ".jsonl"), pl.read_ndjson, write_lines)
+
+
+def test_a_format_from_outside(own_formats: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path, out = tmp_path / "Table.NDJSON", tmp_path / "out.jsonl"
     frame = pl.read_csv(TABLE.encode())
-    frame.write_ndjson(tmp_path / "table.ndjson")
-    problem, y = read_long_table(pl.read_ndjson(tmp_path / "table.ndjson"))
-    assert y.tolist() == [21, 9, 11]
-    path, out = tmp_path / "table.tsv", str(tmp_path / "out.csv")
-    path.write_text(TABLE.replace(",", "\t"))
-    assert main(["estimate", str(path), "--out", out]) == 2
-    monkeypatch.setattr(source, "SUFFIXES", (*source.SUFFIXES, ".tsv"))
-    monkeypatch.setattr(kinds, "TABLE_SUFFIXES", (*kinds.TABLE_SUFFIXES, ".tsv"))
+    write_lines(frame, path)
+    expected, y = read_long_table(frame)
+    told = ["estimate", str(path), "--out", str(out)]
+    assert main(told) == 2
+    assert "out.jsonl: the name must end in .csv or .parquet" in capsys.readouterr().err
+    assert kinds.what_is(str(path)) == "is a file of no kind that this command made"
+    add_format(LINES)
+    add_format(LINES)
     assert kinds.what_is(str(path)).startswith("is a file of tables")
-    assert main(["estimate", str(path), "--out", out]) == 0
-    again, values = read_long_table(path)
+    assert main(told) == 0
+    estimates = pl.read_ndjson(out)
+    assert estimates["table"].to_list() == ["total", "sex", "sex"]
+    assert main([*told[:-1], str(tmp_path / "out.csv")]) == 0
+    assert np.allclose(pl.read_csv(tmp_path / "out.csv")["estimate"], estimates["estimate"])
+    problem, values = read_long_table(path)
     assert np.array_equal(values, y)
-    assert again.observed.names == problem.observed.names
+    assert problem.observed.names == expected.observed.names
+    with pytest.raises(ValueError, match=r"out.xls: the name must end in \.csv, \.parquet, \.ndjson or \.jsonl"):
+        write_frame(frame, tmp_path / "out.xls")
+    with pytest.raises(ValueError, match=r"t\.xls: .* \.csv, \.csv\.gz, \.parquet, \.xlsx, \.ndjson or \.jsonl"):
+        read_long_table("t.xls")
+    path.write_text("no lines of JSON")
+    assert main(told) == 2
+    assert "Table.NDJSON: not readable as a table" in capsys.readouterr().err
+
+
+def test_a_format_that_only_reads_text(own_formats: None, tmp_path: Path) -> None:
+    add_format(Format("tabs", (".tsv",), lambda file: read_text_table(file.read())))
+    path = tmp_path / "table.tsv"
+    path.write_text(TABLE.replace(",", "\t").replace("21", "twenty"))
+    with pytest.raises(ValueError, match=r"table\.tsv: .*row 2"):
+        read_long_table(path)
+    with pytest.raises(ValueError, match=r"the name must end in \.csv or \.parquet"):
+        write_frame(pl.DataFrame({"a": [1]}), path)
+
+
+def test_a_format_that_is_none_is_not_added(own_formats: None, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"'tabs': \.csv is the suffix of CSV: give it another"):
+        add_format(Format("tabs", (".tsv", ".csv"), pl.read_ndjson))
+    for suffixes in ((), ("tsv",), (".TSV",), (".",), ".tsv"):
+        with pytest.raises(ValueError, match="suffixes must be a tuple such as"):
+            Format("tabs", suffixes, pl.read_ndjson)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="give the library together with the extra"):
+        Format("tabs", (".tsv",), pl.read_ndjson, library="tabs")
+    with pytest.raises(TypeError, match="a format is a Format: got str"):
+        add_format(".tsv")  # type: ignore[arg-type]
+    add_format(Format("nothing", (".nothing",), lambda file: 5))
+    (tmp_path / "table.nothing").touch()
+    with pytest.raises(TypeError, match="what reads nothing files must give a data frame: got int"):
+        read_long_table(tmp_path / "table.nothing")
+
+
+def test_the_extra_of_a_format_is_named_where_its_library_is_missing(own_formats: None, tmp_path: Path) -> None:
+    add_format(Format("tabs", (".tsv",), pl.read_ndjson, library="no_such_library", extra="tabs"))
+    (tmp_path / "table.tsv").write_text(TABLE)
+    with pytest.raises(ImportError, match=r"tabs files need no_such_library: pip install 'blue-solvers\[tabs\]', or"):
+        read_long_table(tmp_path / "table.tsv")

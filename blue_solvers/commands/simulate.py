@@ -33,7 +33,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "input",
         metavar="BLOCKS",
-        help="true counts, .csv, .csv.gz or .parquet: a column geoid, then a column for every cell, named by its "
+        help="true counts, such as .csv or .parquet: a column geoid, then a column for every cell, named by its "
         "labels joined by _, or a column for every variable and count",
     )
     parser.add_argument(
