@@ -10,6 +10,7 @@ import re
 import sys
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -71,7 +72,7 @@ def read_text_table(data: bytes) -> TextTable:
 
 def write_csv(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     """Write a frame as CSV, text that a spreadsheet would run as a formula after an apostrophe."""
-    without_formulas(frame).write_csv(os.path.abspath(path))
+    without_formulas(frame).write_csv(Path(path).absolute())
 
 
 def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTable:
