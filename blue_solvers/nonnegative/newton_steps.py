@@ -5,8 +5,6 @@ The loop pays where a programme is so small that calls into numpy cost more than
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy import sparse
 
@@ -25,13 +23,8 @@ from blue_solvers.nonnegative.tolerances import (
     SUFFICIENT_DECREASE,
     TARGET,
 )
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, ShortIntegers
 from constraint_builders.compiled import compiled
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Index = NDArray[np.int32]
 
 EPSILON = 2.220446049250313e-16
 
@@ -102,7 +95,7 @@ def _line_search(p: Programme, state: State, direction: Float) -> State:
 
 
 def minimise_arrays_in_numpy(
-    indptr: Index, indices: Index, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
+    indptr: ShortIntegers, indices: ShortIntegers, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
     answer: Float, variance: Float, radius: Float, start: Float,
 ) -> tuple[Float, Float, int, float]:  # fmt: skip
     """`minimise_in_numpy` of a programme in arrays: the cells, the multipliers, the steps and the largest residual."""
@@ -113,7 +106,7 @@ def minimise_arrays_in_numpy(
 
 
 def _evaluate(
-    indptr: Index, indices: Index, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
+    indptr: ShortIntegers, indices: ShortIntegers, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
     answer: Float, variance: Float, radius: Float, multipliers: Float, cells: Float, free: Float, residual: Float,
     slope: Float,
 ) -> tuple[float, float]:  # fmt: skip
@@ -148,7 +141,7 @@ def _evaluate(
 
 
 def _assemble(
-    indptr: Index, indices: Index, data: Float, weight: Float, free: Float, slope: Float, residual: Float,
+    indptr: ShortIntegers, indices: ShortIntegers, data: Float, weight: Float, free: Float, slope: Float, residual: Float,
     shift: float, unmet: float, guard: Float, matrix: Float,
 ) -> None:  # fmt: skip
     """Fill the lower triangle of the Newton matrix; see `newton_systems.NewtonSystem.added_diagonal`."""
@@ -192,7 +185,7 @@ def _solve_cholesky(matrix: Float, right: Float, solution: Float) -> None:
 
 @compiled(reference=minimise_arrays_in_numpy)
 def minimise_arrays(
-    indptr: Index, indices: Index, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
+    indptr: ShortIntegers, indices: ShortIntegers, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
     answer: Float, variance: Float, radius: Float, start: Float,
 ) -> tuple[Float, Float, int, float]:  # fmt: skip
     """See `minimise_arrays_in_numpy`; with a dense Cholesky factorisation."""

@@ -13,9 +13,8 @@ from blue_solvers.normal_equations.kernels import Gather
 from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, NormalSolver, equations_of
 from blue_solvers.normal_equations.sparse_factor import SparseFactor, entry_keys
 from blue_solvers.normal_equations.stage import Stage
-from blue_solvers.normal_equations.supernodes import Index
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.memory import require_memory
 
 CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
@@ -128,7 +127,7 @@ def _taken(factor: SparseFactor, U: sparse.csc_array, gather: Gather) -> Float:
     return np.bincount(of_pair, terms, minlength=U.shape[1]).astype(np.float64)
 
 
-def _pair_counts(U: sparse.csc_array) -> Index:
+def _pair_counts(U: sparse.csc_array) -> Integers:
     counts = np.diff(U.indptr).astype(np.int64)
     return counts * (counts + 1) // 2
 
@@ -142,7 +141,7 @@ def _columns_at_once(U: sparse.csc_array) -> list[slice]:
     return [slice(*pair) for pair in pairwise([0, *stops.tolist()]) if pair[0] < pair[1]]
 
 
-def _pairs(U: sparse.csc_array) -> tuple[Index, Index]:
+def _pairs(U: sparse.csc_array) -> tuple[Integers, Integers]:
     """Positions in `U.data` of all unordered pairs of entries in one column, an entry with itself included."""
     counts = np.diff(U.indptr).astype(np.int64)
     needed = PAIR_BYTES * float(_pair_counts(U).sum())

@@ -11,16 +11,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from blue_solvers.normal_equations.supernodes import Index
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
-Gather = Callable[[Float, Index, Index, Index, Float], None]
+Gather = Callable[[Float, Integers, Integers, Integers, Float], None]
 
 ROWS_IN_CACHE = 4096
 
 
-def gather_in_numpy(values: Float, bases: Index, strides: Index, positions: Index, out: Float) -> None:
+def gather_in_numpy(values: Float, bases: Integers, strides: Integers, positions: Integers, out: Float) -> None:
     """Copy square submatrices of matrices that lie one after the other in one array.
 
     Parameters
@@ -39,7 +38,7 @@ def gather_in_numpy(values: Float, bases: Index, strides: Index, positions: Inde
 
 
 @compiled(reference=gather_in_numpy)
-def gather(values: Float, bases: Index, strides: Index, positions: Index, out: Float) -> None:
+def gather(values: Float, bases: Integers, strides: Integers, positions: Integers, out: Float) -> None:
     """See `gather_in_numpy`."""
     for b in range(positions.shape[0]):
         for i in range(positions.shape[1]):

@@ -13,11 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number, share, whole_number
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.heat_bath import redraw_chains
-from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.jumps import accept, jump_chains
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.moves import basic_moves

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.chains import Kernel
-from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.jumps import norm_of
 from noise_mechanisms.integer_subspace.sampler import Seed
 

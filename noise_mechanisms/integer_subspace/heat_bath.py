@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
-from noise_mechanisms.integer_subspace.invariants import Integers
 
 TABULATED = 4096  # values of exp(-epsilon k) that the loop looks up instead of computing
 

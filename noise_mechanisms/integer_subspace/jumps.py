@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 from noise_mechanisms.integer_subspace.guarantee import Norm
-from noise_mechanisms.integer_subspace.invariants import Integers
 
 
 def norm_of(tables: Integers, norm: Norm) -> Float:
