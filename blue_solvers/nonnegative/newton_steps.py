@@ -23,7 +23,7 @@ from blue_solvers.nonnegative.tolerances import (
     SUFFICIENT_DECREASE,
     TARGET,
 )
-from constraint_builders.arrays import Float, ShortIntegers
+from constraint_builders.arrays import Float, Int32
 from constraint_builders.compiled import compiled
 
 EPSILON = 2.220446049250313e-16
@@ -95,7 +95,7 @@ def _line_search(p: Programme, state: State, direction: Float) -> State:
 
 
 def minimise_arrays_in_numpy(
-    indptr: ShortIntegers, indices: ShortIntegers, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
+    indptr: Int32, indices: Int32, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
     answer: Float, variance: Float, radius: Float, start: Float,
 ) -> tuple[Float, Float, int, float]:  # fmt: skip
     """`minimise_in_numpy` of a programme in arrays: the cells, the multipliers, the steps and the largest residual."""
@@ -106,7 +106,7 @@ def minimise_arrays_in_numpy(
 
 
 def _evaluate(
-    indptr: ShortIntegers, indices: ShortIntegers, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
+    indptr: Int32, indices: Int32, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
     answer: Float, variance: Float, radius: Float, multipliers: Float, cells: Float, free: Float, residual: Float,
     slope: Float,
 ) -> tuple[float, float]:  # fmt: skip
@@ -141,7 +141,7 @@ def _evaluate(
 
 
 def _assemble(
-    indptr: ShortIntegers, indices: ShortIntegers, data: Float, weight: Float, free: Float, slope: Float, residual: Float,
+    indptr: Int32, indices: Int32, data: Float, weight: Float, free: Float, slope: Float, residual: Float,
     shift: float, unmet: float, guard: Float, matrix: Float,
 ) -> None:  # fmt: skip
     """Fill the lower triangle of the Newton matrix; see `newton_systems.NewtonSystem.added_diagonal`."""
@@ -185,7 +185,7 @@ def _solve_cholesky(matrix: Float, right: Float, solution: Float) -> None:
 
 @compiled(reference=minimise_arrays_in_numpy)
 def minimise_arrays(
-    indptr: ShortIntegers, indices: ShortIntegers, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
+    indptr: Int32, indices: Int32, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
     answer: Float, variance: Float, radius: Float, start: Float,
 ) -> tuple[Float, Float, int, float]:  # fmt: skip
     """See `minimise_arrays_in_numpy`; with a dense Cholesky factorisation."""
