@@ -98,13 +98,13 @@ class Outsider(Solver):
 
     name: ClassVar[str] = "outsider"
 
-    def supports(self, problem: Problem) -> str | None:
+    def refusal(self, problem: Problem) -> str | None:
         """As `Dense`."""
-        return Dense().supports(problem)
+        return Dense().refusal(problem)
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def plan(self, problem: Problem) -> Prepared:
         """As `Dense`."""
-        return Dense().prepare(problem)
+        return Dense().plan(problem)
 
 
 def test_a_solver_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
