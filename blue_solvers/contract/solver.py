@@ -71,6 +71,8 @@ class Solver(ABC):
             self._prepared(problem)
         except (UnsupportedProblemError, ConvergenceError) as error:
             return str(error)
+        except (MemoryError, ImportError):
+            return None  # of this machine, not of the problem
         return None
 
     def prepare(self, problem: Problem) -> Prepared:
