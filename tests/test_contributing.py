@@ -171,7 +171,7 @@ class Newcomer(Solver):
         return Dense().plan(problem)
 """
 RECORD = {
-    "from blue_solvers.solvers.sea_blue": "from blue_solvers.solvers.newcomer import Newcomer\nfrom blue_solvers.solvers.sea_blue",
+    "import TwoPass\n": "import TwoPass\nfrom blue_solvers.solvers.newcomer import Newcomer\n",
     '__all__ = ["SOLVERS"': '__all__ = ["SOLVERS", "Newcomer"',
     'Literal["auto"': 'Literal["newcomer", "auto"',
     "in (Auto": "in (Newcomer, Auto",

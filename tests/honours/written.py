@@ -13,9 +13,8 @@ PAGE = DOCS / "what_each_part_honours.md"
 
 def readme(text: str) -> str:
     """The README with the table of solvers."""
-    written, count = re.subn(
-        r"(?m)^\| solver \| exact for .*\n(\|.*\n)*", lambda _: capabilities.as_markdown() + "\n", text
-    )
+    own = capabilities.as_markdown() + "\n"
+    written, count = re.subn(r"(?m)^\| solver \| exact for .*\n(\|.*\n)*", lambda _: own, text)
     assert count == 1
     return written
 
