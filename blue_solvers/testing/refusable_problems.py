@@ -68,4 +68,4 @@ class _Solved(LinearOperator):
         return self
 
     def solve(self, V: Float) -> Float:
-        return np.linalg.solve(self._covariance, V)
+        return np.asarray(np.linalg.solve(self._covariance, V), dtype=np.float64)

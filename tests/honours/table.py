@@ -25,7 +25,7 @@ ONE = "needs tables with one variance each"
 
 Refusals = dict[str, list[str]]
 
-# For every part the features that it refuses, by what the refusal says; all others it honours. Solvers say so themselves.
+# For every part but solvers, which say it themselves, the features that it refuses; all others it honours.
 REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
     'intervals(method="t")': {DRAWN: OPERATOR},
     'intervals(method="distribution_free")': {DRAWN: OPERATOR},
