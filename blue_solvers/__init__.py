@@ -11,6 +11,7 @@ from blue_solvers.solvers import registry
 from blue_solvers.solvers.registry import *  # noqa: F403
 from blue_solvers.uncertainty import functionals, intervals
 from blue_solvers.verification import Certificate, Fit, certify
+from constraint_builders import problem_from
 
 __all__ = [
     "BlueOperator",
@@ -30,6 +31,7 @@ __all__ = [
     "fit_test",
     "functionals",
     "intervals",
+    "problem_from",
     "projected_work",
 ]
 __all__ += registry.__all__
