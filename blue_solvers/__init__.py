@@ -2,6 +2,7 @@
 
 import blue_solvers.signals  # noqa: F401  first: from then on signals find their handler
 from blue_solvers.about import __version__
+from blue_solvers.benchmarking import benchmark
 from blue_solvers.components.tree.projected_work import ProjectedWork, projected_work
 from blue_solvers.contract import ConvergenceError, Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.estimates import Estimate
@@ -25,6 +26,7 @@ __all__ = [
     "Solver",
     "UnsupportedProblemError",
     "__version__",
+    "benchmark",
     "blue",
     "certify",
     "estimate",

@@ -89,11 +89,11 @@ def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarra
         problem.desired.tables(np.asarray(vector, dtype=np.float64)) for vector in (values, std_errors)
     )
     for name, table in zip(problem.desired.names, problem.desired_tables, strict=True):
-        coordinates = {factor: list(schema.labels_of(factor)) for factor in table.factors}
-        if spine is not None:
+        coordinates: dict[str, list[str]] = {factor: list(schema.labels_of(factor)) for factor in table.factors}
+        if spine is not None and isinstance(name, tuple):
             members = spine.members[spine.level_index(name[0])].tolist()
             coordinates = {name[0]: [spine.geocodes[i] for i in members], **coordinates}
-        called = f"{name[0]}: {name[1]}" if isinstance(name, tuple) else name
+        called = f"{name[0]}: {name[1]}" if isinstance(name, tuple) else str(name)
         for suffix, own in (("", estimates[name]), (f" {STD_ERROR}", errors[name])):
             found[called + suffix] = xarray.DataArray(own, coordinates, list(coordinates))
     return xarray.Dataset(found)
@@ -111,7 +111,7 @@ def _spreads(source: xarray.Dataset) -> dict[str, Spread]:
             stem = "_".join(words[:first])
             if stem in found:
                 raise ValueError(f"arrays {found[stem].column!r} and {name!r} both say how precise {stem!r} is")
-            found[stem] = Spread(name, spread.kind, spread.level)
+            found[stem] = Spread(str(name), spread.kind, spread.level)
             break
     return found
 
