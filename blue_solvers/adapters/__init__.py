@@ -2,5 +2,15 @@
 
 from blue_solvers.adapters.forecast_frames import reconcile
 from blue_solvers.adapters.forecasts import ExactMinTrace
+from blue_solvers.adapters.marginals import ExactMarginals, measurements_of, problem_from_measurements
+from blue_solvers.adapters.opendp_releases import noise_of, problem_from_releases
 
-__all__ = ["ExactMinTrace", "reconcile"]
+__all__ = [
+    "ExactMarginals",
+    "ExactMinTrace",
+    "measurements_of",
+    "noise_of",
+    "problem_from_measurements",
+    "problem_from_releases",
+    "reconcile",
+]

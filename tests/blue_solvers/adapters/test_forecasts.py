@@ -1,4 +1,4 @@
-"""Reconciled forecasts, against dense generalised least squares and, where it is exact, against hierarchicalforecast."""
+"""Reconciled forecasts, against dense generalised least squares and against hierarchicalforecast."""
 
 from __future__ import annotations
 
