@@ -20,11 +20,10 @@ def read_arrow(file: BinaryIO) -> pl.DataFrame:
     ValueError
         If it is neither, or cut short.
     """
-    begin = file.read(len(STREAM))
-    file.seek(0)
+    data = file.read()  # whole: polars would go on where the system's own position is, or take a name for a pattern
     try:
-        return pl.read_ipc_stream(file) if begin == STREAM else pl.read_ipc(file)
-    except pl.exceptions.PolarsError as error:
+        return pl.read_ipc_stream(data) if data.startswith(STREAM) else pl.read_ipc(data)
+    except (pl.exceptions.PolarsError, OSError) as error:  # polars tells of a stream that was cut short by the latter
         raise ValueError(f"not readable as an Arrow file: {str(error).splitlines()[0]}") from None
 
 

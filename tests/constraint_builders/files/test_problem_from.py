@@ -177,7 +177,7 @@ def test_the_survey_of_a_state_by_its_own_names() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "'value' is missing.*call one of them 'value' in columns=, or give names_to="),
+        ({}, "'value' is missing.*call one 'value' in columns=, or give names_to="),
         ({"names_to": "age"}, "names_to 'age': name the variables, which are no columns yet"),
         ({"names_to": "sex", "cells": ["x"]}, "cell 'x' is no column"),
         ({"names_to": ["sex", "race"]}, "column 'f' falls into 1 levels at '_', names_to has 2 variables"),
