@@ -62,6 +62,18 @@ def test_an_answer_in_any_shape(kind: str) -> None:
     np.testing.assert_allclose(answer_from(PROBLEM, SHAPES[kind]()), BEST.values, rtol=1e-12)
 
 
+def test_flat_lists_whose_first_variable_goes_fastest() -> None:
+    source = {**flat(), ("sex", "age"): DETAIL.T.ravel().tolist()}
+    np.testing.assert_allclose(answer_from(PROBLEM, source, order="F"), BEST.values, rtol=1e-12)
+    np.testing.assert_allclose(answer_from(PROBLEM, BEST.tables, order="F"), BEST.values, rtol=1e-12)
+    assert abs(answer_from(PROBLEM, source) - BEST.values).max() > 0.1
+    problem, y = geography()
+    own = {name: own.reshape(len(own), -1, order="F") for name, own in estimate(problem, y).tables.items()}
+    np.testing.assert_allclose(answer_from(problem, own, order="F"), estimate(problem, y).values)
+    with pytest.raises(ValueError, match="order must be 'C' or 'F': got 'A'"):
+        answer_from(PROBLEM, BEST.values, order="A")  # type: ignore[arg-type]
+
+
 def test_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "answer.npz", **{"sex * age": DETAIL, "total": DETAIL.sum(), "sex": DETAIL.sum(axis=1)})
     BEST.to_frame().write_csv(tmp_path / "answer.csv")
