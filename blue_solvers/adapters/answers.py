@@ -71,13 +71,13 @@ def answer_from(
     names = _variables(problem, variables)
     if order not in ("C", "F"):
         raise ValueError(f"order must be 'C' or 'F': got {order!r}")
-    if isinstance(source, Mapping):
+    if hasattr(source, "project") and not hasattr(source, "columns"):  # a model may be a mapping too: private-pgm's is
+        found = _of_model(problem, source.project)
+    elif isinstance(source, Mapping):
         found = _of_query_shapes(problem, source, names) if _are_frames(source) else _of_mapping(problem, source, order)
     elif isinstance(source, str | os.PathLike) and Path(source).suffix == ".npz":
         with np.load(source, allow_pickle=False) as arrays:
             found = _of_mapping(problem, {_level_and_table(name): arrays[name] for name in arrays.files}, order)
-    elif hasattr(source, "project"):
-        found = _of_model(problem, source.project)
     elif hasattr(source, "marg_dict"):
         found = _of_planner(problem, source, names)
     elif isinstance(source, str | os.PathLike) or hasattr(source, "columns") or hasattr(source, "__arrow_c_stream__"):

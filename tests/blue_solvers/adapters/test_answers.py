@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,8 +23,17 @@ BEST = estimate(PROBLEM, Y)
 DETAIL = BEST.tables["age * sex"].T  # sex, age
 
 
-class Model:
-    """As private-pgm's: the projection has a data vector."""
+class Model(Mapping[Any, Any]):
+    """As private-pgm's: a mapping of its cliques, whose projection has a data vector."""
+
+    def __getitem__(self, clique: Any) -> Any:
+        return {(): self.project(())}[clique]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([()])
+
+    def __len__(self) -> int:
+        return 1
 
     def project(self, attrs: tuple[str, ...]) -> Any:
         own = {(): DETAIL.sum(), ("age", "sex"): DETAIL.T, ("sex",): DETAIL.sum(axis=1)}[tuple(attrs)]
