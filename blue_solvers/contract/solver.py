@@ -32,7 +32,7 @@ class Solver(ABC):
     name: ClassVar[str]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Take `supports` and `prepare` of solvers written before the release for what they were then: of plain problems."""
+        """Take a solver's own `supports` and `prepare` for the hooks that they were before the release."""
         super().__init_subclass__(**kwargs)
         for before, now in (("supports", "refusal"), ("prepare", "plan")):
             if before in vars(cls):
