@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blue_solvers.verification.finest import certify_by_finest, levels_of
+from blue_solvers.verification.layers import holds_all
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
 from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.sweep import certify_by_sums
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, pieces
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem
@@ -99,9 +100,8 @@ def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, flo
     try:
         family = Separated(problem, noise)
     except NotCertifiedError:
-        levels = levels_of(problem)
-        if levels is not None:
-            return certify_by_finest(problem, noise, levels, y, x)
+        if holds_all(problem):
+            return certify_by_sums(problem, noise, y, x)
         if can_be_listed(problem):
             return certify_listed(problem, noise, y, x)
         raise

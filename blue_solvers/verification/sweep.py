@@ -1,0 +1,314 @@
+"""One pass of sums from the leaves of a spine to its root: no list of counts, any part of the spine by itself.
+
+Whatever a residual says of a coarse cell it says of every fine cell within, so it may be moved there; and what the
+residuals of the parts of a cell have in common may be moved to that cell. Neither changes what the residuals say of
+the counts. What is left after moving is the bound, wherever it lies; at the best estimate nothing is. What is left in a
+cell that was not measured, or worse than all cells below it together, is moved back to these.
+
+Sums of the leaves' figures come up with it, in extended precision, and are compared with the figures above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blue_solvers.verification.layers import Below, Layer, Sheet, problem_layers
+from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
+from constraint_builders import Problem
+from constraint_builders.arrays import Float, Index
+
+CHUNK = 2**17  # cells worked on at a time
+MOST_TAKEN = 3_000_000  # cells of a geolevel up to which its coarser tables take their share, which tightens the bound
+EXTENDED = float(np.finfo(np.longdouble).eps)
+Long = NDArray[np.longdouble]
+Place = slice | NDArray[np.intp]
+
+
+def sweep(layers: Sequence[Layer], finish: bool = True) -> Tally:
+    """What is left, and what disagrees, of all layers; without `finish` the first one's residuals stay to be moved on.
+
+    Then `layers[0].below` holds all that is to be known of it above.
+    """
+    tally = Tally()
+    for level in reversed(range(len(layers))):
+        layer, above = layers[level], layers[level - 1] if level else None
+        for sheet in layer.sheets:
+            tally.note(sheet.key, (sheet.variance if sheet.least is None else sheet.least)[~layer.elsewhere])
+        if above is not None and above.below is None:
+            above.below = _nothing(above)
+        for here in _families(layer):
+            residuals, size = _collected(layer, here, tally)
+            true, error = _sums(layer, here, tally)
+            if above is not None:
+                size += _give(layer, above, here, residuals[0])
+                _add_up(layer, above, here, true, error)
+            elif not finish:
+                _hand_over(layer, here, residuals[0], true, error)
+                continue
+            _leave(layer, here, residuals, size, tally)
+        if level or finish:
+            layer.below = None
+    return tally
+
+
+def certify_by_sums(problem: Problem, noise: WeighedNoise, y: Float, x: Float) -> tuple[float, float]:
+    """Bound and violation of a problem in which a table holds all others, both in standard errors."""
+    rho, off = (None, 0.0) if noise.correlated is None else noise.weighted(np.subtract(y, x))
+    remains = None if rho is None else np.zeros(rho.size)
+    layers = problem_layers(problem, noise, y, x, rho, remains)
+    tally = sweep(layers)
+    left = float(np.sqrt(tally.left)) + tally.moved()
+    if remains is not None:
+        left = noise.size(remains) + tally.moved() * np.sqrt(remains.size)
+    assert problem.schema is not None
+    tables = {sheet.key: (level, sheet.table) for level, layer in enumerate(layers) for sheet in layer.sheets}
+    return tally.bound(tables, problem.schema, left + off), tally.violation
+
+
+def _nothing(layer: Layer) -> Below:
+    shape = layer.rows, layer.sheets[0].table.size
+    return Below(np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.longdouble), np.zeros(layer.rows))
+
+
+def _families(layer: Layer) -> Iterator[Place]:
+    """Geounits of the same parents, together; a view where they follow one another."""
+    order = np.argsort(layer.parent, kind="stable")
+    starts = np.flatnonzero(np.diff(layer.parent[order], prepend=-2))
+    stops = np.append(starts[1:], order.size)
+    most, first = max(1, CHUNK // layer.sheets[0].table.size), 0
+    while first < starts.size:
+        last = max(first + 1, int(np.searchsorted(stops, starts[first] + most, side="right")))
+        chosen = order[starts[first] : stops[last - 1]]
+        together = chosen[-1] - chosen[0] + 1 == chosen.size and bool((np.diff(chosen) == 1).all())
+        yield slice(int(chosen[0]), int(chosen[-1]) + 1) if together else chosen
+        first = last
+
+
+def _variance(layer: Layer, here: Place) -> Float:
+    """Of the finest table, or of what is below where that is less; 0 in cells that are known to be empty."""
+    variance = layer.sheets[0].variance[here]
+    if layer.dead is not None:
+        variance = np.where(layer.dead[here] & ~layer.has_below[here, None], 0.0, variance)
+    if layer.below is not None:
+        variance = np.where(layer.has_below[here, None], np.minimum(variance, layer.below.variance[here]), variance)
+    return variance
+
+
+def _collected(layer: Layer, here: Place, tally: Tally) -> tuple[list[Float | None], Float]:
+    """Residuals of all tables, all in the finest now, and the size of what was added up in every geounit."""
+    read = np.where(layer.elsewhere[here], 0.0, 1.0)[:, None]
+    found = [_residuals(sheet, here, read, tally) for sheet in layer.sheets]
+    size = np.zeros(len(read))
+    for j in reversed(range(1, len(found))):
+        part, (i, s) = found[j], layer.sums[j - 1]
+        found[j] = None
+        if part is None or not part.any():
+            continue
+        size += np.sqrt(layer.sheets[0].table.size / layer.sheets[j].table.size) * _norms(part)
+        into = found[i]
+        if into is None:
+            into = found[i] = np.zeros((len(part), layer.sheets[i].table.size))
+        shaped = into.reshape(len(into), *s.fine)
+        shaped += s.up(part)
+    finest = found[0]
+    if finest is None:
+        finest = found[0] = np.zeros((len(read), layer.sheets[0].table.size))
+    if layer.below is not None:
+        finest += layer.below.share[here]
+        size += _norms(layer.below.share[here])
+    return found, size + _norms(finest)
+
+
+def _residuals(sheet: Sheet, here: Place, read: Float, tally: Tally) -> Float | None:
+    """(y - x) / variance of a table, a new array; None where nothing was measured."""
+    if sheet.rho is not None:
+        return np.array(sheet.rho[here])
+    if sheet.y is None or sheet.x is None:
+        return None
+    variance = sheet.variance[here]
+    measured = np.isfinite(variance) & (variance > 0)
+    if not measured.any():
+        return None
+    precision = np.divide(read, variance, out=np.zeros_like(variance), where=measured)
+    q = sheet.y[here] - sheet.x[here]
+    if not np.isfinite(variance).all():
+        np.copyto(q, 0.0, where=~measured)
+    if precision.shape[1] == 1:
+        tally.weighted += float(np.einsum("ij,ij->i", q, q) @ precision[:, 0]) * (6 * ROUNDING) ** 2
+    else:
+        tally.weighted += float(np.einsum("ij,ij,ij->", q, q, precision)) * (6 * ROUNDING) ** 2
+    q *= precision
+    return q
+
+
+def _sums(layer: Layer, here: Place, tally: Tally) -> tuple[Float | Long, Float]:
+    """Sums of the leaves' figures in the finest table, how far rounding may have moved them; others are compared."""
+    sheet, below, rows = layer.sheets[0], layer.below, ~layer.elsewhere[here]
+    claimed = None if sheet.x is None else sheet.x[here]
+    error = np.zeros(rows.size)
+    if below is None:
+        if claimed is None:
+            raise NotCertifiedError(f"no table at {layer.name} holds all others")
+        true: Float | Long = claimed
+        if layer.dead is not None:
+            true = np.where(layer.dead[here], 0.0, claimed)
+    else:
+        error = below.error[here]
+        true = below.total[here]
+        inside = layer.has_below[here]
+        if not inside.all():
+            outside = np.nan if claimed is None else claimed[~inside]
+            true[~inside] = outside if layer.dead is None else np.where(layer.dead[here][~inside], 0.0, outside)
+        if claimed is not None and np.isnan(true).any():
+            true = np.where(np.isnan(true), claimed, true)
+    if claimed is not None and (true is not claimed or (sheet.variance[here] == 0).any()):
+        _compare(layer, 0, here, rows, true, error, tally)
+    elif claimed is not None:
+        tally.scale = max(tally.scale, float(np.nanmax(claimed, initial=0.0)), -float(np.nanmin(claimed, initial=0.0)))
+        tally.cells += claimed.size
+    norms = _norms(true)
+    sums: list[Float | Long] = [true]
+    for j, (i, s) in enumerate(layer.sums, 1):
+        sums.append(s.down(sums[i], np.longdouble))
+        adds = sum(sheet.table.shape) * len(layer.sheets)
+        ratio = sheet.table.size / layer.sheets[j].table.size
+        _compare(layer, j, here, rows, sums[j], ratio * error + EXTENDED * adds * np.sqrt(ratio) * norms, tally)
+    return true, error
+
+
+def _compare(
+    layer: Layer, j: int, here: Place, rows: NDArray[np.bool_], true: Float | Long, error: Float, tally: Tally
+) -> None:
+    """Judge the claimed figures of a table."""
+    sheet = layer.sheets[j]
+    if sheet.x is None:
+        return
+    x, every = sheet.x[here], bool(rows.all())
+    off = abs(x - true).astype(float) + error[:, None]
+    if j and (np.isnan(off) & ~np.isnan(x)).any():
+        raise NotCertifiedError(f"table {sheet.table.name!r} at {layer.name} has cells below that nothing is said of")
+    variance = sheet.variance[here]
+    least = variance if sheet.least is None else sheet.least[here]
+    y = None if sheet.y is None else sheet.y[here]
+    if j == 0 and layer.dead is not None:
+        empty = layer.dead[here] & ~layer.has_below[here, None]
+        variance, least = np.where(empty, 0.0, variance), np.where(empty, 0.0, least)
+        y = None if y is None else np.where(empty, 0.0, y)
+    if not every:
+        off, x, variance, least = off[rows], x[rows], variance[rows], least[rows]
+        y = None if y is None else y[rows]
+    tally.judge(variance, least, off, x, y)
+
+
+def _starts(parents: Index) -> Index:
+    return np.flatnonzero(np.diff(parents, prepend=-2))
+
+
+def _give(layer: Layer, above: Layer, here: Place, g: Float) -> Float:
+    """Move what siblings have in common to their parent; its size in every geounit."""
+    s, parents = layer.upward, layer.parent[here]
+    assert s is not None
+    assert above.below is not None
+    starts = _starts(parents)
+    counts = np.diff(np.append(starts, parents.size))
+    variance = _variance(layer, here)
+    total = s.weights(np.add.reduceat(variance, starts, axis=0))
+    known = np.isfinite(variance)
+    weighed = g * variance if known.all() else np.where(known, g, 0.0) * np.where(known, variance, 0.0)
+    share = s.down(np.add.reduceat(weighed, starts, axis=0))
+    share *= np.divide(1.0, total, out=np.zeros_like(total), where=(total > 0) & np.isfinite(total))
+    above.below.share[parents[starts]] = share
+    above.below.variance[parents[starts]] = total
+    spread = np.broadcast_to(s.up(share), (starts.size, *s.fine)).reshape(starts.size, -1)
+    if spread.shape[1] > 256:
+        for row, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
+            g[start : start + count] -= spread[row]
+    else:
+        g -= np.repeat(spread, counts, axis=0)
+    return np.repeat(_norms(share), counts) * np.sqrt(s.ratio)
+
+
+def _add_up(layer: Layer, above: Layer, here: Place, true: Float | Long, error: Float) -> None:
+    """Add the leaves' figures to those of the parents."""
+    s, parents, below = layer.upward, layer.parent[here], above.below
+    assert s is not None
+    assert below is not None
+    starts = _starts(parents)
+    adds = np.diff(np.append(starts, parents.size)) + s.adds + 2
+    below.total[parents[starts]] = s.down(np.add.reduceat(true, starts, axis=0, dtype=np.longdouble))
+    lost = EXTENDED * adds * np.sqrt(s.ratio) * np.add.reduceat(_norms(true), starts)
+    below.error[parents[starts]] = lost + s.ratio * np.add.reduceat(error, starts)
+
+
+def _hand_over(layer: Layer, here: Place, g: Float, true: Float | Long, error: Float) -> None:
+    """Put everything that is known of geounits where a layer elsewhere takes it up."""
+    if layer.below is None:
+        layer.below = _nothing(layer)
+        layer.below.variance[:] = np.inf
+    layer.below.share[here], layer.below.total[here], layer.below.error[here] = g, true, error
+
+
+def _leave(layer: Layer, here: Place, residuals: list[Float | None], size: Float, tally: Tally) -> None:
+    """Leave residuals where they are, but for what tables known better take."""
+    variance = _variance(layer, here)
+    small = layer.rows * layer.sheets[0].table.size <= MOST_TAKEN
+    for j, (i, s) in enumerate(layer.sums, 1):
+        own, g = layer.sheets[j].variance[here], residuals[i]
+        if g is None or np.isinf(own).all() or not (small or (own == 0).any()):
+            continue
+        weight = variance if i == 0 else layer.sheets[i].variance[here]
+        weight = np.where(np.isfinite(weight), weight, 0.0)
+        total = s.weights(weight) + own
+        share = s.down(g * weight)
+        share *= np.divide(1.0, total, out=np.zeros_like(total), where=(total > 0) & np.isfinite(total))
+        residuals[j] = share
+        shaped = g.reshape(len(g), *s.fine)
+        shaped -= s.up(share)
+        size = size + np.sqrt(s.ratio) * _norms(share)
+    measured, is_own = layer.sheets[0].variance[here], layer.below is None and layer.dead is None
+    for j, g in enumerate(residuals):
+        if g is None:
+            continue
+        own = variance if j == 0 else layer.sheets[j].variance[here]
+        square = _weighed(g, own)
+        left = layer.sheets[j].left
+        if j or is_own or not (back := own < measured).any():
+            tally.left += float(square.sum())
+            if left is not None:
+                left[here] = g
+        else:
+            back = np.broadcast_to(back, g.shape)
+            returned = float(_weighed(np.where(back, g, 0.0), own).sum())
+            tally.returned[layer.name] = tally.returned.get(layer.name, 0.0) + returned
+            tally.left += float(_weighed(np.where(back, 0.0, g), own).sum())
+            if left is not None:
+                left[here] = np.where(back, 0.0, g)
+    steepest = variance.max(axis=1)
+    adds = 2 * (len(layer.sheets) + 4)
+    moved = np.where(size > 0, size, 0.0)
+    rounding = np.where(moved > 0, steepest, 0.0) * (adds * ROUNDING * moved) ** 2
+    tally.rounding[layer.name] = tally.rounding.get(layer.name, 0.0) + float(rounding.sum())
+
+
+def _weighed(g: Float, variance: Float) -> Float:
+    """Squares in variances, by row; nothing is nothing however large a variance is."""
+    if not np.isfinite(variance).all():
+        with np.errstate(invalid="ignore"):
+            return np.where(g == 0, 0.0, g**2 * variance).sum(axis=1)
+    if variance.shape[1] == 1:
+        return np.einsum("ij,ij->i", g, g) * variance[:, 0]
+    return np.einsum("ij,ij,ij->i", g, g, variance)
+
+
+def _norms(values: Float | Long) -> Float:
+    """By row; cells that nothing is said of count as 0."""
+    squares = np.einsum("ij,ij->i", values, values).astype(float)
+    if np.isnan(squares).any():
+        values = np.nan_to_num(values)
+        squares = np.einsum("ij,ij->i", values, values).astype(float)
+    return np.sqrt(squares)
