@@ -94,14 +94,16 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
 
 def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, float]:
     """By the shortest proof that there is."""
-    noise = WeighedNoise.of(problem)
     if problem.observed.size <= MOST_LISTED and can_be_listed(problem):
-        return certify_listed(problem, noise, y, x)
+        return certify_listed(problem, WeighedNoise.of(problem), y, x)
+    if problem.spine is not None and holds_all(problem):
+        return certify_by_sums(problem, y, x)
+    noise = WeighedNoise.of(problem)
     try:
         family = Separated(problem, noise)
     except NotCertifiedError:
         if holds_all(problem):
-            return certify_by_sums(problem, noise, y, x)
+            return certify_by_sums(problem, y, x)
         if can_be_listed(problem):
             return certify_listed(problem, noise, y, x)
         raise

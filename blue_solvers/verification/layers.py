@@ -60,8 +60,8 @@ class Below:
         Of all the cells below together: what it costs to have something back there. 0 where nothing is below.
     total : ndarray of longdouble, (G, cells)
         Sums over the leaves; NaN where these are not known.
-    error : ndarray, (G,)
-        How far rounding may have moved them.
+    error : ndarray, (G, 2)
+        How far rounding may have moved any of them, and all together.
     """
 
     share: Float
@@ -199,13 +199,18 @@ def holds_all(problem: Problem) -> list[Table] | None:
         return None
     levels = problem.observed_levels or (0,) * len(problem.observed_tables)
     observed = list(zip(levels, problem.observed_tables, strict=True))
-    return finest_tables(problem.schema, max(levels) + 1 if problem.spine is None else len(problem.spine.levels), observed)
+    return finest_tables(
+        problem.schema, max(levels) + 1 if problem.spine is None else len(problem.spine.levels), observed
+    )
 
 
 def problem_layers(
-    problem: Problem, noise: WeighedNoise, y: Float, x: Float, rho: Float | None, left: Float | None
+    problem: Problem, y: Float, x: Float, correlated: tuple[WeighedNoise, Float, Float] | None = None
 ) -> list[Layer]:
-    """The layers of a problem in which a table holds all others; with `rho` and `left` where its noise is correlated."""
+    """The layers of a problem in which a table holds all others.
+
+    Of correlated noise with that noise, the weighted residuals, and where what is left of them goes.
+    """
     finest, schema = holds_all(problem), problem.schema
     assert finest is not None
     assert schema is not None
@@ -217,7 +222,8 @@ def problem_layers(
         cut, shape = problem.observed.block(i), (-1, table.size)
         own = problem.variances[cut].reshape(shape) if by_geounit is None else by_geounit[i][:, None]
         sheet = Sheet(f"{level} {table.name}", table, own, y[cut].reshape(shape), x[cut].reshape(shape))
-        if rho is not None and left is not None:
+        if correlated is not None:
+            noise, rho, left = correlated
             sheet.least = np.square(noise.least[cut]).reshape(shape)
             sheet.rho, sheet.left = rho[cut].reshape(shape), left[cut].reshape(shape)
         sheets[level].append(sheet)
@@ -240,7 +246,9 @@ def mark_empty(schema: Schema, layer: Layer, axes: Sequence[int], empty: Flags) 
         return
     table, finest = make_table(schema, tuple(schema.names[axis] for axis in sorted(axes))), layer.sheets[0].table
     if not refines(schema, finest, table):
-        raise NotCertifiedError(f"cells of {table.name!r} are known to be empty, which no table holding all others shows")
+        raise NotCertifiedError(
+            f"cells of {table.name!r} are known to be empty, which no table holding all others shows"
+        )
     s = Sum(schema, finest, table)
     dead = np.broadcast_to(s.up(empty.reshape(len(empty), -1)), (len(empty), *s.fine)).reshape(len(empty), -1)
     layer.dead = np.concatenate([dead, np.zeros((layer.rows - len(dead), dead.shape[1]), dtype=bool)])

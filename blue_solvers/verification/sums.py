@@ -35,7 +35,8 @@ class Sum:
                 assert groups is not None
                 self._groups.append((i, groups, schema.size_of(own[axis])))
         self.ratio = fine.size / coarse.size
-        self.adds = 0 if self.same else sum(fine.shape)  # one after another, at most
+        axes = [*self._summed, *(axis for axis, _, _ in self._groups)]
+        self.adds = 0 if self.same else sum(fine.shape[axis - 1] for axis in axes)  # one after another, at most
 
     def down(self, cells: Array, precision: type[np.floating] | None = None) -> Array:
         """(rows, fine cells) summed to (rows, coarse cells), in their own precision or another."""

@@ -11,20 +11,21 @@ Sums of the leaves' figures come up with it, in extended precision, and are comp
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.verification.layers import Below, Layer, Sheet, problem_layers
-from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 
+RUN = 16  # geounits added one after another
 CHUNK = 2**17  # cells worked on at a time
-MOST_TAKEN = 3_000_000  # cells of a geolevel up to which its coarser tables take their share, which tightens the bound
-EXTENDED = float(np.finfo(np.longdouble).eps)
+MOST_CAREFUL = 3_000_000  # cells of a geolevel up to which what tightens the bound is worth its time
+UNIT = 0.501 * float(np.finfo(np.longdouble).eps)  # by which a sum is rounded at most; the rest is for sums of such
 Long = NDArray[np.longdouble]
 Place = slice | NDArray[np.intp]
 
@@ -43,10 +44,10 @@ def sweep(layers: Sequence[Layer], finish: bool = True) -> Tally:
             above.below = _nothing(above)
         for here in _families(layer):
             residuals, size = _collected(layer, here, tally)
-            true, error = _sums(layer, here, tally)
+            true, norms, error = _sums(layer, here, tally)
             if above is not None:
                 size += _give(layer, above, here, residuals[0])
-                _add_up(layer, above, here, true, error)
+                _add_up(layer, above, here, true, norms, error)
             elif not finish:
                 _hand_over(layer, here, residuals[0], true, error)
                 continue
@@ -56,23 +57,26 @@ def sweep(layers: Sequence[Layer], finish: bool = True) -> Tally:
     return tally
 
 
-def certify_by_sums(problem: Problem, noise: WeighedNoise, y: Float, x: Float) -> tuple[float, float]:
+def certify_by_sums(problem: Problem, y: Float, x: Float) -> tuple[float, float]:
     """Bound and violation of a problem in which a table holds all others, both in standard errors."""
-    rho, off = (None, 0.0) if noise.correlated is None else noise.weighted(np.subtract(y, x))
-    remains = None if rho is None else np.zeros(rho.size)
-    layers = problem_layers(problem, noise, y, x, rho, remains)
-    tally = sweep(layers)
-    left = float(np.sqrt(tally.left)) + tally.moved()
-    if remains is not None:
-        left = noise.size(remains) + tally.moved() * np.sqrt(remains.size)
+    if problem.covariance is None:
+        layers = problem_layers(problem, y, x)
+        tally = sweep(layers)
+        left = float(np.sqrt(tally.left)) + tally.moved()
+    else:
+        noise, remains = WeighedNoise.of(problem), np.zeros(y.size)
+        rho, off = noise.weighted(y - x)
+        layers = problem_layers(problem, y, x, (noise, rho, remains))
+        tally = sweep(layers)
+        left = noise.size(remains) + tally.moved() * float(np.sqrt(remains.size)) + off
     assert problem.schema is not None
     tables = {sheet.key: (level, sheet.table) for level, layer in enumerate(layers) for sheet in layer.sheets}
-    return tally.bound(tables, problem.schema, left + off), tally.violation
+    return tally.bound(tables, problem.schema, left), tally.violation
 
 
 def _nothing(layer: Layer) -> Below:
     shape = layer.rows, layer.sheets[0].table.size
-    return Below(np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.longdouble), np.zeros(layer.rows))
+    return Below(np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.longdouble), np.zeros((layer.rows, 2)))
 
 
 def _families(layer: Layer) -> Iterator[Place]:
@@ -146,11 +150,11 @@ def _residuals(sheet: Sheet, here: Place, read: Float, tally: Tally) -> Float | 
     return q
 
 
-def _sums(layer: Layer, here: Place, tally: Tally) -> tuple[Float | Long, Float]:
-    """Sums of the leaves' figures in the finest table, how far rounding may have moved them; others are compared."""
+def _sums(layer: Layer, here: Place, tally: Tally) -> tuple[Float | Long, Float, Float]:
+    """Sums of the leaves' figures in the finest table, their sizes and roundings; figures above are compared with them."""
     sheet, below, rows = layer.sheets[0], layer.below, ~layer.elsewhere[here]
     claimed = None if sheet.x is None else sheet.x[here]
-    error = np.zeros(rows.size)
+    error = np.zeros((rows.size, 2))
     if below is None:
         if claimed is None:
             raise NotCertifiedError(f"no table at {layer.name} holds all others")
@@ -167,18 +171,23 @@ def _sums(layer: Layer, here: Place, tally: Tally) -> tuple[Float | Long, Float]
         if claimed is not None and np.isnan(true).any():
             true = np.where(np.isnan(true), claimed, true)
     if claimed is not None and (true is not claimed or (sheet.variance[here] == 0).any()):
-        _compare(layer, 0, here, rows, true, error, tally)
+        _compare(layer, 0, here, rows, true, error[:, 0], tally)
     elif claimed is not None:
-        tally.scale = max(tally.scale, float(np.nanmax(claimed, initial=0.0)), -float(np.nanmin(claimed, initial=0.0)))
-        tally.cells += claimed.size
-    norms = _norms(true)
-    sums: list[Float | Long] = [true]
+        tally.look_at(claimed)
+    norms, precision = _norms(true), np.longdouble if _is_small(layer) or below is not None else np.float64
+    unit = UNIT if precision is np.longdouble else ROUNDING / 2
+    sums, adds = [true], [0]
     for j, (i, s) in enumerate(layer.sums, 1):
-        sums.append(s.down(sums[i], np.longdouble))
-        adds = sum(sheet.table.shape) * len(layer.sheets)
+        sums.append(s.down(sums[i], precision))
+        adds.append(adds[i] + s.adds + 1)
         ratio = sheet.table.size / layer.sheets[j].table.size
-        _compare(layer, j, here, rows, sums[j], ratio * error + EXTENDED * adds * np.sqrt(ratio) * norms, tally)
-    return true, error
+        lost = unit * adds[j] * np.sqrt(ratio) * norms
+        _compare(layer, j, here, rows, sums[j], np.minimum(ratio * error[:, 0], error[:, 1]) + lost, tally)
+    return true, norms, error
+
+
+def _is_small(layer: Layer) -> bool:
+    return layer.rows * layer.sheets[0].table.size <= MOST_CAREFUL
 
 
 def _compare(
@@ -189,8 +198,10 @@ def _compare(
     if sheet.x is None:
         return
     x, every = sheet.x[here], bool(rows.all())
-    off = abs(x - true).astype(float) + error[:, None]
-    if j and (np.isnan(off) & ~np.isnan(x)).any():
+    off = x - true
+    off = np.abs(off, out=off).astype(float, copy=False)
+    off += error[:, None]
+    if j and np.isnan(off).any() and not np.isnan(x[np.isnan(off)]).all():
         raise NotCertifiedError(f"table {sheet.table.name!r} at {layer.name} has cells below that nothing is said of")
     variance = sheet.variance[here]
     least = variance if sheet.least is None else sheet.least[here]
@@ -233,16 +244,22 @@ def _give(layer: Layer, above: Layer, here: Place, g: Float) -> Float:
     return np.repeat(_norms(share), counts) * np.sqrt(s.ratio)
 
 
-def _add_up(layer: Layer, above: Layer, here: Place, true: Float | Long, error: Float) -> None:
+def _add_up(layer: Layer, above: Layer, here: Place, true: Float | Long, norms: Float, error: Float) -> None:
     """Add the leaves' figures to those of the parents."""
     s, parents, below = layer.upward, layer.parent[here], above.below
     assert s is not None
     assert below is not None
     starts = _starts(parents)
-    adds = np.diff(np.append(starts, parents.size)) + s.adds + 2
-    below.total[parents[starts]] = s.down(np.add.reduceat(true, starts, axis=0, dtype=np.longdouble))
-    lost = EXTENDED * adds * np.sqrt(s.ratio) * np.add.reduceat(_norms(true), starts)
-    below.error[parents[starts]] = lost + s.ratio * np.add.reduceat(error, starts)
+    runs = np.concatenate([np.arange(a, b, RUN) for a, b in pairwise([*starts.tolist(), parents.size])])
+    added = np.add.reduceat(true, runs, axis=0, dtype=np.longdouble)  # in two steps: fewer roundings of every figure
+    below.total[parents[starts]] = s.down(np.add.reduceat(added, np.searchsorted(runs, starts), axis=0))
+    counts = np.diff(np.append(starts, parents.size))
+    adds = np.minimum(counts, RUN) + counts // RUN + s.adds + 2
+    lost = UNIT * adds * np.add.reduceat(norms, starts)
+    each, together = np.add.reduceat(error, starts, axis=0).T
+    of_each = np.minimum(s.ratio * each, together) + np.sqrt(s.ratio) * lost
+    of_all = together + np.sqrt(true.shape[1]) * lost
+    below.error[parents[starts]] = np.stack([of_each, of_all], axis=1)
 
 
 def _hand_over(layer: Layer, here: Place, g: Float, true: Float | Long, error: Float) -> None:
@@ -256,7 +273,7 @@ def _hand_over(layer: Layer, here: Place, g: Float, true: Float | Long, error: F
 def _leave(layer: Layer, here: Place, residuals: list[Float | None], size: Float, tally: Tally) -> None:
     """Leave residuals where they are, but for what tables known better take."""
     variance = _variance(layer, here)
-    small = layer.rows * layer.sheets[0].table.size <= MOST_TAKEN
+    small = _is_small(layer)
     for j, (i, s) in enumerate(layer.sums, 1):
         own, g = layer.sheets[j].variance[here], residuals[i]
         if g is None or np.isinf(own).all() or not (small or (own == 0).any()):

@@ -69,22 +69,35 @@ class Tally:
         self.exact[key] = self.exact.get(key, False) or bool((variance == 0).any())
 
     def judge(self, variance: Float, least: Float, off: Float, x: Float, y: Float | None) -> None:
-        """Take in how far the claimed figures `x` of a table are off the sums of the finest ones."""
-        self.cells += x.size
-        off = np.nan_to_num(off, copy=False)
-        self.scale = max(self.scale, float(np.nanmax(abs(x), initial=0.0)))
-        fixed = np.broadcast_to(variance == 0, off.shape)
+        """Take in how far the claimed figures `x` of a table are off the sums of the finest ones; `off` is used up."""
+        self.look_at(x)
+        worst = off.max(axis=1, initial=0.0)
+        if np.isnan(worst).any():  # nothing is claimed there, or nothing is known
+            off = np.nan_to_num(off, copy=False)
+            worst = off.max(axis=1, initial=0.0)
+        fixed = variance == 0
         if fixed.any():
-            against = abs(x - (0.0 if y is None else y))[fixed]
+            fixed = np.broadcast_to(fixed, off.shape)
+            against = np.nan_to_num(abs(x - (0.0 if y is None else y)))[fixed]
             self.wrong = max(self.wrong, float(against.max()), float(off[fixed].max()))
             self.corrected += float(off[fixed].sum() + against.sum())
             off[fixed] = 0.0
-        self.figures = max(self.figures, float(off.max(initial=0.0)))
-        square = np.square(off, out=off)
-        precision = np.divide(1.0, least, out=np.zeros_like(least), where=least > 0)
-        self.apart += float((square * precision).sum())
-        spread = np.divide(1.0, variance, out=np.zeros_like(variance), where=variance > 0)
-        self.violation = max(self.violation, float(np.sqrt((square * spread).max(initial=0.0))))
+            worst = off.max(axis=1, initial=0.0)
+        self.figures = max(self.figures, float(worst.max(initial=0.0)))
+        precision, spread = (np.divide(1.0, v, out=np.zeros_like(v), where=v > 0) for v in (least, variance))
+        if precision.shape[1] == 1:
+            self.apart += float(np.einsum("ij,ij->i", off, off) @ precision[:, 0])
+            greatest = worst**2 * spread[:, 0]
+        else:
+            self.apart += float(np.einsum("ij,ij,ij->", off, off, precision))
+            greatest = off**2 * spread
+        self.violation = max(self.violation, float(np.sqrt(greatest.max(initial=0.0))))
+
+    def look_at(self, x: Float) -> None:
+        """Take in the size of figures that are claimed."""
+        self.cells += x.size
+        largest = max(float(x.max(initial=0.0)), -float(x.min(initial=0.0)))
+        self.scale = max(self.scale, float(np.nanmax(abs(x), initial=0.0)) if np.isnan(largest) else largest)
 
     def moved(self) -> float:
         """What is left of the residuals but in the cells themselves: returned, and rounding."""
@@ -105,7 +118,9 @@ class Tally:
             raise NotCertifiedError(f"x contradicts what is known exactly by {self.wrong:.3g}")
         known = sorted((tables[key] for key, some in self.exact.items() if some), key=lambda own: (own[0], own[1].size))
         if not all(refines(schema, b, a) for (_, a), (_, b) in pairwise(known)):
-            raise NotCertifiedError("tables are known exactly that do not nest: the least standard errors are not known")
+            raise NotCertifiedError(
+                "tables are known exactly that do not nest: the least standard errors are not known"
+            )
         information = sum(1 / least for least in self.least.values())
         figures = (self.corrected + self.figures) * np.sqrt(information) * (2 if known else 1)
         return float((left + np.sqrt(self.weighted) + np.sqrt(self.apart) + figures) * (1 + self.cells * ROUNDING))
