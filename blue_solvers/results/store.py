@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -52,6 +54,7 @@ def write_result(
     std_error: Float,
     settings: Settings,
     progress: Progress | None = None,
+    proof: Mapping[str, Any] | None = None,
 ) -> None:
     """Store estimates, whole or not at all, under canonical names and in the schema's order of the variables.
 
@@ -67,6 +70,8 @@ def write_result(
         With the problem's schema.
     progress : callable, optional
         Called with each geolevel, its number from 0, and how many there are, before it is written.
+    proof : mapping, optional
+        As `describe` takes it.
 
     Raises
     ------
@@ -98,7 +103,7 @@ def write_result(
         written = sorted(path for path in temporary.rglob("*") if path.is_file())
         files = {path.relative_to(temporary).as_posix(): sha256(path) for path in written}
         desired = zip(problem.desired_levels, problem.desired_tables, strict=True)
-        text = describe(settings, spine.levels, desired, P.info, axes, files)
+        text = describe(settings, spine.levels, desired, P.info, axes, files, proof)
         (temporary / OUTLINE).write_text(text, encoding="utf-8")
 
 
@@ -159,6 +164,7 @@ def describe(
     info: Info,
     zero_axes: Sequence[int],
     files: Mapping[str, str],
+    proof: Mapping[str, Any] | None = None,
 ) -> str:
     """What the last file of a result says, with a checksum of its own.
 
@@ -175,6 +181,8 @@ def describe(
         The variables that tell structural zeros apart.
     files : mapping of str to str
         SHA-256 of every other file by its path within the folder.
+    proof : mapping, optional
+        What is proved of the estimates: ``certificate``, ``fit`` and more.
     """
     tables: dict[str, list[str]] = {level: [] for level in levels}
     for level, table in desired:
@@ -190,8 +198,15 @@ def describe(
             "zeros": [settings.schema.names[axis] for axis in zero_axes],
             "tables": tables,
             "files": dict(files),
+            "proof": {} if proof is None else {**proof, "of": estimates_digest(files)},
         }
     )
+
+
+def estimates_digest(files: Mapping[str, str]) -> str:
+    """SHA-256 of all files of estimates together."""
+    own = sorted((name, digest) for name, digest in files.items() if name.startswith(f"{ESTIMATES}/"))
+    return hashlib.sha256(json.dumps(own).encode()).hexdigest()
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -218,6 +233,9 @@ def read_description(folder: Path) -> dict[str, Any]:
             raise DamagedError(f"{path} is damaged: {key!r} is no {kind.__name__}")
     for name in said["files"]:
         inside(folder, name)
+    proof = said.get("proof") or {}
+    if proof and proof.get("of") != estimates_digest(said["files"]):
+        raise DamagedError(f"{path} is damaged: its certificate is of other estimates")
     return said
 
 

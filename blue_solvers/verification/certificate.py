@@ -89,7 +89,7 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
         bound, violation = _bounded(problem, y, x)
     except NotCertifiedError as refusal:
         return Certificate(None, str(refusal), None, _agreement_of_nested(problem, x))
-    return _judged(bound, violation)
+    return judged(bound, violation)
 
 
 def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, float]:
@@ -134,7 +134,8 @@ def _contains(problem: Problem, fine: int, coarse: int) -> bool:
     return refines(problem.schema, problem.observed_tables[fine], problem.observed_tables[coarse])
 
 
-def _judged(bound: float, violation: float) -> Certificate:
+def judged(bound: float, violation: float) -> Certificate:
+    """The certificate of a bound."""
     if not np.isfinite(bound):
         return Certificate(None, "the bound overflows", violation)
     reason = "what is left of the residuals that the counts could explain"

@@ -69,6 +69,16 @@ class Below:
     total: NDArray[np.longdouble]
     error: Float
 
+    def row(self, number: int) -> Below:
+        """That of one geounit."""
+        place = slice(number, number + 1)
+        return Below(self.share[place], self.variance[place], self.total[place], self.error[place])
+
+    def put(self, number: int, other: Below) -> None:
+        """Put in what came up to one geounit elsewhere."""
+        self.share[number], self.variance[number] = other.share[0], other.variance[0]
+        self.total[number], self.error[number] = other.total[0], other.error[0]
+
 
 @dataclass
 class Layer:
@@ -175,16 +185,12 @@ def _padded(sheet: Sheet, rows: int) -> Sheet:
         return sheet
     if sheet.rho is not None:
         raise NotCertifiedError("its noise is correlated, and branches of its spine skip geolevels")
-    padded = {"variance": np.inf, "y": 0.0, "x": np.nan}
-    arrays = {name: (getattr(sheet, name), value) for name, value in padded.items()}
-    return replace(
-        sheet,
-        **{
-            name: np.concatenate([array, np.full((more, array.shape[1]), value)])
-            for name, (array, value) in arrays.items()
-            if array is not None
-        },
-    )
+
+    def padded(array: Float, value: float) -> Float:
+        return np.concatenate([array, np.full((more, array.shape[1]), value)])
+
+    y, x = (None if own is None else padded(own, value) for own, value in ((sheet.y, 0.0), (sheet.x, np.nan)))
+    return replace(sheet, variance=padded(sheet.variance, np.inf), y=y, x=x)
 
 
 def _source(schema: Schema, sheets: Sequence[Sheet], j: int) -> tuple[int, Sum]:

@@ -22,8 +22,9 @@ from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError,
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 
+WIDE = 256  # cells of a geounit from which families are worth a loop
 RUN = 16  # geounits added one after another
-CHUNK = 2**17  # cells worked on at a time
+CHUNK = 2**16  # cells worked on at a time
 MOST_CAREFUL = 3_000_000  # cells of a geolevel up to which what tightens the bound is worth its time
 UNIT = 0.501 * float(np.finfo(np.longdouble).eps)  # by which a sum is rounded at most; the rest is for sums of such
 Long = NDArray[np.longdouble]
@@ -41,15 +42,15 @@ def sweep(layers: Sequence[Layer], finish: bool = True) -> Tally:
         for sheet in layer.sheets:
             tally.note(sheet.key, (sheet.variance if sheet.least is None else sheet.least)[~layer.elsewhere])
         if above is not None and above.below is None:
-            above.below = _nothing(above)
+            above.below = nothing(above)
         for here in _families(layer):
-            residuals, size = _collected(layer, here, tally)
+            residuals, g, size = _collected(layer, here, tally)
             true, norms, error = _sums(layer, here, tally)
             if above is not None:
-                size += _give(layer, above, here, residuals[0])
+                size += _give(layer, above, here, g)
                 _add_up(layer, above, here, true, norms, error)
             elif not finish:
-                _hand_over(layer, here, residuals[0], true, error)
+                _hand_over(layer, here, g, true, error)
                 continue
             _leave(layer, here, residuals, size, tally)
         if level or finish:
@@ -74,7 +75,8 @@ def certify_by_sums(problem: Problem, y: Float, x: Float) -> tuple[float, float]
     return tally.bound(tables, problem.schema, left), tally.violation
 
 
-def _nothing(layer: Layer) -> Below:
+def nothing(layer: Layer) -> Below:
+    """Room for what comes up from below."""
     shape = layer.rows, layer.sheets[0].table.size
     return Below(np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.longdouble), np.zeros((layer.rows, 2)))
 
@@ -103,8 +105,8 @@ def _variance(layer: Layer, here: Place) -> Float:
     return variance
 
 
-def _collected(layer: Layer, here: Place, tally: Tally) -> tuple[list[Float | None], Float]:
-    """Residuals of all tables, all in the finest now, and the size of what was added up in every geounit."""
+def _collected(layer: Layer, here: Place, tally: Tally) -> tuple[list[Float | None], Float, Float]:
+    """Residuals of all tables, all in the finest now; that; and the size of what was added up in every geounit."""
     read = np.where(layer.elsewhere[here], 0.0, 1.0)[:, None]
     found = [_residuals(sheet, here, read, tally) for sheet in layer.sheets]
     size = np.zeros(len(read))
@@ -125,7 +127,7 @@ def _collected(layer: Layer, here: Place, tally: Tally) -> tuple[list[Float | No
     if layer.below is not None:
         finest += layer.below.share[here]
         size += _norms(layer.below.share[here])
-    return found, size + _norms(finest)
+    return found, finest, size + _norms(finest)
 
 
 def _residuals(sheet: Sheet, here: Place, read: Float, tally: Tally) -> Float | None:
@@ -151,7 +153,7 @@ def _residuals(sheet: Sheet, here: Place, read: Float, tally: Tally) -> Float | 
 
 
 def _sums(layer: Layer, here: Place, tally: Tally) -> tuple[Float | Long, Float, Float]:
-    """Sums of the leaves' figures in the finest table, their sizes and roundings; figures above are compared with them."""
+    """Sums of the leaves' figures in the finest table, their sizes and roundings; others are compared."""
     sheet, below, rows = layer.sheets[0], layer.below, ~layer.elsewhere[here]
     claimed = None if sheet.x is None else sheet.x[here]
     error = np.zeros((rows.size, 2))
@@ -229,16 +231,21 @@ def _give(layer: Layer, above: Layer, here: Place, g: Float) -> Float:
     counts = np.diff(np.append(starts, parents.size))
     variance = _variance(layer, here)
     total = s.weights(np.add.reduceat(variance, starts, axis=0))
+    families = [slice(a, b) for a, b in pairwise([*starts.tolist(), parents.size])]
     known = np.isfinite(variance)
-    weighed = g * variance if known.all() else np.where(known, g, 0.0) * np.where(known, variance, 0.0)
-    share = s.down(np.add.reduceat(weighed, starts, axis=0))
+    if g.shape[1] >= WIDE and variance.shape[1] == 1 and known.all():
+        weighed = np.stack([variance[family, 0] @ g[family] for family in families])
+    else:
+        of_each = g * variance if known.all() else np.where(known, g, 0.0) * np.where(known, variance, 0.0)
+        weighed = np.add.reduceat(of_each, starts, axis=0)
+    share = s.down(weighed)
     share *= np.divide(1.0, total, out=np.zeros_like(total), where=(total > 0) & np.isfinite(total))
     above.below.share[parents[starts]] = share
     above.below.variance[parents[starts]] = total
     spread = np.broadcast_to(s.up(share), (starts.size, *s.fine)).reshape(starts.size, -1)
-    if spread.shape[1] > 256:
-        for row, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
-            g[start : start + count] -= spread[row]
+    if g.shape[1] >= WIDE:
+        for family, row in zip(families, spread, strict=True):
+            g[family] -= row
     else:
         g -= np.repeat(spread, counts, axis=0)
     return np.repeat(_norms(share), counts) * np.sqrt(s.ratio)
@@ -251,7 +258,8 @@ def _add_up(layer: Layer, above: Layer, here: Place, true: Float | Long, norms: 
     assert below is not None
     starts = _starts(parents)
     runs = np.concatenate([np.arange(a, b, RUN) for a, b in pairwise([*starts.tolist(), parents.size])])
-    added = np.add.reduceat(true, runs, axis=0, dtype=np.longdouble)  # in two steps: fewer roundings of every figure
+    pieces = pairwise([*runs.tolist(), parents.size])  # in two steps: fewer roundings of every figure
+    added = np.stack([true[a:b].sum(axis=0, dtype=np.longdouble) for a, b in pieces])
     below.total[parents[starts]] = s.down(np.add.reduceat(added, np.searchsorted(runs, starts), axis=0))
     counts = np.diff(np.append(starts, parents.size))
     adds = np.minimum(counts, RUN) + counts // RUN + s.adds + 2
@@ -263,10 +271,13 @@ def _add_up(layer: Layer, above: Layer, here: Place, true: Float | Long, norms: 
 
 
 def _hand_over(layer: Layer, here: Place, g: Float, true: Float | Long, error: Float) -> None:
-    """Put everything that is known of geounits where a layer elsewhere takes it up."""
+    """Put everything that is known of geounits where a tree above takes it up."""
     if layer.below is None:
-        layer.below = _nothing(layer)
-        layer.below.variance[:] = np.inf
+        layer.below = nothing(layer)
+    if not layer.has_below[here].all():
+        empty = False if layer.dead is None else layer.dead[here]
+        cost = np.where(empty, 0.0, np.inf)
+        layer.below.variance[here] = np.where(layer.has_below[here, None], layer.below.variance[here], cost)
     layer.below.share[here], layer.below.total[here], layer.below.error[here] = g, true, error
 
 
@@ -325,7 +336,6 @@ def _weighed(g: Float, variance: Float) -> Float:
 def _norms(values: Float | Long) -> Float:
     """By row; cells that nothing is said of count as 0."""
     squares = np.einsum("ij,ij->i", values, values).astype(float)
-    if np.isnan(squares).any():
-        values = np.nan_to_num(values)
-        squares = np.einsum("ij,ij->i", values, values).astype(float)
-    return np.sqrt(squares)
+    return (
+        np.sqrt(squares) if not np.isnan(squares).any() else np.linalg.norm(np.nan_to_num(values).astype(float), axis=1)
+    )

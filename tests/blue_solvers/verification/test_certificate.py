@@ -96,7 +96,6 @@ def test_the_pass_of_sums_is_sound_too(covariance: str, decades: float) -> None:
     kind = Kind(zeros=False, equalities=False, exact=not covariance, covariance=covariance, decades=decades)
     rng, ratios, tried = np.random.default_rng(1), [], 0
     for c in cases(kind, range(40)):
-        noise = WeighedNoise.of(c.problem)
         if holds_all(c.problem) is None:
             continue
         y = np.where(c.problem.unmeasured, 0.0, c.y)
