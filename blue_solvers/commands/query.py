@@ -18,6 +18,7 @@ from blue_solvers.commands.common import (
     print_columns,
     progress,
 )
+from blue_solvers.commands.fit_line import proof_line
 from blue_solvers.commands.kinds import RESULT, what_is
 from blue_solvers.uncertainty import normal_intervals
 
@@ -70,6 +71,8 @@ def run(args: argparse.Namespace) -> None:
     print(f"{plural(geounits.size, 'geounit')} of level {geolevel} together\n")
     columns = (answer.estimate, answer.std_errors, lower, upper)
     rows = [(name, *(f"{value:,.2f}" for value in row)) for name, *row in zip(names, *columns, strict=True)]
+    if result.proof.certificate is not None:
+        print(proof_line(result.proof.certificate) + "\n")
     print_columns(("count", "estimate", "std error", f"{args.level:.0%} from", "to"), rows)
 
 

@@ -22,6 +22,7 @@ from blue_solvers.components.tree.functional_sweep import Weights, functional_co
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.operator import blue
 from blue_solvers.results.checksums import DamagedError, require_intact
+from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of, read_description
 from blue_solvers.solvers import TwoPass
 from blue_solvers.uncertainty.functionals import Functionals
@@ -87,6 +88,16 @@ class Result:
             require_intact(path, self.description["files"][name])
             self._checked[name] = path.stat() if now is None else now
         return path
+
+    @cached_property
+    def proof(self) -> StoredProof:
+        """What is proved of the estimates; it is of these files, or the result would not have been read."""
+        return StoredProof.from_json(self.description.get("proof", {}))
+
+    def require_intact(self) -> None:
+        """Raise `DamagedError` unless every file is what was written."""
+        for name in self.description["files"]:
+            self._intact(name)
 
     @property
     def schema(self) -> Schema:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from blue_solvers.contract import Info
 from blue_solvers.operator import BlueOperator
 from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
+from blue_solvers.results.proof import StoredProof
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
@@ -54,7 +55,7 @@ def write_result(
     std_error: Float,
     settings: Settings,
     progress: Progress | None = None,
-    proof: Mapping[str, Any] | None = None,
+    proof: StoredProof | None = None,
 ) -> None:
     """Store estimates, whole or not at all, under canonical names and in the schema's order of the variables.
 
@@ -70,8 +71,7 @@ def write_result(
         With the problem's schema.
     progress : callable, optional
         Called with each geolevel, its number from 0, and how many there are, before it is written.
-    proof : mapping, optional
-        As `describe` takes it.
+    proof : StoredProof, optional
 
     Raises
     ------
@@ -164,7 +164,7 @@ def describe(
     info: Info,
     zero_axes: Sequence[int],
     files: Mapping[str, str],
-    proof: Mapping[str, Any] | None = None,
+    proof: StoredProof | None = None,
 ) -> str:
     """What the last file of a result says, with a checksum of its own.
 
@@ -181,8 +181,7 @@ def describe(
         The variables that tell structural zeros apart.
     files : mapping of str to str
         SHA-256 of every other file by its path within the folder.
-    proof : mapping, optional
-        What is proved of the estimates: ``certificate``, ``fit`` and more.
+    proof : StoredProof, optional
     """
     tables: dict[str, list[str]] = {level: [] for level in levels}
     for level, table in desired:
@@ -198,7 +197,7 @@ def describe(
             "zeros": [settings.schema.names[axis] for axis in zero_axes],
             "tables": tables,
             "files": dict(files),
-            "proof": {} if proof is None else {**proof, "of": estimates_digest(files)},
+            "proof": {} if proof is None else {**proof.to_json(), "of": estimates_digest(files)},
         }
     )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
+from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import write_estimates
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
 from blue_solvers.streaming.message_files import (
@@ -25,7 +26,7 @@ from blue_solvers.streaming.message_files import (
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.part_files import TOP, PartEntry, PartitionError, Partitions, level_file
 from blue_solvers.streaming.partition import BUFFERS
-from blue_solvers.streaming.proofs import PartProof, Proof, prove_part
+from blue_solvers.streaming.proofs import PartProof, proof_of_all, prove_part, unproved
 from blue_solvers.streaming.subtrees import SubtreeForm, part_bytes
 from blue_solvers.streaming.workplace import Workplace, remove
 from constraint_builders.arrays import Float, Index
@@ -316,7 +317,7 @@ class Job:
             proof = prove_part(self.input.design, part, result.cells, result.variances, {}, kept, is_top=False)
             self.place.seal(f"{PROOFS}/{output}", proof.pack())
 
-    def proof(self) -> Proof | None:
+    def proof(self) -> StoredProof | None:
         """What is proved of all parts together, and how the measurements fit; None if nobody asked.
 
         Raises
@@ -324,8 +325,12 @@ class Job:
         DamagedError
             If what a part said of it is damaged.
         """
-        if not self.certify or self.input.design.equal_to or self.split:
-            return self._unproved() if self.certify else None
+        if not self.certify:
+            return None
+        if self.input.design.equal_to:
+            return unproved("linear combinations of measurements are known exactly")
+        if self.split:
+            return unproved(f"{self.input.parts[min(self.split)]} was split by table, to keep within the given memory")
         claimed = self.place.sealed(CLAIMED)
         proofs = {}
         for name in self.input.parts:
@@ -333,13 +338,7 @@ class Job:
             if known is None or claimed is None:
                 raise DamagedError(f"{self.place.work / PROOFS / name} or {CLAIMED} is damaged: run again")
             proofs[name] = PartProof.unpack(known)
-        return Proof.of_all(self.input, proofs, unpack_arrays(claimed or b""))
-
-    def _unproved(self) -> Proof:
-        if self.input.design.equal_to:
-            return Proof.of(self.input.design, {}, "linear combinations of measurements are known exactly")
-        part = self.input.parts[min(self.split)]
-        return Proof.of(self.input.design, {}, f"{part} was split by table, to keep within the memory that was given")
+        return proof_of_all(self.input, proofs, unpack_arrays(claimed or b""))
 
     def _tables(self, level: int, result: Estimates, rows: Index) -> list[tuple[Table, Float, Float | None]]:
         """Tables of a level with their standard errors, if these are wanted."""
@@ -376,7 +375,7 @@ class Job:
                 failed,
             )
 
-    def finish(self) -> tuple[dict[str, str], Proof | None]:
+    def finish(self) -> tuple[dict[str, str], StoredProof | None]:
         """Say that all is done, with the SHA-256 of every file, and what is proved of them.
 
         Raises

@@ -30,6 +30,7 @@ import numpy as np
 from blue_solvers.contract import Info
 from blue_solvers.proving import is_exact
 from blue_solvers.results.checksums import DamagedError, is_intact, read_sealed_json, sha256
+from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (
     ESTIMATES,
     OUTLINE,
@@ -45,7 +46,6 @@ from blue_solvers.streaming.input_files import InputFiles
 from blue_solvers.streaming.job import CHECKSUMS, Job
 from blue_solvers.streaming.part_files import MANIFEST, PartitionError
 from blue_solvers.streaming.partition import Desired, partition_known
-from blue_solvers.streaming.proofs import Proof
 from blue_solvers.streaming.run import Progress, work_through
 from blue_solvers.streaming.value_files import ValueFiles
 from blue_solvers.streaming.workplace import RUN, WORK, Workplace, remove
@@ -65,8 +65,8 @@ READING, PARTS, READ = "reading", "parts", "read"  # in the folder of work
 INFO = Info("two_pass", exact=True, reason="two passes over the spine, streamed by subtree, exact")
 
 
-def _info(proof: Proof | None) -> Info:
-    if proof is None or is_exact(proof.certificate):
+def _info(proof: StoredProof | None) -> Info:
+    if proof is None or proof.certificate is None or is_exact(proof.certificate):
         return INFO
     return replace(INFO, exact=False, reason=f"{INFO.reason.removesuffix(', exact')}; {proof.certificate}")
 
@@ -295,11 +295,10 @@ class _Run:
         design = job.input.design
         axes = design.zero_axes or ()
         with self._place.replacing(OUTLINE) as temporary:
-            said = None if proof is None else proof.to_json()
-            text = describe(self._settings, design.levels, design.desired, _info(proof), axes, known, said)
+            text = describe(self._settings, design.levels, design.desired, _info(proof), axes, known, proof)
             temporary.write_text(text, encoding="utf-8")
 
-    def _work_through(self, job: Job) -> tuple[dict[str, str], Proof | None]:
+    def _work_through(self, job: Job) -> tuple[dict[str, str], StoredProof | None]:
         try:
             return work_through(job, self._progress)
         except PartitionError as error:

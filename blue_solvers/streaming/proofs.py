@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming.message_files import pack_arrays, unpack_arrays
 from blue_solvers.streaming.part_data import Design, Part
 from blue_solvers.streaming.part_files import TOP, Partitions
@@ -146,55 +147,30 @@ def _fit(
     return fit
 
 
-@dataclass(frozen=True)
-class Proof:
-    """What is known of a whole estimate.
+def unproved(refusal: str) -> StoredProof:
+    """Of estimates that are not certified, with the reason."""
+    return StoredProof(Certificate(None, refusal))
 
-    Attributes
-    ----------
-    certificate : Certificate
-    fit : FitOfParts or None
-    parts : dict of str to dict
-        By part what it adds to the bound.
-    """
 
-    certificate: Certificate
-    fit: FitOfParts | None
-    parts: dict[str, dict[str, Any]]
-
-    @classmethod
-    def of(cls, design: Design, proofs: Mapping[str, PartProof], refusal: str = "") -> Proof:
-        """Put all parts together."""
-        fits = [own.fit for own in proofs.values()]
-        fit = (
-            sum((own for own in fits if own is not None), FitOfParts())
-            if all(own is not None for own in fits)
-            else None
-        )
-        refused = refusal or next((own.refusal for own in proofs.values() if own.refusal), "")
-        parts = {name: _said(own) for name, own in proofs.items()}
-        if refused:
-            return cls(Certificate(None, refused), fit, parts)
-        tables = {_key(design, level, table.name): (level, table) for level, table in design.estimated}
-        total = sum((own.tally for own in proofs.values() if own.tally is not None), Tally())
-        total.least = {key: value for key, value in total.least.items() if key in tables}
-        return cls(certificate_of(total, design.schema, tables), fit, parts)
-
-    @classmethod
-    def of_all(cls, parts: Partitions, proofs: dict[str, PartProof], claimed: Mapping[str, Float]) -> Proof:
-        """Put all parts together with the top, whose estimates and variances are `claimed`."""
-        if not any(own.refusal for own in proofs.values()):
-            top = parts.read(TOP)
-            cells, variances = ({int(k[1:]): own for k, own in claimed.items() if k[0] == kind} for kind in "xv")
-            handed = {parts.parts[name].leaf: own.below for name, own in proofs.items() if own.below is not None}
-            kept = np.setdiff1d(np.arange(top.level_of.size), list(handed))
-            proofs = {**proofs, TOP: prove_part(parts.design, top, cells, variances, handed, kept, is_top=True)}
-        return cls.of(parts.design, proofs)
-
-    def to_json(self) -> dict[str, Any]:
-        """As a result keeps it."""
-        fit = None if self.fit is None else self.fit.to_json()
-        return {"certificate": asdict(self.certificate), "fit": fit, "parts": self.parts}
+def proof_of_all(parts: Partitions, proofs: dict[str, PartProof], claimed: Mapping[str, Float]) -> StoredProof:
+    """Put all parts together with the top, whose estimates and variances are `claimed`."""
+    design = parts.design
+    if not any(own.refusal for own in proofs.values()):
+        top = parts.read(TOP)
+        cells, variances = ({int(k[1:]): own for k, own in claimed.items() if k[0] == kind} for kind in "xv")
+        handed = {parts.parts[name].leaf: own.below for name, own in proofs.items() if own.below is not None}
+        kept = np.setdiff1d(np.arange(top.level_of.size), list(handed))
+        proofs = {**proofs, TOP: prove_part(design, top, cells, variances, handed, kept, is_top=True)}
+    fits = [own.fit for own in proofs.values() if own.fit is not None]
+    fit = sum(fits, FitOfParts()) if len(fits) == len(proofs) else None
+    said = {name: _said(own) for name, own in proofs.items()}
+    refusal = next((own.refusal for own in proofs.values() if own.refusal), "")
+    if refusal:
+        return StoredProof(Certificate(None, refusal), fit, said)
+    tables = {_key(design, level, table.name): (level, table) for level, table in design.estimated}
+    total = sum((own.tally for own in proofs.values() if own.tally is not None), Tally())
+    total.least = {key: value for key, value in total.least.items() if key in tables}
+    return StoredProof(certificate_of(total, design.schema, tables), fit, said)
 
 
 def _said(proof: PartProof) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from blue_solvers.results.checksums import DamagedError
+from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming.job import Job
-from blue_solvers.streaming.proofs import Proof
 from constraint_builders.files.replacing import naming_place
 from constraint_builders.memory import require_limit
 
@@ -70,7 +70,7 @@ def stream(
         work_through(job, progress)
 
 
-def work_through(job: Job, progress: Progress | None = None) -> tuple[dict[str, str], Proof | None]:
+def work_through(job: Job, progress: Progress | None = None) -> tuple[dict[str, str], StoredProof | None]:
     """All steps of a job that is held, one after another; gives what `Job.finish` does."""
     steps = len(job.input.parts)
     report = progress or (lambda *_: None)

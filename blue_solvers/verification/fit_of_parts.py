@@ -10,6 +10,7 @@ import numpy as np
 from scipy.stats import chi2, norm
 
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
+from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
 
 KEPT = 5  # largest residuals that are named
@@ -158,7 +159,7 @@ class FitOfParts:
         geocodes : sequence of str, (G,)
         y, x : ndarray, (G, cells)
             Measured, and estimated.
-        noise : ndarray, (G, 1)
+        noise : ndarray, (G, 1) or (G, cells)
             Variances of the measurements; 0 exact, ``inf`` not measured.
         spread : ndarray, (G, cells)
             Variances of the estimates.
@@ -207,6 +208,21 @@ class FitOfParts:
             [Residual(**own) for own in said["largest"]],
             None if said["geounit"] is None else GeounitFit(**said["geounit"]),
         )
+
+
+def fit_of_spine(problem: Problem, y: Float, x: Float, variances: Float) -> FitOfParts:
+    """The fit of a whole problem on a spine; `x` and `variances` of the estimate over the observed layout, (n,)."""
+    spine, fit = problem.spine, FitOfParts()
+    assert spine is not None
+    sums = np.zeros((2, spine.size))
+    codes = [[spine.geocodes[i] for i in members.tolist()] for members in spine.members]
+    for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
+        members, cut = spine.members[level], problem.observed.block(i)
+        cells = (own[cut].reshape(members.size, -1) for own in (y, x, problem.variances, variances))
+        sums[:, members] += fit.look_at(spine.levels[level], table.name, codes[level], *cells)
+    for level, members in enumerate(spine.members):
+        fit.look_at_geounits(spine.levels[level], codes[level], *sums[:, members])
+    return fit
 
 
 def _z(statistic: float, expectation: float) -> float:

@@ -36,6 +36,8 @@ class Sheet:
         Of the same shape as `variance`: a diagonal below the covariance, if that is not diagonal.
     rho, left : ndarray (G, cells), optional
         Of correlated noise the weighted residuals, and where what is left of them goes.
+    known : ndarray of bool (G,), optional
+        Geounits in all whose parts the table is known exactly, or in which it is: what is moved there costs nothing.
     """
 
     key: str
@@ -46,6 +48,7 @@ class Sheet:
     least: Float | None = None
     rho: Float | None = None
     left: Float | None = None
+    known: Flags | None = None
 
 
 @dataclass
@@ -62,12 +65,15 @@ class Below:
         Sums over the leaves; NaN where these are not known.
     error : ndarray, (G, 2)
         How far rounding may have moved any of them, and all together.
+    known : ndarray of str
+        Of a single geounit the tables that are known exactly in all its parts.
     """
 
     share: Float
     variance: Float
     total: NDArray[np.longdouble]
     error: Float
+    known: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype="U1"))
 
     def row(self, number: int) -> Below:
         """That of one geounit."""
@@ -117,6 +123,30 @@ class Layer:
     def rows(self) -> int:
         """Number of geounits."""
         return self.parent.size
+
+    def know(self, schema: Schema, table: Table, rows: Flags) -> None:
+        """Take note of geounits in all whose parts a table is known exactly."""
+        if not rows.any() or not refines(schema, self.sheets[0].table, table):
+            return
+        sheet = next((own for own in self.sheets if own.table == table), None)
+        if sheet is None:
+            sheet = Sheet(f"{self.name} {table.name} below", table, np.full((self.rows, 1), np.inf))
+            later = [i for i, own in enumerate(self.sheets) if i and own.table.size < table.size]
+            self.sheets.insert(min(later, default=len(self.sheets)), sheet)
+            self.sums = [_source(schema, self.sheets, j) for j in range(1, len(self.sheets))]
+        sheet.known = rows if sheet.known is None else sheet.known | rows
+
+
+def spread_knowledge(schema: Schema, layers: Sequence[Layer]) -> None:
+    """Tell every geounit which tables are known exactly in all its parts, from the leaves up."""
+    for here, above in zip(layers[:0:-1], layers[-2::-1], strict=True):
+        for sheet in list(here.sheets):
+            known = (sheet.variance == 0).all(axis=1)
+            known = known if sheet.known is None else known | sheet.known
+            if known.any():
+                open_ = np.bincount(here.parent, weights=~known, minlength=above.rows)
+                inside = np.bincount(here.parent, minlength=above.rows)
+                above.know(schema, sheet.table, (open_ == 0) & (inside > 0))
 
 
 def finest_tables(
@@ -200,7 +230,7 @@ def _source(schema: Schema, sheets: Sequence[Sheet], j: int) -> tuple[int, Sum]:
 
 
 def holds_all(problem: Problem) -> list[Table] | None:
-    """For every geolevel of a problem the table that holds all others, None if there is none or there are equalities."""
+    """For every geolevel of a problem the table that holds all others; None if there is none, or equalities."""
     if problem.schema is None or problem.equalities is not None:
         return None
     levels = problem.observed_levels or (0,) * len(problem.observed_tables)
@@ -237,6 +267,7 @@ def problem_layers(
     if problem.zeros is not None:
         for layer, members in zip(layers, tree.members, strict=True):
             mark_empty(schema, layer, problem.zeros.axes, problem.zeros.empty[members])
+    spread_knowledge(schema, layers)
     return layers
 
 

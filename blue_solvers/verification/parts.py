@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from blue_solvers.verification.certificate import Certificate, judged
-from blue_solvers.verification.layers import Below, Sheet, layers_of, mark_empty
+from blue_solvers.verification.layers import Below, Sheet, layers_of, mark_empty, spread_knowledge
 from blue_solvers.verification.sweep import nothing, sweep
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Index
 from constraint_builders.description.levelled_tree import LevelledTree
-from constraint_builders.description.table import Table
+from constraint_builders.description.table import Table, parse_table
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,17 @@ class Branch:
                 layer.has_below[own] = layer.elsewhere[own] = True
                 for row in own.tolist():
                     room.put(row, handed[int(members[row])])
+                    for name in handed[int(members[row])].known.tolist():
+                        layer.know(self.schema, parse_table(self.schema, name), np.arange(layer.rows) == row)
             if self.empty is not None:
                 mark_empty(self.schema, layer, self.empty[0], self.empty[1][members])
+        spread_knowledge(self.schema, layers)
         tally = sweep(layers, finish)
         below = layers[0].below
-        return tally, None if finish or below is None else below.row(0)
+        if finish or below is None:
+            return tally, None
+        known = [own.table.name for own in layers[0].sheets if own.known is not None and own.known[0]]
+        return tally, replace(below.row(0), known=np.array(known, dtype=str))
 
 
 def certificate_of(tally: Tally, schema: Schema, tables: Mapping[str, tuple[int, Table]]) -> Certificate:

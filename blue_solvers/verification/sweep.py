@@ -286,10 +286,10 @@ def _leave(layer: Layer, here: Place, residuals: list[Float | None], size: Float
     variance = _variance(layer, here)
     small = _is_small(layer)
     for j, (i, s) in enumerate(layer.sums, 1):
-        own, g = layer.sheets[j].variance[here], residuals[i]
+        own, g = _cost(layer.sheets[j], here), residuals[i]
         if g is None or np.isinf(own).all() or not (small or (own == 0).any()):
             continue
-        weight = variance if i == 0 else layer.sheets[i].variance[here]
+        weight = variance if i == 0 else _cost(layer.sheets[i], here)
         weight = np.where(np.isfinite(weight), weight, 0.0)
         total = s.weights(weight) + own
         share = s.down(g * weight)
@@ -302,13 +302,13 @@ def _leave(layer: Layer, here: Place, residuals: list[Float | None], size: Float
     for j, g in enumerate(residuals):
         if g is None:
             continue
-        own = variance if j == 0 else layer.sheets[j].variance[here]
+        own = variance if j == 0 else _cost(layer.sheets[j], here)
         square = _weighed(g, own)
         left = layer.sheets[j].left
         if j or is_own or not (back := own < measured).any():
             tally.left += float(square.sum())
             if left is not None:
-                left[here] = g
+                left[here] = np.where(own == layer.sheets[j].variance[here], g, 0.0)
         else:
             back = np.broadcast_to(back, g.shape)
             returned = float(_weighed(np.where(back, g, 0.0), own).sum())
@@ -321,6 +321,12 @@ def _leave(layer: Layer, here: Place, residuals: list[Float | None], size: Float
     moved = np.where(size > 0, size, 0.0)
     rounding = np.where(moved > 0, steepest, 0.0) * (adds * ROUNDING * moved) ** 2
     tally.rounding[layer.name] = tally.rounding.get(layer.name, 0.0) + float(rounding.sum())
+
+
+def _cost(sheet: Sheet, here: Place) -> Float:
+    """Variance of a table, 0 where it is known exactly in all parts."""
+    variance = sheet.variance[here]
+    return variance if sheet.known is None else np.where(sheet.known[here, None], 0.0, variance)
 
 
 def _weighed(g: Float, variance: Float) -> Float:
