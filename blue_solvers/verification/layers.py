@@ -97,6 +97,8 @@ class Layer:
         The finest first, which holds all others; then from the largest to the smallest.
     sums : list of (int, Sum)
         For every sheet but the first from which it is summed.
+    direct : list of (int, Sum)
+        Every sheet but the first, by number, as a sum of the first.
     parent : ndarray of int, (G,)
         Number of every geounit's parent within the layer above.
     upward : Sum or None
@@ -112,6 +114,7 @@ class Layer:
     name: str
     sheets: list[Sheet]
     sums: list[tuple[int, Sum]]
+    direct: list[tuple[int, Sum]]
     parent: Index
     upward: Sum | None
     has_below: Flags
@@ -133,7 +136,7 @@ class Layer:
             sheet = Sheet(f"{self.name} {table.name} below", table, np.full((self.rows, 1), np.inf))
             later = [i for i, own in enumerate(self.sheets) if i and own.table.size < table.size]
             self.sheets.insert(min(later, default=len(self.sheets)), sheet)
-            self.sums = [_source(schema, self.sheets, j) for j in range(1, len(self.sheets))]
+            self.sums, self.direct = _sums(schema, self.sheets)
         sheet.known = rows if sheet.known is None else sheet.known | rows
 
 
@@ -198,7 +201,7 @@ def layers_of(
             Layer(
                 tree.levels[level],
                 own,
-                [_source(schema, own, j) for j in range(1, len(own))],
+                *_sums(schema, own),
                 parent,
                 Sum(schema, finest[level], finest[level - 1]) if level else None,
                 np.zeros(parent.size, dtype=bool) if has_below is None else has_below,
@@ -223,10 +226,12 @@ def _padded(sheet: Sheet, rows: int) -> Sheet:
     return replace(sheet, variance=padded(sheet.variance, np.inf), y=y, x=x)
 
 
-def _source(schema: Schema, sheets: Sequence[Sheet], j: int) -> tuple[int, Sum]:
-    """The smallest sheet before one that holds it."""
-    i = max(i for i in range(j) if refines(schema, sheets[i].table, sheets[j].table))
-    return i, Sum(schema, sheets[i].table, sheets[j].table)
+def _sums(schema: Schema, sheets: Sequence[Sheet]) -> tuple[list[tuple[int, Sum]], list[tuple[int, Sum]]]:
+    """Every sheet but the first as a sum of the smallest sheet before it that holds it, and of the first."""
+    numbers, tables = range(1, len(sheets)), [sheet.table for sheet in sheets]
+    sources = [max(i for i in range(j) if refines(schema, tables[i], tables[j])) for j in numbers]
+    sums = [(i, Sum(schema, tables[i], tables[j])) for j, i in zip(numbers, sources, strict=True)]
+    return sums, [(j, Sum(schema, tables[0], tables[j])) for j in numbers]
 
 
 def holds_all(problem: Problem) -> list[Table] | None:

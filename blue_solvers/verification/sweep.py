@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.verification.layers import Below, Layer, Sheet, problem_layers
+from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
@@ -230,7 +231,17 @@ def _give(layer: Layer, above: Layer, here: Place, g: Float) -> Float:
     starts = _starts(parents)
     counts = np.diff(np.append(starts, parents.size))
     variance = _variance(layer, here)
-    total = s.weights(np.add.reduceat(variance, starts, axis=0))
+    total = whole = s.weights(np.add.reduceat(variance, starts, axis=0))
+    fixed = [_cost(sheet, here).min(axis=1) == 0 for sheet in layer.sheets[1:]]
+    if any(own.any() for own in fixed):
+        bound = np.any(fixed, axis=0)
+        others = np.repeat(np.add.reduceat(~bound, starts), counts) > 0
+        uncertain = np.broadcast_to((variance > 0) & np.isfinite(variance), g.shape)
+        common = np.repeat(np.logical_and.reduceat(uncertain, starts, axis=0), counts, axis=0).astype(float)
+        for (i, own), rows in zip(layer.direct, fixed, strict=True):
+            _drop(own, g, common, _cost(layer.sheets[i], here), rows & ~others)
+        variance = np.where((bound & others)[:, None], 0.0, variance)  # what they share with others is not to be seen
+        total = s.weights(np.add.reduceat(variance, starts, axis=0))
     families = [slice(a, b) for a, b in pairwise([*starts.tolist(), parents.size])]
     known = np.isfinite(variance)
     if g.shape[1] >= WIDE and variance.shape[1] == 1 and known.all():
@@ -241,7 +252,7 @@ def _give(layer: Layer, above: Layer, here: Place, g: Float) -> Float:
     share = s.down(weighed)
     share *= np.divide(1.0, total, out=np.zeros_like(total), where=(total > 0) & np.isfinite(total))
     above.below.share[parents[starts]] = share
-    above.below.variance[parents[starts]] = total
+    above.below.variance[parents[starts]] = whole
     spread = np.broadcast_to(s.up(share), (starts.size, *s.fine)).reshape(starts.size, -1)
     if g.shape[1] >= WIDE:
         for family, row in zip(families, spread, strict=True):
@@ -249,6 +260,16 @@ def _give(layer: Layer, above: Layer, here: Place, g: Float) -> Float:
     else:
         g -= np.repeat(spread, counts, axis=0)
     return np.repeat(_norms(share), counts) * np.sqrt(s.ratio)
+
+
+def _drop(s: Sum, g: Float, weight: Float, cost: Float, rows: NDArray[np.bool_]) -> None:
+    """Move to a table that is known exactly what it takes at no cost: a weighted mean."""
+    if not rows.any():
+        return
+    total = s.down(weight[rows])
+    share = s.down(g[rows] * weight[rows]) * np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+    share = np.where(cost[rows] == 0, share, 0.0)
+    g[rows] -= np.broadcast_to(s.up(share), (len(share), *s.fine)).reshape(len(share), -1)
 
 
 def _add_up(layer: Layer, above: Layer, here: Place, true: Float | Long, norms: Float, error: Float) -> None:
@@ -284,7 +305,13 @@ def _hand_over(layer: Layer, here: Place, g: Float, true: Float | Long, error: F
 def _leave(layer: Layer, here: Place, residuals: list[Float | None], size: Float, tally: Tally) -> None:
     """Leave residuals where they are, but for what tables known better take."""
     variance = _variance(layer, here)
-    small = _is_small(layer)
+    small, finest = _is_small(layer), residuals[0]
+    assert finest is not None
+    for j, own_sum in layer.direct:
+        cost = _cost(layer.sheets[j], here)
+        if (cost == 0).any():
+            weight = np.broadcast_to(np.where(np.isfinite(variance), variance, 0.0), finest.shape)
+            _drop(own_sum, finest, weight, cost, cost.min(axis=1) == 0)
     for j, (i, s) in enumerate(layer.sums, 1):
         own, g = _cost(layer.sheets[j], here), residuals[i]
         if g is None or np.isinf(own).all() or not (small or (own == 0).any()):
