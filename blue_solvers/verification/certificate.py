@@ -137,7 +137,8 @@ def _contains(problem: Problem, fine: int, coarse: int) -> bool:
 def judged(bound: float, violation: float) -> Certificate:
     """The certificate of a bound."""
     if not np.isfinite(bound):
-        return Certificate(None, "the bound overflows", violation)
+        what = "the bound overflows, or cells are measured by coarser tables alone where nothing is below them"
+        return Certificate(None, what, violation)
     reason = "what is left of the residuals that the counts could explain"
     if violation > AGREES:
         reason += f", and what the tables disagree by, {violation:.2g} standard errors of a measurement"

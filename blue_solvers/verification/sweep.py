@@ -240,7 +240,8 @@ def _give(layer: Layer, above: Layer, here: Place, g: Float) -> Float:
         common = np.repeat(np.logical_and.reduceat(uncertain, starts, axis=0), counts, axis=0).astype(float)
         for (i, own), rows in zip(layer.direct, fixed, strict=True):
             _drop(own, g, common, _cost(layer.sheets[i], here), rows & ~others)
-        variance = np.where((bound & others)[:, None], 0.0, variance)  # what they share with others is not to be seen
+        unseen = (bound & others)[:, None] & np.isfinite(variance)  # what these share with others
+        variance = np.where(unseen, 0.0, variance)
         total = s.weights(np.add.reduceat(variance, starts, axis=0))
     families = [slice(a, b) for a, b in pairwise([*starts.tolist(), parents.size])]
     known = np.isfinite(variance)
