@@ -9,7 +9,8 @@
                                          that result.json names); if there are structural zeros
     <folder>/estimates/<Geolevel>.parquet table, geocode, estimate and std_error (lists, cells in C order); a file, or a
                                          folder of the files of parts
-    <folder>/result.json                 how the estimates were made, and the SHA-256 of every file; written last
+    <folder>/result.json                 how the estimates were made, what is proved of them, and the SHA-256 of every
+                                         file; written last
 """
 
 from __future__ import annotations

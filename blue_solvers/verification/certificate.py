@@ -16,6 +16,7 @@ from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem
 from constraint_builders.description.reals import real_array
 from constraint_builders.relations.marginals import refines
+from constraint_builders.schema_order import in_schema_order
 
 MOST_LISTED = 2_000  # cells up to which counts are listed even where there is a shorter way: it is tighter
 AGREES = 1e-6  # standard errors of the measurements: what one set of tables disagrees by in rounding, at most
@@ -85,6 +86,9 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
     proved, at most 0.8 standard errors
     """
     y, x = _cells(problem, y, "y"), _cells(problem, x, "x")
+    order = in_schema_order(problem)
+    if order is not None:
+        problem, y, x = order.problem, y[order.observed], x[order.observed]
     try:
         bound, violation = _bounded(problem, y, x)
     except NotCertifiedError as refusal:
