@@ -26,7 +26,7 @@ from blue_solvers.streaming.message_files import (
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.part_files import TOP, PartEntry, PartitionError, Partitions, level_file
 from blue_solvers.streaming.partition import BUFFERS
-from blue_solvers.streaming.proofs import PartProof, proof_of_all, prove_part, unproved
+from blue_solvers.streaming.proofs import CLAIMED, PROOFS, proof_of_run, prove_part
 from blue_solvers.streaming.subtrees import SubtreeForm, part_bytes
 from blue_solvers.streaming.workplace import Workplace, remove
 from constraint_builders.arrays import Float, Index
@@ -35,7 +35,6 @@ from constraint_builders.memory import format_bytes
 
 CHECKSUMS = "checksums.json"
 UP, SHARES, DOWN, DONE, CORRECTION, AGREED = "up", "shares", "down", "done", "correction", "agreed"
-PROOFS, CLAIMED = "proofs", "claimed"
 ALIKE_UP, ALIKE_DOWN = "alike-up", "alike-down"
 STEPS = (UP, SHARES, DOWN, DONE, CORRECTION, AGREED, ALIKE_UP, ALIKE_DOWN, PROOFS, CLAIMED)
 
@@ -317,29 +316,6 @@ class Job:
             proof = prove_part(self.input.design, part, result.cells, result.variances, {}, kept, is_top=False)
             self.place.seal(f"{PROOFS}/{output}", proof.pack())
 
-    def proof(self) -> StoredProof | None:
-        """What is proved of all parts together, and how the measurements fit; None if nobody asked.
-
-        Raises
-        ------
-        DamagedError
-            If what a part said of it is damaged.
-        """
-        if not self.certify:
-            return None
-        if self.input.design.equal_to:
-            return unproved("linear combinations of measurements are known exactly")
-        if self.split:
-            return unproved(f"{self.input.parts[min(self.split)]} was split by table, to keep within the given memory")
-        claimed = self.place.sealed(CLAIMED)
-        proofs = {}
-        for name in self.input.parts:
-            known = self.place.sealed(f"{PROOFS}/{name}")
-            if known is None or claimed is None:
-                raise DamagedError(f"{self.place.work / PROOFS / name} or {CLAIMED} is damaged: run again")
-            proofs[name] = PartProof.unpack(known)
-        return proof_of_all(self.input, proofs, unpack_arrays(claimed or b""))
-
     def _tables(self, level: int, result: Estimates, rows: Index) -> list[tuple[Table, Float, Float | None]]:
         """Tables of a level with their standard errors, if these are wanted."""
         tables = []
@@ -389,7 +365,8 @@ class Job:
             if own is None or not all((self.place.out / path).is_file() for path in own):
                 raise DamagedError(f"{self.place.out}: estimates of part {output} are missing: run again")
             files |= own
-        files, proof = dict(sorted(files.items())), self.proof()
+        files = dict(sorted(files.items()))
+        proof = proof_of_run(self.input, self.split, self.place) if self.certify else None
         said = {"input": self.input.digest, "files": files, **({} if proof is None else proof.to_json())}
         with self.place.replacing(CHECKSUMS) as temporary:
             temporary.write_text(json.dumps(said, indent=1), encoding="utf-8")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from blue_solvers.results.checksums import DamagedError
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming.message_files import pack_arrays, unpack_arrays
 from blue_solvers.streaming.part_data import Design, Part
 from blue_solvers.streaming.part_files import TOP, Partitions
+from blue_solvers.streaming.workplace import Workplace
 from blue_solvers.verification import Certificate
 from blue_solvers.verification.fit_of_parts import FitOfParts
 from blue_solvers.verification.layers import Below, Sheet, finest_tables
@@ -20,6 +22,8 @@ from blue_solvers.verification.parts import Branch, certificate_of
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.weighed_noise import PIECE, NotCertifiedError
 from constraint_builders.arrays import Float, Index
+
+PROOFS, CLAIMED = "proofs", "claimed"  # in the folder of work: of every part, and the estimates of the top
 
 
 @dataclass(frozen=True)
@@ -147,9 +151,27 @@ def _fit(
     return fit
 
 
-def unproved(refusal: str) -> StoredProof:
-    """Of estimates that are not certified, with the reason."""
-    return StoredProof(Certificate(None, refusal))
+def proof_of_run(parts: Partitions, split: Collection[str], place: Workplace) -> StoredProof:
+    """What is proved of all parts together, and how the measurements fit, from what a run kept of every part.
+
+    Raises
+    ------
+    DamagedError
+        If what a part said of it is damaged.
+    """
+    if parts.design.equal_to:
+        return StoredProof(Certificate(None, "linear combinations of measurements are known exactly"))
+    if split:
+        why = f"{parts.parts[min(split)]} was split by table, to keep within the given memory"
+        return StoredProof(Certificate(None, why))
+    claimed = place.sealed(CLAIMED)
+    proofs = {}
+    for name in parts.parts:
+        known = place.sealed(f"{PROOFS}/{name}")
+        if known is None or claimed is None:
+            raise DamagedError(f"{place.work / PROOFS / name} or {CLAIMED} is damaged: run again")
+        proofs[name] = PartProof.unpack(known)
+    return proof_of_all(parts, proofs, unpack_arrays(claimed or b""))
 
 
 def proof_of_all(parts: Partitions, proofs: dict[str, PartProof], claimed: Mapping[str, Float]) -> StoredProof:

@@ -22,7 +22,7 @@ from blue_solvers.streaming.subtrees import SubtreeForm
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files import read_noisy_measurements, read_settings
 from noise_mechanisms import add_noise
-from tests.blue_solvers.streaming.test_streamed_measurements import TIGHT, invented_release
+from tests.blue_solvers.streaming.uneven_release import TIGHT, invented_release
 from tests.helpers.effort import first_of
 from tests.helpers.partitioned import invented_problem
 
