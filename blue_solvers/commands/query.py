@@ -71,9 +71,9 @@ def run(args: argparse.Namespace) -> None:
     print(f"{plural(geounits.size, 'geounit')} of level {geolevel} together\n")
     columns = (answer.estimate, answer.std_errors, lower, upper)
     rows = [(name, *(f"{value:,.2f}" for value in row)) for name, *row in zip(names, *columns, strict=True)]
-    if result.proof.certificate is not None:
-        print(proof_line(result.proof.certificate) + "\n")
     print_columns(("count", "estimate", "std error", f"{args.level:.0%} from", "to"), rows)
+    if result.proof.certificate is not None:
+        print("\n" + proof_line(result.proof.certificate))
 
 
 def _geounits(result: Result, geolevel: str, codes: Sequence[str]) -> NDArray[np.intp]:
