@@ -13,6 +13,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.domain import Domain
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.schema import Schema
@@ -23,6 +24,10 @@ from constraint_builders.relations.equations import Relations
 from constraint_builders.relations.given_relations import relations_of
 from constraint_builders.relations.summing import SummingMatrix
 from constraint_builders.vectors import check_vector
+
+
+class NoTablesError(ValueError):
+    """Tables of a schema are needed, and a problem made from a matrix has none."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,24 @@ class Measured:
     matrix: sparse.csr_array | None = None
     b: Float | None = None
     summing: SummingMatrix | None = None
+
+    @property
+    def is_tabular(self) -> bool:
+        """Whether the cells are those of tables of a schema, or else nodes that only equations speak of."""
+        return self.schema is not None
+
+    @cached_property
+    def domain(self) -> Domain:
+        """The schema and the geography of the tables, of one geounit where there is none.
+
+        Raises
+        ------
+        NoTablesError
+            For a problem made from a matrix.
+        """
+        if self.schema is None:
+            raise NoTablesError("a problem made from a matrix has no tables of a schema: this needs one that has")
+        return Domain(self.schema, self.spine or Spine([-1], ["all"]))
 
     @cached_property
     def relations(self) -> Relations:
@@ -86,14 +109,14 @@ class Measured:
 
         A list of (geounits,) arrays, one for each table; without a spine there is one geounit.
         """
-        if self.schema is None:
-            return None
+        if self.spine is None:
+            return None if self.table_variances is None else list(self.table_variances[:, None])
         return self.noise.by_geounit(self.observed, [table.size for table in self.observed_tables])
 
     @cached_property
     def table_variances(self) -> Float | None:
         """The one variance of every observed table of a problem without a spine; None where A2 or A3 fails."""
-        return self.noise.by_table(self.observed) if self.schema is not None and self.spine is None else None
+        return self.noise.by_table(self.observed) if self.is_tabular and self.spine is None else None
 
     def typical_variances(self) -> list[Float]:
         """Mean variance of the measured cells of every table in every geounit, infinite where there is none."""

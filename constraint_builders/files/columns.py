@@ -84,7 +84,7 @@ def find_columns(frame: pl.DataFrame, schema: Schema | None) -> Columns:
         If a column is missing, two are the same thing, or one is nothing that is known.
     """
     names = frame.columns
-    variables = _variables_like_keys(frame) if schema is None else _variables(names, schema)
+    variables = _variables(names, schema) if schema else _variables_like_keys(frame)
     roles: dict[str, str] = {}
     spreads: list[Spread] = []
     ignored, strange = [], []
@@ -106,10 +106,10 @@ def find_columns(frame: pl.DataFrame, schema: Schema | None) -> Columns:
         else:
             strange.append(name)
     _require(roles, spreads, frame, strange)
-    if schema is None:
-        variables = {name: name for name in names if name in (*variables, *strange)}
-    else:
+    if schema:
         _require_variables(schema, variables, names, strange)
+    else:
+        variables = {name: name for name in names if name in (*variables, *strange)}
     keys = {role: name for role, name in roles.items() if role != "value"}
     return Columns(keys, roles["value"], spreads[0], variables, tuple(ignored))
 

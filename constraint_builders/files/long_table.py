@@ -209,9 +209,7 @@ def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
 
 def _key_columns(problem: Problem, layout: Layout, tables: Sequence[Table]) -> pl.DataFrame:
     """The columns that name every cell of a layout."""
-    schema, spine = problem.schema, problem.spine
-    if schema is None:
-        raise ValueError("a problem made from a matrix has no tables: there is no long table of it")
+    schema, spine = problem.domain.schema, problem.spine
     keys, names = cell_keys(schema, tables), [_level_and_table(name) for name in layout.names]
     table_of_cell = np.repeat(np.arange(len(tables)), layout.sizes)
     position_in_block = np.arange(layout.size) - layout.offsets[:-1][table_of_cell]

@@ -15,7 +15,7 @@ from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
 from constraint_builders.relations.spine_constraints import SpineConsistency
 from constraint_builders.relations.spine_tables import undetermined
-from constraint_builders.relations.summing import SummingMatrix
+from constraint_builders.relations.summing import NestedNodes
 
 if TYPE_CHECKING:
     from constraint_builders.problem import Problem
@@ -69,7 +69,7 @@ class TreeOfNodes:
     places: NDArray[np.intp]
 
 
-def tree_of_nodes(summing: SummingMatrix, variances: Float) -> NodeTree:
+def tree_of_nodes(nested: NestedNodes, variances: Float) -> NodeTree:
     """Nodes below a root of their own if they have several, and the leaves that no node stands for.
 
     Raises
@@ -77,10 +77,8 @@ def tree_of_nodes(summing: SummingMatrix, variances: Float) -> NodeTree:
     ValueError
         If a node was not measured and no others determine it.
     """
-    assert summing.parent is not None
-    parent, n = summing.parent, summing.size
-    with_rest = np.flatnonzero(summing.rest)
-    parent = np.concatenate([parent, with_rest])
+    n = nested.parent.size
+    parent = np.concatenate([nested.parent, np.flatnonzero(nested.rest)])
     roots = np.flatnonzero(parent < 0)
     if roots.size > 1:
         parent[roots] = parent.size

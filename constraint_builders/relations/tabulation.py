@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.spine import Spine
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.marginals import Margin, refines
 from constraint_builders.relations.spine_sums import SpineSums
@@ -25,9 +23,7 @@ MOST_ELIMINATED = 20_000  # detailed cells, to find out what several tables dete
 
 def is_small(measured: Measured) -> bool:
     """Whether detailed cells can be eliminated to find out what several tables determine together."""
-    assert measured.schema is not None
-    leaves = 1 if measured.spine is None else int((measured.spine.child_counts == 0).sum())
-    return leaves * prod(measured.schema.shape) <= MOST_ELIMINATED
+    return measured.domain.size <= MOST_ELIMINATED
 
 
 class Tabulation:
@@ -68,76 +64,71 @@ class Tabulation:
     def _margins(self) -> tuple[tuple[slice, slice, Margin | None], ...]:
         """For every desired table: its place, its source's place, and the margin between them (None: the same)."""
         r, found = self._record, []
-        assert r.schema is not None
         for index, (table, source) in enumerate(zip(r.desired_tables, self._sources, strict=True)):
-            assert source is not None
             fine = r.observed_tables[source]
-            margin = None if fine == table else Margin(r.schema, fine, table)
+            margin = None if fine == table else Margin(r.domain.schema, fine, table)
             found.append((r.desired.block(index), r.observed.block(source), margin))
         return tuple(found)
 
     @cached_property
-    def _sources(self) -> tuple[int | None, ...]:
-        """For every desired table the smallest observed table that it can be summed from, if there is one."""
-        r = self._record
-        if r.schema is None:
-            return ()
+    def _sources(self) -> list[int]:
+        """For every desired table, up to one that has none, the smallest observed table that it can be summed from."""
+        r, found = self._record, list[int]()
+        if not r.is_tabular:
+            return found
+        schema = r.domain.schema
         order = sorted(np.flatnonzero(r.measured_tables).tolist(), key=lambda i: r.observed_tables[i].size)
         by_name = {r.observed_tables[i].name: i for i in order}
         holders: dict[int, list[int]] = {}
         for index in order:
             for axis in r.observed_tables[index].axes:
                 holders.setdefault(axis, []).append(index)
-        found: list[int | None] = []
         for table in r.desired_tables:
             source = by_name.get(table.name)
             if source is None:
-                kept = [axis for axis in table.axes if r.schema.shape[axis] > 1]
+                kept = [axis for axis in table.axes if schema.shape[axis] > 1]
                 candidates = min((holders.get(axis, []) for axis in kept), key=len, default=order)
-                source = next((i for i in candidates if refines(r.schema, r.observed_tables[i], table)), None)
+                source = next((i for i in candidates if refines(schema, r.observed_tables[i], table)), None)
+            if source is None:
+                break
             found.append(source)
-        return tuple(found)
+        return found
 
     @cached_property
     def matrix(self) -> sparse.csr_array | None:
         """Desired cells in terms of measured ones, (m, n); None where each table is summed from one observed table."""
         r = self._record
         if r.spine is not None:
-            return self._sums(r.spine, r.observed_levels).matrix(r.desired, r.desired_levels, r.desired_tables)
-        return None if all(source is not None for source in self._sources) else self._of_several()
+            return self._sums().matrix(r.desired, r.desired_levels, r.desired_tables)
+        return None if len(self._sources) == len(r.desired_tables) else self._of_several()
 
     def _of_several(self) -> sparse.csr_array:
         """The matrix without a geography, where a table follows from several observed ones together."""
         r = self._record
-        assert r.schema is not None
-        lost = r.desired.names[self._sources.index(None)]
+        lost = r.desired.names[len(self._sources)]
         if not is_small(r):
             raise ValueError(
                 f"table {lost!r} is not estimable: no observed table contains it, and its detailed "
                 f"cells are more than {MOST_ELIMINATED:,}, too many to find out whether several do together"
             )
-        alone = Spine([-1], ["all"])
-        layout = spine_layout(r.schema, alone, [("all", str(name)) for name in r.desired.names])
-        sums = self._sums(alone, (0,) * len(r.observed_tables))
+        layout = spine_layout(r.domain.schema, r.domain.spine, [("all", str(name)) for name in r.desired.names])
         try:
-            return sums.matrix(layout, (0,) * len(r.desired_tables), r.desired_tables)
+            return self._sums().matrix(layout, r.desired_levels, r.desired_tables)
         except ValueError:
             raise ValueError(
                 f"table {lost!r} is not estimable: no observed table contains it, nor do several together"
             ) from None
 
-    def _sums(self, spine: Spine, levels: tuple[int, ...]) -> SpineSums:
+    def _sums(self) -> SpineSums:
         r = self._record
-        assert r.schema is not None
-        leaves = np.flatnonzero(spine.child_counts == 0)
         return SpineSums(
-            r.schema,
-            spine,
+            r.domain.schema,
+            r.domain.spine,
             r.observed,
-            levels,
+            r.observed_levels,
             r.observed_tables,
             r.typical_variances(),
             r.unmeasured,
-            factors_cross(r.schema, [*r.observed_tables, *r.desired_tables]),
-            None if r.zeros is None else ~r.zeros.detailed(leaves),
+            factors_cross(r.domain.schema, [*r.observed_tables, *r.desired_tables]),
+            None if r.zeros is None else ~r.zeros.detailed(r.domain.leaves),
         )

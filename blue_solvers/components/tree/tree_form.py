@@ -24,13 +24,13 @@ import numpy as np
 from blue_solvers.components.batches import as_slice, chunks, distinct, one_or_all
 from blue_solvers.components.component_products import Component, multiply, product
 from blue_solvers.components.reflections import Basis
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.by_parent import ByParent
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
 from blue_solvers.components.tree.leaf_form import LeafForm
 from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan, plan_of
-from blue_solvers.components.tree.tree_problem import TreeProblem
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from constraint_builders.arrays import Float, Index
 
@@ -42,8 +42,7 @@ class TreeForm:
 
     Parameters
     ----------
-    problem : TreeProblem
-        With equal variances within every table of every geounit; assumption A2.
+    problem : StructuredProblem
 
     Attributes
     ----------
@@ -52,20 +51,18 @@ class TreeForm:
         Of every component of the plan.
     """
 
-    def __init__(self, problem: TreeProblem) -> None:
-        assert problem.schema is not None
+    def __init__(self, problem: StructuredProblem) -> None:
         self._problem = problem
         tables = list(problem.observed_tables)
         desired = list(problem.desired_tables)
         self.plan = self._make_plan()
         self._spine = self.plan.spine
-        self._desired_levels = problem.desired_levels if problem.spine else (0,) * len(desired)
         self.coefficients = solve_components(self.plan, self._boundary())
         self._shape = tuple(grouping.levels for grouping in self.plan.groupings)
         self._basis = Basis(self.plan.groupings)
         self._readers = {table.name: TableAccess(self.plan, table) for table in [*tables, *desired]}
         numbers = range(len(self._spine.levels))
-        self._desired_at = [[i for i, own in enumerate(self._desired_levels) if own == number] for number in numbers]
+        self._desired_at = [[i for i, own in enumerate(problem.desired_levels) if own == number] for number in numbers]
         self._sums = [
             TableSums(problem.schema, self.plan.finest, [desired[i] for i in chosen]) for chosen in self._desired_at
         ]
