@@ -178,7 +178,7 @@ class BlueOperator(LinearOperator):
         what = "the vector over the observed layout"
         refuse_masked(x, what)
         if has_row_labels(x):
-            if self.problem.schema is not None:
+            if self.problem.is_tabular:
                 refuse_labels(x, what)
             x = self.problem.observed.vector({"x": x})
         x = np.asarray(x)

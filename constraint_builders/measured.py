@@ -70,7 +70,7 @@ class Measured:
             For a problem made from a matrix.
         """
         if self.schema is None:
-            raise NoTablesError("a problem made from a matrix has no tables of a schema: this needs one that has")
+            raise NoTablesError("a problem made from a matrix has no schema: this needs the tables of one")
         return Domain(self.schema, self.spine or Spine([-1], ["all"]))
 
     @cached_property

@@ -50,6 +50,19 @@ def true_vector(problem: Problem, counts: ArrayLike) -> Float:
     return truth
 
 
+def known_truth(problem: Problem) -> Float:
+    """True values over the observed layout that a test problem comes with, (n,).
+
+    Raises
+    ------
+    ValueError
+        If it has none.
+    """
+    if problem.truth is None:
+        raise ValueError("this problem comes without true values: give truth= to the Problem")
+    return problem.truth
+
+
 def tabulate(schema: Schema, table: Table, detailed: Float) -> Float:
     """Sum detailed counts, (geounits, *schema.shape), to a table, (geounits, *table.shape)."""
     summed = tuple(1 + axis for axis in range(len(schema.shape)) if axis not in table.axes)

@@ -60,7 +60,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
 
 def announce(problem: Problem, solver: str) -> None:
     """Say how much work lies ahead, before it begins, where two passes are to do it and it is much."""
-    closed_form = problem.schema is not None and problem.geounit_variances is not None and problem.equalities is None
+    closed_form = problem.geounit_variances is not None and problem.equalities is None
     if solver in ("auto", TwoPass.name) and closed_form and TwoPass().supports(problem) is None:
         work = projected_work(problem)
         if work.is_large:
@@ -77,20 +77,20 @@ def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
     require_file(args.input, "a long table")
     progress(f"reading {args.input}")
     with reading():
-        if args.schema is not None:
-            file = read_schema_file(args.schema)
+        path: str | None = args.schema
+        if path is not None:
+            file = read_schema_file(path)
             wanted = desired or file.desired
             table = read_measured_table(
                 args.input, file.schema, desired=wanted, noise=file.noise, undetermined=undetermined
             )
         else:
             table = read_measured_table(args.input, desired=desired, undetermined=undetermined)
-    if args.schema is None:
-        assert table.problem.schema is not None
+    if path is None:
         print(
             f"Schema inferred from {args.input}; where it is wrong, correct it in a file and pass that as --schema:\n"
         )
-        print(textwrap.indent(format_schema(table.problem.schema), "    "))
+        print(textwrap.indent(format_schema(table.problem.domain.schema), "    "))
     for column in table.ignored:
         print(f"ignored    column {column!r}, of notes")
     for name in table.combined:

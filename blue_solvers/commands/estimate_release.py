@@ -24,7 +24,8 @@ SETTINGS_FILE = "settings.toml"
 
 def run_on_folder(args: argparse.Namespace) -> None:
     """Estimate the tables at all geounits and store them for `query`."""
-    if args.schema is not None:
+    given: str | None = args.schema
+    if given is not None:
         raise ValueError(f"--schema is for long tables, {args.input} is a folder: its schema is in --settings")
     if not is_release(Path(args.input)):
         raise ValueError(f"{args.input} {what_is(args.input)}")

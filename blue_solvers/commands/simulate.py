@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> None:
     notes = {"settings.toml": settings.text, "simulation.json": json.dumps(stated, indent=2) + "\n"}
     with LevelBar("writing") as bar:
         write_noisy_measurements(args.out, problem, y, notes=notes, progress=bar)
-    _report(problem, stated, seed, args.out)
+    _report(problem, spine, stated, seed, args.out)
 
 
 def block_spine(geoids: list[str], widths: Mapping[str, int]) -> tuple[Spine, str]:
@@ -131,9 +131,7 @@ def _widths(text: str) -> dict[str, int]:
         raise argparse.ArgumentTypeError(f"must be as in State=2,County=5,Block=15: got {text}") from None
 
 
-def _report(problem: Problem, stated: Mapping, seed: int, out: str) -> None:
-    assert problem.spine is not None
-    spine = problem.spine
+def _report(problem: Problem, spine: Spine, stated: Mapping, seed: int, out: str) -> None:
     counts = ", ".join(f"{members.size:,} {level}" for level, members in zip(spine.levels, spine.members, strict=True))
     print(f"measured   {plural(problem.observed.size, 'cell')} of {plural(spine.size, 'geounit')}: {counts}")
     if stated["left out"]:

@@ -18,8 +18,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from blue_solvers.contract import Info, Prepared, Refusal, Solver
-from constraint_builders import Problem
+from blue_solvers.contract import Info, Prepared, Refusal, Solver, UnsupportedProblemError
+from constraint_builders import LowRankPlusDiagonal, Problem
 from constraint_builders.arrays import Float
 
 
@@ -48,10 +48,12 @@ class SharedNoise(Solver):
 
     def prepare(self, problem: Problem) -> Prepared:
         """Prepare the other solver, and correct for the shared noise."""
-        assert problem.noise.shared is not None
-        independent = problem.with_variances(problem.noise.shared.diagonal)
+        shared = problem.noise.shared
+        if shared is None:
+            raise UnsupportedProblemError("its covariance is not LowRankPlusDiagonal")
+        independent = problem.with_variances(shared.diagonal)
         prepared = self.solver.prepare(independent)
-        return SharedNoiseEstimate(problem, prepared, self._over_observed(independent, prepared))
+        return SharedNoiseEstimate(problem, shared, prepared, self._over_observed(independent, prepared))
 
     def _over_observed(self, independent: Problem, prepared: Prepared) -> Prepared:
         """The estimate of the observed cells under the diagonal."""
@@ -66,14 +68,15 @@ class SharedNoiseEstimate(Prepared):
     Parameters
     ----------
     problem : Problem
-        With a covariance `LowRankPlusDiagonal`.
+    covariance : LowRankPlusDiagonal
+        Of its noise.
     desired, observed : Prepared
         The BLUE under D of the desired and of the observed cells.
     """
 
-    def __init__(self, problem: Problem, desired: Prepared, observed: Prepared) -> None:
-        covariance = problem.noise.shared
-        assert covariance is not None
+    def __init__(
+        self, problem: Problem, covariance: LowRankPlusDiagonal, desired: Prepared, observed: Prepared
+    ) -> None:
         self.problem = problem
         self._desired = desired
         self._U = covariance.factor

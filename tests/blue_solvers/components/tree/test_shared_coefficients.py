@@ -137,7 +137,7 @@ def test_no_table_ties_pieces_together(case: tuple[dict[str, list[np.ndarray]], 
         said = [rows.T @ rows if (rows := piece.rows.get(name)) is not None else np.zeros((piece.size, piece.size))
                 for piece in division.pieces]  # fmt: skip
         assert np.allclose(division.square([own[None] for own in said])[0], W.T @ W, atol=1e-10)
-        gains = [rows.T[None] if (rows := piece.rows.get(name)) is not None else None for piece in division.pieces]
+        gains = {i: piece.rows[name].T[None] for i, piece in enumerate(division.pieces) if name in piece.rows}
         assert np.allclose(division.gains(name, gains)[0], W.T, atol=1e-10)
 
 
