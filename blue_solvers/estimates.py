@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,7 +19,33 @@ from noise_mechanisms import draw_noise
 if TYPE_CHECKING:
     import polars
 
-    from blue_solvers.operator import BlueOperator
+
+class Estimator(Protocol):
+    """What an estimate is made with, and asks for more: a `BlueOperator`."""
+
+    @property
+    def problem(self) -> Problem:
+        """What is estimated."""
+
+    @property
+    def over_observed(self) -> Estimator:
+        """The same whose desired tables are the observed ones."""
+
+    @property
+    def offset(self) -> Float:
+        """Constant part of the estimate."""
+
+    @property
+    def info(self) -> Info:
+        """What is known before any estimate."""
+
+    def __matmul__(self, y: Float) -> Float: ...
+
+    def variances(self) -> Float:
+        """Exact variance of every desired cell."""
+
+    def proved(self, y: Float) -> tuple[Float, Info, Certificate]:
+        """The estimate of the observed cells with its report and certificate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +68,7 @@ class Estimate:
         The estimate of the observed cells, where it was made with the values.
     """
 
-    operator: BlueOperator
+    operator: Estimator
     y: Float
     values: Float
     info: Info

@@ -39,7 +39,7 @@ def flat_refusal(problem: Problem) -> str | None:
 def tree_refusal(problem: Problem) -> str | None:
     """Why the two passes do not take a problem, or None: equal variances within every table of every geounit."""
     if problem.tree is not None:
-        return _too_large(problem.tree.problem)
+        return _too_large(problem.tree[0])
     if problem.summing is not None:
         return Refusal("its nodes do not form a tree", "use solver='cholesky' or 'cg'")
     if not problem.is_tabular:

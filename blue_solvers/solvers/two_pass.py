@@ -37,7 +37,8 @@ class TwoPass(Solver):
     def prepare(self, problem: Problem) -> Prepared:
         """Work out gains and covariances of every component."""
         if problem.tree is not None:
-            return _NodesOfTree(problem, problem.tree.places, self.prepare(problem.tree.problem))
+            nodes, places = problem.tree
+            return _NodesOfTree(problem, places, self.prepare(nodes))
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
         if problem.equalities is not None:
             return SeaBlueEstimate(problem, Corrected(problem), info)

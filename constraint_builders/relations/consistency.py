@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
@@ -15,11 +14,9 @@ from constraint_builders.relations.constraints import SelfConsistency
 from constraint_builders.relations.elimination import relations_between_rows
 from constraint_builders.relations.equations import Equations, Relations
 from constraint_builders.relations.marginals import marginal_matrix, spine_marginal_matrix
+from constraint_builders.relations.measurements import Measurements
 from constraint_builders.relations.spine_constraints import SpineConsistency
 from constraint_builders.relations.spine_sums import UNOBSERVED_VARIANCE
-
-if TYPE_CHECKING:
-    from constraint_builders.measured import Measured
 
 
 class TableRelations(Relations):
@@ -27,12 +24,12 @@ class TableRelations(Relations):
 
     Parameters
     ----------
-    measured : Measured
+    measured : Measurements
     domain : Domain
         What its tables count.
     """
 
-    def __init__(self, measured: Measured, domain: Domain) -> None:
+    def __init__(self, measured: Measurements, domain: Domain) -> None:
         super().__init__(measured)
         self._schema, self._domain = domain.schema, domain
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
 
 from constraint_builders.relations.consistency import TableRelations
 from constraint_builders.relations.equations import Equations, Relations
+from constraint_builders.relations.measurements import Measurements
 from constraint_builders.relations.node_tree import NodeTree, tree_of_nodes
 from constraint_builders.relations.summing import SummingMatrix
-
-if TYPE_CHECKING:
-    from constraint_builders.measured import Measured
 
 
 class MatrixRelations(Relations):
@@ -22,7 +19,7 @@ class MatrixRelations(Relations):
 
     independent = False
 
-    def __init__(self, measured: Measured, A: sparse.csr_array) -> None:
+    def __init__(self, measured: Measurements, A: sparse.csr_array) -> None:
         super().__init__(measured)
         self._A = A
 
@@ -35,7 +32,7 @@ class MatrixRelations(Relations):
 class SummingRelations(Relations):
     """The equations between nodes that are sums of leaves."""
 
-    def __init__(self, measured: Measured, summing: SummingMatrix) -> None:
+    def __init__(self, measured: Measurements, summing: SummingMatrix) -> None:
         super().__init__(measured)
         self._summing = summing
 
@@ -59,7 +56,7 @@ class SummingRelations(Relations):
         return A, np.zeros(A.shape[0])
 
 
-def relations_of(measured: Measured) -> Relations:
+def relations_of(measured: Measurements) -> Relations:
     """What holds between the observed cells of a problem."""
     if measured.summing is not None:
         return SummingRelations(measured, measured.summing)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,6 @@ from constraint_builders.description.table import parse_table
 from constraint_builders.relations.spine_constraints import SpineConsistency
 from constraint_builders.relations.spine_tables import undetermined
 from constraint_builders.relations.summing import NestedNodes
-
-if TYPE_CHECKING:
-    from constraint_builders.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -51,22 +47,6 @@ class NodeTree:
         """The equations A x = 0 that hold between exactly known nodes alone, (rows, n)."""
         exact = [np.where(variances == 0, 1.0, np.inf) for variances in self.variances]
         return sparse.csr_array(self.structure(exact).matrix()[:, self.places])
-
-
-@dataclass(frozen=True)
-class TreeOfNodes:
-    """A problem given by a summing matrix, as one over a spine.
-
-    Attributes
-    ----------
-    problem : Problem
-        With one table, the total, at every depth; besides the nodes it may hold leaves that were not measured.
-    places : ndarray of int, (n,)
-        Where every node sits in its layouts.
-    """
-
-    problem: Problem
-    places: NDArray[np.intp]
 
 
 def tree_of_nodes(nested: NestedNodes, variances: Float) -> NodeTree:
