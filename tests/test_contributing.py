@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,18 +18,37 @@ from numpy.typing import ArrayLike, NDArray
 from blue_solvers import SOLVERS, Dense, Prepared, Solver, blue, intervals
 from blue_solvers.cli import main
 from blue_solvers.commands import kinds
+from blue_solvers.nonnegative import reweighted_fit
 from blue_solvers.testing import check_solver
 from constraint_builders import Problem, Schema, gallery
-from constraint_builders.description import noise as noise_file
-from constraint_builders.description import noise_covariance
-from constraint_builders.description.noise import NOISE_LAWS
-from constraint_builders.files import read_long_table, schema_file, settings, source
-from noise_mechanisms import add_noise
-from noise_mechanisms.laws import LAWS, ContinuousLaw
+from constraint_builders.budget import Budget
+from constraint_builders.description.noise_laws import NOISE_LAWS
+from constraint_builders.files import (
+    Format,
+    add_format,
+    read_long_table,
+    read_schema_file,
+    read_settings,
+    write_frame,
+)
+from constraint_builders.files.formats import FORMATS
+from constraint_builders.files.text_table import read_text_table
+from noise_mechanisms import add_law, add_noise
+from noise_mechanisms.budgeted import noise_variances
+from noise_mechanisms.laws import LAWS, ContinuousLaw, Gaussian, Laplace, variance_of
 from tests.helpers.places import ROOT
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
+SETTINGS = """
+geolevels = ["County", "Block"]
+noise = "uniform"
+[variables]
+sex = ["female", "male"]
+[budget]
+[budget.losses]
+total = ["1/10", "1/10"]
+"""
 TABLE = "table,sex,value,variance\ntotal,*,21,1\nsex,female,9,2\nsex,male,11,2\n"
 
 
@@ -45,7 +65,7 @@ def naming(word: str) -> set[str]:
 
 @pytest.mark.parametrize("heading", ["Adding a solver", "Adding a noise law", "Adding a format of tables"])
 def test_the_places_are_there(heading: str) -> None:
-    assert len(places(heading)) > 3
+    assert len(places(heading)) > 1
     assert [place for place in places(heading) if "NAME" not in place and not (ROOT / place).is_file()] == []
 
 
@@ -59,13 +79,17 @@ def test_solvers_are_named_where_the_list_says() -> None:
 
 
 def test_laws_are_named_where_the_list_says() -> None:
-    assert naming(r"\"discrete_laplace\"") == set(places("Adding a noise law"))
+    """Each in its own file and in its record."""
+    own, record = places("Adding a noise law")
+    assert naming(r"\"discrete_laplace\"|\W:DiscreteLaplace\b") == {own.replace("NAME", "discrete_laplace"), record}
 
 
 def test_formats_are_named_where_the_list_says() -> None:
-    listed = places("Adding a format of tables")
-    assert naming(r"\.xlsx") == {place for place in listed if place.endswith(".py")}
-    assert set(listed) - naming(r"\.xlsx") == {"pyproject.toml"}
+    """The record alone has the suffix, and no other file imports the reader."""
+    own, record = places("Adding a format of tables")
+    assert naming(r"\.xlsx") == {record}
+    assert naming(r"\bfastexcel\b") - {"constraint_builders/extras.py"} == {own.replace("NAME", "excel"), record}
+    assert naming(r"\bread_excel\b") == {own.replace("NAME", "excel"), record}
 
 
 @dataclass(frozen=True)
@@ -129,14 +153,24 @@ class Uniform(ContinuousLaw):
         raise NotImplementedError("nothing releases it")
 
 
-def test_a_noise_law_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def own_laws() -> Iterator[None]:
+    """Laws that a test adds are gone after it."""
+    before = dict(NOISE_LAWS)
+    yield
+    NOISE_LAWS.clear()
+    NOISE_LAWS.update(before)
+
+
+def test_a_noise_law_from_outside(own_laws: None) -> None:
     schema = Schema({"a": 3, "b": 4})
     observed = {"total": 1.0, "a": 3.0, "detailed": 12.0}
-    with pytest.raises(ValueError, match="noise must be one of"):
+    with pytest.raises(ValueError, match=r"noise must be one of gaussian, .*: got 'uniform'"):
         Problem(schema, observed, noise="uniform")
-    monkeypatch.setitem(LAWS, "uniform", Uniform)
-    for module in (noise_file, noise_covariance, schema_file, settings):
-        monkeypatch.setattr(module, "NOISE_LAWS", (*NOISE_LAWS, "uniform"))
+    add_law(Uniform)
+    add_law(Uniform)  # again, as a module that is read again does
+    assert LAWS["uniform"] is Uniform
+    assert variance_of("uniform", 3.0) == 3.0
     problem = Problem(schema, observed, noise="uniform")
     truth = problem.marginal_matrix() @ np.arange(12.0)
     rng = np.random.default_rng(1)
@@ -148,20 +182,132 @@ def test_a_noise_law_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     half = (upper - lower) / 2
     assert (half > 0).all()
     assert half[0] < np.sqrt(3)  # no wider than the noise of the total itself can be
+    with pytest.raises(ValueError, match="reweighted fitting knows how large Gaussian and Laplace noise gets"):
+        reweighted_fit(problem, truth + noise[0])
+    with pytest.raises(ValueError, match=r"law 'unifrom' is unknown: use one of 'gaussian', .*, 'uniform'"):
+        variance_of("unifrom", 1.0)
 
 
-def test_a_format_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_noise_law_from_outside_in_files(own_laws: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    schema, settings = tmp_path / "schema.toml", tmp_path / "settings.toml"
+    schema.write_text('[variables]\nsex = 2\n[problem]\nnoise = "uniform"\n')
+    settings.write_text(SETTINGS)
+    for path, read in ((schema, read_schema_file), (settings, read_settings)):
+        with pytest.raises(ValueError, match=r"noise must be one of gaussian, .*: got 'uniform'"):
+            read(path)
+    add_law(Uniform)
+    assert read_schema_file(schema).noise == "uniform"
+    assert read_settings(settings).noise == "uniform"
+    with pytest.raises(ValueError, match="a 'zcdp' budget is spent by gaussian or discrete_gaussian noise: got 'unif"):
+        noise_variances(Budget({"State": {"total": 1}}), "uniform")
+    (tmp_path / "blocks.csv").write_text("geoid,female,male\n440010000000001,1,2\n")
+    told = ["simulate", str(tmp_path / "blocks.csv"), "--settings", str(settings), "--out", str(tmp_path / "release")]
+    assert main(told) == 2
+    assert "noise 'uniform' cannot be written, measurement files hold whole numbers" in capsys.readouterr().err
+    (tmp_path / "table.csv").write_text(TABLE)
+    problem, _ = read_long_table(tmp_path / "table.csv", noise="uniform")
+    assert problem.noise == "uniform"
+
+
+def test_a_law_that_is_none_is_not_added(own_laws: None) -> None:
+    class Inside(Uniform):
+        name = "inside"
+
+    class Nameless(Uniform):
+        name = ""
+
+    class Named(Uniform):
+        name = "laplace"
+
+    class Half(ContinuousLaw):
+        name = "half"
+
+    for kind, error, message in (
+        (Inside, ValueError, "defined inside a function"),
+        (Nameless, ValueError, "has no name"),
+        (Named, ValueError, "the name 'laplace' is that of noise_mechanisms.laws.laplace:Laplace"),
+        (Half, TypeError, "lacks __init__, _draw,"),
+        (Uniform(1.0), TypeError, "a law is a subclass"),
+        (int, TypeError, "a law is a subclass"),
+    ):
+        with pytest.raises(error, match=message):
+            add_law(kind)  # type: ignore[arg-type]
+    assert list(LAWS) == ["gaussian", "discrete_gaussian", "laplace", "discrete_laplace"]
+    assert [LAWS["gaussian"], LAWS["laplace"]] == [Gaussian, Laplace]
+
+
+@pytest.fixture
+def own_formats() -> Iterator[None]:
+    """Formats that a test adds are gone after it."""
+    before = list(FORMATS)
+    yield
+    FORMATS[:] = before
+
+
+def write_lines(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
+    frame.write_ndjson(path)
+
+
+LINES = Format("JSON lines", (".ndjson", ".jsonl"), pl.read_ndjson, write_lines)
+
+
+def test_a_format_from_outside(own_formats: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path, out = tmp_path / "Table.NDJSON", tmp_path / "out.jsonl"
     frame = pl.read_csv(TABLE.encode())
-    frame.write_ndjson(tmp_path / "table.ndjson")
-    problem, y = read_long_table(pl.read_ndjson(tmp_path / "table.ndjson"))
-    assert y.tolist() == [21, 9, 11]
-    path, out = tmp_path / "table.tsv", str(tmp_path / "out.csv")
-    path.write_text(TABLE.replace(",", "\t"))
-    assert main(["estimate", str(path), "--out", out]) == 2
-    monkeypatch.setattr(source, "SUFFIXES", (*source.SUFFIXES, ".tsv"))
-    monkeypatch.setattr(kinds, "TABLE_SUFFIXES", (*kinds.TABLE_SUFFIXES, ".tsv"))
+    write_lines(frame, path)
+    expected, y = read_long_table(frame)
+    told = ["estimate", str(path), "--out", str(out)]
+    assert main(told) == 2
+    assert "out.jsonl: the name must end in .csv or .parquet" in capsys.readouterr().err
+    assert kinds.what_is(str(path)) == "is a file of no kind that this command made"
+    add_format(LINES)
+    add_format(LINES)
     assert kinds.what_is(str(path)).startswith("is a file of tables")
-    assert main(["estimate", str(path), "--out", out]) == 0
-    again, values = read_long_table(path)
+    assert main(told) == 0
+    estimates = pl.read_ndjson(out)
+    assert estimates["table"].to_list() == ["total", "sex", "sex"]
+    assert main([*told[:-1], str(tmp_path / "out.csv")]) == 0
+    assert np.allclose(pl.read_csv(tmp_path / "out.csv")["estimate"], estimates["estimate"])
+    problem, values = read_long_table(path)
     assert np.array_equal(values, y)
-    assert again.observed.names == problem.observed.names
+    assert problem.observed.names == expected.observed.names
+    with pytest.raises(ValueError, match=r"out.xls: the name must end in \.csv, \.parquet, \.ndjson or \.jsonl"):
+        write_frame(frame, tmp_path / "out.xls")
+    with pytest.raises(ValueError, match=r"t\.xls: .* \.csv, \.csv\.gz, \.parquet, \.xlsx, \.ndjson or \.jsonl"):
+        read_long_table("t.xls")
+    path.write_text("no lines of JSON")
+    assert main(told) == 2
+    assert "Table.NDJSON: not readable as a table" in capsys.readouterr().err
+
+
+def test_a_format_that_only_reads_text(own_formats: None, tmp_path: Path) -> None:
+    add_format(Format("tabs", (".tsv",), lambda file: read_text_table(file.read())))
+    path = tmp_path / "table.tsv"
+    path.write_text(TABLE.replace(",", "\t").replace("21", "twenty"))
+    with pytest.raises(ValueError, match=r"table\.tsv: .*row 2"):
+        read_long_table(path)
+    with pytest.raises(ValueError, match=r"the name must end in \.csv or \.parquet"):
+        write_frame(pl.DataFrame({"a": [1]}), path)
+
+
+def test_a_format_that_is_none_is_not_added(own_formats: None, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"'tabs': \.csv is the suffix of CSV: give it another"):
+        add_format(Format("tabs", (".tsv", ".csv"), pl.read_ndjson))
+    for suffixes in ((), ("tsv",), (".TSV",), (".",), ".tsv"):
+        with pytest.raises(ValueError, match="suffixes must be a tuple such as"):
+            Format("tabs", suffixes, pl.read_ndjson)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="give the library together with the extra"):
+        Format("tabs", (".tsv",), pl.read_ndjson, library="tabs")
+    with pytest.raises(TypeError, match="a format is a Format: got str"):
+        add_format(".tsv")  # type: ignore[arg-type]
+    add_format(Format("nothing", (".nothing",), lambda file: 5))
+    (tmp_path / "table.nothing").touch()
+    with pytest.raises(TypeError, match="what reads nothing files must give a data frame: got int"):
+        read_long_table(tmp_path / "table.nothing")
+
+
+def test_the_extra_of_a_format_is_named_where_its_library_is_missing(own_formats: None, tmp_path: Path) -> None:
+    add_format(Format("tabs", (".tsv",), pl.read_ndjson, library="no_such_library", extra="tabs"))
+    (tmp_path / "table.tsv").write_text(TABLE)
+    with pytest.raises(ImportError, match=r"tabs files need no_such_library: pip install 'blue-solvers\[tabs\]', or"):
+        read_long_table(tmp_path / "table.tsv")
