@@ -14,8 +14,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from constraint_builders.arrays import Float
 from constraint_builders.extras import missing_extra
+
+Whole = NDArray[np.int64]
 
 _TABLE = 4096  # values of exp(-epsilon k) that the heat bath looks up instead of computing
 
@@ -51,7 +55,7 @@ def heat_bath_loop() -> Callable[..., None]:
 
     table = _TABLE
 
-    def loop(states, cells, steps, choices, uniforms, epsilon):
+    def loop(states: Whole, cells: Whole, steps: Whole, choices: Whole, uniforms: Float, epsilon: float) -> None:
         width = cells.shape[1]
         place, weight, energies = np.empty((3, 2 * width), np.int64)
         slope, mass = np.empty(2 * width + 1, np.int64), np.empty(2 * width + 1, np.float64)
@@ -71,7 +75,7 @@ def heat_bath_loop() -> Callable[..., None]:
     return njit(loop)
 
 
-def _sort_kinks(states, chain, cells, steps, move, place, weight):
+def _sort_kinks(states: Whole, chain: int, cells: Whole, steps: Whole, move: int, place: Whole, weight: Whole) -> int:
     """Fill in the kinks of one move by insertion, and count them."""
     count = 0
     for i in range(cells.shape[1]):
@@ -94,7 +98,9 @@ def _sort_kinks(states, chain, cells, steps, move, place, weight):
     return count
 
 
-def _weigh_segments(place, weight, count, epsilon, decay, energies, slope, mass):
+def _weigh_segments(
+    place: Whole, weight: Whole, count: int, epsilon: float, decay: Float, energies: Whole, slope: Whole, mass: Float
+) -> float:
     """Slope and probability, up to one factor, of every segment between kinks, the two endless ones included."""
     slope[0] = 0
     for i in range(count):
@@ -123,7 +129,9 @@ def _weigh_segments(place, weight, count, epsilon, decay, energies, slope, mass)
     return total
 
 
-def _invert(place, count, slope, mass, total, epsilon, decay, uniform):
+def _invert(
+    place: Whole, count: int, slope: Whole, mass: Float, total: float, epsilon: float, decay: Float, uniform: float
+) -> int:
     """The t at which the distribution function first exceeds the uniform number."""
     target = uniform * total
     segment = 0
@@ -161,7 +169,7 @@ def jump_loop() -> Callable[..., None]:
     njit = load_numba().njit
     measure = njit(_measure)
 
-    def loop(states, basis, jumps, costs, epsilon, norm):
+    def loop(states: Whole, basis: Whole, jumps: Whole, costs: Float, epsilon: float, norm: int) -> None:
         proposal = np.empty(states.shape[1], np.int64)
         for chain in range(states.shape[0]):
             size = measure(states[chain], norm)
@@ -178,7 +186,7 @@ def jump_loop() -> Callable[..., None]:
     return njit(loop)
 
 
-def _measure(table, norm):
+def _measure(table: Whole, norm: int) -> float:
     """The L1 or L2 norm of one table."""
     total = 0.0
     for value in table:
