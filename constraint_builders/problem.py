@@ -57,6 +57,8 @@ class Problem(Record):
     schema : Schema or None
     spine : Spine or None
         Geography; a problem without one describes a single geographic unit.
+    domain : Domain
+        Schema and spine, the latter of one geounit where there is none; refused by name where `is_tabular` is False.
     observed, desired : Layout
         Where the tables sit in the vectors that operators take and return.
     observed_tables, desired_tables : tuple of Table

@@ -72,7 +72,7 @@ class DetailedCells(Cells):
         return self._problem.equalities or nothing
 
 
-class Nodes(Cells):
+class NodesAlone(Cells):
     """The nodes of a matrix, which are all that there is."""
 
     def __init__(self, problem: Problem) -> None:
@@ -91,4 +91,4 @@ class Nodes(Cells):
 
 def cells_of(problem: Problem) -> Cells:
     """What is fitted of a problem."""
-    return DetailedCells(problem) if problem.is_tabular else Nodes(problem)
+    return DetailedCells(problem) if problem.is_tabular else NodesAlone(problem)

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
-from blue_solvers.nonnegative.microdata import checked_cells
+from blue_solvers.nonnegative.microdata_rows import checked_cells
 from blue_solvers.nonnegative.tree_partitions import Labels, refines
 from constraint_builders import Problem
 from constraint_builders.arrays import Float

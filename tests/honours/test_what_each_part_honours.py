@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.places import DOCS
 from tests.honours.instances import FEATURES, Instance
 from tests.honours.parts import PARTS, with_client
-from tests.honours.table import REFUSED, as_markdown, refusal
+from tests.honours.refusals import REFUSED, as_markdown, refusal
 
 PAGE = DOCS / "what_each_part_honours.md"
 
