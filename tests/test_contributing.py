@@ -5,20 +5,27 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import polars as pl
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from blue_solvers import SOLVERS, Dense, Prepared, Solver, blue, intervals
+import blue_solvers
+from blue_solvers import SOLVERS, Dense, Prepared, Solver, SolverName, blue, intervals
 from blue_solvers.cli import main
 from blue_solvers.commands import kinds
+from blue_solvers.contract import Capability
 from blue_solvers.nonnegative import reweighted_fit
+from blue_solvers.solvers import registry
 from blue_solvers.testing import check_solver
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.budget import Budget
@@ -36,7 +43,9 @@ from constraint_builders.files.text_table import read_text_table
 from noise_mechanisms import add_law, add_noise
 from noise_mechanisms.budgeted import noise_variances
 from noise_mechanisms.laws import LAWS, ContinuousLaw, Gaussian, Laplace, variance_of
-from tests.helpers.places import ROOT
+from tests.helpers.places import README, ROOT
+from tests.honours import written
+from tests.honours.refusals import refused_by
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
@@ -72,10 +81,20 @@ def test_the_places_are_there(heading: str) -> None:
 def test_solvers_are_named_where_the_list_says() -> None:
     """Multigrid, on which only its cycle as a preconditioner is built."""
     own, built_on = "blue_solvers/solvers/multigrid.py", "blue_solvers/solvers/conjugate_gradient.py"
-    listed = {
-        place for place in places("Adding a solver") if place.endswith(".py") and place.startswith("blue_solvers")
-    }
+    listed = places("Adding a solver")
+    assert "blue_solvers/solvers/NAME.py" in listed
     assert naming(r"\bMultigrid\b") - {own, built_on} == {place for place in listed if "NAME" not in place}
+
+
+def test_every_solver_has_one_record() -> None:
+    files = {path.stem for path in (ROOT / "blue_solvers" / "solvers").glob("*.py")}
+    modules = [import_module(f"blue_solvers.solvers.{stem}") for stem in files - {"__init__"}]
+    written = {own for module in modules for own in vars(module).values() if isinstance(own, type)}
+    assert {own for own in written if issubclass(own, Solver)} - {Solver} == set(SOLVERS.values())
+    assert set(registry.__all__) == {"SOLVERS", "SolverName", *(solver.__name__ for solver in SOLVERS.values())}
+    assert set(get_args(SolverName)) == set(SOLVERS)
+    assert set(registry.__all__) <= set(blue_solvers.__all__)
+    assert all(getattr(blue_solvers, name) is getattr(registry, name) for name in registry.__all__)
 
 
 def test_laws_are_named_where_the_list_says() -> None:
@@ -98,18 +117,25 @@ class Outsider(Solver):
 
     name: ClassVar[str] = "outsider"
 
-    def supports(self, problem: Problem) -> str | None:
+    def refusal(self, problem: Problem) -> str | None:
         """As `Dense`."""
-        return Dense().supports(problem)
+        return Dense().refusal(problem)
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def plan(self, problem: Problem) -> Prepared:
         """As `Dense`."""
-        return Dense().prepare(problem)
+        return Dense().plan(problem)
+
+    @classmethod
+    def capabilities(cls) -> tuple[Capability, ...]:
+        """For the README."""
+        return (Capability(cls.name, cls(), "anything small", "much memory"),)
 
 
 def test_a_solver_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(SOLVERS, Outsider.name, Outsider)
     check_solver(Outsider())
+    assert refused_by(Outsider()) == refused_by(Dense())
+    assert "| `outsider` | anything small | much memory |" in written.readme(README.read_text())
     problem = gallery.toy()
     y = np.arange(float(problem.observed.size))
     P = blue(problem, "outsider")  # type: ignore[arg-type]
@@ -119,6 +145,70 @@ def test_a_solver_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert main(command) == 0
     total = pl.read_csv(tmp_path / "out.csv")["estimate"][0]
     assert total == pytest.approx(21 - 1 / (1 + 2 + 2) * (21 - 20))  # the sum's share of the disagreement
+
+
+NEW_FILE = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+from blue_solvers.contract import Capability, Prepared, Solver
+from blue_solvers.solvers.dense import Dense
+from constraint_builders import Problem
+
+
+@dataclass(frozen=True)
+class Newcomer(Solver):
+    name: ClassVar[str] = "newcomer"
+
+    @classmethod
+    def capabilities(cls) -> tuple[Capability, ...]:
+        return (Capability(cls.name, cls(), "all that is new", "nothing"),)
+
+    def refusal(self, problem: Problem) -> str | None:
+        return Dense().refusal(problem)
+
+    def plan(self, problem: Problem) -> Prepared:
+        return Dense().plan(problem)
+"""
+RECORD = {
+    "import TwoPass\n": "import TwoPass\nfrom blue_solvers.solvers.newcomer import Newcomer\n",
+    '__all__ = ["SOLVERS"': '__all__ = ["SOLVERS", "Newcomer"',
+    'Literal["auto"': 'Literal["newcomer", "auto"',
+    "in (Auto": "in (Newcomer, Auto",
+}
+USES = """
+import sys
+import blue_solvers
+from blue_solvers import SOLVERS, Newcomer, blue
+from blue_solvers.cli import main
+from blue_solvers.solvers.capabilities import as_markdown
+from constraint_builders import gallery
+
+assert blue_solvers.__file__.startswith(sys.argv[1]), blue_solvers.__file__
+assert "Newcomer" in blue_solvers.__all__ and SOLVERS["newcomer"] is Newcomer
+assert blue(gallery.toy(), "newcomer").solver == Newcomer()
+assert "| `newcomer` | all that is new | nothing |" in as_markdown()
+sys.exit(main(["estimate", sys.argv[1] + "/table.csv", "--out", sys.argv[1] + "/out.csv", "--solver", "newcomer"]))
+"""
+
+
+def test_two_places_are_all_that_a_solver_needs(tmp_path: Path) -> None:
+    """In a copy of the packages."""
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    new, record = (tmp_path / place.replace("NAME", "newcomer") for place in places("Adding a solver"))
+    new.write_text(NEW_FILE)
+    text = record.read_text()
+    for old, own in RECORD.items():
+        assert text.count(old) == 1
+        text = text.replace(old, own)
+    record.write_text(text)
+    (tmp_path / "table.csv").write_text(TABLE)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", USES, str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.csv").is_file()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
+from blue_solvers.contract import UnsupportedProblemError
 from constraint_builders.arrays import Float, Integers
 
 try:
@@ -32,7 +33,7 @@ def factorise(matrix: sparse.csr_array) -> Factor:
 
     Raises
     ------
-    ValueError
+    UnsupportedProblemError
         If it is not positive definite.
     MemoryError
         If the factor does not fit.
@@ -83,7 +84,7 @@ def _cholmod_errors(indefinite: str, instead: str) -> Iterator[None]:
     try:
         yield
     except cholmod.CholmodNotPositiveDefiniteError:
-        raise ValueError(indefinite) from None
+        raise UnsupportedProblemError(indefinite) from None
     except (cholmod.CholmodOutOfMemoryError, cholmod.CholmodTooLargeError):
         raise MemoryError(f"the Cholesky factor does not fit in memory: {instead}") from None
 
@@ -92,5 +93,7 @@ def _by_scipy(matrix: sparse.csc_matrix) -> Factor:
     try:
         factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError:
-        raise ValueError("A Sigma A' is singular: its rows are dependent, or the covariance is singular") from None
+        raise UnsupportedProblemError(
+            "A Sigma A' is singular: its rows are dependent, or the covariance is singular"
+        ) from None
     return Factor(factors.solve, f"SuperLU, scipy {metadata.version('scipy')}")

@@ -45,7 +45,13 @@ class Equations:
 
     @cached_property
     def deviations(self) -> Float:
-        """Standard deviation of the noise in every row of A x, (m,)."""
+        """Standard deviation of the noise in every row of A x, (m,).
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If a covariance operator gives a row no variance above 0.
+        """
         if self.Sigma_matrix is not None:
             variances = np.asarray((self.A @ self.Sigma_matrix).multiply(self.A).sum(axis=1)).ravel()
         else:
@@ -56,6 +62,11 @@ class Equations:
                 ]
                 or [np.zeros(0)]
             )
+            if not (variances > 0).all():
+                raise UnsupportedProblemError(
+                    "its covariance operator is singular or not positive definite: every combination of cells needs "
+                    "variance above 0"
+                )
         return np.sqrt(variances)
 
     def entries(self) -> sparse.csr_array:
