@@ -7,7 +7,8 @@ one a line, and writes the figure of each. Imports nothing of `bench`, which is 
 from __future__ import annotations
 
 import gc
-import gzip
+import resource
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,6 @@ from blue_solvers import blue
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.files.settings import production_settings
 
-BLOCKS = Path(__file__).resolve().parents[2] / "shared/data/ri_2010_blocks.csv.gz"
 WIDTHS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 15}
 GROUPS_16 = {"total": "total", "votingage": "votingage", "cenrace": "race", "detailed": "detailed"}
 SEED = 2024
@@ -45,16 +45,8 @@ class Case:
 
 
 def geoids() -> list[str]:
-    """Blocks of Rhode Island, or of an invented state of the same shape where its file is not at hand."""
-    if BLOCKS.exists():
-        with gzip.open(BLOCKS, "rt") as file:
-            return [line.split(",", 1)[0] for line in file][1:]
-    rng = np.random.default_rng(SEED)
-    tracts = [(county, tract) for county in range(5) for tract in range(49)]
-    groups = [(*tract, group) for tract in tracts for group in range(1, 4 + rng.integers(2))]
-    sizes = rng.poisson(31, len(groups)) + 1
-    found = [f"44{c:03}{t:06}{g}{b:03}" for (c, t, g), size in zip(groups, sizes, strict=True) for b in range(size)]
-    return sorted(found)
+    """Blocks of Rhode Island, or of an invented state of its shape, as this version of `bench` has them."""
+    return runpy.run_path(str(Path(__file__).with_name("places.py")))["block_geoids"]()[1]
 
 
 def rhode_island(cells: int) -> Problem:
@@ -181,7 +173,7 @@ class Measured:
         return self._problem
 
     @property
-    def operator(self):  # noqa: ANN201 - of a class that versions keep in different places
+    def operator(self):
         """The estimate, prepared once."""
         if self._operator is None:
             self._operator = blue(self.problem, self._case.solver)
@@ -221,17 +213,36 @@ COMMAND = ("-m", "blue_solvers.cli")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "import": ("-c", "import blue_solvers"),
     "import command": (*COMMAND, "--version"),
-    "simulate": (*COMMAND, "simulate", "blocks.csv", "--settings", "settings.toml", "--seed", "7", "--out", "release",
-                 "--widths", "State=2,County=5,Tract=11,Block=15"),
+    "simulate": (
+        *COMMAND,
+        "simulate",
+        "blocks.csv",
+        "--settings",
+        "settings.toml",
+        "--seed",
+        "7",
+        "--out",
+        "release",
+        "--widths",
+        "State=2,County=5,Tract=11,Block=15",
+    ),
     "estimate folder": (*COMMAND, "estimate", "release", "--out", "estimates"),
-    "query": (*COMMAND, "query", "estimates", "--count", "votingage=adult", "--geounits", "44001", "--geolevel", "County"),
+    "query": (
+        *COMMAND,
+        "query",
+        "estimates",
+        "--count",
+        "votingage=adult",
+        "--geounits",
+        "44001",
+        "--geolevel",
+        "County",
+    ),
     "estimate table": (*COMMAND, "estimate", "measured.csv", "--schema", "schema.toml", "--out", "table.csv"),
 }
 
 
 def _child_seconds(command: list[str], folder: Path) -> float:
-    import resource
-
     def used() -> float:
         of_children = resource.getrusage(resource.RUSAGE_CHILDREN)
         return of_children.ru_utime + of_children.ru_stime
@@ -300,7 +311,7 @@ def serve(name: str) -> None:
     for line in sys.stdin:
         try:
             print(measured.figure(line.strip()), flush=True)
-        except Exception as error:  # noqa: BLE001 - one version may refuse what the other takes
+        except Exception as error:
             print(f"{type(error).__name__}: {error}".splitlines()[0], flush=True)
 
 

@@ -1,4 +1,4 @@
-"""This version beside another: what description, preparation, estimates and memory take now, in units of before.
+"""What description, preparation, estimates and memory take in this version, in units of another.
 
     python -m bench versions OTHER              all cases; OTHER is a checkout of another version of this project
     python -m bench versions OTHER --only dhc   cases whose name holds a text; may be repeated
@@ -6,7 +6,7 @@
 
 A process for each version measures one step after another, in turns; figures are the least of several rounds, seconds
 of processor on one thread (of child processes for the command) or bytes that Python and NumPy hold at most, so that
-memory of LAPACK, SuperLU and threads is not in them. What looks more than 5 % worse is measured again before it is said.
+memory of LAPACK, SuperLU and threads is not in them. What looks more than 5 % worse is measured again first.
 """
 
 from __future__ import annotations

@@ -356,10 +356,7 @@ def _in_range(linear: Callable[[Float], Float], X: Float) -> Float:
 
 def _moderate(X: Float) -> bool:
     """Whether one look at all cells together, and at the first ones of every column, shows no column out of range."""
-    cells = X.ravel()
-    with np.errstate(over="ignore"):
-        total = cells @ cells
-    return bool(total < LARGEST**2 and (abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())
+    return bool(_squares(X) < LARGEST**2 and (abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())
 
 
 def _real(X: Any) -> Float:
@@ -369,9 +366,14 @@ def _real(X: Any) -> Float:
 
 
 def _all_finite(X: Float) -> bool:
-    """A finite sum saves looking at every value."""
+    """A finite sum of squares saves looking at every value."""
+    return bool(np.isfinite(_squares(X)) or np.isfinite(X).all())
+
+
+def _squares(X: Float) -> float:
+    cells = X.ravel()
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(X.sum()) or np.isfinite(X).all())
+        return float(cells @ cells)
 
 
 def _finite(X: Float, what: str) -> Float:

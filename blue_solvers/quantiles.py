@@ -18,7 +18,9 @@ def read_level(level: float) -> float:
 
 def normal_multiple(level: float) -> float:
     """How many standard deviations to either side hold a normal variable with probability `level`."""
-    return float(np.sqrt(2) * scipy.special.erfinv(level)) if level < 0.5 else -float(scipy.special.ndtri((1 - level) / 2))
+    return (
+        float(np.sqrt(2) * scipy.special.erfinv(level)) if level < 0.5 else -float(scipy.special.ndtri((1 - level) / 2))
+    )
 
 
 def t_multiple(degrees: int, level: float) -> float:
@@ -29,7 +31,9 @@ def t_multiple(degrees: int, level: float) -> float:
 def chi_square_quantile(degrees: int, level: float) -> float:
     """The value that chi-square does not exceed with probability `level`."""
     half = degrees / 2
-    return 2 * float(scipy.special.gammaincinv(half, level) if level < 0.5 else scipy.special.gammainccinv(half, 1 - level))
+    return 2 * float(
+        scipy.special.gammaincinv(half, level) if level < 0.5 else scipy.special.gammainccinv(half, 1 - level)
+    )
 
 
 def f_quantile(above: int, below: int, level: float) -> float:

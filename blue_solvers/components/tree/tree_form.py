@@ -63,7 +63,7 @@ class TreeForm:
         self.coefficients = solve_components(self.plan, self._boundary())
         self._shape = tuple(grouping.levels for grouping in self.plan.groupings)
         self._basis = Basis(self.plan.groupings)
-        self._readers = {table.name: TableAccess(self.plan, table) for table in [*tables, *desired]}
+        self._readers = {table.name: TableAccess(self.plan, table) for table in tables}
         numbers = range(len(self._spine.levels))
         self._desired_at = [[i for i, own in enumerate(self._desired_levels) if own == number] for number in numbers]
         self._sums = [
@@ -140,7 +140,7 @@ class TreeForm:
         """Memory for the estimates of a level."""
         members = self.plan.levels[number].members
         for i in self._desired_at[number]:
-            if X is not None and self._readers[self._problem.desired_tables[i].name].is_whole:
+            if X is not None and self._problem.desired_tables[i].name == self.plan.finest.name:
                 return X[self._problem.desired.block(i)].reshape(members.size, *self._shape, K)
         return np.empty((members.size, *self._shape, K))
 
@@ -278,6 +278,10 @@ class TreeForm:
             place[rows] = reader.cells(own)
 
     @cached_property
+    def _desired_readers(self) -> dict[str, TableAccess]:
+        return {table.name: TableAccess(self.plan, table) for table in self._problem.desired_tables}
+
+    @cached_property
     def _all(self) -> list[ByParent]:
         """Every geounit of every level."""
         return [ByParent(self.plan, level, np.arange(level.members.size)) for level in self.plan.levels]
@@ -319,9 +323,10 @@ class TreeForm:
         level = self.plan.levels[number]
         for i in self._desired_at[number]:
             table = self._problem.desired_tables[i]
+            reader = self._desired_readers[table.name]
             cells = V[self._problem.desired.block(i)].reshape(level.members.size, *table.shape, V.shape[1])
             for rows in self._blocks(np.arange(level.members.size), V.shape[1]):
-                self._readers[table.name].spread(cells[rows], pulls[rows])
+                reader.spread(cells[rows], pulls[rows])
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
