@@ -373,7 +373,7 @@ def _all_finite(X: Float) -> bool:
 def _squares(X: Float) -> float:
     cells = X.ravel()
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(cells @ cells)
+        return float(np.einsum("i,i->", cells, cells))  # BLAS would wake its threads
 
 
 def _finite(X: Float, what: str) -> Float:

@@ -150,7 +150,8 @@ class TreeForm:
         measured = self._measured(number, Y)
         row_of = np.full(level.members.size, -1)
         row_of[level.inner] = self.plan.parent_number[level.members[level.inner]]
-        for rows in self._blocks(self._others[number].rows, Y.shape[1]):
+        tables = sum(table.size for _, table in level.tables)  # whose coordinates are held together
+        for rows in self._blocks(self._others[number].rows, Y.shape[1], tables):
             block = result[rows]
             self._collect(level, rows, measured, block)
             inner = np.flatnonzero(row_of[rows] >= 0)
@@ -286,11 +287,12 @@ class TreeForm:
         """Every geounit of every level."""
         return [ByParent(self.plan, level, np.arange(level.members.size)) for level in self.plan.levels]
 
-    def _blocks(self, rows: Index, K: int) -> list[slice | Index]:
-        return [as_slice(rows[some]) for some in chunks(rows.size, self._rows_in_cache(K))]
+    def _blocks(self, rows: Index, K: int, beside: int = 0) -> list[slice | Index]:
+        return [as_slice(rows[some]) for some in chunks(rows.size, self._rows_in_cache(K, beside))]
 
-    def _rows_in_cache(self, K: int) -> int:
-        return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
+    def _rows_in_cache(self, K: int, beside: int = 0) -> int:
+        """Geounits of which so many numbers are held beside their slots."""
+        return max(1, BLOCK_BYTES // (8 * K * (prod(self._shape) + beside)))
 
     def _multiply(self, block: Float, entries: Index, name: str, transpose: bool = False) -> None:
         """Multiply components by coefficients of geounits with children, or of pairs, in place."""
