@@ -6,7 +6,9 @@
 
 A process for each version measures one step after another, in turns; figures are the least of several rounds, seconds
 of processor on one thread (of child processes for the command) or bytes that Python and NumPy hold at most, so that
-memory of LAPACK, SuperLU and threads is not in them. What looks more than 5 % worse is measured again first.
+memory of LAPACK, SuperLU and threads is not in them. Memory that is freed stays at hand: whether the C library gives it
+back between two estimates is chance, and page faults then cost up to half as much again. What looks more than 5 % worse
+is measured again first.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from bench.measuring import print_table
 from bench.version_cases import CASES
 
 HERE = Path(__file__).resolve().parents[1]
+KEEP_FREED_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_MMAP_MAX_": "0"}  # of glibc
 WORSE = 1.05
 ROUNDS, MORE_ROUNDS = 3, 8
 SLOW = ("adult three-way", "dhc query groups", "Rhode Island x 2016", "cg Rhode Island x 16", "nnls pl94")
@@ -32,7 +35,7 @@ class Version:
 
     def __init__(self, root: Path, case: str) -> None:
         script = Path(__file__).with_name("version_cases.py")
-        environment = os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": ""}
+        environment = os.environ | KEEP_FREED_MEMORY | {"PYTHONPATH": str(root)}
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(script), case],
             cwd=root,
