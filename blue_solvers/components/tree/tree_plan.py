@@ -253,7 +253,7 @@ class TreePlan:
     def sums_of_children(self, numbers: Index, *by_class: NDArray) -> list[Float]:
         """Sums over the children of some families, (components, families), of values by class."""
         counts = self._children_by_pair[numbers]
-        used = np.unique(counts.indices)
+        used = np.sort(counts.indices)  # a pair is of one family
         counts = counts[:, used]
         classes = self.families.child_class[used]
         return [(counts @ own[:, classes].T.astype(float)).T for own in by_class]
