@@ -20,7 +20,7 @@ import numpy as np
 
 from bench.invented_state import block_geoids
 from bench.measuring import print_table
-from bench.states import problem_of_a_state
+from bench.spine import problem_of_a_state
 from blue_solvers import SOLVERS, blue
 from blue_solvers.verification import certify
 from constraint_builders import Problem, gallery

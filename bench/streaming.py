@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from bench.measuring import print_table
-from bench.states import problem_of_a_state
+from bench.spine import problem_of_a_state
 from blue_solvers import TwoPass, blue
 from blue_solvers.streaming import Partitions, partition, stream
 from constraint_builders import Problem

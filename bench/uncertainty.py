@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from bench.invented_state import BLOCKS
 from bench.measuring import print_table
-from bench.states import problem_of_a_state as rhode_island
+from bench.spine import problem_of_a_state as rhode_island
 from blue_solvers import BlueOperator, blue
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.kernels import Gather, gather

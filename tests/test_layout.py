@@ -68,8 +68,7 @@ def test_no_file_is_longer_than_400_lines() -> None:
 
 
 def test_no_name_of_a_file_means_two_things() -> None:
-    everywhere = [*OURS, *SOURCES, *(ROOT / "bench").rglob("*.py")]
-    names = Counter(path.name for path in everywhere if path.name != "__init__.py")
+    names = Counter(path.name for path in [*OURS, *SOURCES] if path.name != "__init__.py")
     assert not [name for name, times in names.items() if times > 1]
 
 

@@ -194,7 +194,7 @@ class Places:
         everywhere = bool(slots.size and slots.min() >= 0)
         self._cells: slice | NDArray[np.intp] = slice(None) if everywhere else np.flatnonzero(slots >= 0)
         self._slots = slots[self._cells]
-        self._repeats = np.unique(self._slots).size < self._slots.size
+        self._repeats = bool(self._slots.size and np.bincount(self._slots).max() > 1)
 
     @classmethod
     def of(cls, grid: Grid, tables: Sequence[Table], offsets: NDArray[np.integer], cells: int) -> Places:

@@ -60,7 +60,7 @@ class TreeForm:
         self.coefficients = solve_components(self.plan, self._boundary())
         self._shape = tuple(grouping.levels for grouping in self.plan.groupings)
         self._basis = Basis(self.plan.groupings)
-        self._readers = {table.name: TableAccess(self.plan, table) for table in [*tables, *desired]}
+        self._readers = {table.name: TableAccess(self.plan, table) for table in tables}
         numbers = range(len(self._spine.levels))
         self._desired_at = [[i for i, own in enumerate(problem.desired_levels) if own == number] for number in numbers]
         self._sums = [
@@ -137,7 +137,7 @@ class TreeForm:
         """Memory for the estimates of a level."""
         members = self.plan.levels[number].members
         for i in self._desired_at[number]:
-            if X is not None and self._readers[self._problem.desired_tables[i].name].is_whole:
+            if X is not None and self._problem.desired_tables[i].name == self.plan.finest.name:
                 return X[self._problem.desired.block(i)].reshape(members.size, *self._shape, K)
         return np.empty((members.size, *self._shape, K))
 
@@ -147,7 +147,8 @@ class TreeForm:
         measured = self._measured(number, Y)
         row_of = np.full(level.members.size, -1)
         row_of[level.inner] = self.plan.parent_number[level.members[level.inner]]
-        for rows in self._blocks(self._others[number].rows, Y.shape[1]):
+        tables = sum(table.size for _, table in level.tables)  # whose coordinates are held together
+        for rows in self._blocks(self._others[number].rows, Y.shape[1], tables):
             block = result[rows]
             self._collect(level, rows, measured, block)
             inner = np.flatnonzero(row_of[rows] >= 0)
@@ -275,15 +276,20 @@ class TreeForm:
             place[rows] = reader.cells(own)
 
     @cached_property
+    def _desired_readers(self) -> dict[str, TableAccess]:
+        return {table.name: TableAccess(self.plan, table) for table in self._problem.desired_tables}
+
+    @cached_property
     def _all(self) -> list[ByParent]:
         """Every geounit of every level."""
         return [ByParent(self.plan, level, np.arange(level.members.size)) for level in self.plan.levels]
 
-    def _blocks(self, rows: Index, K: int) -> list[slice | Index]:
-        return [as_slice(rows[some]) for some in chunks(rows.size, self._rows_in_cache(K))]
+    def _blocks(self, rows: Index, K: int, beside: int = 0) -> list[slice | Index]:
+        return [as_slice(rows[some]) for some in chunks(rows.size, self._rows_in_cache(K, beside))]
 
-    def _rows_in_cache(self, K: int) -> int:
-        return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
+    def _rows_in_cache(self, K: int, beside: int = 0) -> int:
+        """Geounits of which so many numbers are held beside their slots."""
+        return max(1, BLOCK_BYTES // (8 * K * (prod(self._shape) + beside)))
 
     def _multiply(self, block: Float, entries: Index, name: str, transpose: bool = False) -> None:
         """Multiply components by coefficients of geounits with children, or of pairs, in place."""
@@ -316,9 +322,10 @@ class TreeForm:
         level = self.plan.levels[number]
         for i in self._desired_at[number]:
             table = self._problem.desired_tables[i]
+            reader = self._desired_readers[table.name]
             cells = V[self._problem.desired.block(i)].reshape(level.members.size, *table.shape, V.shape[1])
             for rows in self._blocks(np.arange(level.members.size), V.shape[1]):
-                self._readers[table.name].spread(cells[rows], pulls[rows])
+                reader.spread(cells[rows], pulls[rows])
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""

@@ -134,6 +134,7 @@ class TreePlan:
         self.groupings = groupings
         self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
         self._maps: dict[str, list[Float | None]] = {}
+        self._seen: dict[tuple[str, tuple[bool, ...]], bool] = {}
         self._divisions: Divisions = {} if divisions is None else divisions
         self.levels = [self._level(level, tables, levels, variances) for level in range(len(spine.levels))]
         self.parents = np.flatnonzero(spine.child_counts > 0)
@@ -252,7 +253,7 @@ class TreePlan:
     def sums_of_children(self, numbers: Index, *by_class: NDArray) -> list[Float]:
         """Sums over the children of some families, (components, families), of values by class."""
         counts = self._children_by_pair[numbers]
-        used = np.unique(counts.indices)
+        used = np.sort(counts.indices)  # a pair is of one family
         counts = counts[:, used]
         classes = self.families.child_class[used]
         return [(counts @ own[:, classes].T.astype(float)).T for own in by_class]
@@ -308,10 +309,11 @@ class TreePlan:
 
     def sees(self, table: Table, component: Component) -> bool:
         """Whether a table keeps every variable whole that a component is contrasts along."""
-        return not any(
-            contrast and sums is not None
-            for sums, contrast in zip(self.table_maps(table), component.contrasts, strict=True)
-        )
+        key = table.name, component.contrasts
+        if key not in self._seen:
+            pairs = zip(self.table_maps(table), component.contrasts, strict=True)
+            self._seen[key] = not any(contrast and sums is not None for sums, contrast in pairs)
+        return self._seen[key]
 
     def scale(self, table: Table, component: Component) -> float:
         """What a table's sums along variables of one group multiply a component by that it sees."""

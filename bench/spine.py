@@ -1,7 +1,7 @@
 """The two passes over the blocks of a state: seconds and memory beside the time to copy input and output once.
 
-    python -m bench states             16 and 2,016 cells a geounit, replicated states, projection to the country
-    python -m bench states --quick     16 cells only
+    python -m bench spine             16 and 2,016 cells a geounit, replicated states, projection to the country
+    python -m bench spine --quick     16 cells only
 
 The state is Rhode Island of 2010 where the shared data folder is at hand, otherwise an invented one of its shape. Noise
 has the variances of the 2020 redistricting release, as far as a state alone has them. At 2,016 cells the detailed
@@ -39,7 +39,7 @@ CASES = {"16 cells": ("16", 1), "2,016 cells": ("2016", 1), "16 cells x 2": ("16
 
 def main(argv: list[str]) -> None:
     """Print the table, one process a row."""
-    parser = argparse.ArgumentParser(prog="python -m bench states", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m bench spine", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="16 cells only")
     options = parser.parse_args(argv)
     print(block_geoids()[0])
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> None:
     for name, (cells, copies) in CASES.items():
         if options.quick and name != "16 cells":
             continue
-        output = in_own_process("bench.states", cells, str(copies), timeout=TIMEOUT)
+        output = in_own_process("bench.spine", cells, str(copies), timeout=TIMEOUT)
         try:
             rows.append([name, *_row(json.loads(output))])
         except json.JSONDecodeError:
