@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+
+if TYPE_CHECKING:
+    import polars
 
 MOST_REASONS = 5  # of cells that are NaN, said on the screen
 
@@ -135,6 +138,38 @@ def coverage(text: str) -> float:
     if not 0 < level < 1:
         raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, 0.95 for instance: got {text}")
     return level
+
+
+ALL_DIGITS = "all"
+CSV_DIGITS = 8  # of a standard error in files that people read: what is below is less than the noise by seven decades
+
+
+def add_digits_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--digits``."""
+    parser.add_argument(
+        "--digits",
+        type=_digits,
+        metavar="N",
+        help=f"round what is written so that standard errors have N significant digits, 2 or 3 to publish, or 'all'; "
+        f"default: {CSV_DIGITS} in .csv, all in .parquet",
+    )
+
+
+def _digits(text: str) -> int | str:
+    if text.strip() == ALL_DIGITS:
+        return ALL_DIGITS
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 17):
+        raise argparse.ArgumentTypeError(f"must be a number of digits from 1 to 17, or {ALL_DIGITS}: got {text}")
+    return int(text)
+
+
+def write_rounded(frame: polars.DataFrame, path: str, digits: int | str | None) -> None:
+    """Write a frame of estimates with the digits of `add_digits_argument`."""
+    from constraint_builders.files import rounded, write_frame
+
+    if digits is None:
+        digits = CSV_DIGITS if path.lower().endswith(".csv") else ALL_DIGITS
+    write_frame(rounded(frame, digits) if isinstance(digits, int) else frame, path)
 
 
 def report_undetermined(problem: Problem) -> None:

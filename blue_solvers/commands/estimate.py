@@ -12,6 +12,7 @@ import numpy as np
 from blue_solvers import SOLVERS, blue
 from blue_solvers.commands.common import (
     SubParsers,
+    add_digits_argument,
     add_input_arguments,
     announce,
     coverage,
@@ -21,6 +22,7 @@ from blue_solvers.commands.common import (
     read_input,
     refuse_overwriting,
     report,
+    write_rounded,
 )
 from blue_solvers.commands.estimate_release import run_on_folder
 from blue_solvers.commands.fit_line import fit_line
@@ -34,6 +36,7 @@ PREFIXES = ("", "K", "M", "G", "T")
 NOT_OF_FOLDERS = {
     "--level": "its result keeps standard errors, give --level to query",
     "--plot": "too many cells to draw",
+    "--digits": "its result keeps all digits, give --digits to query",
     "--undetermined": "its tables are measured whole or not at all",
     "--nonnegative": "its result keeps unbiased estimates, of which any places can be asked; fit a long table instead",
 }
@@ -82,6 +85,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--level", type=coverage, help=f"coverage of a long table's intervals; default: {LEVEL}; of a folder query asks"
     )
+    add_digits_argument(parser)
     parser.add_argument(
         "--nonnegative",
         metavar="METHOD",
@@ -123,7 +127,7 @@ def run(args: argparse.Namespace) -> None:
 
 def run_on_table(args: argparse.Namespace) -> None:
     """Estimate from a long table."""
-    from constraint_builders.files import estimates_frame, write_frame
+    from constraint_builders.files import estimates_frame, with_measurements
     from constraint_builders.files.long_table import WRITE_SUFFIXES, with_nonnegative
     from constraint_builders.files.replacing import require_writable
     from constraint_builders.files.source import require_suffix
@@ -155,10 +159,11 @@ def run_on_table(args: argparse.Namespace) -> None:
         fitted = np.where(lost, np.nan, counts.desired)
         frame = with_nonnegative(frame, fitted)
         moved = [own for own in movements(counts, estimate) if np.isfinite(own.unbiased_total)]
+    frame = with_measurements(frame, **vars(est.adjustments))
     with ExitStack() as written:
         if args.plot:
             written.enter_context(picture(P, y, level, (lower, upper), args.plot))
-        write_frame(frame, args.out)
+        write_rounded(frame, args.out, args.digits)
     report(est, args.out)
     if fit is not None:
         print(f"fit        {fit}")
