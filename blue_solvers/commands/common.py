@@ -14,6 +14,7 @@ import numpy as np
 
 from blue_solvers import Certificate, Estimate, TwoPass, projected_work
 from blue_solvers.commands.kinds import require_file
+from blue_solvers.commands.progress import progress
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -106,12 +107,6 @@ def refuse_overwriting(out: str, inputs: Iterable[str | None]) -> None:
     for path in inputs:
         if path and Path(path).exists() and Path(out).exists() and os.path.samefile(path, out):
             raise ValueError(f"--out {out} would overwrite what is read: choose another file")
-
-
-def progress(step: str) -> None:
-    """Say on a terminal what is being done."""
-    if sys.stderr.isatty():
-        print(f"blue-solvers: {step} ...", file=sys.stderr, flush=True)
 
 
 def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:

@@ -18,7 +18,6 @@ from blue_solvers.commands.common import (
     coverage,
     new_parser,
     plural,
-    progress,
     read_input,
     refuse_overwriting,
     report,
@@ -27,6 +26,7 @@ from blue_solvers.commands.common import (
 from blue_solvers.commands.estimate_release import run_on_folder
 from blue_solvers.commands.fit_line import fit_line
 from blue_solvers.commands.picture import picture, require_picture
+from blue_solvers.commands.progress import progress
 from blue_solvers.nonnegative import METHODS, Movement, movements
 from blue_solvers.uncertainty import normal_intervals
 

@@ -16,9 +16,9 @@ from blue_solvers.commands.common import (
     new_parser,
     plural,
     print_columns,
-    progress,
 )
 from blue_solvers.commands.kinds import RESULT, what_is
+from blue_solvers.commands.progress import progress
 from blue_solvers.uncertainty import normal_intervals
 
 if TYPE_CHECKING:

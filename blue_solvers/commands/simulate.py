@@ -7,9 +7,9 @@ import json
 import secrets
 from collections.abc import Mapping
 
-from blue_solvers.commands.common import SubParsers, new_parser, plural, progress
+from blue_solvers.commands.common import SubParsers, new_parser, plural
 from blue_solvers.commands.kinds import require_file
-from blue_solvers.commands.progress import LevelBar
+from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem, Spine
 from constraint_builders.description.spine import CENSUS_WIDTHS

@@ -21,8 +21,8 @@ Instead of the variance may stand ``std_error``, ``moe_90`` (a margin of error o
 A column ``source`` tells sources apart that measured the same cells; they are combined. Columns of notes are ignored.
 Capitals and outer spaces make no difference where there is one label or name that is meant.
 
-Results have ``estimate``, ``std_error``, ``lower`` and ``upper``, and after them the value, its variance, ``adjustment``
-(estimate less value) and ``adjustment_z`` (in its standard errors).
+Results have ``estimate``, ``std_error``, ``lower`` and ``upper``, and after them the value, its variance,
+``adjustment`` (estimate less value) and ``adjustment_z`` (in its standard errors).
 """
 
 from __future__ import annotations
