@@ -1,4 +1,4 @@
-"""What an estimate moved: for every desired cell what was measured of it, by how much it moved, and how unlikely that is.
+"""What an estimate moved: what was measured of every desired cell, by how much it moved, and how unlikely that is.
 
 The best linear unbiased estimate x of y has Cov(y - x) = Sigma - Cov(x), so that an adjustment is judged by two
 variances that are at hand.
