@@ -96,7 +96,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--plot",
         metavar="FILE",
-        help="draw estimates with their intervals over the noisy counts, .png, .svg or .pdf; needs the extra 'plots'",
+        help="draw residuals in standard errors, table by table, .png, .svg or .pdf; needs the extra 'plots'",
     )
     parser.set_defaults(run=run)
 
@@ -141,6 +141,11 @@ def run_on_table(args: argparse.Namespace) -> None:
     announce(problem, args.solver)
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
+    if args.plot and not P.info.exact:
+        raise ValueError(
+            f"--plot draws residuals of the best estimate, which --solver {args.solver} does not give of this input: "
+            "choose another solver, such as auto"
+        )
     progress(f"estimating {plural(problem.desired.size, 'cell')}")
     est = P.estimate(y, certify=True)
     estimate = est.values
@@ -162,7 +167,7 @@ def run_on_table(args: argparse.Namespace) -> None:
     frame = with_measurements(frame, **vars(est.adjustments))
     with ExitStack() as written:
         if args.plot:
-            written.enter_context(picture(P, y, level, (lower, upper), args.plot))
+            written.enter_context(picture(est.fit(draws=0), args.plot))
         write_rounded(frame, args.out, args.digits)
     report(est, args.out)
     if fit is not None:
