@@ -26,6 +26,8 @@ from constraint_builders.pictures import (
     GREY,
     MARKERS,
     VERMILION,
+    WHOLE,
+    folded,
     lines_that_fit,
     mentioned,
     wrapped,
@@ -39,6 +41,7 @@ MOST_POINTS = 200  # of a table, drawn one by one
 MOST_NAMED_TABLES = 24
 EXPECTED = 1.959963984540054  # standard errors within which 95 % of residuals are
 GOLDEN = 0.6180339887498949  # multiples of it are spread evenly
+TICKS = 2  # lines that the numbers of an axis take
 LEADER = 14  # points between a picture and the names beside it, for lines that lead to them
 
 
@@ -60,24 +63,41 @@ def residuals_by_table(ax: Axes, fit: Fit) -> Axes:
     layout = fit.problem.observed
     by_table = {str(name): fit.residuals[layout.slice(name)] for name in layout.names}
     largest = {name: np.nanmax(abs(own)) for name, own in by_table.items() if np.isfinite(own).any()}
-    chosen = sorted(largest, key=lambda name: -largest[name])[: lines_that_fit(ax, "y")]
-    drawn = [name for name in by_table if name in chosen]
+    drawn = _rows_that_fit(ax, fit, by_table, largest)
     limit = float(norm.isf(0.025 / max(fit.checked, 1)))
     ax.axvspan(-EXPECTED, EXPECTED, color="0.92", zorder=0)
     ax.axvline(0, color=GREY, linewidth=0.8, zorder=1)
     for row, name in enumerate(drawn):
         _draw_residuals(ax, row, by_table[name][np.isfinite(by_table[name])], limit)
-    ax.set_yticks(np.arange(len(drawn)), drawn)
+    labels = folded(ax, drawn, "y")
+    ax.set_yticks(np.arange(len(drawn)), labels)
     ax.set_ylim(max(len(drawn), 1) - 0.5, -0.5)
     reach = 1.08 * max([3.0, *(largest[name] for name in drawn)])
     ax.set_xlim(-reach, reach)
+    ax.set_xlabel(_explained(ax, fit, by_table, drawn))
+    return ax
+
+
+def _rows_that_fit(ax: Axes, fit: Fit, by_table: Mapping[str, Float], largest: Mapping[str, float]) -> list[str]:
+    """The tables for which there is room above what is said below them: those with the largest residuals."""
+    by_size = sorted(largest, key=lambda name: -largest[name])
+    lines = max((label.count("\n") + 1 for label in folded(ax, by_size, "y")), default=1)
+    room = int(lines_that_fit(ax, "y") * WHOLE)
+    drawn = by_size
+    for _ in range(2):
+        below = TICKS + _explained(ax, fit, by_table, drawn).count("\n") + 1
+        drawn = by_size[: max(1, (room - below) // lines)]
+    return [name for name in by_table if name in drawn]
+
+
+def _explained(ax: Axes, fit: Fit, by_table: Mapping[str, Float], drawn: Sequence[str]) -> str:
+    """What is said below residuals."""
     words = [
         "residual, measured less estimated, in standard errors",
         "grey: where 95 % lie if the noise is as declared",
     ]
     words += _not_drawn(fit, by_table, drawn)
-    ax.set_xlabel(wrapped(ax, "\n".join(words)))
-    return ax
+    return wrapped(ax, "\n".join(words), folded(ax, drawn, "y"))
 
 
 def _draw_residuals(ax: Axes, row: int, residuals: Float, limit: float) -> None:
@@ -162,16 +182,17 @@ def variance_reduction(ax: Axes, P: BlueOperator) -> Axes:
     """
     shared = _compared(P.problem)
     noise, own = P.problem.variances, P.variances()
-    drawn = shared[: lines_that_fit(ax, "y")]
+    names = folded(ax, [name for name, _, _ in shared], "y")
+    drawn = shared[: lines_that_fit(ax, "y") // max(name.count("\n") + 1 for name in names)]
     reduction = [_reduction(noise[observed], own[desired]) for _, observed, desired in drawn]
     places = np.arange(len(drawn))
     ax.barh(places, reduction, color=BLUE)
-    ax.set_yticks(places, [name for name, _, _ in drawn])
+    ax.set_yticks(places, names[: len(drawn)])
     ax.invert_yaxis()
     ax.set_xlim(0, 100)
     left_out = [name for name, _, _ in shared[len(drawn) :]]
     note = f"not drawn, no room: {mentioned(left_out)}" if left_out else ""
-    ax.set_xlabel(_with_absent(ax, "variance reduction, %", note, P.problem))
+    ax.set_xlabel(_with_absent(ax, "variance reduction, %", note, P.problem, names))
     return ax
 
 
@@ -189,9 +210,10 @@ def sparsity(ax: Axes, problem: Problem, rows: str = "independent") -> Axes:
     borders = problem.observed.offsets
     for border in borders[1:-1]:
         ax.axvline(border - 0.5, color=GREY, linewidth=0.6)
-    names = problem.observed.names
-    if len(names) <= min(MOST_NAMED_TABLES, lines_that_fit(ax, "x")):
-        _name_columns(ax, (borders[:-1] + borders[1:]) / 2 - 0.5, [str(name) for name in names])
+    names = folded(ax, [str(name) for name in problem.observed.names], "x")
+    lines = len(names) * max(name.count("\n") + 1 for name in names)
+    if len(names) <= MOST_NAMED_TABLES and lines <= lines_that_fit(ax, "x"):
+        _name_columns(ax, (borders[:-1] + borders[1:]) / 2 - 0.5, names)
     else:
         ax.set_xlabel(f"{len(names):,} tables, too many to name")
     ax.set_ylabel(f"{A.shape[0]:,} constraints")
@@ -222,7 +244,7 @@ def _compared(problem: Problem) -> list[tuple[str, slice, Index]]:
     return shared
 
 
-def _with_absent(ax: Axes, label: str, note: str, problem: Problem) -> str:
+def _with_absent(ax: Axes, label: str, note: str, problem: Problem, beside: Sequence[str] = ()) -> str:
     """A label, with what cannot be drawn below it."""
     measured = zip(problem.observed.names, problem.measured_tables, strict=True)
     shared = [name for name, _ in shared_tables(problem)]
@@ -232,7 +254,7 @@ def _with_absent(ax: Axes, label: str, note: str, problem: Problem) -> str:
         "not observed": [str(name) for name in problem.desired.names if not _is_observed(problem, name)],
     }
     lines = [f"not drawn, {why}: {mentioned(names)}" for why, names in absent.items() if names]
-    return wrapped(ax, "\n".join(filter(None, [label, note, *lines])))
+    return wrapped(ax, "\n".join(filter(None, [label, note, *lines])), beside)
 
 
 def _is_observed(problem: Problem, name: Name) -> bool:

@@ -23,6 +23,8 @@ GREY = "0.6"
 WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"), (1e3, "thousand"))
 LINE_HEIGHT, LETTER_WIDTH = 1.35, 0.62  # of text, in units of its size
 MOST_MENTIONED = 6  # tables in a note
+WHOLE = 1.22  # of the length of axes before anything stands beside them: what they and their labels have together
+NAMES_SHARE = 0.5  # of that length, at most, for names
 
 
 def in_words(number: float) -> str:
@@ -53,15 +55,22 @@ def logarithmic(axes: Axes, which: str) -> None:
 
 def lines_that_fit(axes: Axes, which: str) -> int:
     """How many lines of text fit along an axis, "x" (turned) or "y", one after another."""
-    extent, figure = axes.get_window_extent(), axes.figure
-    length = extent.width if which == "x" else extent.height
-    return max(1, int(length / (_size(axes) * LINE_HEIGHT * figure.dpi / 72)))
+    return max(1, int(_length(axes, which) / (_pixels(axes) * LINE_HEIGHT)))
 
 
-def wrapped(axes: Axes, text: str) -> str:
-    """Text in lines no longer than axes are wide."""
-    letters = axes.get_window_extent().width / (_size(axes) * LETTER_WIDTH * axes.figure.dpi / 72)
-    return "\n".join(textwrap.fill(line, max(20, int(letters))) for line in text.splitlines())
+def wrapped(axes: Axes, text: str, beside: Sequence[str] = ()) -> str:
+    """Text in lines no longer than axes are wide, or will be once names stand to their left."""
+    letter = _pixels(axes) * LETTER_WIDTH
+    names = letter * max((len(line) for name in beside for line in name.splitlines()), default=0)
+    width = min(_length(axes, "x"), _length(axes, "x") * WHOLE - names)
+    return "\n".join(textwrap.fill(line, max(20, int(width / letter))) for line in text.splitlines())
+
+
+def folded(axes: Axes, names: Sequence[str], which: str) -> list[str]:
+    """Names of what lies along an axis, in lines that leave it more than half of the picture."""
+    across = _length(axes, "x" if which == "y" else "y")
+    letters = max(12, int(NAMES_SHARE * across / (_pixels(axes) * LETTER_WIDTH)))
+    return [textwrap.fill(name, letters) for name in names]
 
 
 def mentioned(names: Sequence[str]) -> str:
@@ -70,8 +79,15 @@ def mentioned(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_MENTIONED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _size(axes: Axes) -> float:
-    """Size of labels, in points."""
+def _length(axes: Axes, which: str) -> float:
+    """Length of an axis as it is now, in pixels."""
+    extent = axes.get_window_extent()
+    return float(extent.width if which == "x" else extent.height)
+
+
+def _pixels(axes: Axes) -> float:
+    """Size of labels, in pixels."""
     from matplotlib.font_manager import FontProperties
 
-    return float(FontProperties(size=axes.xaxis.label.get_fontsize()).get_size_in_points())
+    points = float(FontProperties(size=axes.xaxis.label.get_fontsize()).get_size_in_points())
+    return points * axes.figure.dpi / 72
