@@ -136,7 +136,9 @@ def coverage(text: str) -> float:
 
 
 ALL_DIGITS = "all"
-CSV_DIGITS = 10  # of a standard error: what is proved of an estimate, 1e-9 standard errors, and no rounding of arithmetic
+CSV_DIGITS = (
+    10  # of a standard error: what is proved of an estimate, 1e-9 standard errors, and no rounding of arithmetic
+)
 
 
 def add_digits_argument(parser: argparse.ArgumentParser) -> None:
