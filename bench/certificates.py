@@ -18,14 +18,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench import spine as rhode_island
 from bench.measuring import print_table
-from blue_solvers import blue
+from bench.places import block_geoids
+from bench.spine import problem_of_a_state
+from blue_solvers import SOLVERS, blue
 from blue_solvers.verification import certify
 from constraint_builders import Problem, gallery
 from noise_mechanisms import add_noise
 
-SOLVERS = ("auto", "dense", "cholesky", "cg", "multigrid", "two_pass", "sea_blue")
 SEEN = 1e-14
 Figures = list[str]
 
@@ -57,9 +57,8 @@ def _problems(quick: bool) -> dict[str, Callable[[], Problem]]:
             "Adult, three-way": gallery.adult,
             "50 x 10, three-way": gallery.wide,
         }
-    if rhode_island.BLOCKS.exists():
-        cells = "16" if quick else "2016"
-        found[f"Rhode Island, {cells} cells"] = lambda: rhode_island._problem(cells, 1)
+    cells = "16" if quick else "2016"
+    found[f"{block_geoids()[0]}, {cells} cells"] = lambda: problem_of_a_state(cells, 1)
     return found
 
 

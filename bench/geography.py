@@ -13,8 +13,6 @@ one thread.
 from __future__ import annotations
 
 import argparse
-import gzip
-import sys
 import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -25,6 +23,7 @@ from typing import TypeVar
 import numpy as np
 
 from bench.measuring import print_table
+from bench.places import BLOCKS, block_geoids
 from blue_solvers.spine_design.allocation import allocate_budget
 from blue_solvers.spine_design.bypasses import optimise_bypasses
 from blue_solvers.spine_design.objective import Objective
@@ -34,7 +33,6 @@ from constraint_builders import Schema, Spine
 from constraint_builders.geography import Entities, Strategy, bypass, osed, regroup_blocks
 from constraint_builders.geography.presets import minor_civil_divisions_and_places
 
-DATA = Path(__file__).resolve().parents[2] / "shared/data/ri_2010_blocks.csv.gz"
 SEED = 2010
 PARTITIONS, PIECES = 5, 200
 QUICK_TRACTS, QUICK_PIECES = 20, 20
@@ -50,16 +48,14 @@ def main(argv: list[str]) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m bench geography", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help=f"the first {QUICK_TRACTS} tracts only")
-    parser.add_argument("--data", type=Path, default=DATA, help="blocks of Rhode Island; default: %(default)s")
+    parser.add_argument("--data", type=Path, default=BLOCKS, help="blocks of Rhode Island; default: %(default)s")
     options = parser.parse_args(argv)
-    if not options.data.exists():
-        sys.exit(f"{options.data} is not there: pass the block table of Rhode Island as --data")
-    geoids = read_geoids(options.data)
+    place, geoids = block_geoids(options.data)
     if options.quick:
         tracts = sorted({geoid[:11] for geoid in geoids})[:QUICK_TRACTS]
         geoids = [geoid for geoid in geoids if geoid[:11] in tracts]
     plain = Spine.from_geoids(geoids)
-    print(f"{plain}, seed {SEED}")
+    print(f"{place}: {plain}, seed {SEED}")
     rng = np.random.default_rng(SEED)
     families = {
         "partitions": random_partitions(geoids, QUICK_PIECES if options.quick else PIECES, rng),
@@ -70,12 +66,6 @@ def main(argv: list[str]) -> None:
     for name, entities in families.items():
         print_spines(name, plain, entities)
     print_allocation(plain, families["stand-in MCDs"])
-
-
-def read_geoids(path: Path) -> list[str]:
-    """Identifiers of the blocks."""
-    with gzip.open(path, "rt") as file:
-        return [line.split(",", 1)[0] for line in file][1:]
 
 
 def random_partitions(geoids: Sequence[str], pieces: int, rng: np.random.Generator) -> Entities:

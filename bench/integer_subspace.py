@@ -20,7 +20,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.measuring import best_seconds, print_table
+from bench.places import BLOCKS
 from constraint_builders import Schema, gallery
+from constraint_builders.compiled import has_numba
 from noise_mechanisms.integer_subspace import (
     GeneralizedGaussian,
     GeneralizedLaplace,
@@ -34,15 +36,14 @@ from noise_mechanisms.integer_subspace import (
     potential_scale_reduction,
     projected_noise,
 )
-from noise_mechanisms.integer_subspace.chains import Kernel, norm_of
-from noise_mechanisms.integer_subspace.compiled import has_numba
+from noise_mechanisms.integer_subspace.chains import Kernel
 from noise_mechanisms.integer_subspace.coupling import autocorrelation_time, distance_of_norms
+from noise_mechanisms.integer_subspace.jumps import norm_of
 from noise_mechanisms.integer_subspace.lattice import check_basis
 from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism
 from noise_mechanisms.integer_subspace.plots import noise_by_cell, noise_by_size, total_variation
 from noise_mechanisms.integer_subspace.unimodular import unimodular_null_basis
 
-BLOCKS_FILE = Path(__file__).parents[2] / "shared/data/ri_2010_blocks.csv.gz"
 Result = TypeVar("Result")
 
 EPSILON = 0.25  # fits the paper's printed tables
@@ -147,11 +148,11 @@ def counties(scale: Scale, pictures: Path | None) -> None:
     title(f"3. Counties under a fixed state total, L1, epsilon {COUNTY_EPSILON}")
     rng = np.random.default_rng(102)
     states = {"102 counties as in Illinois, synthetic log-normal sizes": np.rint(np.exp(rng.normal(10.2, 1.2, 102)))}
-    if BLOCKS_FILE.exists():
+    if BLOCKS.exists():
         states["Rhode Island, 5 counties (2010 census)"] = rhode_island(5)
         states["Rhode Island, groups of tracts as stand-ins for towns (2010 census)"] = rhode_island(8)
     else:
-        print(f"Rhode Island is left out: {BLOCKS_FILE} is missing")
+        print(f"Rhode Island is left out: {BLOCKS} is missing")
     for name, sizes in states.items():
         print(f"\n{name}: {sizes.size} units, {sizes.min():,.0f} to {sizes.max():,.0f} people")
         invariants = Invariants.from_subsets([range(sizes.size)], sizes.size)
@@ -175,7 +176,7 @@ def counties(scale: Scale, pictures: Path | None) -> None:
 def rhode_island(digits: int) -> np.ndarray:
     """Population by the first digits of the block codes: 5 for counties, 8 for groups of tracts."""
     totals: Counter[str] = Counter()
-    with gzip.open(BLOCKS_FILE, "rt", newline="") as file:
+    with gzip.open(BLOCKS, "rt", newline="") as file:
         for row in csv.DictReader(file):
             totals[row.pop("geoid")[:digits]] += sum(map(int, row.values()))
     return np.array([totals[code] for code in sorted(totals) if totals[code]], dtype=float)

@@ -1,9 +1,10 @@
-"""The two passes over Rhode Island's blocks of 2010: seconds and memory beside the time to copy input and output once.
+"""The two passes over the blocks of a state: seconds and memory beside the time to copy input and output once.
 
     python -m bench spine             16 and 2,016 cells a geounit, replicated states, projection to the country
     python -m bench spine --quick     16 cells only
 
-Noise has the variances of the 2020 redistricting release, as far as a state alone has them. At 2,016 cells the detailed
+The state is Rhode Island of 2010 where the shared data folder is at hand, otherwise an invented one of its shape. Noise
+has the variances of the 2020 redistricting release, as far as a state alone has them. At 2,016 cells the detailed
 tables of all levels are desired; the counts are noise, since only speed is measured here.
 
 A copy costs what its memory costs, so both it and the apply are timed twice, in turns: into new memory, which the
@@ -16,22 +17,19 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import gzip
 import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from bench.measuring import in_own_process, peak_bytes, print_table
+from bench.places import block_geoids
 from blue_solvers import TwoPass, blue
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.files.settings import production_settings
 
-BLOCKS = Path(__file__).resolve().parents[2] / "shared" / "data" / "ri_2010_blocks.csv.gz"
 NATION_BLOCKS = 8_100_000
 TIMEOUT = 900.0
 REPEATS = 5
@@ -44,9 +42,7 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench spine", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="16 cells only")
     options = parser.parse_args(argv)
-    if not BLOCKS.exists():
-        print(f"not measured: no block counts at {BLOCKS}, this measurement needs the shared data folder")
-        return
+    print(block_geoids()[0])
     rows = []
     for name, (cells, copies) in CASES.items():
         if options.quick and name != "16 cells":
@@ -83,7 +79,7 @@ def _row(figures: dict[str, float]) -> list[str]:
 def measure(cells: str, copies: int) -> dict[str, float]:
     """Figures of one case, in this process; processor time, since the machine is shared."""
     start = time.process_time()
-    problem = _problem(cells, copies)
+    problem = problem_of_a_state(cells, copies)
     describe = time.process_time() - start
     y = np.random.default_rng(0).standard_normal(problem.observed.size)
     start = time.process_time()
@@ -130,9 +126,9 @@ def _keep_freed_memory() -> None:
         raise OSError("this C library gives freed memory back to the system: no time in memory at hand")
 
 
-def _problem(cells: str, copies: int) -> Problem:
-    with gzip.open(BLOCKS) as file:
-        geoids = pl.read_csv(file.read(), columns=["geoid"], schema_overrides={"geoid": pl.String})["geoid"].to_list()
+def problem_of_a_state(cells: str, copies: int) -> Problem:
+    """Redistricting tables of a state's blocks, at 16 or 2,016 cells, as one state or several."""
+    _, geoids = block_geoids()
     widths = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 15}
     if copies > 1:  # states that differ in their first digits, under one root
         geoids = [f"{copy:02}{geoid[2:]}" for copy in range(copies) for geoid in geoids]

@@ -15,11 +15,8 @@ from scipy.sparse.linalg import LinearOperator
 from blue_solvers.about import logger
 from blue_solvers.contract import Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.estimates import Estimate
-from blue_solvers.name_order import NameOrder
 from blue_solvers.proving import is_exact, proved
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
-from blue_solvers.solvers.shared_noise import SharedNoise
-from blue_solvers.undetermined import Undetermined
 from blue_solvers.verification import Certificate
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -49,7 +46,9 @@ def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator
     ValueError
         If there is no solver of that name.
     UnsupportedProblemError
-        If the solver cannot take the problem, with the reason.
+        If the solver cannot take the problem, with the reason that ``solver.supports(problem)`` gives.
+    ConvergenceError
+        If iterations to the constant part of the estimate do not come to an end.
     MemoryError
         If what it needs would not fit, with the bytes.
 
@@ -73,13 +72,12 @@ def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator
         solver = SOLVERS[solver]()
     if not isinstance(solver, Solver):
         raise TypeError(f"solver must be a name or a configured Solver: got {solver!r}")
-    shared = SharedNoise(solver) if problem.noise.shared is not None else solver
-    engine = Undetermined(NameOrder(shared))
-    reason = engine.supports(problem)
-    if reason is not None:
-        raise UnsupportedProblemError(f"solver {solver.name!r} cannot take this problem: {reason}")
     start = time.perf_counter()
-    P = BlueOperator(problem, solver, engine.prepare(problem))
+    try:
+        prepared = solver.prepare(problem)
+    except UnsupportedProblemError as refusal:
+        raise UnsupportedProblemError(f"solver {solver.name!r} cannot take this problem: {refusal}") from None
+    P = BlueOperator(problem, solver, prepared)
     logger.info("%s prepared in %.3g s for %r: %s", solver.name, time.perf_counter() - start, problem, P.info.reason)
     return P
 

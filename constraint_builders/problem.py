@@ -45,8 +45,8 @@ class Problem(Record):
         geounit below.
     equalities : (sparse array or array_like (k, n), array_like (k,)), optional
         Linear combinations of observed cells that are known exactly, such as a state's total over several geounits.
-    noise : {"gaussian", "discrete_gaussian", "laplace", "discrete_laplace"}
-        The law of the noise.
+    noise : str
+        The law of the noise: ``"gaussian"``, or another name in `noise_mechanisms.laws.LAWS`.
     truth : mapping or array_like, optional
         True values over the observed layout, of a test problem.
     undetermined : {"error", "nan"}

@@ -43,9 +43,9 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "input",
         metavar="INPUT",
-        help="noisy tables, .csv or .parquet: a row for each cell, with columns table, one for each variable (a level, "
-        "* where summed out, a recode's group), value and variance (0 exact, inf not measured); for estimate also a "
-        "folder of noisy measurement files",
+        help="noisy tables, such as .csv or .parquet: a row for each cell, with columns table, one for each variable "
+        "(a level, * where summed out, a recode's group), value and variance (0 exact, inf not measured); for estimate "
+        "also a folder of noisy measurement files",
     )
     parser.add_argument("--schema", metavar="FILE", help="variables and recodes, .toml; by default inferred and shown")
     parser.add_argument(

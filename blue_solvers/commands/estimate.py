@@ -79,7 +79,7 @@ def add_parser(subparsers: SubParsers) -> None:
         "--out",
         metavar="FILE",
         required=True,
-        help="where the estimates go, .csv or .parquet; from measurement files a folder, for query",
+        help="where the estimates go, such as .csv or .parquet; from measurement files a folder, for query",
     )
     parser.add_argument("--solver", choices=list(SOLVERS), default="auto", help="default: auto")
     parser.add_argument(
@@ -128,11 +128,11 @@ def run(args: argparse.Namespace) -> None:
 def run_on_table(args: argparse.Namespace) -> None:
     """Estimate from a long table."""
     from constraint_builders.files import estimates_frame, with_measurements
-    from constraint_builders.files.long_table import WRITE_SUFFIXES, with_nonnegative
+    from constraint_builders.files.formats import writer_of
+    from constraint_builders.files.long_table import with_nonnegative
     from constraint_builders.files.replacing import require_writable
-    from constraint_builders.files.source import require_suffix
 
-    require_suffix(args.out, WRITE_SUFFIXES)
+    writer_of(args.out)  # refuses, before any work, what could not be written after it
     require_writable(args.out)
     refuse_overwriting(args.out, (args.input, args.schema))
     if args.plot:

@@ -79,14 +79,13 @@ def add_parser(subparsers: SubParsers) -> None:
 def run(args: argparse.Namespace) -> None:
     """Answer what was asked, and show or write it."""
     from blue_solvers.results.questions import Result
-    from constraint_builders.files.long_table import WRITE_SUFFIXES
+    from constraint_builders.files.formats import writer_of
     from constraint_builders.files.replacing import require_writable
-    from constraint_builders.files.source import require_suffix
 
     if Path(args.result).exists() and not (Path(args.result) / RESULT).exists():
         raise ValueError(f"{args.result} {what_is(args.result)}")
     if args.out is not None:
-        require_suffix(args.out, WRITE_SUFFIXES)
+        writer_of(args.out)
         require_writable(args.out)
         refuse_overwriting(args.out, (args.places, args.geounits_file))
     elif args.digits is not None:

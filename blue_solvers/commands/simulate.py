@@ -16,6 +16,7 @@ from constraint_builders.description.spine import CENSUS_WIDTHS
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
 from noise_mechanisms.budgeted import noise_variances
+from noise_mechanisms.laws import kind_of
 
 SEED_BITS = 64
 LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
@@ -32,7 +33,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "input",
         metavar="BLOCKS",
-        help="true counts, .csv, .csv.gz or .parquet: a column geoid, then a column for every cell, named by its "
+        help="true counts, such as .csv or .parquet: a column geoid, then a column for every cell, named by its "
         "labels joined by _, or a column for every variable and count",
     )
     parser.add_argument(
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     require_file(args.input, "a table of true counts")
     require_new(args.out)
     settings = find_settings(args.settings)
-    if not settings.noise.startswith("discrete"):
+    if not kind_of(settings.noise).discrete:
         whole = 'measurement files hold whole numbers: write noise = "discrete_gaussian"'
         raise ValueError(f"{args.settings}: noise {settings.noise!r} cannot be written, {whole}")
     widths = _level_widths(args.widths, settings.geolevels)

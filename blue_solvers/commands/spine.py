@@ -101,12 +101,11 @@ def run(args: argparse.Namespace) -> None:
 
 def _check_outputs(args: argparse.Namespace) -> None:
     """Refuse, before any work, what could not be written after it."""
-    from constraint_builders.files.long_table import WRITE_SUFFIXES
+    from constraint_builders.files.formats import writer_of
     from constraint_builders.files.replacing import require_writable
-    from constraint_builders.files.source import require_suffix
 
     if args.out:
-        require_suffix(args.out, WRITE_SUFFIXES)
+        writer_of(args.out)
         require_writable(args.out)
         refuse_overwriting(args.out, (args.blocks,))
     if args.plot:

@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 
 from blue_solvers.components.size import as_float, groupings_in_use, too_many_groups
+from blue_solvers.components.spoken_of import too_many_spoken_of
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
@@ -53,7 +54,7 @@ def tree_refusal(problem: Problem) -> str | None:
 
 def _too_large(problem: Problem) -> str | None:
     """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
-    unwieldy = too_many_groups(problem)
+    unwieldy = too_many_groups(problem) or too_many_spoken_of(problem)
     if unwieldy is not None:
         return unwieldy
     groupings = groupings_in_use(problem)

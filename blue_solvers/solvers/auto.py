@@ -10,20 +10,22 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.contract import Info, Prepared, Refusal, Solver
-from blue_solvers.solvers.capabilities import (
-    AROUND_EQUAL_VARIANCES,
-    CHOLESKY,
-    DENSE,
-    ON_CONSTRAINTS,
-    SEA_BLUE,
-    TWO_PASS,
-)
+from blue_solvers.solvers.cholesky import Cholesky
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
+from blue_solvers.solvers.dense import Dense
+from blue_solvers.solvers.sea_blue import SeaBlue
 from blue_solvers.solvers.trial import predicted_seconds
+from blue_solvers.solvers.two_pass import TwoPass
 from blue_solvers.structured.nearest import tables_left_out, variance_ratio
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.relations.elimination import DearError, relations_between_rows
+
+(SEA_BLUE,) = SeaBlue.capabilities()
+(TWO_PASS,) = TwoPass.capabilities()
+(CHOLESKY,) = Cholesky.capabilities()
+AROUND_EQUAL_VARIANCES, ON_CONSTRAINTS = ConjugateGradient.capabilities()
+(DENSE,) = Dense.capabilities()
 
 CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what costs more had better be iterated
 CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations
@@ -36,7 +38,7 @@ CELL_SECONDS = 2e-6  # of forming equations, for every observed cell of a large 
 
 @dataclass(frozen=True)
 class Auto(Solver):
-    """The cheapest solver that gives the BLUE, among `capabilities`; `info` says which and why. Never a heuristic.
+    """The cheapest solver that gives the BLUE, by their `capabilities`; `info` says which and why. Never a heuristic.
 
     Where two ways of iterating are open and the variances within a table differ much, a short trial of both decides:
     how many iterations each takes depends on the law of the variances, not on their ratio alone. A near tie may fall
@@ -45,18 +47,18 @@ class Auto(Solver):
 
     name: ClassVar[str] = "auto"
 
-    def supports(self, problem: Problem) -> str | None:
-        """Every problem."""
+    def refusal(self, problem: Problem) -> str | None:
+        """Nothing."""
         return ON_CONSTRAINTS.refusal(problem)
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def plan(self, problem: Problem) -> Prepared:
         """Choose, and prepare that solver."""
         solver, reason = self.choose(problem)
-        prepared = solver.prepare(problem)
+        prepared = solver.plan(problem)
         return _Chosen(prepared, reason)
 
     def choose(self, problem: Problem) -> tuple[Solver, str]:
-        """The solver for a problem, and why."""
+        """The solver for a plain problem (see `Solver`), and why."""
         if SEA_BLUE.refusal(problem) is None:
             return SEA_BLUE.solver, "noise is uncorrelated and of equal variance within tables (A1-A3): closed form"
         if problem.tree is not None and TWO_PASS.refusal(problem) is None:

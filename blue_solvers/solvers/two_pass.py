@@ -12,7 +12,7 @@ from blue_solvers.components.assumptions import tree_refusal
 from blue_solvers.components.corrections import Corrected
 from blue_solvers.components.tree.functional_sweep import Weights, functional_covariance
 from blue_solvers.components.tree.tree_form import TreeForm
-from blue_solvers.contract import Info, Prepared, Solver
+from blue_solvers.contract import Capability, Info, Prepared, Solver
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
@@ -29,14 +29,27 @@ class TwoPass(Solver):
 
     name: ClassVar[str] = "two_pass"
 
-    def supports(self, problem: Problem) -> str | None:
-        """Equal variances within every table of every geounit, or nodes that form a tree."""
+    @classmethod
+    def capabilities(cls) -> tuple[Capability, ...]:
+        """Its row of the table."""
+        return (
+            Capability(
+                cls.name,
+                cls(),
+                "the same within each geounit of a spine, any recodes, structural zeros, equalities; summing matrices "
+                "of trees",
+                "a few passes over the data",
+            ),
+        )
+
+    def refusal(self, problem: Problem) -> str | None:
+        """All but equal variances within every table of every geounit, or nodes that form a tree."""
         return tree_refusal(problem)
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def plan(self, problem: Problem) -> Prepared:
         """Work out gains and covariances of every component."""
         if problem.tree is not None:
-            return _NodesOfTree(problem, self.prepare(problem.tree.problem))
+            return _NodesOfTree(problem, self.plan(problem.tree.problem))
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
         if problem.equalities is not None:
             return SeaBlueEstimate(problem, Corrected(problem), info)

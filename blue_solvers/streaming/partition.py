@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.name_order import NameOrder
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.cutting import choose_cut, members_of_parts
 from blue_solvers.streaming.equalities import Shares
@@ -76,13 +75,13 @@ def partition(
     """
     if problem.spine is None or problem.schema is None:
         raise ValueError("only a problem on a spine can be cut into parts: this one has none")
-    reason = NameOrder(TwoPass()).supports(problem) or _unmeasured_in_equalities(problem)
+    order = in_schema_order(problem)
+    reason = TwoPass().refusal(problem if order is None else order.problem) or _unmeasured_in_equalities(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
     values = np.array(y, dtype=np.float64)
     problem.check_vector(values)
     values[problem.unmeasured] = 0
-    order = in_schema_order(problem)
     if order is not None:
         problem, values = order.problem, values[order.observed]
     blocks = problem.observed.tables(values)

@@ -13,6 +13,7 @@ except ImportError as error:
 
 from constraint_builders.files.block_counts import read_block_counts
 from constraint_builders.files.exact_totals import ExactTotal, read_totals
+from constraint_builders.files.formats import Format, add_format
 from constraint_builders.files.long_table import (
     estimates_frame,
     infer_schema,
@@ -33,10 +34,12 @@ from constraint_builders.sources import combine_sources
 __all__ = [
     "PRODUCTION",
     "ExactTotal",
+    "Format",
     "Release",
     "SchemaFile",
     "Settings",
     "Unused",
+    "add_format",
     "combine_sources",
     "estimates_frame",
     "format_schema",

@@ -1,4 +1,4 @@
-"""Long tables: one row a published cell, in CSV or Parquet files or in data frames.
+"""Long tables: one row a published cell, in files or in data frames.
 
 ======================  ================================================================================
 column                  holds
@@ -42,17 +42,14 @@ from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.files.cell_keys import cell_keys
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, TABLE, find_columns
+from constraint_builders.files.formats import writer_of
 from constraint_builders.files.geography_columns import spine_by_codes, spine_by_parents
 from constraint_builders.files.measured_table import read_measured_table
 from constraint_builders.files.naming import naming
-from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.replacing import replacing
 from constraint_builders.files.rows import infer
-from constraint_builders.files.source import open_source, require_suffix
-from constraint_builders.files.spreadsheet_cells import without_formulas
+from constraint_builders.files.source import open_source
 from constraint_builders.problem import Problem
-
-WRITE_SUFFIXES = (".csv", ".parquet")
 
 
 def read_long_table(
@@ -68,8 +65,8 @@ def read_long_table(
     Parameters
     ----------
     source : path or data frame
-        A ``.csv``, ``.csv.gz``, ``.parquet`` or ``.xlsx`` file, a pandas frame, or a frame with the Arrow PyCapsule
-        interface (``__arrow_c_stream__``: polars, pyarrow). Rows may come in any order.
+        A file of one of the `formats.FORMATS` (CSV, Parquet, Excel and what was added), a pandas frame, or a frame with
+        the Arrow PyCapsule interface (``__arrow_c_stream__``: polars, pyarrow). Rows may come in any order.
     schema : Schema, optional
         What the rows must agree with; by default `infer_schema` of them.
     desired, noise, undetermined
@@ -197,7 +194,9 @@ def with_measurements(
 
 
 def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
-    """Write a frame to a ``.csv`` or ``.parquet`` file, whole or not at all: a failure leaves what was there before.
+    """Write a frame to a file, whole or not at all: a failure leaves what was there before.
+
+    Its name says the format, one of the `formats.FORMATS` that are written, such as CSV and Parquet.
 
     In CSV, text that a spreadsheet would run as a formula (``=``, ``+``, ``-`` or ``@`` first, and no number) gets an
     apostrophe before it, which reading takes away.
@@ -205,16 +204,13 @@ def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     ValueError
-        If the file's suffix is neither.
+        If no format that is written has the file's suffix.
     OSError
         If the file cannot be written.
     """
-    suffix = require_suffix(path, WRITE_SUFFIXES)
+    write = writer_of(path)
     with replacing(path) as temporary:
-        if suffix == ".csv":
-            without_formulas(frame).write_csv(temporary)
-        else:
-            write_parquet(frame, temporary)
+        write(frame, temporary)
 
 
 def _key_columns(problem: Problem, layout: Layout, tables: Sequence[Table]) -> pl.DataFrame:

@@ -10,10 +10,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from constraint_builders.arrays import Integers
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
-from constraint_builders.files.cell_keys import SUMMED_OUT, Integers, cell_keys
+from constraint_builders.files.cell_keys import SUMMED_OUT, cell_keys
 from constraint_builders.files.columns import SOURCE, TABLE, Columns
 from constraint_builders.files.geography_columns import Geography
 from constraint_builders.files.labels import LabelNumbers, inferred_levels, read_table_name, summed_out_labels

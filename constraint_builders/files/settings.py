@@ -50,7 +50,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from constraint_builders.budget import Budget
-from constraint_builders.description.noise import NOISE_LAWS
+from constraint_builders.description.noise_laws import require_law
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.documents import parse_toml, read_document
@@ -207,8 +207,7 @@ def _settings(document: SettingsDocument, text: str, name: str) -> Settings:
     geolevels = document.geolevels
     if not geolevels or len(set(geolevels)) < len(geolevels):
         raise ValueError(f"geolevels must be a list of different names, from the root down: got {shown(geolevels)}")
-    if document.noise not in NOISE_LAWS:
-        raise ValueError(f"noise must be one of {', '.join(NOISE_LAWS)}: got {shown(document.noise)}")
+    require_law(document.noise, "noise")
     schema = _schema(document.variables, document.recodes)
     try:
         budget = _budget(document.budget, geolevels, schema)

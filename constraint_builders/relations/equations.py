@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Equations = tuple[sparse.csr_array, Float]
 
 
+class UnsolvableError(ValueError):
+    """Equations that contradict one another, or that say what rounding would decide."""
+
+
 class Relations(ABC):
     """The equations A x = b between observed cells, after those that were not measured have been eliminated.
 
@@ -70,12 +74,12 @@ class Relations(ABC):
         if rows == "independent" and (m.equalities is not None or not self.independent):
             elimination = eliminate(extended, np.arange(m.observed.size))
             if elimination.nearly_dependent.size:
-                raise ValueError(
+                raise UnsolvableError(
                     f"row {elimination.nearly_dependent[0]} of the equations A x = b is nearly a combination of "
                     "others, and rounding would decide what it says: leave it out, or make it one exactly"
                 )
             if elimination.remaining.nnz:
-                raise ValueError("the equations A x = b contradict one another: no x satisfies all of them")
+                raise UnsolvableError("the equations A x = b contradict one another: no x satisfies all of them")
             extended = sparse.csr_array(extended[np.sort(elimination.pivot_rows)])
         return _parted(extended)
 
