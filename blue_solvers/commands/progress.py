@@ -72,7 +72,7 @@ class LevelBar:
         self._step, self._alike = step, alike
         self._shown = 0
         self._begun: tuple[float, int, int] | None = None
-        CLOCK.spoke = max(CLOCK.spoke, time.monotonic() - EVERY / 2)
+        CLOCK.spoke = max(CLOCK.spoke, time.monotonic() - EVERY / 2)  # what has just begun has nothing to say yet
 
     def __call__(self, part: str, number: int, parts: int) -> None:
         """Show that `number` of `parts` are done and `part` is next."""
