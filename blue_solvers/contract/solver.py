@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from blue_solvers.contract.capability import Capability
 from blue_solvers.contract.errors import ConvergenceError, Refusal, UnsupportedProblemError
@@ -29,6 +30,17 @@ class Solver(ABC):
     """
 
     name: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Take a solver's own `supports` and `prepare` for the hooks that they were before the release."""
+        super().__init_subclass__(**kwargs)
+        for before, now in (("supports", "refusal"), ("prepare", "plan")):
+            if before in vars(cls):
+                warnings.warn(
+                    f"{cls.__name__}.{before} is called {now} now: rename it", DeprecationWarning, stacklevel=3
+                )
+                setattr(cls, now, vars(cls)[before])
+                delattr(cls, before)
 
     @abstractmethod
     def refusal(self, problem: Problem) -> str | None:
