@@ -217,5 +217,6 @@ def _figure(strategies: dict[str, Strategy], last: str, report: SpineReport) -> 
     for axes, name in ((above, PLAIN), (below, last)):
         spine_plots.spine(axes, strategies[name].spine, report.entities, furthest)
         axes.set_title(f"{name}: {axes.get_title()}")
+    spine_plots.same_scale(above, below)
     spine_plots.accuracy(curves, report)
     return figure

@@ -7,9 +7,9 @@ import json
 import secrets
 from collections.abc import Mapping
 
-from blue_solvers.commands.common import SubParsers, new_parser, plural, progress
+from blue_solvers.commands.common import SubParsers, new_parser, plural
 from blue_solvers.commands.kinds import require_file
-from blue_solvers.commands.progress import LevelBar
+from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem, Spine
 from constraint_builders.description.spine import CENSUS_WIDTHS
@@ -39,7 +39,8 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--settings",
         required=True,
-        help="schema, geolevels and budget: a production run of 2020, such as pl94_us_persons, or a .toml file",
+        help="schema, geolevels and budget: a production run of 2020, such as pl94_us_persons, blocks_adult_race for "
+        "blocks by adult and race, or a .toml file",
     )
     parser.add_argument("--out", metavar="FOLDER", required=True, help="where the release goes, made anew")
     parser.add_argument("--seed", type=int, help="of the noise; by default a fresh one, which is stated")

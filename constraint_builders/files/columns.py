@@ -84,6 +84,10 @@ def find_columns(frame: pl.DataFrame, schema: Schema | None) -> Columns:
         If a column is missing, two are the same thing, or one is nothing that is known.
     """
     names = frame.columns
+    if set(BOUNDS) <= set(map(plain_name, names)):
+        raise ValueError(
+            "columns 'lower' and 'upper': it holds estimates, whose errors are correlated, no measurements"
+        )
     variables = _variables(names, schema) if schema else _variables_like_keys(frame)
     roles: dict[str, str] = {}
     spreads: list[Spread] = []
@@ -159,10 +163,6 @@ def _spread(name: str, role: str) -> Spread | None:
 
 
 def _require(roles: Mapping[str, str], spreads: Sequence[Spread], frame: pl.DataFrame, strange: Sequence[str]) -> None:
-    if all(bound in map(plain_name, strange) for bound in BOUNDS):
-        raise ValueError(
-            "columns 'lower' and 'upper': it holds estimates, whose errors are correlated, no measurements"
-        )
     there = f"there are {', '.join(map(repr, frame.columns)) or 'none'}"
     if TABLE not in roles:
         raise ValueError(f"column 'table' is missing: {there}; it says what a row counts, 'total' or 'sex * age'")

@@ -21,7 +21,8 @@ Instead of the variance may stand ``std_error``, ``moe_90`` (a margin of error o
 A column ``source`` tells sources apart that measured the same cells; they are combined. Columns of notes are ignored.
 Capitals and outer spaces make no difference where there is one label or name that is meant.
 
-Results have ``estimate``, ``std_error``, ``lower`` and ``upper`` in place of the value and its variance.
+Results have ``estimate``, ``std_error``, ``lower`` and ``upper``, and after them the value, its variance,
+``adjustment`` (estimate less value) and ``adjustment_z`` (in its standard errors).
 """
 
 from __future__ import annotations
@@ -181,6 +182,15 @@ def _notes(problem: Problem, undetermined: NDArray[np.bool_]) -> pl.Series:
 def with_nonnegative(frame: pl.DataFrame, fitted: ArrayLike) -> pl.DataFrame:
     """Add a column of non-negative counts, (m,) over the desired layout, to a frame of estimates."""
     return frame.with_columns(pl.Series("nonnegative", np.asarray(fitted, dtype=np.float64)))
+
+
+def with_measurements(
+    frame: pl.DataFrame, value: ArrayLike, variance: ArrayLike, adjustment: ArrayLike, adjustment_z: ArrayLike
+) -> pl.DataFrame:
+    """Add what was measured of every cell, (m,) each over the desired layout, to a frame of estimates; NaN is empty."""
+    columns = {"value": value, "variance": variance, "adjustment": adjustment, "adjustment_z": adjustment_z}
+    vectors = {name: np.asarray(vector, dtype=np.float64) for name, vector in columns.items()}
+    return frame.with_columns(pl.Series(name, vector, nan_to_null=True) for name, vector in vectors.items())
 
 
 def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
