@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> None:
 def _places(args: argparse.Namespace, result: Result, geolevel: str) -> dict[str, Index]:
     """Positions in the spine of the geounits of every place that is asked for."""
     from constraint_builders.files.naming import naming
-    from constraint_builders.files.places import read_places
+    from constraint_builders.files.places_file import read_places
 
     spine = result.spine
     members = spine.members[spine.level_index(geolevel)]

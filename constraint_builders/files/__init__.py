@@ -26,9 +26,9 @@ from constraint_builders.files.measurement_files import Unused
 from constraint_builders.files.measurement_writer import write_noisy_measurements
 from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
 from constraint_builders.files.pandas_frames import frame_like
-from constraint_builders.files.rounding import rounded
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
+from constraint_builders.files.significant_digits import rounded
 from constraint_builders.sources import combine_sources
 
 __all__ = [
