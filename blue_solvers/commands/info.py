@@ -14,12 +14,12 @@ from blue_solvers.commands.common import (
     new_parser,
     plural,
     print_columns,
-    progress,
     read_input,
     report_undetermined,
 )
 from blue_solvers.commands.fit_line import proof_lines
 from blue_solvers.commands.kinds import RESULT
+from blue_solvers.commands.progress import progress
 from blue_solvers.contract import plain_problem
 from constraint_builders import Problem
 from constraint_builders.arrays import Float

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2, norm
+import scipy
 
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem
@@ -113,7 +113,7 @@ class FitOfParts:
         """Two-sided: of a statistic as far from what is expected."""
         if not self.degrees_of_freedom:
             return 1.0
-        tails = (tail(self.statistic, self.degrees_of_freedom) for tail in (chi2.sf, chi2.cdf))
+        tails = (of(self.degrees_of_freedom, self.statistic) for of in (scipy.special.chdtrc, scipy.special.chdtr))
         return min(1.0, 2 * float(min(tails)))
 
     @property
@@ -122,7 +122,7 @@ class FitOfParts:
         if not self.largest:
             return 1.0
         checked = sum(own.checked for own in self.tables.values())
-        return float(-np.expm1(checked * np.log1p(-2 * norm.sf(abs(self.largest[0].residual)))))
+        return float(-np.expm1(checked * np.log1p(-2 * scipy.special.ndtr(-abs(self.largest[0].residual)))))
 
     @property
     def worst_table(self) -> tuple[tuple[str, str], TableFit] | None:
@@ -133,7 +133,8 @@ class FitOfParts:
     def fits(self) -> bool:
         """Whether nothing of this is too improbable."""
         worst = 0.0 if self.worst_table is None else abs(self.worst_table[1].z)
-        of_worst = float(-np.expm1(max(len(self.tables), 1) * np.log1p(-min(1 - 1e-16, 2 * norm.sf(worst)))))
+        alone = min(1 - 1e-16, 2 * float(scipy.special.ndtr(-worst)))
+        of_worst = float(-np.expm1(max(len(self.tables), 1) * np.log1p(-alone)))
         return min(self.p_value, self.probability, of_worst) >= DOUBTFUL
 
     def by_geolevel(self) -> dict[str, TableFit]:
@@ -212,8 +213,7 @@ class FitOfParts:
 
 def fit_of_spine(problem: Problem, y: Float, x: Float, variances: Float) -> FitOfParts:
     """The fit of a whole problem on a spine; `x` and `variances` of the estimate over the observed layout, (n,)."""
-    spine, fit = problem.spine, FitOfParts()
-    assert spine is not None
+    spine, fit = problem.domain.spine, FitOfParts()
     sums = np.zeros((2, spine.size))
     codes = [[spine.geocodes[i] for i in members.tolist()] for members in spine.members]
     for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):

@@ -236,13 +236,11 @@ def _sums(schema: Schema, sheets: Sequence[Sheet]) -> tuple[list[tuple[int, Sum]
 
 def holds_all(problem: Problem) -> list[Table] | None:
     """For every geolevel of a problem the table that holds all others; None if there is none, or equalities."""
-    if problem.schema is None or problem.equalities is not None:
+    if not problem.is_tabular or problem.equalities is not None:
         return None
-    levels = problem.observed_levels or (0,) * len(problem.observed_tables)
+    levels, domain = problem.observed_levels, problem.domain
     observed = list(zip(levels, problem.observed_tables, strict=True))
-    return finest_tables(
-        problem.schema, max(levels) + 1 if problem.spine is None else len(problem.spine.levels), observed
-    )
+    return finest_tables(domain.schema, len(domain.spine.levels), observed)
 
 
 def problem_layers(
@@ -252,12 +250,11 @@ def problem_layers(
 
     Of correlated noise with that noise, the weighted residuals, and where what is left of them goes.
     """
-    finest, schema = holds_all(problem), problem.schema
-    assert finest is not None
-    assert schema is not None
-    tree = problem.spine or LevelledTree(np.array([-1]), np.array([0]), ("",))
+    finest, schema, tree = holds_all(problem), problem.domain.schema, problem.domain.spine
+    if finest is None:
+        raise NotCertifiedError("no measured table holds all others")
     by_geounit = problem.geounit_variances
-    levels = problem.observed_levels or (0,) * len(problem.observed_tables)
+    levels = problem.observed_levels
     sheets: list[list[Sheet]] = [[] for _ in tree.levels]
     for i, (level, table) in enumerate(zip(levels, problem.observed_tables, strict=True)):
         cut, shape = problem.observed.block(i), (-1, table.size)

@@ -42,18 +42,20 @@ def sweep(layers: Sequence[Layer], finish: bool = True) -> Tally:
         layer, above = layers[level], layers[level - 1] if level else None
         for sheet in layer.sheets:
             tally.note(sheet.key, (sheet.variance if sheet.least is None else sheet.least)[~layer.elsewhere])
-        if above is not None and above.below is None:
-            above.below = nothing(above)
+        onward: tuple[Sum, Below] | None = None
+        if above is not None and layer.upward is not None:
+            above.below = above.below or nothing(above)
+            onward = layer.upward, above.below
         for here in _families(layer):
             residuals, g, size = _collected(layer, here, tally)
             true, norms, error = _sums(layer, here, tally)
-            if above is not None:
-                size += _give(layer, above, here, g)
-                _add_up(layer, above, here, true, norms, error)
+            if onward is not None:
+                size += _give(layer, *onward, here, g)
+                _add_up(layer, *onward, here, true, norms, error)
             elif not finish:
                 _hand_over(layer, here, g, true, error)
                 continue
-            _leave(layer, here, residuals, size, tally)
+            _leave(layer, here, residuals, g, size, tally)
         if level or finish:
             layer.below = None
     return tally
@@ -71,9 +73,8 @@ def certify_by_sums(problem: Problem, y: Float, x: Float) -> tuple[float, float]
         layers = problem_layers(problem, y, x, (noise, rho, remains))
         tally = sweep(layers)
         left = noise.size(remains) + tally.moved() * float(np.sqrt(remains.size)) + off
-    assert problem.schema is not None
     tables = {sheet.key: (level, sheet.table) for level, layer in enumerate(layers) for sheet in layer.sheets}
-    return tally.bound(tables, problem.schema, left), tally.violation
+    return tally.bound(tables, problem.domain.schema, left), tally.violation
 
 
 def nothing(layer: Layer) -> Below:
@@ -223,11 +224,9 @@ def _starts(parents: Index) -> Index:
     return np.flatnonzero(np.diff(parents, prepend=-2))
 
 
-def _give(layer: Layer, above: Layer, here: Place, g: Float) -> Float:
+def _give(layer: Layer, s: Sum, room: Below, here: Place, g: Float) -> Float:
     """Move what siblings have in common to their parent; its size in every geounit."""
-    s, parents = layer.upward, layer.parent[here]
-    assert s is not None
-    assert above.below is not None
+    parents = layer.parent[here]
     starts = _starts(parents)
     counts = np.diff(np.append(starts, parents.size))
     variance = _variance(layer, here)
@@ -252,8 +251,8 @@ def _give(layer: Layer, above: Layer, here: Place, g: Float) -> Float:
         weighed = np.add.reduceat(of_each, starts, axis=0)
     share = s.down(weighed)
     share *= np.divide(1.0, total, out=np.zeros_like(total), where=(total > 0) & np.isfinite(total))
-    above.below.share[parents[starts]] = share
-    above.below.variance[parents[starts]] = whole
+    room.share[parents[starts]] = share
+    room.variance[parents[starts]] = whole
     spread = np.broadcast_to(s.up(share), (starts.size, *s.fine)).reshape(starts.size, -1)
     if g.shape[1] >= WIDE:
         for family, row in zip(families, spread, strict=True):
@@ -273,11 +272,9 @@ def _drop(s: Sum, g: Float, weight: Float, cost: Float, rows: NDArray[np.bool_])
     g[rows] -= np.broadcast_to(s.up(share), (len(share), *s.fine)).reshape(len(share), -1)
 
 
-def _add_up(layer: Layer, above: Layer, here: Place, true: Float | Long, norms: Float, error: Float) -> None:
+def _add_up(layer: Layer, s: Sum, below: Below, here: Place, true: Float | Long, norms: Float, error: Float) -> None:
     """Add the leaves' figures to those of the parents."""
-    s, parents, below = layer.upward, layer.parent[here], above.below
-    assert s is not None
-    assert below is not None
+    parents = layer.parent[here]
     starts = _starts(parents)
     runs = np.concatenate([np.arange(a, b, RUN) for a, b in pairwise([*starts.tolist(), parents.size])])
     pieces = pairwise([*runs.tolist(), parents.size])  # in two steps: fewer roundings of every figure
@@ -303,11 +300,10 @@ def _hand_over(layer: Layer, here: Place, g: Float, true: Float | Long, error: F
     layer.below.share[here], layer.below.total[here], layer.below.error[here] = g, true, error
 
 
-def _leave(layer: Layer, here: Place, residuals: list[Float | None], size: Float, tally: Tally) -> None:
+def _leave(layer: Layer, here: Place, residuals: list[Float | None], finest: Float, size: Float, tally: Tally) -> None:
     """Leave residuals where they are, but for what tables known better take."""
     variance = _variance(layer, here)
-    small, finest = _is_small(layer), residuals[0]
-    assert finest is not None
+    small = _is_small(layer)
     for j, own_sum in layer.direct:
         cost = _cost(layer.sheets[j], here)
         if (cost == 0).any():
