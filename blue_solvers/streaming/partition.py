@@ -96,16 +96,15 @@ def partition(
         None if problem.zeros is None else problem.zeros.axes,
         () if problem.equalities is None else tuple(problem.equalities[1].tolist()),
     )
-    design = _with_checked(design, spine, problem.typical_variances())
+    variances = StructuredProblem.of(problem).geounit_variances
+    design = _with_checked(design, spine, variances)
 
     def read(level: str, table: str, ranks: Index) -> Float:
         return blocks[problem.observed.names[problem.observed.index((level, table))]][ranks]
 
     empty = None if problem.zeros is None else problem.zeros.empty
     shares = None if problem.equalities is None else Shares(design, spine, problem.equalities[0])
-    return _write_parts(
-        folder, design, spine, StructuredProblem.of(problem).geounit_variances, read, memory, at, empty, shares
-    )
+    return _write_parts(folder, design, spine, variances, read, memory, at, empty, shares)
 
 
 def _unmeasured_in_equalities(problem: Problem) -> str | None:

@@ -16,9 +16,9 @@ from blue_solvers.streaming.part_data import Design, Part
 from blue_solvers.streaming.part_files import TOP, Partitions
 from blue_solvers.streaming.workplace import Workplace
 from blue_solvers.verification import Certificate
+from blue_solvers.verification.branches import Branch, certificate_of
 from blue_solvers.verification.fit_of_parts import FitOfParts
 from blue_solvers.verification.layers import Below, Sheet, finest_tables
-from blue_solvers.verification.parts import Branch, certificate_of
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.weighed_noise import PIECE, NotCertifiedError
 from constraint_builders.arrays import Float, Index
