@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from blue_solvers.about import __version__
-from blue_solvers.commands import demo, estimate, info, query, simulate, spine
+from blue_solvers.commands import demo, estimate, info, query, report_page, simulate, spine
 from blue_solvers.contract import ConvergenceError
 from blue_solvers.signals import Unwinding
 from constraint_builders.extras import EXTRA_OF, missing_extra
 
-COMMANDS = (estimate, info, simulate, query, spine, demo)
+COMMANDS = (estimate, info, simulate, query, report_page, spine, demo)
 
 LONGEST, MOST_READ = 400, 100_000  # characters of a message that are shown, and looked at
 PARAMETERS = re.compile(

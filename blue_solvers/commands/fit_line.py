@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from blue_solvers.estimates import Estimate
-
-DOUBTFUL = 1e-4  # the probability of so large a chi-square below which measurements count as contradictory
+from blue_solvers.verification.goodness_of_fit import DOUBTFUL
 
 
 def fit_line(est: Estimate) -> str | None:

@@ -1,0 +1,45 @@
+"""The page of estimates whose measurements are not at hand: what they are and how precise, and what cannot be said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from blue_solvers.reporting.parts import DOUBT, Page, Section, Tile, counted
+from blue_solvers.reporting.precision import precision_section
+
+
+def unjudged_page(source: str, precision: pl.DataFrame, listed: Section, advice: str, made: Sequence[str] = ()) -> Page:
+    """What can be said of estimates without their measurements.
+
+    Parameters
+    ----------
+    source : str
+    precision : polars.DataFrame
+        As `precision_rows` gives it.
+    listed : Section
+        The estimates.
+    advice : str
+        How to have them judged.
+    made : sequence of str
+        How they were made, as far as it is known.
+    """
+    cells = int(precision["cells"].sum())
+    tiles = [
+        Tile("Estimated", f"{cells:,} cells", f"of {counted(len(precision), 'table')}"),
+        Tile("Fit and certificate", "not judged", "the measurements are not at hand", DOUBT),
+    ]
+    why = f"The result holds estimates and not what was measured, so that nothing is proved of it here. {advice}"
+    sections = [
+        Section("fit", "Fit", [why]),
+        Section("certificate", "Certificate", ["Not judged: see above."]),
+        Section("adjustments", "Largest adjustments", ["Not known: see above."]),
+        precision_section(precision),
+        listed,
+    ]
+    if made:
+        sections.append(Section("made", "How it was made", made))
+    return Page(
+        f"Estimates of {source}", f"{counted(cells, 'cell')} of {counted(len(precision), 'table')}.", tiles, sections
+    )
