@@ -152,8 +152,9 @@ def _certificate_section(est: Estimate, difference: float | None) -> Section:
         sentences = [f"Not proved to be the best linear unbiased estimate: {proof.reason}."]
     else:
         sentences = [
-            f"No figure of the estimate, and no combination of the counts behind it, is further than {small(proof.bound)} "
-            f"of its own standard errors from the best linear unbiased estimate. No solver takes part in the proof: "
+            "No figure of the estimate, and no combination of the counts behind it, is further than "
+            f"{small(proof.bound)} of its own standard errors from the best linear unbiased estimate. No solver takes "
+            f"part in the proof: "
             f"{proof.reason}."
         ]
     if proof.violation is not None:
@@ -162,8 +163,8 @@ def _certificate_section(est: Estimate, difference: float | None) -> Section:
         )
     if difference is not None:
         sentences.append(
-            f"The figures of the result that was read differ from that estimate by at most {small(difference)} of their "
-            "standard errors."
+            f"The figures of the result that was read differ from that estimate by at most {small(difference)} of "
+            "their standard errors."
         )
         if not difference <= CLOSE:
             sentences.append(
