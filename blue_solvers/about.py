@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import blue_solvers.own_packages  # noqa: F401  before any of them is imported
 from constraint_builders.version import __version__
 
 __all__ = ["__version__", "logger"]
