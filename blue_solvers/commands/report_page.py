@@ -53,9 +53,9 @@ def run(args: argparse.Namespace) -> None:
     """Write the page."""
     from blue_solvers.reporting import html_of
     from constraint_builders.files.replacing import replacing, require_writable
-    from constraint_builders.files.source import require_suffix
 
-    require_suffix(args.out, SUFFIXES)
+    if Path(args.out).suffix.lower() not in SUFFIXES:
+        raise ValueError(f"--out {args.out}: give a file that ends in {' or '.join(SUFFIXES)}")
     require_writable(args.out)
     refuse_overwriting(args.out, (args.result, args.measured, args.schema))
     if not Path(args.result).exists():

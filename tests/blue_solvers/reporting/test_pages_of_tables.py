@@ -253,7 +253,7 @@ def test_wrong_input_ends_in_one_line_and_leaves_nothing(tmp_path: Path, capsys:
     pl.read_csv(result).drop("std_error").write_csv(tmp_path / "short.csv")
     (tmp_path / "empty").mkdir()
     for arguments, message in [
-        ([noisy, "--out", str(tmp_path / "report.txt")], "the name must end in .html or .htm"),
+        ([noisy, "--out", str(tmp_path / "report.txt")], "give a file that ends in .html or .htm"),
         ([noisy, "--out", str(tmp_path / "no" / "report.html")], "there is no folder"),
         (["absent.csv", "--out", out], "absent.csv: No such file"),
         ([noisy, "--measured", noisy, "--out", out], "holds no estimates to judge"),
@@ -262,7 +262,7 @@ def test_wrong_input_ends_in_one_line_and_leaves_nothing(tmp_path: Path, capsys:
         ([str(tmp_path / "broken.csv"), "--out", out], "broken.csv: .*'many' is not a number"),
         ([str(tmp_path / "short.csv"), "--out", out], "column 'std_error' is missing"),
         ([str(tmp_path / "empty"), "--out", out], "is a folder of nothing that this command made"),
-        ([noisy, "--out", noisy], "must end in .html"),
+        ([noisy, "--out", noisy], "ends in .html"),
     ]:
         capsys.readouterr()
         before = sorted(tmp_path.rglob("*"))
