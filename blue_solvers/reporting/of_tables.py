@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -94,7 +93,7 @@ def page_of_estimates(result: ResultFile, name: str, measured: Path | None, sche
     return judged_page(est, name, _precision(own), listed, result.difference(own))
 
 
-def _read(source: Any, schema: Path | None, desired: Sequence[str] | None) -> Read:
+def _read(source: Any, schema: Path | None, desired: Any) -> Read:
     if schema is None:
         table = read_measured_table(source, desired=desired, undetermined="nan")
     else:

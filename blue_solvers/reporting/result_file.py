@@ -57,12 +57,15 @@ class ResultFile:
         return cls(pl.DataFrame(keys), {role: read_numbers(column, mark) for role, column in found.items()})
 
     @property
-    def tables(self) -> list[str]:
-        """Names of the tables, in order of first appearance."""
-        return self.keys[TABLE].unique(maintain_order=True).to_list()
+    def tables(self) -> list[str] | dict[str, list[str]]:
+        """Names of the tables in order of first appearance, with a geography by geolevel."""
+        if GEOLEVEL not in self.keys.columns:
+            return self.keys[TABLE].unique(maintain_order=True).to_list()
+        pairs = self.keys.select(GEOLEVEL, TABLE).unique(maintain_order=True)
+        return {str(level): own[TABLE].to_list() for (level,), own in pairs.group_by(GEOLEVEL, maintain_order=True)}
 
     def measurements(self) -> pl.DataFrame | None:
-        """A long table of what was measured of these cells, None where the file does not say; tables measured in part.
+        """A long table of what was measured of these cells, None where the file does not say.
 
         Tables of which nothing was measured are left out.
         """

@@ -219,6 +219,11 @@ def test_a_geography_is_shown_by_level(tmp_path: Path) -> None:
     assert precision["geolevel"].to_list() == ["State", "County", "County"]
     assert {"geolevel", "table"} <= set(downloaded(root, "fit_by_table.csv").columns)
     assert "County" in root.all("svg")[0].text
+    result = tmp_path / "result.csv"
+    assert main(["estimate", str(tmp_path / "noisy.csv"), "--out", str(result)]) == 0
+    judged = report(result, "--measured", str(tmp_path / "noisy.csv"))
+    assert tiles(judged)["Certificate"] == "proved"
+    assert downloaded(judged, "precision.csv").equals(precision)
 
 
 def _with_a_variable(frame: pl.DataFrame) -> pl.DataFrame:
