@@ -206,7 +206,8 @@ class Fit:
         left = self.residuals[i] * np.sqrt(self.problem.variances[i] / self.redundancy[i])
         size = abs(self.residuals[i])
         if self.replicates is None:
-            probability = float(-np.expm1(self.checked * np.log1p(-2 * norm.sf(size))))
+            with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
+                probability = float(-np.expm1(self.checked * np.log1p(-2 * norm.sf(size))))
         else:
             probability = _share_beyond(self.replicates.largest, size)
         return Outlier(name, cell, float(self.y[i]), float(self.y[i] - left), float(self.residuals[i]), probability)
