@@ -153,9 +153,8 @@ def _certificate_section(est: Estimate, difference: float | None) -> Section:
     else:
         sentences = [
             "No figure of the estimate, and no combination of the counts behind it, is further than "
-            f"{small(proof.bound)} of its own standard errors from the best linear unbiased estimate. No solver takes "
-            f"part in the proof: "
-            f"{proof.reason}."
+            f"{small(proof.bound)} of its own standard errors from the best linear unbiased estimate. That is proved "
+            f"without a solver, from {proof.reason}."
         ]
     if proof.violation is not None:
         sentences.append(

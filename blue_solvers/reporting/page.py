@@ -19,6 +19,7 @@ STYLE = Path(__file__).with_name("page.css")
 SCRIPT = Path(__file__).with_name("page.js")
 MOST_DECIMALS = 9
 NOTHING = "–"
+MINUS = re.compile(r"(?<![\w.)-])-(?=\d)|(?<=\de)-(?=\d)")  # before a number, or in its exponent: no line ends there
 
 
 def html_of(page: Page) -> str:
@@ -57,18 +58,22 @@ def html_of(page: Page) -> str:
     )
 
 
+def _prose(text: str) -> str:
+    return escape(MINUS.sub("−", text))
+
+
 def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _tile(tile: Tile) -> str:
-    value = f"<dd><strong>{escape(tile.value)}</strong> <span>{escape(tile.note)}</span></dd>"
+    value = f"<dd><strong>{_prose(tile.value)}</strong> <span>{_prose(tile.note)}</span></dd>"
     return f'<div class="tile {tile.tone}"><dt>{escape(tile.label)}</dt>{value}</div>'
 
 
 def _section(section: Section) -> str:
     parts = [f'<section aria-labelledby="{section.name}">\n<h2 id="{section.name}">{escape(section.heading)}</h2>']
-    parts += [f"<p>{escape(sentence)}</p>" for sentence in section.sentences]
+    parts += [f"<p>{_prose(sentence)}</p>" for sentence in section.sentences]
     if section.picture:
         label = f"Picture: {section.heading}"
         parts.append(

@@ -87,5 +87,5 @@ def shown_of(shown: int, there: int, what: str) -> str:
 
 
 def small(number: float) -> str:
-    """A bound in two digits, with a minus sign that no line ends at."""
-    return f"{number:.2g}".replace("-", "−")
+    """A bound in two digits."""
+    return f"{number:.2g}"
