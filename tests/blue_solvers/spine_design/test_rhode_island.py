@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from bench import geography as bench
-from bench.places import BLOCKS, block_geoids
 from blue_solvers.spine_design.bypasses import optimise_bypasses
 from blue_solvers.spine_design.regrouping import optimise_spine
 from blue_solvers.spine_design.report import compare_spines, entity_variances
@@ -12,12 +11,14 @@ from blue_solvers.spine_design.totals import total_variances
 from constraint_builders import Spine
 from constraint_builders.geography import Entities, bypass, compositions, leaves, osed, regroup_blocks
 
-pytestmark = pytest.mark.skipif(not BLOCKS.exists(), reason=f"the blocks of Rhode Island are not at hand: {BLOCKS}")
+pytestmark = pytest.mark.skipif(
+    not bench.BLOCKS.exists(), reason=f"the blocks of Rhode Island are not at hand: {bench.BLOCKS}"
+)
 
 
 @pytest.fixture(scope="module")
 def state():
-    _, geoids = block_geoids()
+    _, geoids = bench.block_geoids()
     return geoids, Spine.from_geoids(geoids)
 
 
