@@ -25,6 +25,7 @@ from constraint_builders.description.reals import real_array, refuse_masked
 
 MOST_DENSE = 1_000  # cells up to which the dense solver is tried where another's answer is not proved
 LARGEST = 1e100  # of values whose squares, in units of any noise, are numbers
+FIRST_ROWS = 64  # that mostly show whether a column is out of range
 
 
 def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator:
@@ -176,7 +177,7 @@ class BlueOperator(LinearOperator):
         what = "the vector over the observed layout"
         refuse_masked(x, what)
         if has_row_labels(x):
-            if self.problem.schema is not None:
+            if self.problem.is_tabular:
                 refuse_labels(x, what)
             x = self.problem.observed.vector({"x": x})
         x = np.asarray(x)
@@ -340,6 +341,8 @@ class BlueOperator(LinearOperator):
 
 def _in_range(linear: Callable[[Float], Float], X: Float) -> Float:
     """A linear map of columns so small or large that their squares would not be numbers: in units of their own."""
+    if _moderate(X):
+        return linear(X)
     sizes = abs(X).max(axis=0)
     if not ((sizes > LARGEST) | ((sizes < 1 / LARGEST) & (sizes > 0))).any():
         return linear(X)
@@ -349,6 +352,12 @@ def _in_range(linear: Callable[[Float], Float], X: Float) -> Float:
     if not np.isfinite(result).all():
         raise OverflowError("the estimate is beyond what float64 holds: give values in larger units")
     return result
+
+
+def _moderate(X: Float) -> bool:
+    """Whether the extremes of all cells together, and the first ones of every column, show no column out of range."""
+    largest = max(float(X.max()), -float(X.min()))
+    return largest <= LARGEST and bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())
 
 
 def _real(X: Any) -> Float:

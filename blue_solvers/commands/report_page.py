@@ -11,10 +11,10 @@ from blue_solvers.commands.common import (
     coverage,
     new_parser,
     plural,
-    progress,
     refuse_overwriting,
 )
 from blue_solvers.commands.kinds import RESULT, require_file, what_is
+from blue_solvers.commands.progress import progress
 from blue_solvers.commands.quiet import reading
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def add_parser(subparsers: SubParsers) -> None:
         subparsers,
         "report",
         "show a result on one page: its fit, its certificate, the largest adjustments, its precision, its figures",
-        "blue-solvers report estimates.csv --measured noisy.csv --out report.html",
+        "blue-solvers report estimates.csv --out report.html",
     )
     parser.add_argument(
         "result",

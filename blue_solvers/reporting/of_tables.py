@@ -106,21 +106,9 @@ def _read(source: Any, schema: Path | None, desired: Any) -> Read:
 def _frame(est: Estimate, level: float) -> pl.DataFrame:
     """A row for every desired cell, with the standard error of what was measured of it."""
     frame = estimates_frame(est.problem, est.values, est.std_errors, *est.interval(level))
-    return frame.with_columns(pl.Series(MEASURED, measured_errors(est.problem), nan_to_null=True))
-
-
-def measured_errors(problem: Problem) -> Float:
-    """Standard error of what was measured of every desired cell, (m,), NaN where nothing was."""
-    found = np.full(problem.desired.size, np.nan)
-    cells = np.arange(problem.desired.size)
-    known = np.where(problem.unmeasured, np.nan, np.sqrt(np.where(problem.unmeasured, 0.0, problem.variances)))
-    for name in problem.observed.names:
-        try:
-            own = problem.desired.turned(cells, name)
-        except ValueError:  # it is not wanted
-            continue
-        found[own] = known[problem.observed.slice(name)]
-    return found
+    variances = est.adjustments.variance
+    errors = np.sqrt(np.where(np.isfinite(variances), variances, np.nan))
+    return frame.with_columns(pl.Series(MEASURED, errors, nan_to_null=True))
 
 
 def _precision(frame: pl.DataFrame) -> pl.DataFrame:

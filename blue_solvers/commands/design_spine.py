@@ -209,7 +209,7 @@ def _spine_frame(strategy: Strategy) -> pl.DataFrame:
 def _figure(strategies: dict[str, Strategy], last: str, report: SpineReport) -> Figure:
     from matplotlib.figure import Figure
 
-    from blue_solvers.spine_design import plots as spine_plots
+    from blue_solvers.spine_design import spine_plots
 
     furthest = report.entities.names[int(report.distances[PLAIN].argmax())]
     figure = Figure(figsize=(10, 9), layout="constrained")
@@ -217,5 +217,6 @@ def _figure(strategies: dict[str, Strategy], last: str, report: SpineReport) -> 
     for axes, name in ((above, PLAIN), (below, last)):
         spine_plots.spine(axes, strategies[name].spine, report.entities, furthest)
         axes.set_title(f"{name}: {axes.get_title()}")
+    spine_plots.same_scale(above, below)
     spine_plots.accuracy(curves, report)
     return figure
