@@ -9,7 +9,7 @@ import polars as pl
 
 from blue_solvers.estimates import Estimate
 from blue_solvers.reporting.dot_plots import MOST_ROWS, Series, dot_plot
-from blue_solvers.reporting.parts import (
+from blue_solvers.reporting.page_parts import (
     DOUBT,
     GOOD,
     MOST_NAMED,
@@ -208,7 +208,7 @@ def _made(est: Estimate) -> list[str]:
     sentences = [f"Solver: {info.solver}. {info.reason[:1].upper()}{info.reason[1:]}."]
     sentences.append(
         f"Of the measured cells {int(problem.exact.sum()):,} are known exactly and {int(problem.unmeasured.sum()):,} "
-        f"were not measured. Variables: {', '.join(problem.schema.names) if problem.schema is not None else 'none'}."
+        f"were not measured. Variables: {', '.join(problem.domain.schema.names)}."
     )
     if problem.spine is not None:
         sentences.append(f"Geography: {counted(problem.spine.size, 'geounit')} of {', '.join(problem.spine.levels)}.")

@@ -11,7 +11,7 @@ import polars as pl
 from blue_solvers.estimates import Estimate
 from blue_solvers.operator import estimate
 from blue_solvers.reporting.judged import judged_page, listed_section
-from blue_solvers.reporting.parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page
+from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page
 from blue_solvers.reporting.precision import GEOLEVEL, MEASURED, TABLE, precision_rows
 from blue_solvers.reporting.result_file import ERROR, ESTIMATE, ResultFile
 from blue_solvers.reporting.unjudged import unjudged_page
@@ -93,11 +93,11 @@ def page_of_estimates(result: ResultFile, name: str, measured: Path | None, sche
     return judged_page(est, name, _precision(own), listed, result.difference(own))
 
 
-def _read(source: Any, schema: Path | None, desired: Any) -> Read:
-    if schema is None:
+def _read(source: Any, description: Path | None, desired: Any) -> Read:
+    if description is None:
         table = read_measured_table(source, desired=desired, undetermined="nan")
     else:
-        file = read_schema_file(schema)
+        file = read_schema_file(description)
         wanted = file.desired if desired is None else desired
         table = read_measured_table(source, file.schema, desired=wanted, noise=file.noise, undetermined="nan")
     return Read(table.problem, table.y)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from blue_solvers.about import __version__
-from blue_solvers.reporting.parts import BY_ERROR, STD_ERROR, Page, Section, Shown, Tile
+from blue_solvers.reporting.page_parts import BY_ERROR, STD_ERROR, Page, Section, Shown, Tile
 from constraint_builders.files.spreadsheet_cells import without_formulas
 
 STYLE = Path(__file__).with_name("page.css")

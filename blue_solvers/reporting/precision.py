@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from blue_solvers.reporting.dot_plots import MOST_ROWS, Series, dot_plot
-from blue_solvers.reporting.parts import STD_ERROR, Section, Shown, shown_of
+from blue_solvers.reporting.page_parts import STD_ERROR, Section, Shown, shown_of
 
 GEOLEVEL, TABLE, MEASURED = "geolevel", "table", "measured std error"
 FORMATS = {"cells": ",d", MEASURED: ",.4g", STD_ERROR: ",.4g", "largest std error": ",.4g", "variance saved, %": ".1f"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from blue_solvers.reporting.parts import BY_ERROR, STD_ERROR
+from blue_solvers.reporting.page_parts import BY_ERROR, STD_ERROR
 from constraint_builders.arrays import Float
 from constraint_builders.files.columns import BOUNDS, GEOLEVEL, TABLE, plain_name
 from constraint_builders.files.numbers import decimal_mark, read_labels, read_numbers

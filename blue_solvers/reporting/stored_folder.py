@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from blue_solvers.reporting.judged import listed_section
-from blue_solvers.reporting.parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page
+from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page
 from blue_solvers.reporting.precision import GEOLEVEL, MEASURED, TABLE, precision_rows
 from blue_solvers.reporting.unjudged import unjudged_page
 from blue_solvers.results.checksums import require_intact

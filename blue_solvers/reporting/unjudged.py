@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from blue_solvers.reporting.parts import DOUBT, Page, Section, Tile, counted
+from blue_solvers.reporting.page_parts import DOUBT, Page, Section, Tile, counted
 from blue_solvers.reporting.precision import precision_section
 
 
