@@ -23,7 +23,7 @@ from blue_solvers.reporting.page_parts import (
 )
 from blue_solvers.reporting.precision import precision_section
 from blue_solvers.verification import Fit
-from blue_solvers.verification.goodness_of_fit import DOUBTFUL
+from blue_solvers.verification.fit_of_parts import DOUBTFUL
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 

@@ -19,7 +19,6 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Name
 from constraint_builders.description.reals import real_array
 
-DOUBTFUL = 1e-4  # the probability of a chi-square below which measurements count as contradictory or too close
 LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides
 CHECKED, KNOWN_EXACTLY, NOT_MEASURED, UNCHECKED = range(4)
 REASONS = ("checked by others", "known exactly", "not measured", "nothing else that was measured checks it")
