@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from blue_solvers.estimates import Estimate
-from blue_solvers.reporting.dot_plots import MOST_ROWS, Series, dot_plot
+from blue_solvers.reporting.fit_picture import fit_picture
 from blue_solvers.reporting.page_parts import (
     DOUBT,
     GOOD,
@@ -91,20 +91,8 @@ def _fit_section(fit: Fit) -> Section:
     chi = f"Chi-square is {fit.statistic:,.5g} on {counted(fit.degrees_of_freedom, 'degree')} of freedom"
     sentences = [f"{chi}, p = {fit.p_value:.2g} (two-sided, the noise taken for Gaussian). {_fit_in_words(fit)}"]
     frame = _by_table(fit)
-    drawn = frame.sort(pl.col("z").abs(), descending=True, maintain_order=True).head(MOST_ROWS)
-    keys = [name for name in drawn.columns if name not in ("statistic", "expected", "z")]
-    if len(drawn) < len(frame):
-        sentences.append(f"The picture shows the {len(drawn)} of {len(frame):,} tables that are furthest from 0.")
-    picture = dot_plot(
-        "fit-picture",
-        "Fit by table",
-        "For every table how many standard deviations its weighted squared residuals are from what its noise leads one "
-        "to expect; between -2 and 2 nothing is remarkable. The same numbers are in the table below.",
-        [": ".join(map(str, row)) for row in drawn.select(keys).iter_rows()],
-        [Series("z", drawn["z"].to_list(), filled=True)],
-        "standard deviations from what is expected",
-        band=(-2.0, 2.0),
-    )
+    said, picture = fit_picture(frame)
+    sentences += said
     formats = {"statistic": ",.4g", "expected": ",.4g", "z": "+.2f"}
     tables = [Shown("fit by table", "Chi-square by table", frame, formats), _worst(fit)]
     return Section("fit", "Fit", sentences, picture, tables)

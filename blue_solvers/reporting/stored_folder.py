@@ -12,8 +12,10 @@ import polars as pl
 from blue_solvers.reporting.judged import listed_section
 from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page
 from blue_solvers.reporting.precision import GEOLEVEL, MEASURED, TABLE, precision_rows
+from blue_solvers.reporting.stored_judgement import stored_certificate, stored_fit
 from blue_solvers.reporting.unjudged import unjudged_page
 from blue_solvers.results.checksums import require_intact
+from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import SETTINGS, VARIANCES, estimates_of, read_description
 from blue_solvers.uncertainty import normal_intervals
 from constraint_builders.description.schema import Schema
@@ -134,4 +136,8 @@ def stored_page(folder: Path, level: float) -> Page:
         "All files of the folder have the SHA-256 that was written.",
     ]
     advice = "A folder of estimates does not keep them; from a file, estimates are judged with --measured."
-    return unjudged_page(folder.name, precision, listed, advice, made)
+    proof = StoredProof.from_json(said.get("proof") or {})
+    known = {} if proof.fit is None else {"fit": stored_fit(proof.fit)}
+    if proof.certificate is not None:
+        known["certificate"] = stored_certificate(proof.certificate)
+    return unjudged_page(folder.name, precision, listed, advice, made, known)

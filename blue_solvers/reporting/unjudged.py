@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import polars as pl
 
@@ -10,7 +11,14 @@ from blue_solvers.reporting.page_parts import DOUBT, Page, Section, Tile, counte
 from blue_solvers.reporting.precision import precision_section
 
 
-def unjudged_page(source: str, precision: pl.DataFrame, listed: Section, advice: str, made: Sequence[str] = ()) -> Page:
+def unjudged_page(
+    source: str,
+    precision: pl.DataFrame,
+    listed: Section,
+    advice: str,
+    made: Sequence[str] = (),
+    known: Mapping[str, tuple[Tile, Section]] = MappingProxyType({}),
+) -> Page:
     """What can be said of estimates without their measurements.
 
     Parameters
@@ -24,17 +32,19 @@ def unjudged_page(source: str, precision: pl.DataFrame, listed: Section, advice:
         How to have them judged.
     made : sequence of str
         How they were made, as far as it is known.
+    known : mapping of str to (Tile, Section)
+        Under ``fit`` and ``certificate`` what was stored with the estimates.
     """
     cells = int(precision["cells"].sum())
-    tiles = [
-        Tile("Estimated", f"{cells:,} cells", f"of {counted(len(precision), 'table')}"),
-        Tile("Fit and certificate", "not judged", "the measurements are not at hand", DOUBT),
-    ]
-    why = f"The result holds estimates and not what was measured, so that nothing is proved of it here. {advice}"
+    tiles = [Tile("Estimated", f"{cells:,} cells", f"of {counted(len(precision), 'table')}")]
+    tiles += [tile for tile, _ in known.values()]
+    if not known:
+        tiles.append(Tile("Fit and certificate", "not judged", "the measurements are not at hand", DOUBT))
+    why = f"The result holds estimates and not what was measured, so that this is not known of it here. {advice}"
     sections = [
-        Section("fit", "Fit", [why]),
-        Section("certificate", "Certificate", ["Not judged: see above."]),
-        Section("adjustments", "Largest adjustments", ["Not known: see above."]),
+        known["fit"][1] if "fit" in known else Section("fit", "Fit", [why]),
+        known["certificate"][1] if "certificate" in known else Section("certificate", "Certificate", [why]),
+        Section("adjustments", "Largest adjustments", [why]),
         precision_section(precision),
         listed,
     ]

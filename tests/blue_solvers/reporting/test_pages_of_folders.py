@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,13 @@ def test_a_stored_result_is_shown(release: Path, tmp_path: Path, options: list[s
     assert (precision["variance saved, %"] > 0).all()
     assert estimates.height == precision["cells"].sum() == 7 * 11
     assert "not what was measured" in root.text
+    said = json.loads((result / "result.json").read_text())["proof"]
+    assert said["fit"]
+    assert said["certificate"]["bound"] < 1e-6
+    assert "That was proved when it was made" in root.text
+    by_table = downloaded(root, "fit_by_table.csv")
+    assert len(set(by_table.select("geolevel", "table").iter_rows())) == by_table.height == 6
+    assert "chi-square" in root.text.lower()
 
 
 def test_damage_is_refused(release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
