@@ -344,12 +344,13 @@ def test_a_killed_run_leaves_nothing(number: signal.Signals, code: int, out: str
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     script = "import sys, blue_solvers.cli as cli; sys.exit(cli.main(['demo']))"
-    run = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert run.stdout is not None
-    assert run.stderr is not None
-    run.stdout.close()
-    assert run.stderr.read() == ""
-    assert run.wait() == 1
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", script], **pipes) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        run.stdout.close()
+        assert run.stderr.read() == ""
+        assert run.wait() == 1
 
 
 def test_progress_is_for_terminals_only(capsys: pytest.CaptureFixture, monkeypatch: Any, out: str) -> None:
