@@ -43,10 +43,11 @@ truth = problem.desired.tables(problem.truth)["department"]
 
 figure, (before, after) = plt.subplots(1, 2, sharex=True, sharey=True, figsize=(8.6, 4.4))
 dots_and_intervals(before, departments, readings, truth)
+after.set_prop_cycle(color=["#222222"])
 dots_and_intervals(after, departments, {"best linear unbiased estimate": (agreed["department"], lower, upper)}, truth)
 before.set(title="Published: four answers", xlabel="applicants", ylabel="department")
 after.set(title="Estimated: one, more precise", xlabel="applicants")
-figure.legend(*before.get_legend_handles_labels(), ncols=5, loc="outside lower left")
+figure.legend(*before.get_legend_handles_labels(), ncols=5, loc="outside lower left", markerscale=0.6)
 plt.show()
 
 # %%

@@ -22,7 +22,7 @@ for how, variance in ways.items():
         P = blue(Problem(Schema({"district": int(count)}), {"total": variance, "district": 1.0}))
         errors.append(np.sqrt(P.variances()[-1]))
     (line,) = ax.plot(cells, errors)
-    ax.annotate(f"total {how}", (cells[3], errors[3]), (4, -13), textcoords="offset points", color=line.get_color())
+    ax.annotate(f"total {how}", (cells[0], errors[0]), (10, -5), textcoords="offset points", color=line.get_color())
 ax.set(xscale="log", xlabel="cells that add up to the total", ylabel="standard error of a cell", ylim=(0.65, 1.05))
 ax.set_xticks(cells, cells)
 ax.minorticks_off()

@@ -30,6 +30,7 @@ labels = [f"{outcome}, {department}" for outcome in ("admitted", "rejected") for
 figure, ax = plt.subplots(figsize=(7.2, 5.2))
 readings = {"each by itself": (found.estimate, *each), "all at once": (found.estimate, *band)}
 dots_and_intervals(ax, labels, readings, problem.truth[place])
-ax.set(xlabel="applicants", title=f"All twelve at once take {np.mean((band[1] - band[0]) / (each[1] - each[0])):.2f} times the width")
+wider = np.mean((band[1] - band[0]) / (each[1] - each[0]))
+ax.set(xlabel="applicants", title=f"All twelve at once take {wider:.2f} times the width")
 ax.legend()
 plt.show()

@@ -27,7 +27,7 @@ problem, y = problem_of_sources(schema, [(household_survey, first), (registers, 
 est = estimate(problem, y)
 
 # %%
-# The second survey never asked for the cells that are drawn here, and yet halves their intervals.
+# The second survey never asked for the cells that are drawn here, and yet narrows their intervals.
 
 lower, upper = est.interval(0.95)
 alone = first["age * sex"].T
