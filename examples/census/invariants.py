@@ -25,7 +25,7 @@ assert (noisy.sum(1) == counts.sum(1)).all()
 figure, axes = plt.subplots(1, 2, figsize=(8.6, 4.2), sharey=True)
 for ax, title, table in zip(axes, ("confidential", "released"), (counts, noisy)):
     changed = table - counts
-    ax.imshow(changed, cmap="RdBu", vmin=-25, vmax=25, alpha=0.55)
+    ax.imshow(changed, cmap="RdBu", vmin=-9, vmax=9, alpha=0.6)
     for (row, column), count in np.ndenumerate(table):
         ax.text(column, row, count, ha="center", va="center")
     for row, total in enumerate(table.sum(1)):
@@ -39,5 +39,5 @@ for ax, title, table in zip(axes, ("confidential", "released"), (counts, noisy))
     for spine in ax.spines.values():
         spine.set_visible(False)
 axes[0].set_ylabel("county")
-figure.suptitle("Every cell moves, no margin does", x=0.01, ha="left")
+figure.suptitle("Cells move, margins do not", x=0.01, ha="left")
 plt.show()

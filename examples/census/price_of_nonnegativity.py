@@ -15,7 +15,7 @@ from noise_mechanisms import draw_noise
 plt.style.use("blue_solvers.pictures.clear")
 
 methods = {"best linear unbiased": ols, "non-negative squares": nnls, "anchored at the unbiased sum": anchored_fit}
-sizes, draws = [4, 10, 25, 60, 150], 60
+sizes, draws = [4, 10, 25, 60, 150], 200
 bias = {name: [] for name in methods}
 for cells in sizes:
     problem = Problem(Schema({"cell": cells}), {"total": 4.0, "cell": 4.0})

@@ -25,18 +25,21 @@ budgets = [Fraction(1, 100) * 2**k for k in range(8)]
 
 figure, axes = plt.subplots(1, 2, figsize=(8.6, 4), sharey=True)
 for ax, wanted in zip(axes, ("race", "detailed")):
+    last = []
     for plan, shares in plans.items():
         errors = []
         for rho in budgets:
             observed = {name: float(gaussian_variance(rho * share)) for name, share in shares.items()}
             P = blue(Problem(schema, observed, desired=[wanted]))
             errors.append(np.sqrt(P.variances().mean()))
+        last.append(errors[-1])
         ax.plot([float(rho) for rho in budgets], errors, label=plan)
+    print(f"{wanted}: with half on the margins errors are {last[1] / last[0]:.2f} of what they are without")
     ax.set(xscale="log", yscale="log", xlabel="budget, rho", title=f"cells of {wanted}")
 axes[0].set_ylabel("standard error")
 axes[0].legend()
 plt.show()
 
 # %%
-# Every doubling divides errors by the root of two. Margins cost the detailed table little and are worth much to
-# themselves: what is spent on one table is not lost to the others.
+# Every doubling divides errors by the root of two. Half the budget by itself would make the detailed cells' errors 1.41
+# times as large; they are less, since what is spent on the margins is not lost to the cells.

@@ -21,10 +21,10 @@ for how, variance in ways.items():
     for count in cells:
         P = blue(Problem(Schema({"district": int(count)}), {"total": variance, "district": 1.0}))
         errors.append(np.sqrt(P.variances()[-1]))
-    (line,) = ax.plot(cells, errors)
-    ax.annotate(f"total {how}", (cells[0], errors[0]), (10, -5), textcoords="offset points", color=line.get_color())
+    ax.plot(cells, errors, label=f"total {how}")
 ax.set(xscale="log", xlabel="cells that add up to the total", ylabel="standard error of a cell", ylim=(0.65, 1.05))
 ax.set_xticks(cells, cells)
 ax.minorticks_off()
+ax.legend()
 ax.set_title("An exact total helps where few cells share it")
 plt.show()

@@ -31,7 +31,7 @@ for outlier in fit.outliers(3):
 cells = measurements_frame(problem, y).select(problem.schema.names).rows()
 names = [", ".join(level for level in cell if level != "*") for cell in cells]
 figure, ax = plt.subplots()
-normal_quantiles(ax, fit.residuals, names, named=3)
+normal_quantiles(ax, fit.residuals, names, named=2)
 ax.set_title("One cell disagrees with all that overlap it")
 ax.legend(loc="upper left")
 plt.show()
