@@ -83,12 +83,12 @@ def by_tract(values):
 
 
 columns = {"truth": truth, "published blocks": noisy, "estimates": estimated}
-figure, axes = plt.subplots(2, 3, figsize=(9.6, 5))
+figure, axes = plt.subplots(2, 3, figsize=(9.6, 5.4))
 for row, (regions, tabulate) in zip(axes, ((county, lambda v: dict(zip(blocks, v))), (tract_map, by_tract))):
     shown = {name: tabulate(values) for name, values in columns.items()}
     everything = np.array([list(values.values()) for values in shown.values()])
     for ax, (name, values), numbers in zip(row, shown.items(), everything):
         region_map(ax, regions, values, "people", limits=(everything.min(), everything.max()))
         off = np.sqrt(np.mean((numbers - everything[0]) ** 2))
-        ax.set_title(name if name == "truth" else f"{name}: off by {off:.1f}", fontsize=10.5)
+        ax.set_title(name if name == "truth" else f"{name}\noff by {off:.1f} a region", fontsize=10.5)
 plt.show()

@@ -15,13 +15,14 @@ from noise_mechanisms import draw_noise
 plt.style.use("blue_solvers.pictures.clear")
 
 methods = {"best linear unbiased": ols, "non-negative squares": nnls, "anchored at the unbiased sum": anchored_fit}
-sizes, draws = [4, 10, 25, 60, 150], 200
+sizes, draws = [4, 10, 25, 60, 150], 100
 bias = {name: [] for name in methods}
 for cells in sizes:
     problem = Problem(Schema({"cell": cells}), {"total": 4.0, "cell": 4.0})
     truth = np.zeros(1 + cells)
     truth[:2] = 100.0  # everybody is in one cell, the others are empty
-    y = truth[:, None] + draw_noise(problem, columns=draws, rng=7)
+    noise = draw_noise(problem, columns=draws, rng=7)
+    y = truth[:, None] + np.hstack([noise, -noise])  # mirrored: what is left on average is bias, not luck
     for name, method in methods.items():
         bias[name].append((method(problem, y).observed[0] - 100).mean())
 
