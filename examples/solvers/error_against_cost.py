@@ -48,7 +48,7 @@ def cost_and_error(solver):
 
 
 figure, ax = plt.subplots(figsize=(8, 4.6))
-for (name, settings), marker, colour in zip(solvers.items(), "X^voDs", ["0.46", "C2", "C3", "C1", "C0", "C4"]):
+for (name, settings), marker, colour in zip(solvers.items(), "X^voDs", ["0.13", "C2", "C3", "C1", "C0", "C4"]):
     ax.plot(*zip(*map(cost_and_error, settings)), marker=marker, color=colour, label=name)
 ax.axhline(1, color="0.46", linewidth=1, linestyle=":", zorder=0)
 ax.set(xscale="log", yscale="log", xlabel="milliseconds for an estimate", ylabel="largest error, in standard errors")
