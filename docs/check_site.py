@@ -17,7 +17,8 @@ from urllib.parse import unquote, urlsplit
 
 LEAST_CONTRAST = 4.5  # of text with its ground: WCAG 2.2, 1.4.3 (AA)
 NOT_OURS = {"genindex.html", "search.html", "py-modindex.html"}
-TEXT_COLOURS = ("foreground-primary", "foreground-secondary", "content-foreground", "brand-content", "link", "link--hover")
+GROUND = re.compile(r"background(?:-color)?: *(#\w+)")
+COLOUR = re.compile(r"(?<!-)color: *(#[0-9a-fA-F]{3,6})")
 
 
 @dataclass
@@ -134,14 +135,15 @@ def contrast(one: str, other: str) -> float:
 def faults_of_code(sheet: str) -> Iterator[str]:
     """Colours of code, light and dark, that are too near to the ground that the sheet gives them."""
     for theme in ("light", "dark"):
-        rules = [rule for rule in re.findall(r"([^{}]+)\{([^{}]*)\}", sheet) if ("dark" in rule[0]) == (theme == "dark")]
-        grounds = [m[1] for selector, body in rules if (m := re.search(r"background(?:-color)?: *(#\w+)", body)) and selector.strip().endswith(".highlight")]
-        if not grounds:
-            continue
+        rules = [
+            (selector.strip(), body)
+            for selector, body in re.findall(r"([^{}]+)\{([^{}]*)\}", sheet)
+            if ("data-theme" in selector) == (theme == "dark")  # dark rules ask for dark, or for not light
+        ]
+        grounds = [found[1] for selector, body in rules if selector.endswith(".highlight") and (found := GROUND.search(body))]
         for selector, body in rules:
-            own = re.search(r"background(?:-color)?: *(#\w+)", body)
-            colour = re.search(r"(?<!-)color: *(#[0-9a-fA-F]{3,6})", body)
-            if colour and not selector.strip().endswith((".hll", ".linenos", ".special")):
+            own, colour = GROUND.search(body), COLOUR.search(body)
+            if grounds and colour and not selector.endswith((".hll", ".linenos", ".special")):
                 ratio = contrast(colour[1], own[1] if own else grounds[-1])
                 if ratio < LEAST_CONTRAST:
                     yield f"{theme} code {selector.split()[-1]} has contrast {ratio:.1f}, less than {LEAST_CONTRAST}"

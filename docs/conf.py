@@ -20,7 +20,6 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.viewcode",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
     "api_pages",  # ours: a page for every public module
@@ -32,7 +31,7 @@ templates_path = ["_templates"]
 exclude_patterns = ["_*", "gallery/**/*.md5", "gallery/**/*.ipynb", "gallery/**/*.py", "gallery/**/*.json"]
 nitpicky = True
 default_role = "autolink"
-highlight_language = "python"
+highlight_language = "default"  # Python where it is, without complaint where it is a drawing
 
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence"]
 myst_heading_anchors = 3
@@ -50,6 +49,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
     "subsection_order": gallery_order,
+    "within_subsection_order": "FileNameSortKey",
     "copyfile_regex": r"^$",
     "doc_module": ("constraint_builders", "noise_mechanisms", "blue_solvers"),
     "reference_url": dict.fromkeys(("constraint_builders", "noise_mechanisms", "blue_solvers")),
@@ -64,6 +64,8 @@ sphinx_gallery_conf = {
 }
 
 html_theme = "furo"
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
 html_title = "blue-solvers"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

@@ -89,6 +89,9 @@ def page(name: str, first: dict[int, str]) -> str:
             lines += [".. autosummary::", "   :toctree:", "", *(f"   {a}" for a in here), ""]
         if elsewhere:
             lines += ["Also here:", "", *(f"* :obj:`{public}`" for public in elsewhere), ""]
+    others = sorted(attribute for attribute, thing in things.items() if not is_described(thing))
+    if others:
+        lines += ["Constants and modules: " + ", ".join(f"``{attribute}``" for attribute in others) + ".", ""]
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ as any other. A name that is not in the installed package fails the build.
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from typing import Any
 
 from api_pages import everything, homes
@@ -16,12 +17,14 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
+OURS = ("constraint_builders", "noise_mechanisms", "blue_solvers")
 OUTSIDE = {
     "numpy": "https://numpy.org/doc/stable/reference/generated/{}.html",
     "scipy": "https://docs.scipy.org/doc/scipy/reference/generated/{}.html",
     "matplotlib": "https://matplotlib.org/stable/api/_as_gen/{}.html",
     "pandas": "https://pandas.pydata.org/docs/reference/api/{}.html",
     "polars": "https://docs.pola.rs/api/python/stable/reference/dataframe/index.html",
+    "fractions": "https://docs.python.org/3/library/fractions.html#{}",
     "distributed": "https://distributed.dask.org/en/stable/api.html#{}",
 }
 ELSEWHERE = {
@@ -51,6 +54,21 @@ def address(name: str) -> str | None:
         return None
     getattr(importlib.import_module(module), attribute)
     return ELSEWHERE.get(name, OUTSIDE[top]).format(name)
+
+
+def exists(name: str, module: str | None) -> bool:
+    """Whether a name is something without a page: a constant, or a room of the house that is not public."""
+    for full in (name, f"{module}.{name}"):
+        parts = full.split(".")
+        if parts[0] in OURS:
+            thing, depth = importlib.import_module(parts[0]), 1
+            while depth < len(parts):
+                with suppress(ImportError):
+                    importlib.import_module(".".join(parts[: depth + 1]))
+                thing, depth = getattr(thing, parts[depth], None), depth + 1
+            if thing is not None:
+                return True
+    return False
 
 
 def aliases() -> dict[str, str]:
@@ -88,7 +106,7 @@ def resolve(
         return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", home, node, content)
     outside = address(SHORT.get(target, target))
     if outside is None:
-        return None
+        return content if exists(target, node.get("py:module")) else None
     return nodes.reference("", "", content, internal=False, refuri=outside)
 
 
