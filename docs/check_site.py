@@ -140,7 +140,9 @@ def faults_of_code(sheet: str) -> Iterator[str]:
             for selector, body in re.findall(r"([^{}]+)\{([^{}]*)\}", sheet)
             if ("data-theme" in selector) == (theme == "dark")  # dark rules ask for dark, or for not light
         ]
-        grounds = [found[1] for selector, body in rules if selector.endswith(".highlight") and (found := GROUND.search(body))]
+        grounds = [
+            found[1] for selector, body in rules if selector.endswith(".highlight") and (found := GROUND.search(body))
+        ]
         for selector, body in rules:
             own, colour = GROUND.search(body), COLOUR.search(body)
             if grounds and colour and not selector.endswith((".hll", ".linenos", ".special")):
@@ -152,7 +154,9 @@ def faults_of_code(sheet: str) -> Iterator[str]:
 def faults(folder: Path) -> list[str]:
     """Every fault of a site, with its page."""
     folder = folder.resolve()
-    paths = [path for path in sorted(folder.rglob("*.html")) if not path.relative_to(folder).parts[0].startswith("_static")]
+    paths = [
+        path for path in sorted(folder.rglob("*.html")) if not path.relative_to(folder).parts[0].startswith("_static")
+    ]
     pages = {path: read(path) for path in paths}
     if not pages:
         return [f"{folder} has no page: build the site first, by scripts/docs"]

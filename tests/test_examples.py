@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("matplotlib").use("Agg")
-import matplotlib.pyplot as plt
-
 from tests.helpers.places import ROOT
+
+pytest.importorskip("matplotlib").use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
 
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 NEEDS = {"dask_cluster": "distributed", "pandas_frames": "pandas"}

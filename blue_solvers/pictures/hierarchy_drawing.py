@@ -44,10 +44,14 @@ def hierarchy(ax: Axes, spine: Spine, values: ArrayLike, label: str) -> Axes:
     across, depth = _places(spine)
     below = np.flatnonzero(spine.parent >= 0)
     above = spine.parent[below]
-    ax.plot([across[above], across[below]], [depth[above], depth[below]], color="0.6", linewidth=0.7, marker="", zorder=0)
+    ax.plot(
+        [across[above], across[below]], [depth[above], depth[below]], color="0.6", linewidth=0.7, marker="", zorder=0
+    )
     known = np.isfinite(numbers)
     ax.scatter(across[~known], depth[~known], s=40, facecolors="none", edgecolors="0.46", marker="o")
-    dots = ax.scatter(across[known], depth[known], c=numbers[known], s=40, edgecolors="0.46", linewidths=0.5, marker="o")
+    dots = ax.scatter(
+        across[known], depth[known], c=numbers[known], s=40, edgecolors="0.46", linewidths=0.5, marker="o"
+    )
     ax.figure.colorbar(dots, ax=ax, label=label, shrink=0.8)
     ax.set_yticks(range(len(spine.levels)), [level.replace("_", " ") for level in spine.levels])
     ax.invert_yaxis()
@@ -59,11 +63,11 @@ def hierarchy(ax: Axes, spine: Spine, values: ArrayLike, label: str) -> Axes:
 
 
 def _places(spine: Spine) -> tuple[Float, Float]:
-    """Leaves side by side in the order of a walk through the tree, every other geounit over the middle of its children."""
+    """Leaves side by side in the order of a walk through the tree, others over the middle of their children."""
     depth = depths(spine)
     children: list[list[int]] = [[] for _ in range(spine.size)]
-    for node in np.flatnonzero(spine.parent >= 0):
-        children[spine.parent[node]].append(int(node))
+    for child in np.flatnonzero(spine.parent >= 0):
+        children[spine.parent[child]].append(int(child))
     across = np.zeros(spine.size)
     leaves, waiting = 0, np.flatnonzero(spine.parent < 0).tolist()
     while waiting:

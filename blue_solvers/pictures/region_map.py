@@ -71,7 +71,9 @@ def _outlines(geojson: Mapping[str, Any], key: str) -> Iterator[tuple[str, Path]
             raise ValueError(f"feature {number} has no property {key!r}: name the one that tells regions apart by key=")
         name, shape = str(feature["properties"][key]), feature.get("geometry") or {}
         if shape.get("type") not in ("Polygon", "MultiPolygon"):
-            raise ValueError(f"{key} {name!r} is a {shape.get('type')}: only polygons and multipolygons can be coloured")
+            raise ValueError(
+                f"{key} {name!r} is a {shape.get('type')}: only polygons and multipolygons can be coloured"
+            )
         polygons = [shape["coordinates"]] if shape["type"] == "Polygon" else shape["coordinates"]
         rings = [np.array(ring, dtype=float)[:, :2] for polygon in polygons for ring in polygon]
         yield name, Path.make_compound_path(*(Path(ring, closed=True) for ring in rings))

@@ -1,7 +1,7 @@
 """Links to names: ours to where they are described, numpy's and scipy's to their pages.
 
-The addresses of the latter follow from their names, so that nothing is fetched and a build without a network is the same
-as any other. A name that is not in the installed package fails the build.
+The addresses of the latter follow from their names, so that nothing is fetched and a build without a network is the
+same as any other. A name that is not in the installed package fails the build.
 """
 
 from __future__ import annotations

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from sphinx.application import Sphinx
 
-MOVED = {"](../CONTRIBUTING.md": "](contributing.md", "](../CHANGELOG.md": "](changelog.md", "](../README.md": "](index.md"}
+MOVED = {
+    "](../CONTRIBUTING.md": "](contributing.md",
+    "](../CHANGELOG.md": "](changelog.md",
+    "](../README.md": "](index.md",
+}
 
 
 def redirect(app: Sphinx, name: str, source: list[str]) -> None:

@@ -1,8 +1,9 @@
 """How well does a spine serve places that are not on it?
-======================================================
+=========================================================
 
-Two towns and a stretch of country cut across tracts and block groups. The Census Bureau regroups blocks so that fewer
-geounits compose such places; going by exact variances, before any noise is drawn, shows what that is worth.
+Two towns and a stretch of country cut across tracts and block groups. The Census Bureau regroups blocks so
+that fewer geounits compose such places; going by exact variances, before any noise is drawn, shows what that
+is worth.
 """
 
 import matplotlib.pyplot as plt

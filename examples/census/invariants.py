@@ -1,8 +1,8 @@
 """Some sums must be published as they are: which noise keeps them?
-================================================================
+===================================================================
 
-The margins of a table of delinquent children are known to everybody. Noise is drawn among the whole numbers that leave both
-margins as they are, so that only the inside of the table is hidden.
+The margins of a table of delinquent children are known to everybody. Noise is drawn among the whole numbers
+that leave both margins as they are, so that only the inside of the table is hidden.
 """
 
 import matplotlib.pyplot as plt

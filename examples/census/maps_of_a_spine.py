@@ -1,8 +1,9 @@
 """What do block counts look like before and after?
-================================================
+===================================================
 
-Maps of an invented county: 96 blocks in 12 tracts, each block a handful of people, published with noise. A tract can be read
-from its own figure or from its blocks; after estimation both say the same, and blocks are closer too.
+Maps of an invented county: 96 blocks in 12 tracts, each block a handful of people, published with noise. A
+tract can be read from its own figure or from its blocks; after estimation both say the same, and blocks are
+closer too.
 """
 
 import matplotlib.pyplot as plt
@@ -35,7 +36,9 @@ features = [
         "properties": {"geoid": geoid(row, column)},
         "geometry": {
             "type": "Polygon",
-            "coordinates": [[corners[row + i, column + j].tolist() for i, j in [(0, 0), (0, 1), (1, 1), (1, 0), (0, 0)]]],
+            "coordinates": [
+                [corners[row + i, column + j].tolist() for i, j in [(0, 0), (0, 1), (1, 1), (1, 0), (0, 0)]]
+            ],
         },
     }
     for row in range(rows)
@@ -48,7 +51,9 @@ county = {"type": "FeatureCollection", "features": features}
 
 spine = Spine.from_geoids(sorted(f["properties"]["geoid"] for f in features), {"County": 5, "Tract": 7, "Block": 8})
 levels = {"County": 2.0, "Tract": 10.0, "Block": 100.0}
-problem = Problem(Schema({"person": 1}), {level: {"total": variance} for level, variance in levels.items()}, spine=spine)
+problem = Problem(
+    Schema({"person": 1}), {level: {"total": variance} for level, variance in levels.items()}, spine=spine
+)
 where = {f["properties"]["geoid"]: np.mean(f["geometry"]["coordinates"][0], axis=0) for f in features}
 blocks = [spine.geocodes[k] for k in spine.members[-1]]
 near = [min(np.hypot(*(where[code] - centre)) for centre in ([3, 5], [9, 2])) for code in blocks]

@@ -1,8 +1,9 @@
 """Can I have records rather than tables?
-======================================
+=========================================
 
-Whole records, one a person, whose tables are near the unbiased estimates: non-negative counts first, then rounded so that
-chosen tables are rounded as well. They are a product to hand out beside the estimates, not in their place.
+Whole records, one a person, whose tables are near the unbiased estimates: non-negative counts first, then
+rounded so that chosen tables are rounded as well. They are a product to hand out beside the estimates, not in
+their place.
 """
 
 import matplotlib.pyplot as plt

@@ -1,8 +1,9 @@
 """What does it cost that no count may be negative?
-================================================
+===================================================
 
-Microdata cannot have a record of weight -1. Fits without negative counts are closer in empty cells, but their sums are too
-large: every small positive error stays and every negative one is cut off. An estimate that may be negative has no bias.
+Microdata cannot have a record of weight -1. Fits without negative counts are closer in empty cells, but their
+sums are too large: every small positive error stays and every negative one is cut off. An estimate that may
+be negative has no bias.
 """
 
 import matplotlib.pyplot as plt

@@ -1,8 +1,8 @@
 """What does a privacy budget buy?
-===============================
+==================================
 
-A budget (rho of zero-concentrated differential privacy) is spent on tables; each gets noise of the variance that its share
-pays for. How precise the estimates will be is known before a single count is read.
+A budget (rho of zero-concentrated differential privacy) is spent on tables; each gets noise of the variance
+that its share pays for. How precise the estimates will be is known before a single count is read.
 """
 
 from fractions import Fraction
@@ -41,5 +41,5 @@ axes[0].legend()
 plt.show()
 
 # %%
-# Every doubling divides errors by the root of two. Half the budget by itself would make the detailed cells' errors 1.41
-# times as large; they are less, since what is spent on the margins is not lost to the cells.
+# Every doubling divides errors by the root of two. Half the budget by itself would make the detailed cells'
+# errors 1.41 times as large; they are less, since what is spent on the margins is not lost to the cells.

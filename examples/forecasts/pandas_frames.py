@@ -1,8 +1,8 @@
 """My forecasts are a pandas frame: must I mind the order of its rows?
-===================================================================
+======================================================================
 
-No: a frame whose index names the nodes is laid out by it. A label that is missing or unknown is refused by name, rather
-than a number put in the wrong place.
+No: a frame whose index names the nodes is laid out by it. A label that is missing or unknown is refused by
+name, rather than a number put in the wrong place.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,9 @@ for leaf in leaves:
 # %%
 # Forecasts and variances come in any order.
 
-forecast = pd.Series({"south, web": 31.0, "south, shop": 18, "north, web": 41, "north, shop": 23, "south": 57, "north": 60, "all": 125})
+forecast = pd.Series(
+    {"south, web": 31.0, "south, shop": 18, "north, web": 41, "north, shop": 23, "south": 57, "north": 60, "all": 125}
+)
 variance = pd.Series({"all": 25.0, "north": 9, "south": 9} | dict.fromkeys(leaves, 16.0))
 est = estimate(Problem.from_summing_matrix(S, variance), forecast)
 lower, upper = est.interval(0.9)

@@ -1,8 +1,9 @@
 """All my forecasts are wrong together: does that matter?
-======================================================
+=========================================================
 
-A wrong assumption about the season moves all forecasts of a week the same way. Noise that cells share is given as a low-rank
-part of the covariance. Who leaves it out trusts sums too much: the errors that he believes are too small.
+A wrong assumption about the season moves all forecasts of a week the same way. Noise that cells share is
+given as a low-rank part of the covariance. Who leaves it out trusts sums too much: the errors that he
+believes are too small.
 """
 
 import matplotlib.pyplot as plt

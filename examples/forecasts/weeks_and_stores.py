@@ -1,9 +1,9 @@
 """My forecasts by store and by product do not add up: how do I reconcile them?
-============================================================================
+===============================================================================
 
-Sales are forecast for each product in each store, for stores, for products and for the company, as in the M5 competition.
-Each forecast comes with its own error. The matrix that sums the leaves says what must add up; reconciled forecasts do, and
-are nearer to what was sold.
+Sales are forecast for each product in each store, for stores, for products and for the company, as in the M5
+competition. Each forecast comes with its own error. The matrix that sums the leaves says what must add up;
+reconciled forecasts do, and are nearer to what was sold.
 """
 
 import matplotlib.pyplot as plt
@@ -49,4 +49,6 @@ plt.show()
 # %%
 # Standard errors are exact, also of what is shown here: all nodes gain, the largest the most.
 
-print("error of a forecast:", errors[[0, 1, 4, 8]].round(1), "reconciled:", np.sqrt(P.variances())[[0, 1, 4, 8]].round(1))
+print(
+    "error of a forecast:", errors[[0, 1, 4, 8]].round(1), "reconciled:", np.sqrt(P.variances())[[0, 1, 4, 8]].round(1)
+)

@@ -1,8 +1,8 @@
 """How do iterative solvers converge?
-===================================
+=====================================
 
-Where every cell has a variance of its own there is no closed form. Conjugate gradients then iterate; what surrounds them
-decides how often. The nearest problem with a closed form is the best surrounding that we know.
+Where every cell has a variance of its own there is no closed form. Conjugate gradients then iterate; what
+surrounds them decides how often. The nearest problem with a closed form is the best surrounding that we know.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,12 @@ y = add_noise(problem, np.zeros(problem.observed.size), rng=2)
 best = blue(problem, "cholesky")
 x, errors = best @ y, np.sqrt(best.variances())
 
-around = {"two_pass": "nearest closed form", "multigrid": "multigrid", "jacobi": "scaled (the default)", None: "nothing"}
+around = {
+    "two_pass": "nearest closed form",
+    "multigrid": "multigrid",
+    "jacobi": "scaled (the default)",
+    None: "nothing",
+}
 figure, ax = plt.subplots()
 for preconditioner, name in around.items():
     steps, distances = [], []
@@ -37,4 +42,5 @@ ax.legend()
 plt.show()
 
 # %%
-# An iteration around the closed form costs about one estimate of it; those on the constraints, a product with A Sigma A'.
+# An iteration around the closed form costs about one estimate of it; those on the constraints, a product with A
+# Sigma A'.

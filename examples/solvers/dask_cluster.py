@@ -1,9 +1,10 @@
 """Can a cluster do it?
-====================
+=======================
 
-The spine is cut into parts; a worker reads a part, tells its parent what it knows, and later hears the answer. Nothing but
-names goes through Dask, the answers have the same bytes as without it, and what is done is on disk if a worker dies. This
-cluster is two threads of one process; give the address of yours to ``Client``.
+The spine is cut into parts; a worker reads a part, tells its parent what it knows, and later hears the
+answer. Nothing but names goes through Dask, the answers have the same bytes as without it, and what is done
+is on disk if a worker dies. This cluster is two threads of one process; give the address of yours to
+``Client``.
 """
 
 import tempfile

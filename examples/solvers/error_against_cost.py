@@ -1,9 +1,9 @@
 """Which solver for my problem: what does how much accuracy cost?
-==============================================================
+=================================================================
 
-One problem in which every cell has a variance of its own, by every solver that takes it. Direct ones are exact at one price;
-iterative ones are stopped where one likes; a heuristic is fast and never exact. ``blue(problem)`` chooses among the
-exact ones and says why.
+One problem in which every cell has a variance of its own, by every solver that takes it. Direct ones are
+exact at one price; iterative ones are stopped where one likes; a heuristic is fast and never exact.
+``blue(problem)`` chooses among the exact ones and says why.
 """
 
 import time

@@ -1,8 +1,8 @@
 """Somebody else worked it out: is it right?
-=========================================
+============================================
 
-``certify`` bounds how far any answer is from the best linear unbiased estimate, whoever made it, and uses no solver. Here
-scipy's LSQR solves the least-squares problem behind it to one tolerance after another.
+``certify`` bounds how far any answer is from the best linear unbiased estimate, whoever made it, and uses no
+solver. Here scipy's LSQR solves the least-squares problem behind it to one tolerance after another.
 """
 
 import matplotlib.pyplot as plt

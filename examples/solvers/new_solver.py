@@ -1,9 +1,9 @@
 """Can I write a solver of my own in twenty lines?
-================================================
+==================================================
 
-A solver says which problems it can take, and prepares a linear map for one. This one is the textbook's formula with a
-pseudoinverse. ``check_solver`` puts it through the laws that every solver of the package obeys, on small problems of every
-kind that it takes.
+A solver says which problems it can take, and prepares a linear map for one. This one is the textbook's
+formula with a pseudoinverse. ``check_solver`` puts it through the laws that every solver of the package
+obeys, on small problems of every kind that it takes.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Do iterations grow with my problem?
-====================================
+======================================
 
-Around the nearest closed form they do not: they grow with the ratio between the variances within a table, whatever the
-size. On the constraints they grow with both.
+Around the nearest closed form they do not: they grow with the ratio between the variances within a table,
+whatever the size. On the constraints they grow with both.
 """
 
 import matplotlib.pyplot as plt

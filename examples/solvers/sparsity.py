@@ -1,8 +1,8 @@
 """What do the equations look like, and what does factorising them cost?
-=====================================================================
+========================================================================
 
-That tables agree is A x = 0 with a sparse A of entries -1, 0 and 1. Direct solvers factorise A Sigma A'; how many entries
-the factor gets depends on the order of the equations.
+That tables agree is A x = 0 with a sparse A of entries -1, 0 and 1. Direct solvers factorise A Sigma A'; how
+many entries the factor gets depends on the order of the equations.
 """
 
 import matplotlib.pyplot as plt

@@ -1,8 +1,8 @@
 """My published tables contradict one another: how do I make them agree?
-=====================================================================
+========================================================================
 
-Every table of the admissions to Berkeley in 1973 is published with its own noise, of standard deviation 15. The number of
-applicants to a department can then be read in four places, and is different in each.
+Every table of the admissions to Berkeley in 1973 is published with its own noise, of standard deviation 15.
+The number of applicants to a department can then be read in four places, and is different in each.
 """
 
 import matplotlib.pyplot as plt
@@ -20,8 +20,9 @@ y = add_noise(problem, problem.truth, rng=4)  # simulation only: yours is proble
 est = estimate(problem, y)
 
 # %%
-# Four ways to count the applicants to each department, with their 95 % intervals: as published, and by adding up the
-# cells of three larger tables. One estimate is behind them all, so that afterwards there is nothing to choose between.
+# Four ways to count the applicants to each department, with their 95 % intervals: as published, and by adding
+# up the cells of three larger tables. One estimate is behind them all, so that afterwards there is nothing to
+# choose between.
 
 noisy, agreed = problem.observed.tables(y), est.tables
 ways = {

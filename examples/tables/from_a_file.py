@@ -1,8 +1,8 @@
 """My tables are in a file: what do I do?
-======================================
+=========================================
 
-One row a published cell, in a CSV file, with how precise it is. This one is as such files come: margins of error of 90 %,
-thousands with commas, two tables of different surveys, and a cell that was suppressed.
+One row a published cell, in a CSV file, with how precise it is. This one is as such files come: margins of
+error of 90 %, thousands with commas, two tables of different surveys, and a cell that was suppressed.
 """
 
 import tempfile

@@ -1,8 +1,8 @@
 """The total is known exactly: what does that help?
-================================================
+===================================================
 
-A variance of 0 says that a figure is known exactly. All tables are then made to add up to it; what that is worth falls
-with the number of cells that share it.
+A variance of 0 says that a figure is known exactly. All tables are then made to add up to it; what that is
+worth falls with the number of cells that share it.
 """
 
 import matplotlib.pyplot as plt

@@ -1,8 +1,9 @@
 """May I quote several figures at once?
-====================================
+=======================================
 
-Of ninety-five per cent intervals, one in twenty misses. Whoever quotes a whole table wants all of them right together: a
-simultaneous band is as wide as that takes, and no wider, because it knows how the estimates are correlated.
+Of ninety-five per cent intervals, one in twenty misses. Whoever quotes a whole table wants all of them right
+together: a simultaneous band is as wide as that takes, and no wider, because it knows how the estimates are
+correlated.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """Is the noise as large as they say?
-==================================
+=====================================
 
-An estimate, its errors and its intervals are as good as the variances that are given. Where tables overlap the
-measurements themselves say how large their noise is. Over many releases p-values are spread evenly when variances are
-right, and are small too often when they are not.
+An estimate, its errors and its intervals are as good as the variances that are given. Where tables overlap
+the measurements themselves say how large their noise is. Over many releases p-values are spread evenly when
+variances are right, and are small too often when they are not.
 """
 
 import matplotlib.pyplot as plt

@@ -1,8 +1,8 @@
 """Which cell is the outlier?
-==========================
+=============================
 
-Somebody typed 371 for 317: two digits of one cell of one table changed places. Tables that overlap check one another, and
-the cell that none of the others believes is the one.
+Somebody typed 371 for 317: two digits of one cell of one table changed places. Tables that overlap check one
+another, and the cell that none of the others believes is the one.
 """
 
 import matplotlib.pyplot as plt
@@ -26,7 +26,8 @@ for outlier in fit.outliers(3):
     print(f"{outlier.table} {outlier.cell}: measured {outlier.value:.0f}, expected {outlier.expected:.0f}")
 
 # %%
-# Residuals of sound measurements lie in the band. The wrong cell is far outside; those around it are drawn along by it.
+# Residuals of sound measurements lie in the band. The wrong cell is far outside; those around it are drawn
+# along by it.
 
 cells = measurements_frame(problem, y).select(problem.schema.names).rows()
 names = [", ".join(level for level in cell if level != "*") for cell in cells]

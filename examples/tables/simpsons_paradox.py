@@ -1,8 +1,9 @@
 """Does Simpson's paradox survive the noise?
-=========================================
+============================================
 
-Berkeley admitted fewer of the women than of the men, but in most departments more of them. Both statements are about the
-same tables. Noisy tables that disagree can blur either one; estimates that agree cannot contradict one another.
+Berkeley admitted fewer of the women than of the men, but in most departments more of them. Both statements
+are about the same tables. Noisy tables that disagree can blur either one; estimates that agree cannot
+contradict one another.
 """
 
 import matplotlib.pyplot as plt
@@ -29,8 +30,8 @@ def gap(values):
 
 
 # %%
-# Sixty releases with other noise: the estimates' gaps scatter less around the truth than those of the published tables.
-# Hardly any women applied to department B, so that its rates scatter most.
+# Sixty releases with other noise: the estimates' gaps scatter less around the truth than those of the published
+# tables. Hardly any women applied to department B, so that its rates scatter most.
 
 labels = ["all departments", *"ABCDEF"]
 figure, ax = plt.subplots(figsize=(7.6, 4.6))
@@ -43,7 +44,9 @@ ax.axvline(0, color="0.46", linewidth=1)
 ax.set_yticks(range(7), labels)
 ax.invert_yaxis()
 ax.set_xlim(-60, 80)
-ax.set(xlabel="women's rate of admission less men's, percentage points", title="Behind in all, ahead in most departments")
+ax.set(
+    xlabel="women's rate of admission less men's, percentage points", title="Behind in all, ahead in most departments"
+)
 legend = ax.legend(loc="lower right")
 for handle in legend.legend_handles:
     handle.set_alpha(1)

@@ -1,8 +1,9 @@
 """Two surveys say different things: what do I believe?
-====================================================
+=======================================================
 
-One survey counts by age and sex, roughly; another counts the sexes alone, and well. Every survey's error is known. Together
-they say more about every age group than either, also about ages that the better one never asked for.
+One survey counts by age and sex, roughly; another counts the sexes alone, and well. Every survey's error is
+known. Together they say more about every age group than either, also about ages that the better one never
+asked for.
 """
 
 import matplotlib.pyplot as plt
@@ -11,7 +12,6 @@ import numpy as np
 from blue_solvers import estimate
 from blue_solvers.pictures import dots_and_intervals
 from constraint_builders import Schema, problem_of_sources
-from constraint_builders.sources import Source
 
 plt.style.use("blue_solvers.pictures.clear")
 

@@ -1,7 +1,8 @@
 """How much more precise does agreement make my tables?
-====================================================
+=======================================================
 
-The variance of every estimate is known before any data are: it is a matter of which tables were measured, and how well.
+The variance of every estimate is known before any data are: it is a matter of which tables were measured, and
+how well.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +19,8 @@ variances = problem.desired.tables(P.variances())
 measured = dict(zip(problem.observed.names, [v.flat[0] for v in problem.observed.tables(problem.variances).values()]))
 
 # %%
-# Some tables were measured, with the noise on the left. Others were only wanted: the estimate makes them from the tables
-# that contain them.
+# Some tables were measured, with the noise on the left. Others were only wanted: the estimate makes them from
+# the tables that contain them.
 
 names = sorted(variances, key=lambda name: variances[name].mean())
 errors = [np.sqrt(variances[name].mean()) for name in names]

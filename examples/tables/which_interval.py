@@ -1,8 +1,8 @@
 """Which interval do I need?
-=========================
+============================
 
-Normal intervals (``z``) are exact for Gaussian noise. For other noise there are intervals that rest on simulated errors
-alone (``distribution_free``), a little wider and valid under every law.
+Normal intervals (``z``) are exact for Gaussian noise. For other noise there are intervals that rest on
+simulated errors alone (``distribution_free``), a little wider and valid under every law.
 """
 
 import matplotlib.pyplot as plt

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pd = pytest.importorskip("pandas")
-
 from blue_solvers import BlueOperator, blue, estimate, fit_test
 from constraint_builders import Problem, gallery
+
+pd = pytest.importorskip("pandas")
 
 NODES = ["all", "north", "south"]
 S = pd.DataFrame([[1, 1], [1, 0], [0, 1]], index=NODES)

@@ -142,7 +142,9 @@ def test_maps_that_cannot_be_drawn(ax, features, values, options, message):
 def luminance(colour):
     digits = colour.lstrip("#")
     parts = [int(digits[k : k + 2], 16) / 255 for k in (0, 2, 4)]
-    return np.dot([0.2126, 0.7152, 0.0722], [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts])
+    return np.dot(
+        [0.2126, 0.7152, 0.0722], [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    )
 
 
 def test_colours_stand_out_from_light_and_dark():
