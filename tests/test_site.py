@@ -77,7 +77,7 @@ def test_contrast() -> None:
 
 
 def test_every_public_module_is_listed() -> None:
-    """Modules of the API are in its page's tables of contents, and their public classes and functions have docstrings."""
+    """Modules of the API are in its page's contents; their public classes and functions have docstrings."""
     pytest.importorskip("sphinx")
     api_pages = importlib.import_module("api_pages")
     listed = (DOCS / "api.md").read_text()

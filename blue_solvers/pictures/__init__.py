@@ -1,7 +1,7 @@
 """Pictures for people: intervals, quantiles, hierarchies and maps, drawn with matplotlib (extra ``plots``).
 
-Every function draws on the Axes that it is given and returns it.
-``plt.style.use("blue_solvers.pictures.clear")`` is the style of the documentation, in colours that the colour-blind tell apart, legible on light and dark grounds.
+Every function draws on the Axes that it is given and returns it. The style of the documentation, in colours that the
+colour-blind tell apart, legible on light and dark grounds, is ``plt.style.use("blue_solvers.pictures.clear")``.
 """
 
 from blue_solvers.pictures.dot_intervals import dots_and_intervals
