@@ -18,15 +18,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from bench.invented_state import block_geoids
 from bench.measuring import print_table
-from bench.places import block_geoids
 from bench.spine import problem_of_a_state
-from blue_solvers import blue
+from blue_solvers import SOLVERS, blue
 from blue_solvers.verification import certify
 from constraint_builders import Problem, gallery
 from noise_mechanisms import add_noise
 
-SOLVERS = ("auto", "dense", "cholesky", "cg", "multigrid", "two_pass", "sea_blue")
 SEEN = 1e-14
 Figures = list[str]
 

@@ -26,18 +26,19 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.invented_state import BLOCKS
 from bench.measuring import print_table
-from bench.spine import BLOCKS
-from bench.spine import _problem as rhode_island
+from bench.spine import problem_of_a_state as rhode_island
 from blue_solvers import BlueOperator, blue
 from blue_solvers.normal_equations.factorisation import factorise
-from blue_solvers.normal_equations.kernels import Gather, compiled_gather, gather_in_numpy, has_numba
+from blue_solvers.normal_equations.kernels import Gather, gather
 from blue_solvers.normal_equations.noisy_equations import equations_of
 from blue_solvers.normal_equations.sparse_factor import SparseFactor
 from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.uncertainty import half_widths, variances_by_selected_inversion
 from blue_solvers.uncertainty.monte_carlo import Streams
 from constraint_builders import Problem, Spine, gallery
+from constraint_builders.compiled import has_numba
 from constraint_builders.geography import Entities, leaves
 from noise_mechanisms import draw_noise
 
@@ -77,13 +78,13 @@ def selected_inversion(problem: Problem) -> list[list[str]]:
     matrix = N.tocsc()
     factor = SparseFactor.of(matrix)
     rows, columns = (part.astype(np.int64) for part in matrix.nonzero())
-    gathers: dict[str, tuple[Gather, float]] = {"numpy": (gather_in_numpy, 10)}
+    gathers: dict[str, tuple[Gather, float]] = {"numpy": (gather.reference, 10)}
     if has_numba():
-        gathers["compiled"] = (compiled_gather(), 3)
+        gathers["compiled"] = (gather.compiled(), 3)
     found = []
-    for name, (gather, target) in gathers.items():
-        inverse = best(partial(factor.inverse_entries, rows, columns, gather))
-        whole = best(partial(variances_by_selected_inversion, cellwise, gather))
+    for name, (form, target) in gathers.items():
+        inverse = best(partial(factor.inverse_entries, rows, columns, form))
+        whole = best(partial(variances_by_selected_inversion, cellwise, form))
         found.append(_row(f"selected inversion alone, {name}", inverse, "factorisation", factorisation, target))
         found.append(_row(f"all variances with it, {name}", whole, "factorisation", factorisation, target))
     return found

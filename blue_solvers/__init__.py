@@ -7,39 +7,21 @@ from blue_solvers.contract import ConvergenceError, Info, Prepared, Solver, Unsu
 from blue_solvers.estimates import Estimate
 from blue_solvers.goodness import fit_test
 from blue_solvers.operator import BlueOperator, blue, estimate
-from blue_solvers.solvers import (
-    SOLVERS,
-    Auto,
-    Cholesky,
-    ConjugateGradient,
-    Dense,
-    Multigrid,
-    SeaBlue,
-    SolverName,
-    TwoPass,
-)
+from blue_solvers.solvers import registry
+from blue_solvers.solvers.registry import *  # noqa: F403
 from blue_solvers.uncertainty import functionals, intervals
 from blue_solvers.verification import Certificate, Fit, certify
 
 __all__ = [
-    "SOLVERS",
-    "Auto",
     "BlueOperator",
     "Certificate",
-    "Cholesky",
-    "ConjugateGradient",
     "ConvergenceError",
-    "Dense",
     "Estimate",
     "Fit",
     "Info",
-    "Multigrid",
     "Prepared",
     "ProjectedWork",
-    "SeaBlue",
     "Solver",
-    "SolverName",
-    "TwoPass",
     "UnsupportedProblemError",
     "__version__",
     "blue",
@@ -50,3 +32,4 @@ __all__ = [
     "intervals",
     "projected_work",
 ]
+__all__ += registry.__all__

@@ -15,11 +15,8 @@ from scipy.sparse.linalg import LinearOperator
 from blue_solvers.about import logger
 from blue_solvers.contract import Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.estimates import Estimate
-from blue_solvers.name_order import NameOrder
 from blue_solvers.proving import is_exact, proved
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
-from blue_solvers.solvers.shared_noise import SharedNoise
-from blue_solvers.undetermined import Undetermined
 from blue_solvers.verification import Certificate
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -28,6 +25,7 @@ from constraint_builders.description.reals import real_array, refuse_masked
 
 MOST_DENSE = 1_000  # cells up to which the dense solver is tried where another's answer is not proved
 LARGEST = 1e100  # of values whose squares, in units of any noise, are numbers
+FIRST_ROWS = 64  # that mostly show whether a column is out of range
 
 
 def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator:
@@ -49,7 +47,9 @@ def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator
     ValueError
         If there is no solver of that name.
     UnsupportedProblemError
-        If the solver cannot take the problem, with the reason.
+        If the solver cannot take the problem, with the reason that ``solver.supports(problem)`` gives.
+    ConvergenceError
+        If iterations to the constant part of the estimate do not come to an end.
     MemoryError
         If what it needs would not fit, with the bytes.
 
@@ -73,13 +73,12 @@ def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator
         solver = SOLVERS[solver]()
     if not isinstance(solver, Solver):
         raise TypeError(f"solver must be a name or a configured Solver: got {solver!r}")
-    shared = SharedNoise(solver) if problem.noise.shared is not None else solver
-    engine = Undetermined(NameOrder(shared))
-    reason = engine.supports(problem)
-    if reason is not None:
-        raise UnsupportedProblemError(f"solver {solver.name!r} cannot take this problem: {reason}")
     start = time.perf_counter()
-    P = BlueOperator(problem, solver, engine.prepare(problem))
+    try:
+        prepared = solver.prepare(problem)
+    except UnsupportedProblemError as refusal:
+        raise UnsupportedProblemError(f"solver {solver.name!r} cannot take this problem: {refusal}") from None
+    P = BlueOperator(problem, solver, prepared)
     logger.info("%s prepared in %.3g s for %r: %s", solver.name, time.perf_counter() - start, problem, P.info.reason)
     return P
 
@@ -188,7 +187,7 @@ class BlueOperator(LinearOperator):
         what = "the vector over the observed layout"
         refuse_masked(x, what)
         if has_row_labels(x):
-            if self.problem.schema is not None:
+            if self.problem.is_tabular:
                 refuse_labels(x, what)
             x = self.problem.observed.vector({"x": x})
         return np.asarray(x)
@@ -347,6 +346,8 @@ class BlueOperator(LinearOperator):
 
 def _in_range(linear: Callable[[Float], Float], X: Float) -> Float:
     """A linear map of columns so small or large that their squares would not be numbers: in units of their own."""
+    if _moderate(X):
+        return linear(X)
     sizes = abs(X).max(axis=0)
     if not ((sizes > LARGEST) | ((sizes < 1 / LARGEST) & (sizes > 0))).any():
         return linear(X)
@@ -356,6 +357,12 @@ def _in_range(linear: Callable[[Float], Float], X: Float) -> Float:
     if not np.isfinite(result).all():
         raise OverflowError("the estimate is beyond what float64 holds: give values in larger units")
     return result
+
+
+def _moderate(X: Float) -> bool:
+    """Whether the extremes of all cells together, and the first ones of every column, show no column out of range."""
+    largest = max(float(X.max()), -float(X.min()))
+    return largest <= LARGEST and bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())
 
 
 def _real(X: Any) -> Float:

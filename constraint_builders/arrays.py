@@ -5,4 +5,6 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 Index = NDArray[np.intp]
+Integers = NDArray[np.int64]
+Int32 = NDArray[np.int32]
 Flags = NDArray[np.bool_]

@@ -88,9 +88,9 @@ def read_problem(
 
 def _read_measured(schema: Schema, observed: Mapping, spine: Spine | None, covariance: Any, noise: str) -> Measured:
     """The observed tables and their noise."""
-    levels: tuple[int, ...] = ()
     if spine is None:
         tables = tuple(parse_table(schema, name) for name in observed)
+        levels = (0,) * len(tables)
         layout = table_layout(schema, list(observed))
         own = zip(observed.items(), tables, strict=True)
         given = np.concatenate([_table_variances(schema, name, table, value) for (name, value), table in own])
@@ -146,6 +146,7 @@ def _read_desired(schema: Schema, measured: Measured, desired: Any) -> dict[str,
         return {
             "desired": table_layout(schema, names),
             "desired_tables": tuple(parse_table(schema, name) for name in names),
+            "desired_levels": (0,) * len(names),
         }
     wanted = [(str(name[0]), str(name[1])) for name in observed.names if isinstance(name, tuple)]
     if desired is not None:

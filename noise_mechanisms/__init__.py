@@ -6,6 +6,6 @@ nobody. Release grade are `release_sample` of the laws in `laws` and `release` o
 """
 
 from noise_mechanisms.add_noise import add_noise, draw_noise
-from noise_mechanisms.laws import variance_of
+from noise_mechanisms.laws import add_law, variance_of
 
-__all__ = ["add_noise", "draw_noise", "variance_of"]
+__all__ = ["add_law", "add_noise", "draw_noise", "variance_of"]

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders import Problem
 from constraint_builders.description.reals import real_array, whole_number
-from noise_mechanisms.laws import draw
+from noise_mechanisms.laws import draw, kind_of
 
 LARGEST_WHOLE = 2.0**53
 
@@ -45,7 +45,7 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
         raise ValueError(f"truth must have shape ({problem.observed.size},): got {values.shape}")
     if not np.isfinite(values[~problem.unmeasured]).all():
         raise ValueError("truth holds NaN or infinite counts: give finite numbers")
-    if problem.noise.law.startswith("discrete"):
+    if kind_of(problem.noise.law).discrete:
         large = np.flatnonzero(~problem.unmeasured & (abs(values) > LARGEST_WHOLE))
         if large.size:
             raise ValueError(

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from constraint_builders.description.reals import positive_number, real_array, w
 from constraint_builders.memory import require_memory
 from noise_mechanisms.drawing import BLOCK, blocks, fill
 
+Family = Literal["gaussian", "laplace"]
 Seed: TypeAlias = np.random.Generator | np.random.SeedSequence | int | None
 
 # Beyond this, draws of a discrete law could leave the whole numbers that float64 holds exactly.
@@ -35,10 +36,14 @@ class Law(ABC):
         What `law`, `draw` and ``Problem(noise=...)`` call it.
     discrete : bool
         Whether the noise is a whole number.
+    family : {"gaussian", "laplace"} or None
+        Whose tails it has: by them privacy budgets are spent, zCDP by Gaussian and pure DP by Laplace noise, and
+        reweighted fits tell large noise. Of a Gaussian law the parameter is the square of the scale.
     """
 
     name: ClassVar[str]
     discrete: ClassVar[bool]
+    family: ClassVar[Family | None] = None
 
     @abstractmethod
     def __init__(self, parameter: float | Fraction, /) -> None: ...

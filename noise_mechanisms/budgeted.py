@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from constraint_builders.budget import Budget
-from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Law
+from noise_mechanisms.base_law import Family, Law
+from noise_mechanisms.laws import LAWS, kind_of
 
-_GAUSSIAN: dict[str, type[Law]] = {"gaussian": Gaussian, "discrete_gaussian": DiscreteGaussian}
-_LAPLACE: dict[str, type[Law]] = {"laplace": Laplace, "discrete_laplace": DiscreteLaplace}
+SPENT_BY: dict[str, Family] = {"zcdp": "gaussian", "pure": "laplace"}
 
 
 def noise_variances(budget: Budget, noise: str) -> dict[str, dict[str, float]]:
@@ -17,7 +17,8 @@ def noise_variances(budget: Budget, noise: str) -> dict[str, dict[str, float]]:
     Parameters
     ----------
     budget : Budget
-    noise : {"gaussian", "discrete_gaussian", "laplace", "discrete_laplace"}
+    noise : str
+        A name in `LAWS`, of a law of the family that the measure of privacy counts.
 
     Returns
     -------
@@ -37,10 +38,10 @@ def noise_variances(budget: Budget, noise: str) -> dict[str, dict[str, float]]:
 
 
 def _laws(budget: Budget, noise: str) -> dict[str, dict[str, Law]]:
-    known = _GAUSSIAN if budget.measure == "zcdp" else _LAPLACE
-    if noise not in known:
+    family = SPENT_BY[budget.measure]
+    kind = kind_of(noise)
+    if kind.family != family:
+        known = [name for name, other in LAWS.items() if other.family == family]
         raise ValueError(f"a {budget.measure!r} budget is spent by {' or '.join(known)} noise: got {noise!r}")
-    parameters = budget.exact_variances() if budget.measure == "zcdp" else budget.scales()
-    return {
-        level: {table: known[noise](parameter) for table, parameter in row.items()} for level, row in parameters.items()
-    }
+    parameters = budget.exact_variances() if family == "gaussian" else budget.scales()
+    return {level: {table: kind(parameter) for table, parameter in row.items()} for level, row in parameters.items()}

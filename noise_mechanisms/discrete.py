@@ -9,8 +9,11 @@ from noise_mechanisms.laws import (
     Gaussian,
     Laplace,
     Law,
+    add_law,
     draw,
+    kind_of,
     law,
+    variance_of,
 )
 
 __all__ = [
@@ -22,6 +25,9 @@ __all__ = [
     "Gaussian",
     "Laplace",
     "Law",
+    "add_law",
     "draw",
+    "kind_of",
     "law",
+    "variance_of",
 ]

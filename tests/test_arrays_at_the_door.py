@@ -11,7 +11,7 @@ from scipy import sparse
 
 from blue_solvers import blue
 from blue_solvers.nonnegative import METHODS, controlled_rounding, coverage, movements, nnls, ols, refine_intervals
-from blue_solvers.nonnegative.microdata import unit_records, weighted_rows
+from blue_solvers.nonnegative.microdata_rows import unit_records, weighted_rows
 from blue_solvers.nonnegative.price.bounds import PureDP
 from blue_solvers.nonnegative.price.private_cells import accurate_points, accurate_sum, project_to_simplex
 from blue_solvers.uncertainty import (

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from blue_solvers import blue
-from blue_solvers.commands.common import announce, plural, progress, report
+from blue_solvers.commands.common import announce, plural, report
 from blue_solvers.commands.kinds import is_release, what_is
-from blue_solvers.commands.progress import LevelBar
+from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
 from blue_solvers.solvers import TwoPass
 
@@ -24,7 +24,8 @@ SETTINGS_FILE = "settings.toml"
 
 def run_on_folder(args: argparse.Namespace) -> None:
     """Estimate the tables at all geounits and store them for `query`."""
-    if args.schema is not None:
+    given: str | None = args.schema
+    if given is not None:
         raise ValueError(f"--schema is for long tables, {args.input} is a folder: its schema is in --settings")
     if not is_release(Path(args.input)):
         raise ValueError(f"{args.input} {what_is(args.input)}")
@@ -68,7 +69,7 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
     if args.solver not in ("auto", TwoPass.name):
         raise ValueError(f"--memory streams the passes of {TwoPass.name!r}: leave --solver {args.solver} out")
     totals = () if args.totals is None else read_totals(args.totals)
-    with LevelBar("estimating") as bar:
+    with LevelBar("estimating", alike=True) as bar:
         read = estimate_measurements(
             args.input,
             _settings(args),

@@ -16,10 +16,10 @@ from blue_solvers.commands.common import (
     read_input,
     report_undetermined,
 )
+from blue_solvers.contract import plain_problem
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
-from constraint_builders.schema_order import in_schema_order
 
 ASSUMPTIONS = {  # what it means that one holds, and that it fails
     "A1": ("the covariance of the noise is known", "some cells were not measured, their variance is infinite"),
@@ -63,9 +63,7 @@ def print_problem(problem: Problem) -> None:
     for name, (holds, fails) in ASSUMPTIONS.items():
         print(f"{name}           {f'holds: {holds}' if getattr(problem.assumptions, name) else f'FAILS: {fails}'}")
     report_undetermined(problem)
-    determined = problem if problem.undetermined is None else problem.determined
-    order = in_schema_order(determined)
-    solver, reason = Auto().choose(determined if order is None else order.problem)
+    solver, reason = Auto().choose(plain_problem(problem))
     print(f"solver       auto would take {solver.name}: {reason}")
 
 

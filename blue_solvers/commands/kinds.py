@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 RESULT, UNFINISHED, LEVEL_SUFFIX = "result.json", ".work", ".parquet"
-TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".xlsx")
 MEASURED = ("DPQuery", "Constraint")
 
 
@@ -17,6 +16,8 @@ def is_release(path: Path) -> bool:
 
 def what_is(path: str) -> str:
     """What is there, and what can be done with it, as the end of a message."""
+    from constraint_builders.files.formats import suffixes
+
     place = Path(path)
     if place.is_dir():
         if (place / RESULT).exists():
@@ -26,7 +27,7 @@ def what_is(path: str) -> str:
         if is_release(place):
             return f"is a folder of measurement files: estimate it with  blue-solvers estimate {path} --out result"
         return "is a folder of nothing that this command made: measurement files lie in <Geolevel>.parquet/DPQuery"
-    if place.name.lower().endswith(TABLE_SUFFIXES):
+    if place.name.lower().endswith(suffixes()):
         return f"is a file of tables: see it with  blue-solvers info {path}, or estimate it"
     return "is a file of no kind that this command made"
 

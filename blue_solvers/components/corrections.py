@@ -15,23 +15,24 @@ tables alone. Each combination costs one covariance column, once.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
 from blue_solvers.components import Components, components_of
+from blue_solvers.components.spoken_of import spoken_of, whole_tables
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
-from blue_solvers.contract import VARIANCE_BLOCK, Refusal, UnsupportedProblemError
+from blue_solvers.contract import VARIANCE_BLOCK, UnsupportedProblemError
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import require_memory
-from constraint_builders.relations.marginals import refines
 
 INDEPENDENT = 1e-10  # of a combination's own length, where all noise counts alike: what is left of one that is implied
 CANCELLED = 1e-4  # of a variance: where less is left than that, it is worked out afresh
 CONTRADICTION_TOLERANCE = 1e-8  # relative: right-hand sides may be rounded sums
-MOST_PRETENDED = 1_500  # cells: the size of the dense matrix K
 UNDETERMINED = 1e-11  # of the pretended variance: what is less was not told by anything else, up to rounding
 COPIES = 4  # of all columns over the observed layout
 
@@ -53,7 +54,7 @@ class Corrected:
 
     Raises
     ------
-    ValueError
+    UnsupportedProblemError
         If the equalities contradict one another, or structural zeros.
     MemoryError
         If a column for each of them would not fit.
@@ -140,17 +141,19 @@ class Corrected:
         pretended = self._desired.variances()
         variances = np.where(pretended > 0, pretended - self._changed, 0.0)
         small = np.flatnonzero((variances < CANCELLED * pretended) & (pretended > 0))
-        alike = form_of(self._alike) if small.size else None
         for start in range(0, small.size, VARIANCE_BLOCK):
             cells = small[start : start + VARIANCE_BLOCK]
             units = np.zeros((variances.size, cells.size))
             units[cells, np.arange(cells.size)] = 1
             afresh = (self._noise * self.adjoint(units) ** 2).sum(axis=0)
-            assert alike is not None
-            pulls = _noisy_only(self._alike, alike.adjoint(units))
+            pulls = _noisy_only(self._alike, self._alike_form.adjoint(units))
             left = np.linalg.norm(pulls - self._news @ (self._news.T @ pulls), axis=0)
             variances[cells] = np.where(left > INDEPENDENT * np.linalg.norm(pulls, axis=0), afresh, 0.0)
         return variances
+
+    @cached_property
+    def _alike_form(self) -> Components:
+        return form_of(self._alike)
 
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, or from an equality."""
@@ -164,58 +167,24 @@ class Corrected:
 def form_of(problem: Problem) -> Components:
     """The exact estimate of a problem of equal variances within the tables of a geounit, but for its equalities."""
     special = problem.spine is not None or problem.zeros is not None
-    return TreeForm(problem) if special else components_of(problem)
+    return TreeForm(StructuredProblem.of(problem)) if special else components_of(problem)
 
 
 def pretended_cells(problem: Problem) -> Index:
     """Cells of tables that were not measured in a geounit, that equalities speak of and nothing determines.
 
-    Raises
-    ------
-    UnsupportedProblemError
-        If there are too many.
+    `tree_refusal` refuses problems where there may be too many.
     """
-    cells = _spoken_of(problem)
+    cells = spoken_of(problem)
     if not cells.size:
         return cells
-    if cells.size > MOST_PRETENDED:
-        raise UnsupportedProblemError(why_too_many(cells.size))
     alike = _alike(_without_equalities(problem, _pretending(problem, cells)[0]))
     told = _adjoint(form_of(alike.observing()), _units(cells, alike.observed.size).T.toarray(), alike.observed.size)
     values, vectors = np.linalg.eigh(np.eye(cells.size) - told[cells])
     open_ = np.linalg.norm(vectors[:, values <= INDEPENDENT], axis=1) > INDEPENDENT
     kept = np.zeros(problem.observed.size, dtype=bool)
     kept[cells[open_]] = True
-    return cells[_whole_tables(problem, kept)[cells]]
-
-
-def _spoken_of(problem: Problem) -> Index:
-    """Cells of such tables, but for those that a table measured in the same geounit can be summed to."""
-    if problem.equalities is None or not problem.unmeasured.any():
-        return np.zeros(0, dtype=np.intp)
-    assert problem.schema is not None
-    touched = np.zeros(problem.observed.size, dtype=bool)
-    touched[problem.equalities[0].indices] = True
-    touched &= problem.unmeasured
-    levels = problem.observed_levels or (0,) * len(problem.observed_tables)
-    for index, table in enumerate(problem.observed_tables):
-        cells = touched[problem.observed.block(index)].reshape(-1, table.size)
-        if not cells.any():
-            continue
-        for other, fine in enumerate(problem.observed_tables):
-            if levels[other] == levels[index] and refines(problem.schema, fine, table):
-                measured = ~problem.unmeasured[problem.observed.block(other)].reshape(-1, fine.size)
-                cells[measured.all(axis=1)] = False
-    return np.flatnonzero(_whole_tables(problem, touched) & problem.unmeasured)
-
-
-def _whole_tables(problem: Problem, cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """All cells of every table of a geounit some of whose cells are flagged."""
-    whole = cells.copy()
-    for index, table in enumerate(problem.observed_tables):
-        own = whole[problem.observed.block(index)].reshape(-1, table.size)
-        own[...] = own.any(axis=1, keepdims=True)
-    return whole
+    return cells[whole_tables(problem, kept)[cells]]
 
 
 def _pretending(problem: Problem, cells: Index) -> tuple[Float, float]:
@@ -225,15 +194,6 @@ def _pretending(problem: Problem, cells: Index) -> tuple[Float, float]:
     pretence = float(noisy.max(initial=0.0)) or 1.0
     variances[cells] = pretence
     return variances, pretence
-
-
-def why_too_many(count: int) -> str:
-    """Why so many cells cannot be pretended."""
-    return Refusal(
-        f"its equalities speak of tables with {count:,} cells that nothing measured determines, more than "
-        f"{MOST_PRETENDED:,}",
-        "use solver='cholesky' or 'cg'",
-    )
 
 
 def _without_equalities(problem: Problem, variances: Float) -> Problem:
@@ -267,7 +227,7 @@ def _independent(alike: Problem, rows: sparse.csr_array, b: Float) -> tuple[Inde
 
     Raises
     ------
-    ValueError
+    UnsupportedProblemError
         If some of the first, which are equal to `b`, contradict one another.
     """
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1))).ravel()
@@ -313,7 +273,7 @@ def _require_attainable(pulls: Float, b: Float) -> None:
     gaps = abs(b[rest] - implied.T @ b[first])
     sizes = abs(b[rest]) + abs(implied.T) @ abs(b[first])
     if (gaps > CONTRADICTION_TOLERANCE * sizes + INDEPENDENT * abs(b).max()).any():
-        raise ValueError(
+        raise UnsupportedProblemError(
             "the equalities contradict one another, the structural zeros or the tables' own sums: no values satisfy "
             "all of them; correct their right-hand side"
         )

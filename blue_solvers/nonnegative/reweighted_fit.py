@@ -16,6 +16,7 @@ from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import share
+from noise_mechanisms.laws import kind_of
 
 
 def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:
@@ -43,8 +44,8 @@ def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:
     Raises
     ------
     ValueError
-        If `y` does not fit the problem, variances differ within a table, an exact value is negative, or `gamma` is not
-        between 0 and 1.
+        If `y` does not fit the problem, variances differ within a table, the noise has the tails neither of Gaussian
+        nor of Laplace noise, an exact value is negative, or `gamma` is not between 0 and 1.
     NotConvergedError
         If no non-negative cells meet the values known exactly.
 
@@ -59,6 +60,11 @@ def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:
         raise ValueError(
             "reweighted fitting compares the answers of a table with one another: it needs tables with one variance "
             "each. Use nnls, max_fit or sequential_fit"
+        )
+    if kind_of(problem.noise.law).family is None:
+        raise ValueError(
+            f"reweighted fitting knows how large Gaussian and Laplace noise gets, and not {problem.noise.law!r} noise: "
+            "use nnls, max_fit or sequential_fit"
         )
     return fit_columns(problem, y, "reweighted", partial(_reweighted_fit, gamma=gamma))
 
@@ -111,7 +117,7 @@ def low_answers(answers: Float, variance: float, noise: str, gamma: float) -> ND
 
 
 def _log_probability_below(values: Float, variance: float, noise: str) -> Float:
-    if noise.endswith("gaussian"):
+    if kind_of(noise).family == "gaussian":
         return special.log_ndtr(values / np.sqrt(variance))
     exponent = -abs(values) / np.sqrt(variance / 2)
     return np.where(values < 0, exponent - np.log(2), np.log1p(-0.5 * np.exp(exponent)))
@@ -120,7 +126,7 @@ def _log_probability_below(values: Float, variance: float, noise: str) -> Float:
 def _median_of_largest(count: int, variance: float, noise: str) -> float:
     """Median of the largest of `count` noises."""
     probability = 0.5 ** (1 / count)
-    if noise.endswith("gaussian"):
+    if kind_of(noise).family == "gaussian":
         return float(special.ndtri(probability)) * np.sqrt(variance)
     return float(-np.log(-2 * np.expm1(-np.log(2) / count))) * np.sqrt(variance / 2)
 

@@ -8,13 +8,13 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
-from blue_solvers.normal_equations.kernels import Gather, best_gather
+from blue_solvers.normal_equations import kernels
+from blue_solvers.normal_equations.kernels import Gather
 from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, NormalSolver, equations_of
 from blue_solvers.normal_equations.sparse_factor import SparseFactor, entry_keys
 from blue_solvers.normal_equations.stage import Stage
-from blue_solvers.normal_equations.supernodes import Index
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.memory import require_memory
 
 CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
@@ -62,7 +62,7 @@ def variances_by_selected_inversion(problem: Problem, gather: Gather | None = No
         return np.where(problem.undetermined, np.nan, variances_by_selected_inversion(problem.determined, gather))
     T = desired_sums(problem)
     with one_blas_thread():
-        return _variances(equations_of(problem, "independent")[-1], T, gather or best_gather())
+        return _variances(equations_of(problem, "independent")[-1], T, gather or kernels.gather.fastest())
 
 
 def desired_sums(problem: Problem) -> sparse.csr_array:
@@ -92,8 +92,7 @@ def _sums_of_table(problem: Problem, start: int, stop: int) -> sparse.csr_array:
 
 
 def _variances(equations: Equations, T: sparse.csr_array, gather: Gather) -> Float:
-    Sigma = equations.Sigma_matrix
-    assert Sigma is not None
+    Sigma = equations.entries()
     noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
     if not equations.A.shape[0]:
         return noise
@@ -127,7 +126,7 @@ def _taken(factor: SparseFactor, U: sparse.csc_array, gather: Gather) -> Float:
     return np.bincount(of_pair, terms, minlength=U.shape[1]).astype(np.float64)
 
 
-def _pair_counts(U: sparse.csc_array) -> Index:
+def _pair_counts(U: sparse.csc_array) -> Integers:
     counts = np.diff(U.indptr).astype(np.int64)
     return counts * (counts + 1) // 2
 
@@ -141,7 +140,7 @@ def _columns_at_once(U: sparse.csc_array) -> list[slice]:
     return [slice(*pair) for pair in pairwise([0, *stops.tolist()]) if pair[0] < pair[1]]
 
 
-def _pairs(U: sparse.csc_array) -> tuple[Index, Index]:
+def _pairs(U: sparse.csc_array) -> tuple[Integers, Integers]:
     """Positions in `U.data` of all unordered pairs of entries in one column, an entry with itself included."""
     counts = np.diff(U.indptr).astype(np.int64)
     needed = PAIR_BYTES * float(_pair_counts(U).sum())

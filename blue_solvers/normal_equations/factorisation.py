@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -10,7 +11,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from constraint_builders.arrays import Float
+from blue_solvers.contract import UnsupportedProblemError
+from constraint_builders.arrays import Float, Integers
 
 try:
     from sksparse import cholmod
@@ -31,7 +33,7 @@ def factorise(matrix: sparse.csr_array) -> Factor:
 
     Raises
     ------
-    ValueError
+    UnsupportedProblemError
         If it is not positive definite.
     MemoryError
         If the factor does not fit.
@@ -40,23 +42,58 @@ def factorise(matrix: sparse.csr_array) -> Factor:
     return _by_scipy(matrix) if cholmod is None else _by_cholmod(matrix)
 
 
+def cholmod_gives_triangles() -> bool:
+    """Whether scikit-sparse is installed and of the interface, 0.4, whose factors can be looked into."""
+    return hasattr(cholmod, "analyze")
+
+
+def triangle_by_cholmod(
+    matrix: sparse.csc_array, instead: str
+) -> tuple[sparse.csc_matrix, Integers, Callable[[Float], Float]]:
+    """L and the order with ``L L' = matrix[order][:, order]``, and what solves with it.
+
+    Parameters
+    ----------
+    matrix : csc_array, (n, n)
+    instead : str
+        What to do where the factor does not fit.
+
+    Raises
+    ------
+    ValueError
+        If it is not positive definite.
+    MemoryError
+        If the factor does not fit.
+    """
+    with _cholmod_errors("the matrix is not positive definite: it has no Cholesky factor", instead):
+        factor = cholmod.cholesky(sparse.csc_matrix(matrix))
+        return factor.L(), factor.P().astype(np.int64), factor.solve_A
+
+
 def _by_cholmod(matrix: sparse.csc_matrix) -> Factor:
     label = f"CHOLMOD, scikit-sparse {metadata.version('scikit-sparse')}"
-    try:
+    indefinite = "A Sigma A' is not positive definite: its rows are dependent, or the covariance is singular"
+    with _cholmod_errors(indefinite, "use solver='cg'"):
         if hasattr(cholmod, "cho_factor"):
             return Factor(cholmod.cho_factor(matrix).solve, label)
         return Factor(cholmod.cholesky(matrix).solve_A, label)
+
+
+@contextmanager
+def _cholmod_errors(indefinite: str, instead: str) -> Iterator[None]:
+    try:
+        yield
     except cholmod.CholmodNotPositiveDefiniteError:
-        raise ValueError(
-            "A Sigma A' is not positive definite: its rows are dependent, or the covariance is singular"
-        ) from None
+        raise UnsupportedProblemError(indefinite) from None
     except (cholmod.CholmodOutOfMemoryError, cholmod.CholmodTooLargeError):
-        raise MemoryError("the Cholesky factor does not fit in memory: use solver='cg'") from None
+        raise MemoryError(f"the Cholesky factor does not fit in memory: {instead}") from None
 
 
 def _by_scipy(matrix: sparse.csc_matrix) -> Factor:
     try:
         factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError:
-        raise ValueError("A Sigma A' is singular: its rows are dependent, or the covariance is singular") from None
+        raise UnsupportedProblemError(
+            "A Sigma A' is singular: its rows are dependent, or the covariance is singular"
+        ) from None
     return Factor(factors.solve, f"SuperLU, scipy {metadata.version('scipy')}")

@@ -1,4 +1,4 @@
-"""The loops that numpy is slow at, in numpy, and compiled by numba where the extra ``fast`` is installed.
+"""The loops that numpy is slow at, each in numpy and as a loop to be compiled.
 
 Selected inversion copies parts of one front into another: numpy needs an array of indices for that, compiled code
 does not. An order statistic keeps the largest errors of every cell: numpy sorts all of them, compiled code skips
@@ -7,25 +7,19 @@ the many that are not among the largest.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Callable
-from functools import cache
-from typing import Any
 
 import numpy as np
 
-from blue_solvers.normal_equations.supernodes import Index
-from constraint_builders.arrays import Float
-from constraint_builders.extras import missing_extra
+from constraint_builders.arrays import Float, Integers
+from constraint_builders.compiled import compiled
 
-Gather = Callable[[Float, Index, Index, Index, Float], None]
-KeepLargest = Callable[[Float, Float], None]
+Gather = Callable[[Float, Integers, Integers, Integers, Float], None]
 
 ROWS_IN_CACHE = 4096
 
 
-def gather_in_numpy(values: Float, bases: Index, strides: Index, positions: Index, out: Float) -> None:
+def gather_in_numpy(values: Float, bases: Integers, strides: Integers, positions: Integers, out: Float) -> None:
     """Copy square submatrices of matrices that lie one after the other in one array.
 
     Parameters
@@ -43,7 +37,9 @@ def gather_in_numpy(values: Float, bases: Index, strides: Index, positions: Inde
     out[...] = values.take(rows[:, :, None] + positions[:, None, :])
 
 
-def _gather(values: Float, bases: Index, strides: Index, positions: Index, out: Float) -> None:
+@compiled(reference=gather_in_numpy)
+def gather(values: Float, bases: Integers, strides: Integers, positions: Integers, out: Float) -> None:
+    """See `gather_in_numpy`."""
     for b in range(positions.shape[0]):
         for i in range(positions.shape[1]):
             row = bases[b] + positions[b, i] * strides[b]
@@ -68,7 +64,9 @@ def keep_largest_in_numpy(largest: Float, errors: Float) -> None:
         largest[rows] = both[:, width:]
 
 
-def _keep_largest(largest: Float, errors: Float) -> None:
+@compiled(reference=keep_largest_in_numpy)
+def keep_largest(largest: Float, errors: Float) -> None:
+    """See `keep_largest_in_numpy`."""
     cells, keep = largest.shape
     for cell in range(cells):
         for error in errors[cell]:
@@ -79,48 +77,3 @@ def _keep_largest(largest: Float, errors: Float) -> None:
                     largest[cell, place - 1] = largest[cell, place]
                     place += 1
                 largest[cell, place - 1] = size
-
-
-@cache
-def compiled_gather() -> Gather:
-    """`gather_in_numpy`, compiled.
-
-    Raises
-    ------
-    ImportError
-        If numba is missing.
-    """
-    return _compile(_gather)
-
-
-@cache
-def compiled_keep_largest() -> KeepLargest:
-    """`keep_largest_in_numpy`, compiled.
-
-    Raises
-    ------
-    ImportError
-        If numba is missing.
-    """
-    return _compile(_keep_largest)
-
-
-def _compile(function: Callable[..., None]) -> Any:
-    if not has_numba():
-        raise missing_extra("compiled kernels need numba", "fast")
-    return importlib.import_module("numba").njit(cache=True)(function)
-
-
-def has_numba() -> bool:
-    """Whether numba is installed."""
-    return importlib.util.find_spec("numba") is not None
-
-
-def best_gather() -> Gather:
-    """The compiled kernel where numba is installed, otherwise numpy's."""
-    return compiled_gather() if has_numba() else gather_in_numpy
-
-
-def best_keep_largest() -> KeepLargest:
-    """The compiled kernel where numba is installed, otherwise numpy's."""
-    return compiled_keep_largest() if has_numba() else keep_largest_in_numpy

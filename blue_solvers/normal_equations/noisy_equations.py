@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
+from blue_solvers.contract import UnsupportedProblemError
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.relations.elimination import eliminate
@@ -44,7 +45,13 @@ class Equations:
 
     @cached_property
     def deviations(self) -> Float:
-        """Standard deviation of the noise in every row of A x, (m,)."""
+        """Standard deviation of the noise in every row of A x, (m,).
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If a covariance operator gives a row no variance above 0.
+        """
         if self.Sigma_matrix is not None:
             variances = np.asarray((self.A @ self.Sigma_matrix).multiply(self.A).sum(axis=1)).ravel()
         else:
@@ -55,13 +62,29 @@ class Equations:
                 ]
                 or [np.zeros(0)]
             )
+            if not (variances > 0).all():
+                raise UnsupportedProblemError(
+                    "its covariance operator is singular or not positive definite: every combination of cells needs "
+                    "variance above 0"
+                )
         return np.sqrt(variances)
 
+    def entries(self) -> sparse.csr_array:
+        """`Sigma_matrix`.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If Sigma is an operator.
+        """
+        if self.Sigma_matrix is None:
+            raise UnsupportedProblemError("its covariance is an operator without entries: use solver='cg'")
+        return self.Sigma_matrix
+
     def normal_matrix(self) -> sparse.csr_array:
-        """The sparse A Sigma A', rows and columns scaled to a unit diagonal; needs `Sigma_matrix`."""
-        assert self.Sigma_matrix is not None
+        """The sparse A Sigma A', rows and columns scaled to a unit diagonal; needs the `entries` of Sigma."""
         scaled = sparse.diags_array(1 / self.deviations) @ self.A
-        return sparse.csr_array(scaled @ self.Sigma_matrix @ scaled.T)
+        return sparse.csr_array(scaled @ self.entries() @ scaled.T)
 
     def normal_product(self, Z: Float) -> Float:
         """A Sigma A' Z."""

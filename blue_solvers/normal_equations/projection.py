@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from blue_solvers.blas_threads import one_blas_thread
-from blue_solvers.contract import Info, Prepared
+from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.noisy_equations import (
@@ -107,10 +107,10 @@ def _require_told_apart(equations: Equations) -> None:
         for _ in range(INVERSE_ITERATIONS):
             z = factor.solve(z / np.linalg.norm(z))
         least = 1 / float(np.linalg.norm(z))
-    except ValueError:
+    except UnsupportedProblemError:
         least = 0.0
     if not least > TOLD_APART:
-        raise ValueError(
+        raise UnsupportedProblemError(
             "a row of the equations A x = b is nearly a combination of others, beside its noise, and rounding would "
             "decide what it says: leave it out, or make it one exactly"
         )

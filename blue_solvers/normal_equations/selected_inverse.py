@@ -30,8 +30,8 @@ from scipy import sparse
 from scipy.linalg import blas, lapack
 
 from blue_solvers.normal_equations.kernels import Gather
-from blue_solvers.normal_equations.supernodes import Index, Supernodes
-from constraint_builders.arrays import Float
+from blue_solvers.normal_equations.supernodes import Supernodes
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.memory import require_memory
 
 BATCH_ENTRIES = 2**18  # of the fronts of one batch
@@ -42,13 +42,13 @@ INSTEAD = "use P.variances() with solver='cg', Monte Carlo intervals, or estimat
 class _Batch:
     """Supernodes of one level and shape, and where their fronts are kept for their children, if they have any."""
 
-    nodes: Index
+    nodes: Integers
     width: int
     length: int
     kept: slice | None
 
 
-def sweep(L: sparse.csc_matrix, tree: Supernodes, node: Index, place: Index, gather: Gather) -> Float:
+def sweep(L: sparse.csc_matrix, tree: Supernodes, node: Integers, place: Integers, gather: Gather) -> Float:
     """Entries of the inverse at flat positions `place` of the fronts of supernodes `node`."""
     by_node = np.argsort(node, kind="stable")
     ends = np.cumsum(np.bincount(node, minlength=tree.count))
@@ -87,7 +87,7 @@ def _plan(tree: Supernodes) -> list[list[_Batch]]:
     return levels
 
 
-def _cut(group: Index, most: int) -> Iterator[Index]:
+def _cut(group: Integers, most: int) -> Iterator[Integers]:
     return (group[start : start + most] for start in range(0, group.size, most))
 
 
@@ -102,7 +102,13 @@ def _fronts(L: sparse.csc_matrix, tree: Supernodes, levels: list[list[_Batch]]) 
 
 
 def _invert(
-    L: sparse.csc_matrix, tree: Supernodes, batch: _Batch, above: Float, offsets: Index, fronts: Float, gather: Gather
+    L: sparse.csc_matrix,
+    tree: Supernodes,
+    batch: _Batch,
+    above: Float,
+    offsets: Integers,
+    fronts: Float,
+    gather: Gather,
 ) -> None:
     """Fill the fronts of a batch, given those of the level above and where each starts among them."""
     width, rest = batch.width, batch.length - batch.width

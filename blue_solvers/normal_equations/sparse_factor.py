@@ -9,11 +9,12 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from blue_solvers.normal_equations.factorisation import cholmod
-from blue_solvers.normal_equations.kernels import Gather, best_gather
+from blue_solvers.normal_equations import kernels
+from blue_solvers.normal_equations.factorisation import cholmod_gives_triangles, triangle_by_cholmod
+from blue_solvers.normal_equations.kernels import Gather
 from blue_solvers.normal_equations.selected_inverse import sweep
-from blue_solvers.normal_equations.supernodes import Index, Supernodes
-from constraint_builders.arrays import Float
+from blue_solvers.normal_equations.supernodes import Supernodes
+from constraint_builders.arrays import Float, Integers
 
 INSTEAD = "use P.variances() with solver='cg', Monte Carlo intervals, or estimate_variances"
 
@@ -32,7 +33,7 @@ class SparseFactor:
     """
 
     L: sparse.csc_matrix
-    order: Index
+    order: Integers
     solve: Callable[[Float], Float]
 
     @classmethod
@@ -46,9 +47,9 @@ class SparseFactor:
         MemoryError
             If the factor does not fit.
         """
-        return _by_cholmod(matrix) if hasattr(cholmod, "analyze") else _by_superlu(matrix)
+        return _by_cholmod(matrix) if cholmod_gives_triangles() else _by_superlu(matrix)
 
-    def inverse_entries(self, rows: Index, columns: Index, gather: Gather) -> Float:
+    def inverse_entries(self, rows: Integers, columns: Integers, gather: Gather) -> Float:
         """Entries of N^-1 at places on the pattern of the factor.
 
         Parameters
@@ -56,7 +57,7 @@ class SparseFactor:
         rows, columns : ndarray, (K,)
             In the numbering of N, in any order.
         gather : callable
-            One of `blue_solvers.normal_equations.kernels`.
+            A form of `kernels.gather`.
 
         Raises
         ------
@@ -82,15 +83,9 @@ class SparseFactor:
 
 
 def _by_cholmod(matrix: sparse.csc_array) -> SparseFactor:
-    try:
-        factor = cholmod.cholesky(sparse.csc_matrix(matrix))
-        L = factor.L()
-    except cholmod.CholmodNotPositiveDefiniteError:
-        raise ValueError("the matrix is not positive definite: it has no Cholesky factor") from None
-    except (cholmod.CholmodOutOfMemoryError, cholmod.CholmodTooLargeError):
-        raise MemoryError(f"the Cholesky factor does not fit in memory: {INSTEAD}") from None
+    L, order, solve = triangle_by_cholmod(matrix, INSTEAD)
     L.sort_indices()
-    return SparseFactor(L, factor.P().astype(np.int64), factor.solve_A)
+    return SparseFactor(L, order, solve)
 
 
 def _by_superlu(matrix: sparse.csc_array) -> SparseFactor:
@@ -115,7 +110,7 @@ def _closed_pattern(lower: sparse.csc_array) -> sparse.csc_matrix:
 
     A column's pattern is its own and that of its children in the elimination tree.
     """
-    children: dict[int, list[Index]] = {}
+    children: dict[int, list[Integers]] = {}
     patterns = []
     for column in range(lower.shape[0]):
         own = lower.indices[lower.indptr[column] : lower.indptr[column + 1]]
@@ -128,7 +123,7 @@ def _closed_pattern(lower: sparse.csc_array) -> sparse.csc_matrix:
     return sparse.csc_matrix((np.zeros(indices.size), indices, pointers), shape=lower.shape)
 
 
-def entry_keys(matrix: sparse.csr_array | sparse.csc_array) -> Index:
+def entry_keys(matrix: sparse.csr_array | sparse.csc_array) -> Integers:
     """Every entry's place in a compressed matrix as one number, ascending where its indices are sorted."""
     outer = np.repeat(np.arange(matrix.indptr.size - 1, dtype=np.int64), np.diff(matrix.indptr))
     return outer * matrix.indptr.size + matrix.indices
@@ -142,7 +137,7 @@ def inverse_on_pattern(matrix: sparse.csr_array, gather: Gather | None = None) -
     matrix : sparse array, (n, n)
         Explicit zeros count as part of the pattern.
     gather : callable, optional
-        One of `blue_solvers.normal_equations.kernels`; by default the compiled one where numba is installed.
+        A form of `kernels.gather`, by default the fastest that is installed.
 
     Returns
     -------
@@ -160,5 +155,5 @@ def inverse_on_pattern(matrix: sparse.csr_array, gather: Gather | None = None) -
     pattern.sum_duplicates()
     columns = np.repeat(np.arange(pattern.shape[1]), np.diff(pattern.indptr))
     factor = SparseFactor.of(pattern)
-    entries = factor.inverse_entries(pattern.indices.astype(np.int64), columns, gather or best_gather())
+    entries = factor.inverse_entries(pattern.indices.astype(np.int64), columns, gather or kernels.gather.fastest())
     return sparse.csc_array((entries, pattern.indices, pattern.indptr), shape=pattern.shape)

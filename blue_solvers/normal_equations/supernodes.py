@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-Index = NDArray[np.int64]
+from constraint_builders.arrays import Integers
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Supernodes:
         Rows of all fronts, ascending in each.
     """
 
-    starts: Index
-    widths: Index
-    lengths: Index
-    row_starts: Index
-    rows: Index
+    starts: Integers
+    widths: Integers
+    lengths: Integers
+    row_starts: Integers
+    rows: Integers
 
     @classmethod
     def of_factor(cls, L: sparse.csc_matrix) -> Supernodes:
@@ -59,12 +59,12 @@ class Supernodes:
         return self.starts.size
 
     @cached_property
-    def of_column(self) -> Index:
+    def of_column(self) -> Integers:
         """The supernode of every column."""
         return np.repeat(np.arange(self.count), self.widths)
 
     @cached_property
-    def parent(self) -> Index:
+    def parent(self) -> Integers:
         """The parent of every supernode, -1 for a root."""
         parent = np.full(self.count, -1)
         inner = np.flatnonzero(self.lengths > self.widths)
@@ -79,7 +79,7 @@ class Supernodes:
         return has
 
     @cached_property
-    def level(self) -> Index:
+    def level(self) -> Integers:
         """Distance to the root of every supernode."""
         level = np.zeros(self.count, dtype=np.int64)
         for node, parent in zip(range(self.count - 1, -1, -1), self.parent[::-1].tolist(), strict=True):
@@ -88,11 +88,11 @@ class Supernodes:
         return level
 
     @cached_property
-    def _keys(self) -> Index:
+    def _keys(self) -> Integers:
         """Supernode and row of every entry of `rows`, as one ascending number."""
         return np.repeat(np.arange(self.count), self.lengths) * self.of_column.size + self.rows
 
-    def positions(self, nodes: Index, rows: Index) -> Index:
+    def positions(self, nodes: Integers, rows: Integers) -> Integers:
         """Positions of some rows in the fronts of some supernodes; -1 where a front lacks the row."""
         keys = nodes * self.of_column.size + rows
         found = np.searchsorted(self._keys, keys)
@@ -100,7 +100,7 @@ class Supernodes:
         return np.where(present, found - self.row_starts[nodes], -1)
 
     @cached_property
-    def positions_in_parent(self) -> Index:
+    def positions_in_parent(self) -> Integers:
         """For every entry of `rows` its position in the parent's front; meaningless for a front's own columns."""
         parents = np.repeat(np.maximum(self.parent, 0), self.lengths)
         return self.positions(parents, self.rows)

@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.contract import Info
 from blue_solvers.operator import BlueOperator
 from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
@@ -78,14 +79,14 @@ def write_result(
     """
     problem = P.problem
     reason = _not_stored(P, settings)
-    spine = problem.spine
-    if reason or spine is None:
+    if reason:
         raise ValueError(f"this result cannot be stored: {reason}")
     order = in_schema_order(problem)
     if order is not None:
         problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
+    spine, observed = problem.domain.spine, _observed(StructuredProblem.of(problem))
     with new_folder(folder) as temporary:
-        write_measured(temporary, settings, spine, _observed(problem), problem.zeros)
+        write_measured(temporary, settings, spine, observed, problem.zeros)
         (temporary / ESTIMATES).mkdir()
         for number, level in enumerate(spine.levels):
             if progress is not None:
@@ -254,9 +255,7 @@ def _rows(table: Table, geocodes: pl.Series, estimate: Float, std_error: Float |
     return pl.DataFrame([pl.repeat(table.name, geocodes.len(), eager=True).alias("table"), geocodes, *lists])
 
 
-def _observed(problem: Problem) -> dict[str, dict[str, Float]]:
-    assert problem.spine is not None
-    assert problem.geounit_variances is not None
+def _observed(problem: StructuredProblem) -> dict[str, dict[str, Float]]:
     observed: dict[str, dict[str, Float]] = {}
     for table, level, variances in zip(
         problem.observed_tables, problem.observed_levels, problem.geounit_variances, strict=True

@@ -1,15 +1,7 @@
-"""The solvers: one file each, enrolled in `registry` by one line for every test and benchmark."""
+"""The solvers: one file each, enrolled in `registry` by one record for exports, tests, benchmarks and the command."""
 
-from blue_solvers.solvers.registry import (
-    SOLVERS,
-    Auto,
-    Cholesky,
-    ConjugateGradient,
-    Dense,
-    Multigrid,
-    SeaBlue,
-    SolverName,
-    TwoPass,
-)
+from blue_solvers.solvers import registry
+from blue_solvers.solvers.registry import *  # noqa: F403
 
-__all__ = ["SOLVERS", "Auto", "Cholesky", "ConjugateGradient", "Dense", "Multigrid", "SeaBlue", "SolverName", "TwoPass"]
+__all__: list[str] = []
+__all__ += registry.__all__

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
 from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from blue_solvers.contract import Info, Prepared, Refusal, Solver
-from blue_solvers.solvers.capabilities import (
-    AROUND_EQUAL_VARIANCES,
-    CHOLESKY,
-    DENSE,
-    ON_CONSTRAINTS,
-    SEA_BLUE,
-    TWO_PASS,
-)
+from blue_solvers.solvers.cholesky import Cholesky
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
+from blue_solvers.solvers.dense import Dense
+from blue_solvers.solvers.sea_blue import SeaBlue
 from blue_solvers.solvers.trial import predicted_seconds
+from blue_solvers.solvers.two_pass import TwoPass
 from blue_solvers.structured.nearest import tables_left_out, variance_ratio
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.relations.elimination import DearError, relations_between_rows
+
+(SEA_BLUE,) = SeaBlue.capabilities()
+(TWO_PASS,) = TwoPass.capabilities()
+(CHOLESKY,) = Cholesky.capabilities()
+AROUND_EQUAL_VARIANCES, ON_CONSTRAINTS = ConjugateGradient.capabilities()
+(DENSE,) = Dense.capabilities()
 
 CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what costs more had better be iterated
 CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations
@@ -36,7 +37,7 @@ CELL_SECONDS = 2e-6  # of forming equations, for every observed cell of a large 
 
 @dataclass(frozen=True)
 class Auto(Solver):
-    """The cheapest solver that gives the BLUE, among `capabilities`; `info` says which and why. Never a heuristic.
+    """The cheapest solver that gives the BLUE, by their `capabilities`; `info` says which and why. Never a heuristic.
 
     Where two ways of iterating are open and the variances within a table differ much, a short trial of both decides:
     how many iterations each takes depends on the law of the variances, not on their ratio alone. A near tie may fall
@@ -45,18 +46,18 @@ class Auto(Solver):
 
     name: ClassVar[str] = "auto"
 
-    def supports(self, problem: Problem) -> str | None:
-        """Every problem."""
+    def refusal(self, problem: Problem) -> str | None:
+        """Nothing."""
         return ON_CONSTRAINTS.refusal(problem)
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def plan(self, problem: Problem) -> Prepared:
         """Choose, and prepare that solver."""
         solver, reason = self.choose(problem)
-        prepared = solver.prepare(problem)
+        prepared = solver.plan(problem)
         return _Chosen(prepared, reason)
 
     def choose(self, problem: Problem) -> tuple[Solver, str]:
-        """The solver for a problem, and why."""
+        """The solver for a plain problem (see `Solver`), and why."""
         if SEA_BLUE.refusal(problem) is None:
             return SEA_BLUE.solver, "noise is uncorrelated and of equal variance within tables (A1-A3): closed form"
         if problem.tree is not None and TWO_PASS.refusal(problem) is None:
@@ -88,10 +89,9 @@ def _is_special(problem: Problem) -> bool:
 
 def _equations_are_dear(problem: Problem) -> bool:
     """Whether equations between crossing recodes would take long to find: a trial tells, where there are many cells."""
-    if problem.schema is None or not problem.recodes_cross:
+    if not problem.recodes_cross:
         return False
-    leaves = 1 if problem.spine is None else int(np.count_nonzero(problem.spine.child_counts == 0))
-    entries = leaves * prod(problem.schema.shape) * len(problem.observed_tables)
+    entries = problem.domain.size * len(problem.observed_tables)
     if entries <= FEW_ENTRIES:
         return False
     if entries > MANY_ENTRIES:
@@ -146,7 +146,7 @@ def _first(reason: str) -> str:
 
 
 def _why_not_closed_form(problem: Problem) -> str:
-    if problem.schema is None:
+    if not problem.is_tabular:
         return "equations without tables"
     if problem.covariance is not None:
         return "noise is correlated (A2 fails)"

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from blue_solvers.contract import Info, Prepared, Refusal, Solver
+from blue_solvers.contract import Capability, Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
@@ -27,13 +27,25 @@ class Cholesky(Solver):
 
     name: ClassVar[str] = "cholesky"
 
-    def supports(self, problem: Problem) -> str | None:
-        """Every problem whose covariance is known entry by entry."""
+    @classmethod
+    def capabilities(cls) -> tuple[Capability, ...]:
+        """Its row of the table."""
+        return (
+            Capability(
+                cls.name,
+                cls(),
+                "any sparse covariance, any equations",
+                "a sparse factorisation of A Sigma A'",
+            ),
+        )
+
+    def refusal(self, problem: Problem) -> str | None:
+        """A covariance that is not known entry by entry."""
         if not problem.noise.has_entries:
             return Refusal("its covariance is an operator without entries", "use solver='cg'")
         return None
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def plan(self, problem: Problem) -> Prepared:
         """Factorise once."""
         info = Info(self.name, exact=True, reason="sparse factorisation of A Sigma A'")
         return ConstrainedEstimate(problem, "independent", _SparseNormalSolver, info)
@@ -52,9 +64,8 @@ class _SparseNormalSolver(NormalSolver):
 
 def _require_memory(equations: Equations) -> None:
     """Refuse when the entries of A Sigma A', before any fill, would not fit."""
-    assert equations.Sigma_matrix is not None
     rows = equations.A.shape[0]
-    reach = np.diff((equations.A @ equations.Sigma_matrix).tocsc().indptr).astype(float)
+    reach = np.diff((equations.A @ equations.entries()).tocsc().indptr).astype(float)
     entries = min(float((reach**2).sum()), float(rows) ** 2)
     what = f"the sparse normal matrix of {rows:,} constraints"
     require_memory(3 * ENTRY_BYTES * entries, what, "use solver='sea_blue' or 'cg'")

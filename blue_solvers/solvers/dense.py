@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from blue_solvers.components.orthogonal import fit
-from blue_solvers.contract import Info, Prepared, Refusal, Solver
+from blue_solvers.contract import Capability, Info, Prepared, Refusal, Solver, UnsupportedProblemError
 from blue_solvers.normal_equations.cell_variances import DETERMINED, desired_sums
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
@@ -32,17 +32,28 @@ class Dense(Solver):
 
     name: ClassVar[str] = "dense"
 
-    def supports(self, problem: Problem) -> str | None:
-        """Every problem whose covariance is known entry by entry, or small enough to find its entries."""
+    @classmethod
+    def capabilities(cls) -> tuple[Capability, ...]:
+        """Its row of the table."""
+        return (
+            Capability(
+                cls.name,
+                cls(),
+                "small problems: the reference",
+                "memory as the square of the constraints",
+            ),
+        )
+
+    def refusal(self, problem: Problem) -> str | None:
+        """A covariance that is not known entry by entry, and too large to find its entries."""
         if problem.observed.size > MOST_OPERATOR_CELLS and not problem.noise.has_entries:
             return Refusal("its covariance is an operator without entries", "use solver='cg'")
         return None
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def plan(self, problem: Problem) -> Prepared:
         """Factorise once."""
         if not problem.noise.has_entries:
-            entries = problem.noise @ np.eye(problem.observed.size)
-            problem = problem.with_covariance(sparse.csr_array((entries + entries.T) / 2))
+            problem = _with_entries(problem)
         if variance_spread(problem) > WIDE_SPREAD:
             return OrthogonalEstimate(problem, Info(f"{self.name} (LAPACK)", exact=True, reason=REASON))
         needed = 3.0 * 8 * problem.rank**2
@@ -50,6 +61,15 @@ class Dense(Solver):
         require_memory(needed, what, "use solver='sea_blue', 'cholesky' or 'cg'")
         info = Info(self.name, exact=True, reason=REASON)
         return _DenseEstimate(problem, "independent", _DenseNormalSolver, info)
+
+
+def _with_entries(problem: Problem) -> Problem:
+    """The same problem with the entries of its covariance operator found."""
+    entries = problem.noise @ np.eye(problem.observed.size)
+    try:
+        return problem.with_covariance(sparse.csr_array((entries + entries.T) / 2))
+    except ValueError as error:
+        raise UnsupportedProblemError(str(error)) from None
 
 
 REASON = "the projection of Theorem 5, by dense linear algebra"
@@ -63,7 +83,7 @@ class _DenseNormalSolver(NormalSolver):
         try:
             self._factor = linalg.cho_factor(equations.normal_matrix().toarray(), lower=True, overwrite_a=True)
         except linalg.LinAlgError:
-            raise ValueError(
+            raise UnsupportedProblemError(
                 "A Sigma A' is not positive definite: its rows are dependent, or the covariance is singular"
             ) from None
 
@@ -148,8 +168,8 @@ def _least_squares(whitening: Float, design: Float) -> tuple[Float, Float]:
     """The least squares solution from noisy cells, and a square root of its covariance."""
     if not design.shape[1]:
         return np.zeros((0, len(design))), np.zeros((0, 0))
-    fitted = fit((whitening @ design)[None], whitening[None])
-    solution = fitted.solution[0]
+    fitted = fit((whitening @ design)[None])
+    solution = fitted.inverse[0] @ whitening
     solution = solution + (np.eye(design.shape[1]) - solution @ design) @ solution  # keeps what agrees, to rounding
     return solution, fitted.covariance_root[0]
 

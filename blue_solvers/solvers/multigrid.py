@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from blue_solvers.contract import Prepared, Solver
+from blue_solvers.contract import Capability, Prepared, Solver
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from constraint_builders import Problem
 
@@ -32,10 +32,22 @@ class Multigrid(Solver):
     def _accelerated(self) -> ConjugateGradient:
         return ConjugateGradient(self.rtol, "multigrid", "independent", self.max_cycles)
 
-    def supports(self, problem: Problem) -> str | None:
-        """Every problem whose covariance is known entry by entry."""
-        return self._accelerated.supports(problem)
+    @classmethod
+    def capabilities(cls) -> tuple[Capability, ...]:
+        """Its row of the table."""
+        return (
+            Capability(
+                cls.name,
+                cls(),
+                "as `cg`, where the entries of the covariance are known",
+                "a hierarchy by smoothed aggregation, then fewer iterations",
+            ),
+        )
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def refusal(self, problem: Problem) -> str | None:
+        """A covariance that is not known entry by entry."""
+        return self._accelerated.refusal(problem)
+
+    def plan(self, problem: Problem) -> Prepared:
         """Build the hierarchy."""
-        return self._accelerated.prepare_as(problem, self.name)
+        return self._accelerated.plan_as(problem, self.name)

@@ -1,4 +1,4 @@
-"""Every solver, enrolled by one line."""
+"""Every solver, enrolled here and nowhere else: what names, exports and lists solvers reads this file."""
 
 from typing import Literal, TypeAlias
 
@@ -10,6 +10,8 @@ from blue_solvers.solvers.dense import Dense
 from blue_solvers.solvers.multigrid import Multigrid
 from blue_solvers.solvers.sea_blue import SeaBlue
 from blue_solvers.solvers.two_pass import TwoPass
+
+__all__ = ["SOLVERS", "Auto", "Cholesky", "ConjugateGradient", "Dense", "Multigrid", "SeaBlue", "SolverName", "TwoPass"]
 
 SolverName: TypeAlias = Literal["auto", "sea_blue", "two_pass", "cholesky", "cg", "multigrid", "dense"]
 SOLVERS: dict[str, type[Solver]] = {

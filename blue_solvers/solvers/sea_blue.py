@@ -9,7 +9,7 @@ import numpy as np
 
 from blue_solvers.components import Components, components_of
 from blue_solvers.components.assumptions import flat_refusal
-from blue_solvers.contract import Info, Prepared, Solver
+from blue_solvers.contract import Capability, Info, Prepared, Solver
 from blue_solvers.solvers.oblique_down_pass import ObliqueDownPass
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -25,15 +25,28 @@ class SeaBlue(Solver):
 
     name: ClassVar[str] = "sea_blue"
 
-    def supports(self, problem: Problem) -> str | None:
-        """Uncorrelated noise in tables of a schema; for unequal variances also no recodes."""
+    @classmethod
+    def capabilities(cls) -> tuple[Capability, ...]:
+        """Its row of the table."""
+        return (
+            Capability(
+                cls.name,
+                cls(),
+                "uncorrelated noise, equal variance within each table; otherwise the paper's heuristic, and "
+                "`info.exact` is False",
+                "a few passes over the data",
+            ),
+        )
+
+    def refusal(self, problem: Problem) -> str | None:
+        """All but uncorrelated noise in tables of a schema; of unequal variances also recodes."""
         return flat_refusal(problem)
 
     def why_inexact(self, problem: Problem) -> str | None:
         """Unequal variances within tables."""
         return None if problem.table_variances is not None else "variances differ within tables (A3 fails)"
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def plan(self, problem: Problem) -> Prepared:
         """Plan the passes."""
         inexact = self.why_inexact(problem)
         if inexact is None:

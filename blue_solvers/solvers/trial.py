@@ -38,7 +38,7 @@ def predicted_seconds(problem: Problem, solver: ConjugateGradient) -> float:
     y *= np.sqrt(np.where(problem.unmeasured, 0.0, problem.variances))[:, None]
     start = time.perf_counter()
     try:
-        prepared = replace(solver, rtol=TRIAL_RTOL, max_iterations=TRIAL_ITERATIONS).prepare(problem)
+        prepared = replace(solver, rtol=TRIAL_RTOL, max_iterations=TRIAL_ITERATIONS).plan(problem)
         ready = time.perf_counter()
         prepared.apply(y)
     except (ConvergenceError, MemoryError):

@@ -90,6 +90,12 @@ class Part:
     empty: NDArray[np.bool_] | None = None
     combinations: sparse.csr_array | None = None
 
+    def share(self, count: int) -> sparse.csr_array:
+        """Its share of so many combinations, (count, cells of all `values`); 0 where it has none."""
+        if self.combinations is None:
+            return sparse.csr_array((count, sum(values.size for values in self.values)))
+        return self.combinations
+
     def members(self, level: int) -> slice:
         """Positions of the geounits of a geolevel."""
         start, stop = np.searchsorted(self.level_of, [level, level + 1])

@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.name_order import NameOrder
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.cutting import choose_cut, members_of_parts
 from blue_solvers.streaming.equalities import Shares
@@ -74,24 +74,22 @@ def partition(
     MemoryError, OSError
         As in `partition_source`.
     """
-    if problem.spine is None or problem.schema is None:
+    if problem.spine is None:
         raise ValueError("only a problem on a spine can be cut into parts: this one has none")
-    reason = NameOrder(TwoPass()).supports(problem) or _unmeasured_in_equalities(problem)
+    order = in_schema_order(problem)
+    reason = TwoPass().refusal(problem if order is None else order.problem) or _unmeasured_in_equalities(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
     values = np.array(y, dtype=np.float64)
     problem.check_vector(values)
     values[problem.unmeasured] = 0
-    order = in_schema_order(problem)
     if order is not None:
         problem, values = order.problem, values[order.observed]
     blocks = problem.observed.tables(values)
-    assert problem.schema is not None
-    assert problem.spine is not None
-    assert problem.geounit_variances is not None
+    schema, spine = problem.domain.schema, problem.domain.spine
     design = Design(
-        problem.schema,
-        problem.spine.levels,
+        schema,
+        spine.levels,
         tuple(zip(problem.observed_levels, problem.observed_tables, strict=True)),
         tuple(zip(problem.desired_levels, problem.desired_tables, strict=True)),
         None if problem.zeros is None else problem.zeros.axes,
@@ -102,8 +100,10 @@ def partition(
         return blocks[problem.observed.names[problem.observed.index((level, table))]][ranks]
 
     empty = None if problem.zeros is None else problem.zeros.empty
-    shares = None if problem.equalities is None else Shares(design, problem.spine, problem.equalities[0])
-    return _write_parts(folder, design, problem.spine, problem.geounit_variances, read, memory, at, empty, shares)
+    shares = None if problem.equalities is None else Shares(design, spine, problem.equalities[0])
+    return _write_parts(
+        folder, design, spine, StructuredProblem.of(problem).geounit_variances, read, memory, at, empty, shares
+    )
 
 
 def _unmeasured_in_equalities(problem: Problem) -> str | None:

@@ -11,10 +11,11 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import aslinearoperator
 
-from blue_solvers.contract import Info, Solver
+from blue_solvers.contract import ConvergenceError, Info, Solver, UnsupportedProblemError
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.testing.adjoints import dot_test
 from blue_solvers.testing.dense_reference import DenseReference
+from blue_solvers.testing.refusable_problems import refusable_problems
 from blue_solvers.testing.small_problems import problems
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -29,6 +30,7 @@ COLUMNS = 3
 
 
 LAWS = (
+    "supports_what_blue_takes",
     "shapes_and_columns",
     "linear",
     "adjoint",
@@ -82,7 +84,8 @@ def check_solver(
     solver : Solver
         Anybody's, configured.
     problem : Problem, optional
-        What to check it on; by default `problems`, those that the solver supports.
+        What to check it on; by default `problems`, those that the solver supports. What it supports is then checked on
+        the others too, and on problems that a solver may take or that none can.
     tolerance : float, optional
         Permitted difference in units of each cell's standard error. By default 1e-9, or for a solver that has a field
         `rtol`, 10,000 times that.
@@ -112,7 +115,7 @@ def check_solver(
     >>> from blue_solvers import SeaBlue
     >>> from constraint_builders import gallery
     >>> print(check_solver(SeaBlue(), gallery.cube(2, 3)))
-    solver 'sea_blue' keeps 10 laws and agrees with the dense estimate on 1 of 1 problem
+    solver 'sea_blue' keeps 11 laws and agrees with the dense estimate on 1 of 1 problem
     """
     if not isinstance(solver, Solver):
         raise TypeError(
@@ -121,15 +124,18 @@ def check_solver(
     if tolerance is None:
         tolerance = max(TOLERANCE, ITERATIVE_SLACK * (getattr(solver, "rtol", None) or 0.0))
     generator = np.random.default_rng(0 if rng is None else rng)
-    if problem is not None:
-        cases = {repr(problem): problem}
-    else:
-        cases = {name: case for name, case in problems().items() if solver.supports(case) is None}
-        if not cases:
+    given = problems() if problem is None else {repr(problem): problem}
+    checks = [_Check(solver, name, case, tolerance, generator) for name, case in given.items()]
+    if problem is None:
+        others = [_Check(solver, name, case, tolerance, generator) for name, case in refusable_problems().items()]
+        for check in (*checks, *others):
+            check.supports_what_blue_takes()
+        checks = [check for check in checks if solver.supports(check.problem) is None]
+        if not checks:
             raise AssertionError(
                 f"solver {solver.name!r} supports none of the problems of blue_solvers.testing.problems"
             )
-    compared = {name: _Check(solver, name, case, tolerance, generator).run() for name, case in cases.items()}
+    compared = {check.name: check.run() for check in checks}
     return CheckReport(solver.name, LAWS, tuple(compared), tuple(name for name, dense in compared.items() if dense))
 
 
@@ -171,9 +177,9 @@ class _Check:
     def consistent(self) -> Float:
         """Whole numbers that agree, (n, COLUMNS); for equations with b, solutions of A x = 0."""
         problem = self.problem
-        if problem.schema is not None:
+        if problem.is_tabular:
             return problem.marginal_matrix() @ self.rng.integers(
-                0, 20, (int(np.prod(problem.schema.shape)), COLUMNS)
+                0, 20, (int(np.prod(problem.domain.schema.shape)), COLUMNS)
             ).astype(float)
         B = linalg.null_space(problem.constraint_matrix("all").toarray())
         return B @ self.rng.standard_normal((B.shape[1], COLUMNS))
@@ -184,6 +190,27 @@ class _Check:
         variances = self.P.variances() if self.reference is None else self.reference.variances
         rounding = ROUNDING * max(1.0, float(abs(self.Y).max(initial=0)))
         return (self.tolerance * np.sqrt(np.maximum(variances, 0)) + rounding)[:, None]
+
+    def supports_what_blue_takes(self) -> None:
+        """`supports` is None exactly where there is an operator, and otherwise says why there is none."""
+        reason, refused = self.solver.supports(self.problem), self._refused()
+        if refused is None:
+            self.require(reason is None, "supports", f"it says {reason!r}, but blue takes the problem")
+            return
+        told = f"{type(refused).__name__}: {refused}"
+        self.require(isinstance(refused, UnsupportedProblemError | ConvergenceError), "supports", f"blue raises {told}")
+        self.require(reason is not None, "supports", f"it is None, but blue raises {told}")
+        self.require(bool(reason) and str(reason) in str(refused), "supports", f"it says {reason!r}, but blue {told}")
+
+    def _refused(self) -> Exception | None:
+        """What blue raises; but what depends on the machine is not for a solver to know beforehand."""
+        try:
+            self.P  # noqa: B018
+        except (MemoryError, ImportError):
+            raise
+        except Exception as error:
+            return error
+        return None
 
     def shapes_and_columns(self) -> None:
         P, Y = self.P, self.Y
@@ -250,7 +277,7 @@ class _Check:
 
     def keeps_exact_cells(self) -> None:
         problem, exact = self.problem, self.problem.exact
-        if problem.schema is None or not exact.any():
+        if not problem.is_tabular or not exact.any():
             return
         Y, X = self.Y, self.P @ self.Y
         known = problem.observed.tables(np.where(exact[:, None], Y, np.nan))

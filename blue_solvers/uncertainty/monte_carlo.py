@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from blue_solvers.normal_equations.kernels import best_keep_largest
+from blue_solvers.normal_equations.kernels import keep_largest
 from blue_solvers.operator import BlueOperator
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -108,7 +108,7 @@ class LargestErrors:
         """Take in replicates, (cells, K)."""
         if not self.count:
             self.values = np.full((errors.shape[0], self.keep), -1.0)
-        best_keep_largest()(self.values, errors)
+        keep_largest.fastest()(self.values, errors)
         self.count += errors.shape[1]
 
     @property

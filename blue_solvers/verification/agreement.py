@@ -123,9 +123,7 @@ def judged(problem: Problem, noise: WeighedNoise, y: Float, x: Float, v: Float, 
 
 def _nested(problem: Problem) -> bool:
     """Whether of any two tables with exactly known cells one contains the other, the same way as their levels do."""
-    assert problem.schema is not None
-    tables = problem.observed_tables
-    levels = problem.observed_levels or (0,) * len(tables)
+    tables, levels = problem.observed_tables, problem.observed_levels
     known = [i for i in range(len(tables)) if problem.exact[problem.observed.block(i)].any()]
     known.sort(key=lambda i: (levels[i], tables[i].size))
-    return all(refines(problem.schema, tables[b], tables[a]) for a, b in pairwise(known))
+    return all(refines(problem.domain.schema, tables[b], tables[a]) for a, b in pairwise(known))

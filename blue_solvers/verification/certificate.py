@@ -111,15 +111,16 @@ def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, flo
 def _agreement_of_nested(problem: Problem, x: np.ndarray) -> str | None:
     """What can be said of any tables: how far those disagree of which one contains the other, at the same place."""
     tables, worst, compared = problem.observed_tables, 0.0, 0
-    levels = problem.observed_levels or (0,) * len(tables)
+    levels = problem.observed_levels
     for i, table in enumerate(tables):
         finer = [j for j, own in enumerate(levels) if own == levels[i] and j != i and _contains(problem, j, i)]
         cells = problem.observed.block(i)
         if not finer or problem.variances[cells].min() == 0 or problem.unmeasured[cells].all():
             continue
         j = min(finer, key=lambda j: tables[j].size)
-        assert problem.schema is not None
-        total = Sum(problem.schema, tables[j], table).down(x[problem.observed.block(j)].reshape(-1, tables[j].size))
+        total = Sum(problem.domain.schema, tables[j], table).down(
+            x[problem.observed.block(j)].reshape(-1, tables[j].size)
+        )
         apart = abs(x[cells] - total.ravel()) / np.sqrt(problem.variances[cells])
         worst, compared = max(worst, float(np.nanmax(apart, initial=0.0))), compared + 1
     if not compared:
@@ -128,8 +129,7 @@ def _agreement_of_nested(problem: Problem, x: np.ndarray) -> str | None:
 
 
 def _contains(problem: Problem, fine: int, coarse: int) -> bool:
-    assert problem.schema is not None
-    return refines(problem.schema, problem.observed_tables[fine], problem.observed_tables[coarse])
+    return refines(problem.domain.schema, problem.observed_tables[fine], problem.observed_tables[coarse])
 
 
 def _judged(bound: float, violation: float) -> Certificate:

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from blue_solvers.verification.agreement import Below, judged, off_the_sums
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.weighed_noise import ROUNDING, WeighedNoise
-from constraint_builders import Problem, Spine
+from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.relations.marginals import refines
 
 CHUNK = 2**18  # cells worked on at a time
 MOST_KEPT = 3_000_000  # cells of a geolevel up to which its coarser tables take their share, which tightens the bound
+
+_Given = tuple[Float, Sum]  # what a holder is given, and how its table is summed from that of its parts
 
 
 @dataclass
@@ -53,11 +55,10 @@ class Level:
 
 def levels_of(problem: Problem) -> list[Level] | None:
     """The levels from the leaves up; None where no table contains all others of a level, and all above."""
-    if problem.schema is None or problem.equalities is not None or problem.zeros is not None:
+    if not problem.is_tabular or problem.equalities is not None or problem.zeros is not None:
         return None
-    schema, spine = problem.schema, problem.spine or Spine([-1])
-    tables = problem.observed_tables
-    level_of = problem.observed_levels if problem.spine is not None else (0,) * len(tables)
+    schema, spine = problem.domain.schema, problem.domain.spine
+    tables, level_of = problem.observed_tables, problem.observed_levels
     holding: dict[int, Level] = {}
     for level, members in enumerate(spine.members):
         own = [i for i, at in enumerate(level_of) if at == level]
@@ -72,16 +73,14 @@ def levels_of(problem: Problem) -> list[Level] | None:
     if any(level not in holding for level in np.unique(spine.level_of[leaves]).tolist()):
         return None
     for level, here in holding.items():
-        if not _place(problem, spine, holding, level, here, level_of):
+        if not _place(problem, holding, level, here):
             return None
     return [holding[level] for level in sorted(holding, reverse=True)]
 
 
-def _place(
-    problem: Problem, spine: Spine, holding: dict[int, Level], level: int, here: Level, level_of: tuple[int, ...]
-) -> bool:
+def _place(problem: Problem, holding: dict[int, Level], level: int, here: Level) -> bool:
     """Find the holders of a level and what lies between; whether all its members have theirs at one level."""
-    assert problem.schema is not None
+    schema, spine = problem.domain.schema, problem.domain.spine
     holds = np.isin(spine.level_of, list(holding))
     tables = problem.observed_tables
     at = spine.parent[here.members]
@@ -89,15 +88,15 @@ def _place(
         open_ = (at >= 0) & ~holds[at]
         for between in np.unique(spine.level_of[at[open_]]).tolist():
             inside = np.where(open_ & (spine.level_of[at] == between), spine.rank_in_level[at], -1)
-            for j in (j for j, own in enumerate(level_of) if own == between):
-                here.above.append((j, Sum(problem.schema, tables[here.finest], tables[j]), inside))
+            for j in (j for j, own in enumerate(problem.observed_levels) if own == between):
+                here.above.append((j, Sum(schema, tables[here.finest], tables[j]), inside))
         at = np.where(open_, spine.parent[at], at)
     found = np.unique(spine.level_of[at[at >= 0]])
     if found.size > 1:
         return False
     if found.size:
         here.holder = holding[int(found[0])]
-        here.to_holder = Sum(problem.schema, tables[here.finest], tables[here.holder.finest])
+        here.to_holder = Sum(schema, tables[here.finest], tables[here.holder.finest])
         if any(other.holder is here.holder and other is not here for other in holding.values()):
             return False
     here.parent = np.where(at >= 0, spine.rank_in_level[at], -1)
@@ -135,8 +134,10 @@ def _move_level(
     finest = rho[cut(level.finest)].reshape(rows, -1)
     sd = noise.sd[cut(level.finest)].reshape(rows, -1)
     kept = [(j, s, np.zeros((rows, problem.observed_tables[j].size))) for j, s in _takers(noise, level, problem, rows)]
+    into: _Given | None = None
     if level.holder is not None and level.to_holder is not None:
-        level.holder.given = np.zeros((level.holder.members.size, int(np.prod(level.to_holder.coarse))))
+        into = np.zeros((level.holder.members.size, int(np.prod(level.to_holder.coarse)))), level.to_holder
+        level.holder.given = into[0]
     order = np.argsort(level.parent, kind="stable")
     parents, starts = np.unique(level.parent[order], return_index=True)
     stops = np.append(starts[1:], rows)
@@ -150,8 +151,8 @@ def _move_level(
         here = slice(int(chosen[0]), int(chosen[-1]) + 1) if together else chosen  # a view rather than a copy
         g, size = _gathered(problem, level, rho, finest, sd, here)
         weight = sd[here]
-        if parents[first] >= 0 and level.holder is not None:
-            size += _give(level, g, weight, parents[first:last], starts[first:last] - starts[first])
+        if parents[first] >= 0 and into is not None:
+            size += _give(into, g, weight, parents[first:last], starts[first:last] - starts[first])
         for _, s, found in kept:
             size += _take(s, g, weight, found, here)
         if left is not None:
@@ -201,26 +202,24 @@ def _gathered(
     return g, size
 
 
-def _give(level: Level, g: Float, sd: Float, parents: NDArray[np.intp], starts: NDArray[np.intp]) -> float:
+def _give(into: _Given, g: Float, sd: Float, parents: NDArray[np.intp], starts: NDArray[np.intp]) -> float:
     """Move what siblings have in common to their holder."""
-    assert level.holder is not None
-    assert level.holder.given is not None
-    assert level.to_holder is not None
+    given, s = into
     counts = np.diff(np.append(starts, g.shape[0]))
     noisy = sd > 0
     if noisy.all():
         total = np.add.reduceat(g, starts, axis=0)
-        share = level.to_holder.down(total) / (counts[:, None] * level.to_holder.ratio)
+        share = s.down(total) / (counts[:, None] * s.ratio)
     else:
         total = np.add.reduceat(np.where(noisy, g, 0.0), starts, axis=0)
-        many = level.to_holder.down(np.add.reduceat(noisy.astype(float), starts, axis=0))
-        share = level.to_holder.down(total) / np.maximum(many, 1.0)
-    level.holder.given[parents] = share
-    spread = level.to_holder.up(share)
-    shaped = g.reshape(g.shape[0], *level.to_holder.fine)
+        many = s.down(np.add.reduceat(noisy.astype(float), starts, axis=0))
+        share = s.down(total) / np.maximum(many, 1.0)
+    given[parents] = share
+    spread = s.up(share)
+    shaped = g.reshape(g.shape[0], *s.fine)
     for row, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
         shaped[start : start + count] -= spread[row]
-    return float(sd.max(initial=0.0)) * np.sqrt(counts.max() * level.to_holder.ratio) * _norm(share)
+    return float(sd.max(initial=0.0)) * np.sqrt(counts.max() * s.ratio) * _norm(share)
 
 
 def _take(s: Sum, g: Float, sd: Float, found: Float, here: slice | NDArray[np.intp]) -> float:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from constraint_builders import Schema
 from constraint_builders.description.table import Table
-from constraint_builders.relations.marginals import group_map
+from constraint_builders.relations.marginals import map_along
 
 Array = NDArray
 
@@ -31,9 +31,7 @@ class Sum:
         self._groups: list[tuple[int, NDArray[np.intp], int]] = []
         for i, (axis, factor) in enumerate(zip(fine.axes, fine.factors, strict=True), 1):
             if axis in own and own[axis] != factor:
-                groups = group_map(schema, factor, own[axis])
-                assert groups is not None
-                self._groups.append((i, groups, schema.size_of(own[axis])))
+                self._groups.append((i, map_along(schema, fine, coarse, axis), schema.size_of(own[axis])))
         self.ratio = fine.size / coarse.size
         self.adds = 0 if self.same else sum(fine.shape)  # one after another, at most
 

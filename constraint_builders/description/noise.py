@@ -17,8 +17,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.low_rank import LowRankPlusDiagonal
-
-NOISE_LAWS = ("gaussian", "discrete_gaussian", "laplace", "discrete_laplace")
+from constraint_builders.description.noise_laws import require_law
 
 
 class Noise(ABC):
@@ -27,7 +26,7 @@ class Noise(ABC):
     Parameters
     ----------
     law : str
-        One of `NOISE_LAWS`.
+        A name in `noise_laws.NOISE_LAWS`.
     variances : ndarray, (n,)
         Diagonal of Sigma: 0 where a cell is known exactly, ``inf`` where it was not measured.
 
@@ -45,9 +44,7 @@ class Noise(ABC):
     has_entries: ClassVar[bool] = True
 
     def __init__(self, law: str, variances: Float) -> None:
-        if not isinstance(law, str) or law not in NOISE_LAWS:
-            raise ValueError(f"noise must be one of {NOISE_LAWS}: got {law!r}")
-        self.law, self.variances = law, variances
+        self.law, self.variances = require_law(law), variances
         self.variances.flags.writeable = False
 
     @property

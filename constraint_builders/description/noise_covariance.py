@@ -14,13 +14,13 @@ from constraint_builders.description.layout import Layout
 from constraint_builders.description.linear import read_matrix
 from constraint_builders.description.low_rank import LowRankPlusDiagonal
 from constraint_builders.description.noise import (
-    NOISE_LAWS,
     IndependentNoise,
     LowRankNoise,
     Noise,
     OperatorNoise,
     SparseNoise,
 )
+from constraint_builders.description.noise_laws import require_law
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.variances import checked_variances
 
@@ -60,8 +60,7 @@ def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: 
 
 
 def _correlated(law: str, covariance: Any, size: int) -> Noise:
-    if not isinstance(law, str) or law not in NOISE_LAWS:
-        raise ValueError(f"noise must be one of {NOISE_LAWS}: got {law!r}")
+    require_law(law)
     if np.shape(covariance) != (size, size):
         raise ValueError(f"covariance must have shape ({size}, {size}): got {np.shape(covariance)}")
     if isinstance(covariance, LowRankPlusDiagonal):

@@ -13,11 +13,13 @@ except ImportError as error:
 
 from constraint_builders.files.block_counts import read_block_counts
 from constraint_builders.files.exact_totals import ExactTotal, read_totals
+from constraint_builders.files.formats import Format, add_format
 from constraint_builders.files.long_table import (
     estimates_frame,
     infer_schema,
     measurements_frame,
     read_long_table,
+    with_measurements,
     write_frame,
 )
 from constraint_builders.files.measurement_files import Unused
@@ -26,15 +28,18 @@ from constraint_builders.files.noisy_measurements import Release, read_noisy_mea
 from constraint_builders.files.pandas_frames import frame_like
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
+from constraint_builders.files.significant_digits import rounded
 from constraint_builders.sources import combine_sources
 
 __all__ = [
     "PRODUCTION",
     "ExactTotal",
+    "Format",
     "Release",
     "SchemaFile",
     "Settings",
     "Unused",
+    "add_format",
     "combine_sources",
     "estimates_frame",
     "format_schema",
@@ -48,6 +53,8 @@ __all__ = [
     "read_schema_file",
     "read_settings",
     "read_totals",
+    "rounded",
+    "with_measurements",
     "write_frame",
     "write_noisy_measurements",
     "write_schema_file",

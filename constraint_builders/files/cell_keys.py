@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from constraint_builders.arrays import Integers
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
 
 SUMMED_OUT = "*"
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Long tables: one row a published cell, in CSV or Parquet files or in data frames.
+"""Long tables: one row a published cell, in files or in data frames.
 
 ======================  ================================================================================
 column                  holds
@@ -21,7 +21,8 @@ Instead of the variance may stand ``std_error``, ``moe_90`` (a margin of error o
 A column ``source`` tells sources apart that measured the same cells; they are combined. Columns of notes are ignored.
 Capitals and outer spaces make no difference where there is one label or name that is meant.
 
-Results have ``estimate``, ``std_error``, ``lower`` and ``upper`` in place of the value and its variance.
+Results have ``estimate``, ``std_error``, ``lower`` and ``upper``, and after them the value, its variance,
+``adjustment`` (estimate less value) and ``adjustment_z`` (in its standard errors).
 """
 
 from __future__ import annotations
@@ -41,17 +42,14 @@ from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.files.cell_keys import cell_keys
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, TABLE, find_columns
+from constraint_builders.files.formats import writer_of
 from constraint_builders.files.geography_columns import spine_by_codes, spine_by_parents
 from constraint_builders.files.measured_table import read_measured_table
 from constraint_builders.files.naming import naming
-from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.replacing import replacing
 from constraint_builders.files.rows import infer
-from constraint_builders.files.source import open_source, require_suffix
-from constraint_builders.files.spreadsheet_cells import without_formulas
+from constraint_builders.files.source import open_source
 from constraint_builders.problem import Problem
-
-WRITE_SUFFIXES = (".csv", ".parquet")
 
 
 def read_long_table(
@@ -67,8 +65,8 @@ def read_long_table(
     Parameters
     ----------
     source : path or data frame
-        A ``.csv``, ``.csv.gz``, ``.parquet`` or ``.xlsx`` file, a pandas frame, or a frame with the Arrow PyCapsule
-        interface (``__arrow_c_stream__``: polars, pyarrow). Rows may come in any order.
+        A file of one of the `formats.FORMATS` (CSV, Parquet, Excel and what was added), a pandas frame, or a frame with
+        the Arrow PyCapsule interface (``__arrow_c_stream__``: polars, pyarrow). Rows may come in any order.
     schema : Schema, optional
         What the rows must agree with; by default `infer_schema` of them.
     desired, noise, undetermined
@@ -186,8 +184,19 @@ def with_nonnegative(frame: pl.DataFrame, fitted: ArrayLike) -> pl.DataFrame:
     return frame.with_columns(pl.Series("nonnegative", np.asarray(fitted, dtype=np.float64)))
 
 
+def with_measurements(
+    frame: pl.DataFrame, value: ArrayLike, variance: ArrayLike, adjustment: ArrayLike, adjustment_z: ArrayLike
+) -> pl.DataFrame:
+    """Add what was measured of every cell, (m,) each over the desired layout, to a frame of estimates; NaN is empty."""
+    columns = {"value": value, "variance": variance, "adjustment": adjustment, "adjustment_z": adjustment_z}
+    vectors = {name: np.asarray(vector, dtype=np.float64) for name, vector in columns.items()}
+    return frame.with_columns(pl.Series(name, vector, nan_to_null=True) for name, vector in vectors.items())
+
+
 def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
-    """Write a frame to a ``.csv`` or ``.parquet`` file, whole or not at all: a failure leaves what was there before.
+    """Write a frame to a file, whole or not at all: a failure leaves what was there before.
+
+    Its name says the format, one of the `formats.FORMATS` that are written, such as CSV and Parquet.
 
     In CSV, text that a spreadsheet would run as a formula (``=``, ``+``, ``-`` or ``@`` first, and no number) gets an
     apostrophe before it, which reading takes away.
@@ -195,23 +204,18 @@ def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     ValueError
-        If the file's suffix is neither.
+        If no format that is written has the file's suffix.
     OSError
         If the file cannot be written.
     """
-    suffix = require_suffix(path, WRITE_SUFFIXES)
+    write = writer_of(path)
     with replacing(path) as temporary:
-        if suffix == ".csv":
-            without_formulas(frame).write_csv(temporary)
-        else:
-            write_parquet(frame, temporary)
+        write(frame, temporary)
 
 
 def _key_columns(problem: Problem, layout: Layout, tables: Sequence[Table]) -> pl.DataFrame:
     """The columns that name every cell of a layout."""
-    schema, spine = problem.schema, problem.spine
-    if schema is None:
-        raise ValueError("a problem made from a matrix has no tables: there is no long table of it")
+    schema, spine = problem.domain.schema, problem.spine
     keys, names = cell_keys(schema, tables), [_level_and_table(name) for name in layout.names]
     table_of_cell = np.repeat(np.arange(len(tables)), layout.sizes)
     position_in_block = np.arange(layout.size) - layout.offsets[:-1][table_of_cell]

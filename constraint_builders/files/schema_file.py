@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from constraint_builders.description.noise import NOISE_LAWS
+from constraint_builders.description.noise_laws import require_law
 from constraint_builders.description.schema import Recode, Schema, Variable
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.documents import read_document
@@ -132,8 +132,7 @@ def format_schema(schema: Schema, *, desired: Sequence[str] | str | None = None,
 
 
 def _read(document: SchemaDocument) -> SchemaFile:
-    if document.problem.noise not in NOISE_LAWS:
-        raise ValueError(f"problem.noise must be one of {', '.join(NOISE_LAWS)}: got {shown(document.problem.noise)}")
+    require_law(document.problem.noise, "problem.noise")
     schema = build_schema(document.variables, document.recodes)
     _require_tables(schema, document.problem.desired)
     return SchemaFile(schema, document.problem.desired, document.problem.noise)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import re
 import sys
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from constraint_builders.files.spreadsheet_cells import with_formulas
+from constraint_builders.files.spreadsheet_cells import with_formulas, without_formulas
 
 DELIMITERS = (",", ";", "\t", "|")
 COMMENT = "#"
@@ -66,6 +68,11 @@ def read_text_table(data: bytes) -> TextTable:
     except pl.exceptions.ComputeError:
         raise ValueError(_what_is_wrong(text, delimiter, skipped)) from None
     return named_columns(cells, skipped, delimiter)
+
+
+def write_csv(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
+    """Write a frame as CSV, text that a spreadsheet would run as a formula after an apostrophe."""
+    without_formulas(frame).write_csv(Path(path).absolute())
 
 
 def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTable:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from constraint_builders.arrays import Float
 from constraint_builders.relations.elimination import Elimination, eliminate
-
-if TYPE_CHECKING:
-    from constraint_builders.measured import Measured
-    from constraint_builders.relations.node_tree import NodeTree
+from constraint_builders.relations.measurements import Measurements
+from constraint_builders.relations.node_tree import NodeTree
 
 Equations = tuple[sparse.csr_array, Float]
+
+
+class UnsolvableError(ValueError):
+    """Equations that contradict one another, or that say what rounding would decide."""
 
 
 class Relations(ABC):
@@ -24,7 +26,7 @@ class Relations(ABC):
 
     Parameters
     ----------
-    measured : Measured
+    measured : Measurements
 
     Attributes
     ----------
@@ -37,7 +39,7 @@ class Relations(ABC):
     independent: ClassVar[bool] = True
     tree: NodeTree | None = None
 
-    def __init__(self, measured: Measured) -> None:
+    def __init__(self, measured: Measurements) -> None:
         self._measured = measured
 
     @abstractmethod
@@ -70,12 +72,12 @@ class Relations(ABC):
         if rows == "independent" and (m.equalities is not None or not self.independent):
             elimination = eliminate(extended, np.arange(m.observed.size))
             if elimination.nearly_dependent.size:
-                raise ValueError(
+                raise UnsolvableError(
                     f"row {elimination.nearly_dependent[0]} of the equations A x = b is nearly a combination of "
                     "others, and rounding would decide what it says: leave it out, or make it one exactly"
                 )
             if elimination.remaining.nnz:
-                raise ValueError("the equations A x = b contradict one another: no x satisfies all of them")
+                raise UnsolvableError("the equations A x = b contradict one another: no x satisfies all of them")
             extended = sparse.csr_array(extended[np.sort(elimination.pivot_rows)])
         return _parted(extended)
 

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from constraint_builders.arrays import Integers
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli_exp, exact_scale
-from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
+from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.lattice import block_members
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
 from noise_mechanisms.laws import DiscreteLaplace

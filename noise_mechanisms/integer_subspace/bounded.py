@@ -14,11 +14,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp
 from noise_mechanisms.integer_subspace.guarantee import Guarantee
-from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
+from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.sampler import Seed
 
 _MOST_RECORDS = 500

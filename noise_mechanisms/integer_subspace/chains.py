@@ -13,12 +13,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number, share, whole_number
-from noise_mechanisms.integer_subspace.compiled import heat_bath_loop, jump_loop
 from noise_mechanisms.integer_subspace.guarantee import Norm
-from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks
-from noise_mechanisms.integer_subspace.invariants import Integers
+from noise_mechanisms.integer_subspace.heat_bath import redraw_chains
+from noise_mechanisms.integer_subspace.jumps import accept, jump_chains
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.moves import basic_moves
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
@@ -32,6 +31,7 @@ JUMPS_PER_CELL = 128
 
 
 _VALUES_AT_ONCE = 1 << 20
+INSTEAD = "use compiled=False"
 
 
 class Kernel(ABC):
@@ -105,7 +105,7 @@ class HeatBathKernel(Kernel):
     def __init__(self, lattice: Lattice, epsilon: float, compiled: bool = False) -> None:
         self.lattice, self.epsilon, self.compiled = lattice, positive_number(epsilon, "epsilon"), compiled
         self._moves = basic_moves(lattice)
-        self._loop = heat_bath_loop() if compiled else None
+        self._redraw = redraw_chains.compiled(INSTEAD) if compiled else redraw_chains.reference
 
     @property
     def burn_in(self) -> int:
@@ -122,25 +122,14 @@ class HeatBathKernel(Kernel):
         for count in _portions(iterations, _VALUES_AT_ONCE // chains):
             choices: Integers = rng.integers(0, self._moves.count, size=(chains, count))
             uniforms: Float = rng.random((chains, count))
-            if self._loop is not None:
-                self._loop(states, self._moves.cells, self._moves.steps, choices, uniforms, self.epsilon)
-                continue
-            for turn in range(count):
-                self._redraw(states, choices[:, turn], uniforms[:, turn])
+            self._redraw(states, self._moves.cells, self._moves.steps, choices, uniforms, self.epsilon)
 
     def advance_together(self, first: Integers, second: Integers, rng: np.random.Generator) -> None:
         """Both chains take the same move with the same uniform number."""
-        choices = rng.integers(0, self._moves.count, size=(first.shape[0],))
-        uniforms = rng.random((first.shape[0],))
-        self._redraw(first, choices, uniforms)
-        self._redraw(second, choices, uniforms)
-
-    def _redraw(self, states: Integers, choices: Integers, uniforms: Float) -> None:
-        chains = np.arange(states.shape[0])[:, None]
-        cells, steps = self._moves.cells[choices], self._moves.steps[choices]
-        places, weights = kinks(states[chains, cells], steps, self._moves.unit)
-        t = draw_steps(places, weights, self.epsilon, uniforms)
-        np.add.at(states, (chains, cells), t[:, None] * steps)
+        choices = rng.integers(0, self._moves.count, size=(first.shape[0], 1))
+        uniforms = rng.random((first.shape[0], 1))
+        for states in (first, second):
+            redraw_chains.reference(states, self._moves.cells, self._moves.steps, choices, uniforms, self.epsilon)
 
 
 class JumpKernel(Kernel):
@@ -180,7 +169,7 @@ class JumpKernel(Kernel):
         self.epsilon, self.a = positive_number(epsilon, "epsilon"), share(a, "a")
         self._law = DiscreteLaplace(-1 / math.log(self.a))
         self._basis = np.ascontiguousarray(lattice.basis.toarray().T)
-        self._loop = jump_loop() if compiled else None
+        self._jump = jump_chains.compiled(INSTEAD) if compiled else jump_chains.reference
 
     @property
     def burn_in(self) -> int:
@@ -197,11 +186,7 @@ class JumpKernel(Kernel):
         for count in _portions(iterations, _VALUES_AT_ONCE // (chains * max(rank, 1))):
             jumps = self._law.sample(chains * count * rank, rng).reshape(chains, count, rank)
             costs: Float = rng.standard_exponential((chains, count))
-            if self._loop is not None:
-                self._loop(states, self._basis, jumps, costs, self.epsilon, self.norm)
-                continue
-            for turn in range(count):
-                self._accept(states, states + jumps[:, turn] @ self._basis, costs[:, turn])
+            self._jump(states, self._basis, jumps, costs, self.epsilon, self.norm)
 
     def advance_together(self, first: Integers, second: Integers, rng: np.random.Generator) -> None:
         """The paper's Algorithm 2: proposals maximally coupled in every lattice coordinate, one cost for both."""
@@ -210,8 +195,8 @@ class JumpKernel(Kernel):
         jump = self._law.sample(pairs * rank, rng).reshape(pairs, rank)
         other = self._coupled_jump(jump, gap, rng)
         costs = rng.standard_exponential((pairs,))
-        self._accept(first, first + jump @ self._basis, costs)
-        self._accept(second, second + other @ self._basis, costs)
+        accept(first, first + jump @ self._basis, costs, self.epsilon, self.norm)
+        accept(second, second + other @ self._basis, costs, self.epsilon, self.norm)
 
     def coordinates(self, states: Integers) -> Integers:
         """Lattice coordinates (chains, rank) of the states (chains, d)."""
@@ -234,18 +219,6 @@ class JumpKernel(Kernel):
             taken = -rng.standard_exponential(fresh.size) > log_ratio
             waiting = (waiting[0][~taken], waiting[1][~taken])
         return landing
-
-    def _accept(self, states: Integers, proposals: Integers, costs: Float) -> None:
-        growth = norm_of(proposals, self.norm) - norm_of(states, self.norm)
-        accepted = self.epsilon * growth <= costs
-        states[accepted] = proposals[accepted]
-
-
-def norm_of(tables: Integers, norm: Norm) -> Float:
-    """L1 or L2 norm of every table along the last axis."""
-    if norm == 1:
-        return np.asarray(abs(tables).sum(axis=-1, dtype=np.float64))
-    return np.sqrt(np.square(tables.astype(np.float64)).sum(axis=-1))
 
 
 class ChainSampler(Sampler):

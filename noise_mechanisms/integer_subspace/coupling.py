@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number, whole_number
-from noise_mechanisms.integer_subspace.chains import Kernel, norm_of
-from noise_mechanisms.integer_subspace.invariants import Integers
+from noise_mechanisms.integer_subspace.chains import Kernel
+from noise_mechanisms.integer_subspace.jumps import norm_of
 from noise_mechanisms.integer_subspace.sampler import Seed
 
 _LARGEST_INFORMATIVE = 25  # dimension of 6 x 6 tables, whose heat-bath chains take 37,000 moves to meet; 8 x 8: > 3e6

@@ -6,18 +6,21 @@ Along a move with cells c and steps a, the law of the whole number t is proporti
 
 the second form holding for whole t: with q = floor(-z / a) and r the remainder, |z + a t| has kinks of weight |a| - r
 at q and r at q + 1. Between kinks the law is geometric, so that one uniform number and an inversion give t exactly (up
-to float64). Here it is done for many chains at once in numpy; `compiled` has the same, one chain after the other.
+to float64). In numpy it is done for many chains at once, in the loop to be compiled one chain after the other.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Float
-from noise_mechanisms.integer_subspace.invariants import Integers
+from constraint_builders.arrays import Float, Integers
+from constraint_builders.compiled import compiled
+
+TABULATED = 4096  # values of exp(-epsilon k) that the loop looks up instead of computing
 
 
 def kinks(values: Integers, steps: Integers, unit: bool) -> tuple[Integers, Integers]:
@@ -101,3 +104,147 @@ def _within_segment(
     rising = ~falling & (rate > 0)
     # Rising segments count down from their end; the unbounded one on the left ends where it starts.
     return np.where(rising, start + np.where(ends, length - 1, 0) - steps, start + steps)
+
+
+def redraw_in_numpy(
+    states: Integers, cells: Integers, steps: Integers, choices: Integers, uniforms: Float, epsilon: float
+) -> None:
+    """Redraw every chain along its moves, one after another, from the law given everything else.
+
+    Parameters
+    ----------
+    states : ndarray of int64, (chains, d)
+        Changed in place.
+    cells, steps : ndarray of int64, (moves, width)
+        The list of moves.
+    choices, uniforms : ndarray, (chains, n)
+        Which moves come, and with which uniform numbers.
+    epsilon : float
+        Positive.
+    """
+    chains, unit = np.arange(states.shape[0])[:, None], bool((abs(steps) == 1).all())
+    for choice, uniform in zip(choices.T, uniforms.T, strict=True):
+        changed, by = cells[choice], steps[choice]
+        t = draw_steps(*kinks(states[chains, changed], by, unit), epsilon, uniform)
+        np.add.at(states, (chains, changed), t[:, None] * by)
+
+
+@compiled(reference=redraw_in_numpy)
+def redraw_chains(
+    states: Integers, cells: Integers, steps: Integers, choices: Integers, uniforms: Float, epsilon: float
+) -> None:
+    """See `redraw_in_numpy`."""
+    width = cells.shape[1]
+    place, weight, energies = np.empty((3, 2 * width), np.int64)
+    slope, mass = np.empty(2 * width + 1, np.int64), np.empty(2 * width + 1, np.float64)
+    steepest = 0
+    for move in range(steps.shape[0]):
+        steepest = max(steepest, np.abs(steps[move]).sum())
+    decay = np.exp(-epsilon * np.arange(max(steepest + 1, TABULATED)))
+    for chain in range(choices.shape[0]):
+        for turn in range(choices.shape[1]):
+            move = choices[chain, turn]
+            count = _sort_kinks(states, chain, cells, steps, move, place, weight)
+            total = _weigh_segments(place, weight, count, epsilon, decay, energies, slope, mass)
+            t = _invert(place, count, slope, mass, total, epsilon, decay, uniforms[chain, turn])
+            for i in range(width):
+                states[chain, cells[move, i]] += t * steps[move, i]
+
+
+def _sort_kinks(
+    states: Integers, chain: int, cells: Integers, steps: Integers, move: int, place: Integers, weight: Integers
+) -> int:
+    """Fill in the kinks of one move by insertion, and count them."""
+    count = 0
+    for i in range(cells.shape[1]):
+        step = steps[move, i]
+        if step == 0:
+            continue
+        size = abs(step)
+        below = -states[chain, cells[move, i]] if step > 0 else states[chain, cells[move, i]]
+        rest = 0
+        if size > 1:
+            below, rest = below // size, below % size
+        for shift in range(1 if rest == 0 else 2):
+            at = count
+            while at > 0 and place[at - 1] > below + shift:
+                place[at], weight[at] = place[at - 1], weight[at - 1]
+                at -= 1
+            place[at] = below + shift
+            weight[at] = size - rest if shift == 0 else rest
+            count += 1
+    return count
+
+
+def _weigh_segments(
+    place: Integers,
+    weight: Integers,
+    count: int,
+    epsilon: float,
+    decay: Float,
+    energies: Integers,
+    slope: Integers,
+    mass: Float,
+) -> float:
+    """Slope and probability, up to one factor, of every segment between kinks, the two endless ones included."""
+    slope[0] = 0
+    for i in range(count):
+        slope[0] -= weight[i]
+    energy, lowest = 0, 0
+    for i in range(count):
+        slope[i + 1] = slope[i] + 2 * weight[i]
+        energies[i] = energy
+        lowest = min(lowest, energy)
+        if i < count - 1:
+            energy += slope[i + 1] * (place[i + 1] - place[i])
+    before, total = 0.0, 0.0
+    for i in range(count + 1):
+        after = 0.0
+        if i < count:
+            above = energies[i] - lowest
+            after = decay[above] if above < decay.size else math.exp(-epsilon * above)
+        if slope[i] > 0:
+            mass[i] = (before - after) * decay[slope[i]] / (1.0 - decay[slope[i]])
+        elif slope[i] < 0:
+            mass[i] = (after - before) / (1.0 - decay[-slope[i]])
+        else:
+            mass[i] = before * (place[i] - place[i - 1])
+        before = after
+        total += mass[i]
+    return total
+
+
+def _invert(
+    place: Integers,
+    count: int,
+    slope: Integers,
+    mass: Float,
+    total: float,
+    epsilon: float,
+    decay: Float,
+    uniform: float,
+) -> int:
+    """The t at which the distribution function first exceeds the uniform number."""
+    target = uniform * total
+    segment = 0
+    while segment < count and mass[segment] <= target:
+        target -= mass[segment]
+        segment += 1
+    share = min(max(target / mass[segment], 0.0), 1.0)
+    if slope[segment] < 0:
+        share = 1.0 - share
+    share = min(share, 1.0 - 2.0**-53)
+    rate = epsilon * abs(slope[segment])
+    if segment == 0:
+        return place[0] - math.floor(math.log1p(-share) / -rate)
+    if segment == count:
+        return place[count - 1] + 1 + math.floor(math.log1p(-share) / -rate)
+    length = place[segment] - place[segment - 1]
+    if slope[segment] == 0:
+        inside = math.floor(share * length)
+    else:
+        fall = abs(slope[segment]) * length
+        kept = decay[fall] if fall < decay.size else math.exp(-epsilon * fall)
+        inside = math.floor(math.log(1.0 - share * (1.0 - kept)) / -rate)
+    inside = min(inside, length - 1)
+    return place[segment] - inside if slope[segment] < 0 else place[segment - 1] + 1 + inside

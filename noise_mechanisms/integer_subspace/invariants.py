@@ -8,16 +8,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from constraint_builders.arrays import Integers
 from constraint_builders.description.reals import real_array, whole_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
 from constraint_builders.relations.marginals import marginal_matrix
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, ShiftedGaussian
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
-from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection, require_acceptance
 

@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.arrays import Integers
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp_root, exact_scale
-from noise_mechanisms.integer_subspace.invariants import Integers
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection, require_acceptance
 
 _PILOT = 4096

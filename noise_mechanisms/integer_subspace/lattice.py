@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from noise_mechanisms.integer_subspace.invariants import Integers, Invariants, Margins
+from constraint_builders.arrays import Integers
+from noise_mechanisms.integer_subspace.invariants import Invariants, Margins
 from noise_mechanisms.integer_subspace.unimodular import rank_modulo, unimodular_null_basis
 
 _SMALL_PRIMES = (2, 3, 5, 7)

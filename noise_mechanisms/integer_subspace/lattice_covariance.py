@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import whole_number
 from constraint_builders.memory import require_memory
 from constraint_builders.problem import Problem
 from noise_mechanisms.integer_subspace.blocks import ZeroSumLaplace
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
-from noise_mechanisms.integer_subspace.invariants import Integers, Invariants, Margins
+from noise_mechanisms.integer_subspace.invariants import Invariants, Margins
 from noise_mechanisms.integer_subspace.lattice import Lattice, block_members, free_axes
 from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, LatticeMechanism
 from noise_mechanisms.integer_subspace.sampler import Seed

@@ -9,13 +9,14 @@ from functools import cached_property
 
 from numpy.typing import ArrayLike
 
+from constraint_builders.arrays import Integers
+from constraint_builders.compiled import has_numba
 from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.base_law import LARGEST_SCALE, TOO_LARGE
 from noise_mechanisms.integer_subspace.blocks import BlockSampler
 from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel
-from noise_mechanisms.integer_subspace.compiled import has_numba
 from noise_mechanisms.integer_subspace.guarantee import Guarantee, Norm, gaussian_sigma
-from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
+from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LaplaceSampler
 from noise_mechanisms.integer_subspace.l2_rejection import L2RejectionSampler, proposal_epsilon
 from noise_mechanisms.integer_subspace.lattice import Lattice

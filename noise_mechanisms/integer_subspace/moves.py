@@ -10,8 +10,9 @@ from math import comb, prod
 import numpy as np
 from scipy import sparse
 
+from constraint_builders.arrays import Integers
 from constraint_builders.memory import require_memory
-from noise_mechanisms.integer_subspace.invariants import Integers, Margins
+from noise_mechanisms.integer_subspace.invariants import Margins
 from noise_mechanisms.integer_subspace.lattice import Lattice, block_members, free_axes
 
 _BYTES_PER_ENTRY = 16

@@ -9,10 +9,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.arrays import Integers
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.blocks import ZeroSumLaplace
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli_exp, exact_scale
-from noise_mechanisms.integer_subspace.invariants import Integers, Invariants
+from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection, require_acceptance
 from noise_mechanisms.laws import DiscreteLaplace

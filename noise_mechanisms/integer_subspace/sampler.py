@@ -8,7 +8,7 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from noise_mechanisms.integer_subspace.invariants import Integers
+from constraint_builders.arrays import Integers
 
 Seed: TypeAlias = np.random.Generator | np.random.SeedSequence | int | None
 

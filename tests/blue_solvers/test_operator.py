@@ -183,10 +183,10 @@ def test_repr() -> None:
 class Unfinished(Solver):
     name = "unfinished"
 
-    def supports(self, problem: Problem) -> str | None:
+    def refusal(self, problem: Problem) -> str | None:
         return "it is not finished"
 
-    def prepare(self, problem: Problem):
+    def plan(self, problem: Problem):
         raise AssertionError
 
 

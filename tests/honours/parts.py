@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from blue_solvers import blue
+from blue_solvers import SOLVERS, blue
 from blue_solvers.nonnegative import METHODS, controlled_rounding, coverage, movements, nnls, ols, refine_intervals
-from blue_solvers.nonnegative.microdata import unit_records, weighted_rows
+from blue_solvers.nonnegative.microdata_rows import unit_records, weighted_rows
 from blue_solvers.nonnegative.price.bounds import PureDP, conflicts, least_sum_error
 from blue_solvers.spine_design.report import entity_workload, workload_variances
 from blue_solvers.streaming import partition, stream
@@ -381,10 +381,15 @@ FITS: dict[str, tuple[Callable, Callable]] = {
     "reweighted_fit": (METHODS["reweighted"], optimality.require_reweighted),
     "anchored_fit": (METHODS["anchored"], optimality.require_anchored),
 }
-SOLVERS = ("auto", "sea_blue", "two_pass", "cholesky", "cg", "multigrid", "dense")
+
+
+def part_of(solver: str) -> str:
+    """What the estimate by a solver is called."""
+    return f'blue(solver="{solver}")'
+
 
 PARTS: dict[str, Check] = {
-    **{f'blue(solver="{name}")': partial(check_estimate, name) for name in SOLVERS},
+    **{part_of(name): partial(check_estimate, name) for name in SOLVERS},
     'intervals(method="z")': check_z,
     'intervals(method="t")': partial(check_simulated, "t"),
     'intervals(method="distribution_free")': partial(check_simulated, "distribution_free"),

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.places import DOCS
 from tests.honours.instances import FEATURES, Instance
 from tests.honours.parts import PARTS, with_client
-from tests.honours.table import REFUSED, as_markdown, refusal
-
-PAGE = DOCS / "what_each_part_honours.md"
+from tests.honours.refusals import as_markdown, refusal, refused
+from tests.honours.written import PAGE
 
 
 @cache
@@ -46,8 +44,8 @@ def test_every_part_honours_every_feature_or_refuses_it_by_name(
 
 
 def test_the_table_names_parts_and_features_that_there_are() -> None:
-    assert set(REFUSED) == set(PARTS)
-    named = {feature for refusals in REFUSED.values() for features in refusals.values() for feature in features}
+    assert set(refused()) == set(PARTS)
+    named = {feature for refusals in refused().values() for features in refusals.values() for feature in features}
     assert named <= set(FEATURES)
 
 

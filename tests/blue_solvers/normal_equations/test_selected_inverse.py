@@ -11,20 +11,20 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import blue
-from blue_solvers.normal_equations import cell_variances
+from blue_solvers.normal_equations import cell_variances, kernels
 from blue_solvers.normal_equations.cell_variances import desired_sums
 from blue_solvers.normal_equations.factorisation import cholmod
-from blue_solvers.normal_equations.kernels import compiled_gather, gather_in_numpy, has_numba
 from blue_solvers.normal_equations.sparse_factor import SparseFactor, _by_cholmod, _by_superlu
 from blue_solvers.uncertainty import inverse_on_pattern, variances_by_selected_inversion
 from blue_solvers.uncertainty.covariance import variances
 from constraint_builders import Problem, Schema, gallery
+from constraint_builders.compiled import has_numba
 from tests.blue_solvers.uncertainty.checks import problem_of
 from tests.helpers.effort import examples
 from tests.helpers.strategies import cases
 
 FACTORISATIONS = [_by_superlu] if cholmod is None else [_by_superlu, _by_cholmod]
-GATHERS = [gather_in_numpy, *([compiled_gather()] if has_numba() else [])]
+GATHERS = [kernels.gather.reference, *([kernels.gather.compiled()] if has_numba() else [])]
 # Rounding of t' Sigma t - u' N^-1 u is relative to the first term and to the condition of N, up to about 1e7 with
 # variances over eight decades; where the variance is less than a thousandth of that term it comes from the weights.
 NOISE_TOLERANCE, OWN_TOLERANCE = 1e-9, 1e-6
@@ -74,14 +74,14 @@ def test_indefinite_matrix_is_refused(factorise):
 def test_entry_off_the_pattern_is_refused():
     factor = SparseFactor.of(sparse.csc_array(sparse.eye_array(3)))
     with pytest.raises(ValueError, match=r"entry \(0, 2\) of the inverse is off the factor's pattern"):
-        factor.inverse_entries(np.array([0, 0]), np.array([0, 2]), gather_in_numpy)
+        factor.inverse_entries(np.array([0, 0]), np.array([0, 2]), kernels.gather.reference)
 
 
 def test_entries_that_cancel_stay_on_superlus_pattern():
     """The Schur complement has zeros at (2, 1) by cancellation, which SuperLU may drop and later fronts need."""
     matrix = np.array([[1.0, 1, 1, 0], [1, 3, 1, 1], [1, 1, 3, 1], [0, 1, 1, 4]])
     rows, columns = np.nonzero(matrix)
-    found = _by_superlu(sparse.csc_array(matrix)).inverse_entries(rows, columns, gather_in_numpy)
+    found = _by_superlu(sparse.csc_array(matrix)).inverse_entries(rows, columns, kernels.gather.reference)
     np.testing.assert_allclose(found, np.linalg.inv(matrix)[rows, columns], atol=1e-14)
 
 

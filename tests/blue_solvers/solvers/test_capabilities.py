@@ -9,10 +9,11 @@ from scipy.sparse.linalg import aslinearoperator
 
 import blue_solvers
 from blue_solvers import blue
-from blue_solvers.solvers.capabilities import CAPABILITIES, as_markdown
+from blue_solvers.solvers.capabilities import as_markdown, capabilities
 from constraint_builders import Problem, Schema, Spine
 from tests.helpers.places import README
 
+CAPABILITIES = capabilities()
 SCHEMA = Schema({"a": 2, "b": 3}, recodes={"b": {"low": [0, 0, 1]}})
 CROSSING = Schema({"b": 3}, recodes={"b": {"x": [0, 0, 1], "y": [0, 1, 0], "z": [0, 1, 1]}})
 TABLES = {"a": 1.0, "b": 2.0, "detailed": 3.0}

@@ -187,10 +187,10 @@ class BrokenSolver(Solver):
     name: ClassVar[str] = "broken"
     flaw: str = ""
 
-    def supports(self, problem: Problem) -> str | None:
-        return SeaBlue().supports(problem)
+    def refusal(self, problem: Problem) -> str | None:
+        return SeaBlue().refusal(problem)
 
-    def prepare(self, problem: Problem) -> Prepared:
+    def plan(self, problem: Problem) -> Prepared:
         return Broken(problem, self.flaw)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from blue_solvers import SeaBlue, blue
-from blue_solvers.normal_equations.kernels import compiled_keep_largest, has_numba, keep_largest_in_numpy
+from blue_solvers.normal_equations.kernels import keep_largest, keep_largest_in_numpy
 from blue_solvers.uncertainty import (
     LargestErrors,
     Replicates,
@@ -24,6 +24,7 @@ from blue_solvers.uncertainty import (
     refine_to_integers,
 )
 from constraint_builders import Problem, Schema, gallery
+from constraint_builders.compiled import has_numba
 from noise_mechanisms import draw_noise
 from tests.blue_solvers.uncertainty.checks import check_coverage
 from tests.helpers.effort import lengths
@@ -247,7 +248,7 @@ def test_compiled_kernel_keeps_the_same(seed, keep, width):
     largest, errors = np.sort(abs(rng.normal(size=(5, keep)))), np.round(rng.normal(size=(5, width)), 1)
     by_numpy, compiled = largest.copy(), largest.copy()
     keep_largest_in_numpy(by_numpy, errors)
-    compiled_keep_largest()(compiled, errors)
+    keep_largest.compiled()(compiled, errors)
     np.testing.assert_array_equal(by_numpy, compiled)
     np.testing.assert_array_equal(by_numpy, np.sort(np.hstack([largest, abs(errors)]))[:, width:])
 

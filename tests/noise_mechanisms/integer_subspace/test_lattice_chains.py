@@ -8,6 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from constraint_builders import compiled
+from constraint_builders.compiled import has_numba
 from noise_mechanisms.integer_subspace import (
     ChainSampler,
     CouplingWarning,
@@ -17,12 +19,12 @@ from noise_mechanisms.integer_subspace import (
     JumpKernel,
     Lattice,
     MeetingTimes,
+    chains,
     dispersed_starts,
     meeting_times,
     potential_scale_reduction,
 )
 from noise_mechanisms.integer_subspace.chains import Kernel
-from noise_mechanisms.integer_subspace.compiled import has_numba
 from noise_mechanisms.integer_subspace.coupling import autocorrelation_time, distance_of_norms
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks
@@ -126,15 +128,15 @@ def test_compiled_jumps_equal_numpy(norm: Norm) -> None:
     assert by_numpy.any()
 
 
-def test_compiling_without_numba_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    from noise_mechanisms.integer_subspace import compiled
-
-    def missing(name: str) -> None:
-        raise ImportError(name)
-
-    monkeypatch.setattr(compiled.importlib, "import_module", missing)
+@pytest.mark.parametrize("kind", [HeatBathKernel, JumpKernel])
+def test_compiling_without_numba_names_the_extra(
+    kind: type[HeatBathKernel | JumpKernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "has_numba", lambda: False)
+    for loop in (chains.redraw_chains, chains.jump_chains):
+        monkeypatch.setattr(chains, loop.loop.__name__, compiled.Kernel(loop.loop, loop.reference))
     with pytest.raises(ImportError, match=r"need numba: pip install 'blue-solvers\[fast\]', or use compiled=False"):
-        compiled.load_numba()
+        kind(FOUR_BY_FOUR, 0.25, compiled=True)
 
 
 def test_coupled_jumps_have_the_right_law_and_meet_as_often_as_possible() -> None:

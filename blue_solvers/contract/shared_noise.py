@@ -11,53 +11,15 @@ So the estimate stays as exact and as cheap as that under D: one product with k 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from blue_solvers.contract import Info, Prepared, Refusal, Solver
-from constraint_builders import Problem
+from blue_solvers.contract.prepared import Info, Prepared
+from constraint_builders import LowRankPlusDiagonal, Problem
 from constraint_builders.arrays import Float
-
-
-@dataclass(frozen=True)
-class SharedNoise(Solver):
-    """Another solver for the problem's independent noise, corrected for the noise that cells share.
-
-    Parameters
-    ----------
-    solver : Solver
-        Exact where the shared noise is left out.
-    """
-
-    name: ClassVar[str] = "shared_noise"
-    solver: Solver
-
-    def supports(self, problem: Problem) -> str | None:
-        """What the other solver is exact for, with a covariance `LowRankPlusDiagonal`."""
-        if problem.noise.shared is None:
-            return "its covariance is not LowRankPlusDiagonal"
-        independent = problem.with_variances(problem.noise.shared.diagonal)
-        inexact = self.solver.why_inexact(independent)
-        if inexact is not None:
-            return Refusal(f"shared noise needs the exact estimate without it, but {inexact}", "use solver='auto'")
-        return self.solver.supports(independent)
-
-    def prepare(self, problem: Problem) -> Prepared:
-        """Prepare the other solver, and correct for the shared noise."""
-        assert problem.noise.shared is not None
-        independent = problem.with_variances(problem.noise.shared.diagonal)
-        prepared = self.solver.prepare(independent)
-        return SharedNoiseEstimate(problem, prepared, self._over_observed(independent, prepared))
-
-    def _over_observed(self, independent: Problem, prepared: Prepared) -> Prepared:
-        """The estimate of the observed cells under the diagonal."""
-        if independent.desired.names == independent.observed.names:
-            return prepared
-        return self.solver.prepare(independent.observing())
 
 
 class SharedNoiseEstimate(Prepared):
@@ -66,14 +28,15 @@ class SharedNoiseEstimate(Prepared):
     Parameters
     ----------
     problem : Problem
-        With a covariance `LowRankPlusDiagonal`.
+    covariance : LowRankPlusDiagonal
+        Of its noise.
     desired, observed : Prepared
         The BLUE under D of the desired and of the observed cells.
     """
 
-    def __init__(self, problem: Problem, desired: Prepared, observed: Prepared) -> None:
-        covariance = problem.noise.shared
-        assert covariance is not None
+    def __init__(
+        self, problem: Problem, covariance: LowRankPlusDiagonal, desired: Prepared, observed: Prepared
+    ) -> None:
         self.problem = problem
         self._desired = desired
         self._U = covariance.factor

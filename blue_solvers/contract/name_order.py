@@ -2,46 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.contract import Info, Prepared, Solver
+from blue_solvers.contract.prepared import Info, Prepared
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.schema_order import SchemaOrder, in_schema_order
-
-
-@dataclass(frozen=True)
-class NameOrder(Solver):
-    """Another solver, which is given the problem in the schema's order.
-
-    Parameters
-    ----------
-    solver : Solver
-    """
-
-    name: ClassVar[str] = "name_order"
-    solver: Solver
-
-    def supports(self, problem: Problem) -> str | None:
-        """What the other solver takes."""
-        order = in_schema_order(problem)
-        return self.solver.supports(problem if order is None else order.problem)
-
-    def why_inexact(self, problem: Problem) -> str | None:
-        """As the other solver."""
-        order = in_schema_order(problem)
-        return self.solver.why_inexact(problem if order is None else order.problem)
-
-    def prepare(self, problem: Problem) -> Prepared:
-        """Prepare the other solver, and turn what goes in and comes out where that is needed."""
-        order = in_schema_order(problem)
-        if order is None:
-            return self.solver.prepare(problem)
-        return InNameOrder(problem, order, self.solver.prepare(order.problem))
+from constraint_builders.schema_order import SchemaOrder
 
 
 class InNameOrder(Prepared):

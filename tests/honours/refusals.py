@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+from blue_solvers import SOLVERS, Solver
+from blue_solvers.contract import Refusal, plain_problem
 from tests.honours.instances import FEATURES
-from tests.honours.parts import PARTS
+from tests.honours.parts import PARTS, part_of
 
 NO_SPINE = [feature for feature in FEATURES if "spine" not in feature]
 SPINE = [feature for feature in FEATURES if "spine" in feature]
@@ -21,26 +25,8 @@ ONE = "needs tables with one variance each"
 
 Refusals = dict[str, list[str]]
 
-# For every part the features that it refuses, by what the refusal says. All others it honours.
+# For every part but solvers, which say it themselves, the features that it refuses; all others it honours.
 REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
-    'blue(solver="sea_blue")': {
-        "variances differ within tables": ["a variance for every cell", "cells known exactly"],
-        "some cells of a table were not measured": ["cells not measured"],
-        "it has structural zeros or equalities": KNOWN_SUMS,
-        "it has a spine": [f for f in SPINE if f not in CORRELATED],
-        "shared noise needs the exact estimate without it": ["a spine with noise that cells share"],
-        "its noise is correlated": [*EVEN, "a spine with correlated noise"],
-        "it has no tables, only a matrix": EQUATIONS,
-    },
-    'blue(solver="two_pass")': {
-        "variances differ within a table": [*UNEVEN_CELLS, "a spine, a variance for every cell"],
-        "its noise is correlated": [*EVEN, "a spine with correlated noise"],
-        "it has no tables, only a matrix": ["equations A x = b"],
-        "its nodes do not form a tree": ["crossed sums"],
-    },
-    'blue(solver="cholesky")': {"its covariance is an operator": OPERATOR},
-    'blue(solver="multigrid")': {"needs the entries of the covariance, which is an operator": OPERATOR},
-    'blue(solver="dense")': {},
     'intervals(method="t")': {DRAWN: OPERATOR},
     'intervals(method="distribution_free")': {DRAWN: OPERATOR},
     "confidence_ellipsoid(draws=...)": {DRAWN: OPERATOR},
@@ -112,9 +98,26 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
 REFUSED["cluster"]["equalities are for `streaming.stream`"] = ["a spine with equalities"]
 
 
+def refused_by(solver: Solver) -> Refusals:
+    """The features that a solver says it does not take, or not exactly, by its reasons."""
+    found: Refusals = {}
+    for feature, make in FEATURES.items():
+        problem = make().problem
+        reason = solver.supports(problem) or solver.why_inexact(plain_problem(problem))
+        if reason is not None:
+            found.setdefault(reason.reason if isinstance(reason, Refusal) else reason, []).append(feature)
+    return found
+
+
+@cache
+def refused() -> dict[str, Refusals]:
+    """Of every part."""
+    return REFUSED | {part_of(name): refused_by(solver()) for name, solver in SOLVERS.items()}
+
+
 def refusal(part: str, feature: str) -> str | None:
     """What the refusal of a pair says; None where it is honoured."""
-    said = [message for message, features in REFUSED[part].items() if feature in features]
+    said = [message for message, features in refused()[part].items() if feature in features]
     assert len(said) <= 1, (part, feature, said)
     return said[0] if said else None
 
@@ -143,7 +146,7 @@ def as_markdown() -> str:
         marks = [_mark(part, feature) for feature in FEATURES]
         lines.append(f"| `{part}` | {' | '.join(marks)} |")
     lines += ["", "What the refusals say:", ""]
-    for part, refusals in REFUSED.items():
+    for part, refusals in refused().items():
         for message, features in refusals.items():
             found = ", ".join(str(numbers[feature]) for feature in FEATURES if feature in features)
             lines.append(f'- `{part}`: "... {message} ..." ({found})')

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bench import geography as bench
+from bench.invented_state import BLOCKS, block_geoids
 from blue_solvers.spine_design.bypasses import optimise_bypasses
 from blue_solvers.spine_design.regrouping import optimise_spine
 from blue_solvers.spine_design.report import compare_spines, entity_variances
@@ -11,14 +12,12 @@ from blue_solvers.spine_design.totals import total_variances
 from constraint_builders import Spine
 from constraint_builders.geography import Entities, bypass, compositions, leaves, osed, regroup_blocks
 
-pytestmark = pytest.mark.skipif(
-    not bench.DATA.exists(), reason=f"the blocks of Rhode Island are not at hand: {bench.DATA}"
-)
+pytestmark = pytest.mark.skipif(not BLOCKS.exists(), reason=f"the blocks of Rhode Island are not at hand: {BLOCKS}")
 
 
 @pytest.fixture(scope="module")
 def state():
-    geoids = bench.read_geoids(bench.DATA)
+    geoids = block_geoids()[1]
     return geoids, Spine.from_geoids(geoids)
 
 

@@ -1,16 +1,15 @@
-"""The Newton steps of small programmes, compiled by numba (the extra ``fast``).
+"""The Newton steps, in numpy for programmes of any size, and as a loop to be compiled for small ones.
 
-The same method as `blue_solvers.nonnegative.newton.minimise_in_numpy`, which is its reference in the tests, with a
-dense Cholesky factorisation. It pays where a programme is so small that calls into numpy cost more than the arithmetic.
+The loop pays where a programme is so small that calls into numpy cost more than the arithmetic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import numpy as np
+from scipy import sparse
 
+from blue_solvers.nonnegative.dual_state import State
+from blue_solvers.nonnegative.newton_systems import newton_system
 from blue_solvers.nonnegative.programme import Programme, Solution
 from blue_solvers.nonnegative.tolerances import (
     ACCEPTED,
@@ -24,52 +23,90 @@ from blue_solvers.nonnegative.tolerances import (
     SUFFICIENT_DECREASE,
     TARGET,
 )
-from constraint_builders.arrays import Float
-
-try:
-    import numba
-
-    AVAILABLE = True
-except ImportError:
-    AVAILABLE = False
-
-
-def _compiled(function: Callable) -> Callable:
-    """Compile a function where numba is installed; elsewhere nothing calls it."""
-    return numba.njit(cache=True)(function) if AVAILABLE else function
-
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Index = NDArray[np.int32]
+from constraint_builders.arrays import Float, Int32
+from constraint_builders.compiled import compiled
 
 EPSILON = 2.220446049250313e-16
 
 
-def minimise(p: Programme, start: Float) -> tuple[Solution, float]:
-    """Solve a programme whose cell weights are all positive; also its largest residual, in counts.
-
-    Parameters
-    ----------
-    p : Programme
-    start : ndarray, (m,)
-        First multipliers.
-
-    Returns
-    -------
-    Solution
-    float
-    """
-    cells, multipliers, steps, error = _minimise(
+def minimise_small(p: Programme, start: Float) -> tuple[Solution, float]:
+    """`minimise_in_numpy` by whatever is fastest for few rows."""
+    cells, multipliers, steps, error = minimise_arrays.fastest()(
         p.M.indptr, p.M.indices, p.M.data, p.target, p.weight, p.lower, p.upper, p.answer, p.variance, p.radius, start
     )
     return Solution(cells, multipliers, steps), error
 
 
-@_compiled
+def evaluate(p: Programme, multipliers: Float) -> State:
+    """The dual function of a programme whose cell weights are all positive."""
+    pull = p.M.T @ multipliers
+    unbounded = p.target - pull / p.weight
+    cells = np.clip(unbounded, p.lower, p.upper)
+    wanted = p.variance * multipliers
+    deviation = np.clip(wanted, -p.radius, p.radius)
+    square = np.divide(deviation**2, 2 * p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
+    of_cells = 0.5 * p.weight * (cells - p.target) ** 2 + pull * cells
+    of_rows = multipliers * (p.answer + deviation) - square
+    return State(
+        multipliers,
+        cells,
+        (p.lower < unbounded) & (unbounded < p.upper),
+        p.M @ cells - p.answer - deviation,
+        np.where(abs(wanted) < p.radius, p.variance, 0.0),
+        float(of_rows.sum() - of_cells.sum()),
+        float(10 * np.finfo(float).eps * (abs(of_rows).sum() + abs(of_cells).sum())),
+    )
+
+
+def minimise_in_numpy(p: Programme, start: Float) -> tuple[Solution, float]:
+    """Solve a programme of any size whose cell weights are all positive; also its largest residual, in counts."""
+    state = best = evaluate(p, start)
+    system = newton_system(p)
+    steps = 0
+    while state.error > TARGET * p.scale and steps < MAX_STEPS:
+        previous = state
+        state = _line_search(p, state, system.solve(state))
+        steps += 1
+        best = state if state.error < best.error else best
+        if previous.error <= ACCEPTED * p.scale and state.error > 0.5 * previous.error:
+            break
+    return Solution(best.cells, best.multipliers, steps), best.error
+
+
+def _line_search(p: Programme, state: State, direction: Float) -> State:
+    """The first acceptable point along a direction: by bisection on the slope of the dual function.
+
+    Where the function stays as steep the step is doubled: rows held exactly are flat while their cells sit on bounds.
+    """
+    slope = -float(state.residual @ direction)
+    low, high, length = 0.0, np.inf, 1.0
+    trial = state
+    for _ in range(MAX_HALVINGS):
+        trial = evaluate(p, state.multipliers + length * direction)
+        trial_slope = -float(trial.residual @ direction)
+        decreased = trial.value <= state.value + SUFFICIENT_DECREASE * length * slope
+        flattened = trial.value <= state.value + state.rounding and trial_slope <= FLATTENED * abs(slope)
+        steep = trial_slope <= AS_STEEP * slope and state.error > ACCEPTED * p.scale
+        if (decreased or flattened) and not steep:
+            break
+        low, high = (length, high) if trial_slope < 0 else (low, length)
+        length = 0.5 * (low + high) if high < np.inf else 2 * low
+    return trial
+
+
+def minimise_arrays_in_numpy(
+    indptr: Int32, indices: Int32, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
+    answer: Float, variance: Float, radius: Float, start: Float,
+) -> tuple[Float, Float, int, float]:  # fmt: skip
+    """`minimise_in_numpy` of a programme in arrays: the cells, the multipliers, the steps and the largest residual."""
+    M = sparse.csc_array((data, indices, indptr), shape=(answer.size, target.size))
+    programme = Programme(M, target, weight, lower, upper, answer, variance, radius)
+    solution, error = minimise_in_numpy(programme, start)
+    return solution.cells, solution.multipliers, solution.iterations, error
+
+
 def _evaluate(
-    indptr: Index, indices: Index, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
+    indptr: Int32, indices: Int32, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
     answer: Float, variance: Float, radius: Float, multipliers: Float, cells: Float, free: Float, residual: Float,
     slope: Float,
 ) -> tuple[float, float]:  # fmt: skip
@@ -103,9 +140,8 @@ def _evaluate(
     return value, 10 * EPSILON * size
 
 
-@_compiled
 def _assemble(
-    indptr: Index, indices: Index, data: Float, weight: Float, free: Float, slope: Float, residual: Float,
+    indptr: Int32, indices: Int32, data: Float, weight: Float, free: Float, slope: Float, residual: Float,
     shift: float, unmet: float, guard: Float, matrix: Float,
 ) -> None:  # fmt: skip
     """Fill the lower triangle of the Newton matrix; see `newton_systems.NewtonSystem.added_diagonal`."""
@@ -127,7 +163,6 @@ def _assemble(
                 guard[i] *= RELAXED
 
 
-@_compiled
 def _solve_cholesky(matrix: Float, right: Float, solution: Float) -> None:
     """Solve a symmetric positive definite system from its lower triangle, which is overwritten by the factor."""
     size = right.size
@@ -148,11 +183,12 @@ def _solve_cholesky(matrix: Float, right: Float, solution: Float) -> None:
             solution[k] -= matrix[i, k] * solution[i]
 
 
-@_compiled
-def _minimise(
-    indptr: Index, indices: Index, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
+@compiled(reference=minimise_arrays_in_numpy)
+def minimise_arrays(
+    indptr: Int32, indices: Int32, data: Float, target: Float, weight: Float, lower: Float, upper: Float,
     answer: Float, variance: Float, radius: Float, start: Float,
 ) -> tuple[Float, Float, int, float]:  # fmt: skip
+    """See `minimise_arrays_in_numpy`; with a dense Cholesky factorisation."""
     rows, count = answer.size, target.size
     cells, free = np.empty(count), np.empty(count)
     residual, slope, direction, trial = np.empty(rows), np.empty(rows), np.empty(rows), np.empty(rows)

@@ -101,12 +101,11 @@ def run(args: argparse.Namespace) -> None:
 
 def _check_outputs(args: argparse.Namespace) -> None:
     """Refuse, before any work, what could not be written after it."""
-    from constraint_builders.files.long_table import WRITE_SUFFIXES
+    from constraint_builders.files.formats import writer_of
     from constraint_builders.files.replacing import require_writable
-    from constraint_builders.files.source import require_suffix
 
     if args.out:
-        require_suffix(args.out, WRITE_SUFFIXES)
+        writer_of(args.out)
         require_writable(args.out)
         refuse_overwriting(args.out, (args.blocks,))
     if args.plot:
@@ -210,7 +209,7 @@ def _spine_frame(strategy: Strategy) -> pl.DataFrame:
 def _figure(strategies: dict[str, Strategy], last: str, report: SpineReport) -> Figure:
     from matplotlib.figure import Figure
 
-    from blue_solvers.spine_design import plots as spine_plots
+    from blue_solvers.spine_design import spine_plots
 
     furthest = report.entities.names[int(report.distances[PLAIN].argmax())]
     figure = Figure(figsize=(10, 9), layout="constrained")
@@ -218,5 +217,6 @@ def _figure(strategies: dict[str, Strategy], last: str, report: SpineReport) -> 
     for axes, name in ((above, PLAIN), (below, last)):
         spine_plots.spine(axes, strategies[name].spine, report.entities, furthest)
         axes.set_title(f"{name}: {axes.get_title()}")
+    spine_plots.same_scale(above, below)
     spine_plots.accuracy(curves, report)
     return figure

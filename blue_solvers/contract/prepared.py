@@ -1,10 +1,9 @@
-"""What a solver is: the contract that every one of them keeps, and that `blue_solvers.testing` checks."""
+"""A solver made ready for one problem, and what it tells of its work."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -15,43 +14,6 @@ from constraint_builders.memory import require_memory
 
 VARIANCE_BLOCK = 64  # columns of the adjoint held at once by the default `Prepared.variances`
 ADJOINT_COPIES = 3  # of the weights over the observed layout
-
-
-class ConvergenceError(RuntimeError):
-    """An iterative solver stopped before it reached its tolerance; the message says what to do next."""
-
-
-class UnsupportedProblemError(ValueError):
-    """A solver cannot take a problem; the message says why."""
-
-
-class Refusal(str):
-    """Why a solver cannot take a problem, and what to do instead: the text is both.
-
-    Parameters
-    ----------
-    reason : str
-    advice : str
-        Such as ``"use solver='cg'"``.
-
-    Examples
-    --------
-    >>> refusal = Refusal("its noise is correlated", "use solver='cg'")
-    >>> print(refusal)
-    its noise is correlated: use solver='cg'
-    >>> refusal.reason
-    'its noise is correlated'
-    """
-
-    __slots__ = ("advice", "reason")
-
-    reason: str
-    advice: str
-
-    def __new__(cls, reason: str, advice: str) -> Refusal:
-        refusal = super().__new__(cls, f"{reason}: {advice}")
-        refusal.reason, refusal.advice = reason, advice
-        return refusal
 
 
 @dataclass(frozen=True)
@@ -139,27 +101,3 @@ class Prepared(ABC):
         weights = self.adjoint(W.toarray())
         covariance = weights.T @ (self.problem.noise_covariance @ weights)
         return (covariance + covariance.T) / 2
-
-
-class Solver(ABC):
-    """A way to compute the estimate, with its tolerances as fields of a frozen dataclass."""
-
-    name: ClassVar[str]
-
-    @abstractmethod
-    def supports(self, problem: Problem) -> str | None:
-        """None if this solver can take the problem, otherwise the reason why not."""
-
-    def why_inexact(self, problem: Problem) -> str | None:
-        """Why its estimate of a problem that it supports would not be the BLUE; None if it is, as for most solvers."""
-        return None
-
-    @abstractmethod
-    def prepare(self, problem: Problem) -> Prepared:
-        """Do once what every apply needs.
-
-        Raises
-        ------
-        MemoryError
-            If that would not fit.
-        """

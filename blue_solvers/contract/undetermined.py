@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.contract import Info, Prepared, Solver
+from blue_solvers.contract.prepared import Info, Prepared
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-
-
-@dataclass(frozen=True)
-class Undetermined(Solver):
-    """Another solver, which is given the problem with the cells that nothing determines measured.
-
-    Parameters
-    ----------
-    solver : Solver
-    """
-
-    name: ClassVar[str] = "undetermined"
-    solver: Solver
-
-    def supports(self, problem: Problem) -> str | None:
-        """What the other solver takes."""
-        return self.solver.supports(problem if problem.undetermined is None else problem.determined)
-
-    def prepare(self, problem: Problem) -> Prepared:
-        """Prepare the other solver, and put NaN where nothing determines an estimate."""
-        if problem.undetermined is None:
-            return self.solver.prepare(problem)
-        return WithUndetermined(problem, problem.undetermined, self.solver.prepare(problem.determined))
 
 
 class WithUndetermined(Prepared):

@@ -15,6 +15,7 @@ from scipy import sparse, stats
 
 import blue_solvers
 from blue_solvers import SOLVERS, Dense, SolverName, blue
+from blue_solvers.cli import main
 from blue_solvers.testing import LAWS, check_solver
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import variance_of
@@ -80,7 +81,7 @@ def test_check_solver_says_what_it_checked() -> None:
     report = check_solver(Dense(), gallery.toy())
     assert (report.solver, report.laws, len(report.problems)) == ("dense", LAWS, 1)
     assert report.compared == report.problems
-    assert "keeps 10 laws" in str(report)
+    assert "keeps 11 laws" in str(report)
 
 
 def test_version_solver_names_and_silence() -> None:
@@ -138,3 +139,20 @@ def test_user_code_passes_mypy(tmp_path: Path) -> None:
     path.write_text(USER_CODE.replace('"dense"', '"dence"'))
     done = subprocess.run([sys.executable, "-m", "mypy", *options], capture_output=True, text=True, cwd=ROOT)
     assert "arg-type" in done.stdout
+
+
+def test_blocks_by_adult_and_race_have_settings_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    races = ("white", "black", "hisp", "aian", "asian", "nhpi", "other", "two")
+    cells = [f"{age}_{race}" for age in ("under18", "adult") for race in races]
+    lines = [f"44001000100100{block}," + ",".join(str(block + i) for i in range(16)) for block in range(3)]
+    Path("blocks.csv").write_text("\n".join([",".join(["geoid", *cells]), *lines, ""]))
+    assert main(["simulate", "blocks.csv", "--settings", "blocks_adult_race", "--seed", "1", "--out", "release"]) == 0
+    assert main(["estimate", "release", "--out", "result"]) == 0
+    assert main(["query", "result", "--all", "--table", "all"]) == 0
+    assert "votingage" in capsys.readouterr().out
+    assert main(["simulate", "blocks.csv", "--settings", "adult_race", "--out", "other"]) == 2
+    assert "no settings 'adult_race': there are pl94_us_persons" in (said := capsys.readouterr().err)
+    assert "blocks_adult_race; a file's name ends in .toml" in said

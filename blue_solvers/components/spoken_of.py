@@ -1,0 +1,56 @@
+"""Cells that equalities speak of in tables that were not measured: the exact forms pretend that these were."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blue_solvers.contract import Refusal
+from constraint_builders import Problem
+from constraint_builders.arrays import Index
+from constraint_builders.relations.marginals import refines
+
+MOST_PRETENDED = 1_500  # cells: the size of the dense matrix of all pairs of them
+
+
+def spoken_of(problem: Problem) -> Index:
+    """Cells of tables that were not measured in a geounit and that equalities speak of.
+
+    Those do not count that a table measured in the same geounit can be summed to.
+    """
+    if problem.equalities is None or not problem.unmeasured.any():
+        return np.zeros(0, dtype=np.intp)
+    touched = np.zeros(problem.observed.size, dtype=bool)
+    touched[problem.equalities[0].indices] = True
+    touched &= problem.unmeasured
+    levels, schema = problem.observed_levels, problem.domain.schema
+    for index, table in enumerate(problem.observed_tables):
+        cells = touched[problem.observed.block(index)].reshape(-1, table.size)
+        if not cells.any():
+            continue
+        for other, fine in enumerate(problem.observed_tables):
+            if levels[other] == levels[index] and refines(schema, fine, table):
+                measured = ~problem.unmeasured[problem.observed.block(other)].reshape(-1, fine.size)
+                cells[measured.all(axis=1)] = False
+    return np.flatnonzero(whole_tables(problem, touched) & problem.unmeasured)
+
+
+def too_many_spoken_of(problem: Problem) -> str | None:
+    """Why so many cells cannot be pretended to be measured, or None."""
+    count = spoken_of(problem).size
+    if count <= MOST_PRETENDED:
+        return None
+    return Refusal(
+        f"its equalities speak of tables with {count:,} cells that nothing measured determines, more than "
+        f"{MOST_PRETENDED:,}",
+        "use solver='cholesky' or 'cg'",
+    )
+
+
+def whole_tables(problem: Problem, cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """All cells of every table of a geounit some of whose cells are flagged."""
+    whole = cells.copy()
+    for index, table in enumerate(problem.observed_tables):
+        own = whole[problem.observed.block(index)].reshape(-1, table.size)
+        own[...] = own.any(axis=1, keepdims=True)
+    return whole

@@ -1,0 +1,172 @@
+"""A way to compute the estimate: what a solver says and does, and what every one of them has from here."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from blue_solvers.contract.errors import ConvergenceError, Refusal, UnsupportedProblemError
+from blue_solvers.contract.name_order import InNameOrder
+from blue_solvers.contract.prepared import Prepared
+from blue_solvers.contract.shared_noise import SharedNoiseEstimate
+from blue_solvers.contract.undetermined import WithUndetermined
+from constraint_builders import LowRankPlusDiagonal, Problem
+from constraint_builders.relations.equations import UnsolvableError
+from constraint_builders.schema_order import in_schema_order
+
+
+class Solver(ABC):
+    """A way to compute the estimate, with its tolerances as fields of a frozen dataclass.
+
+    A solver says `refusal` and does `plan`, both of plain problems alone: their tables in the schema's order of the
+    variables, all of their desired cells determined, and no noise that cells share (`LowRankPlusDiagonal`). All else
+    is made of these by `supports` and `prepare`, which no solver overrides.
+
+    Laws: `supports` is None exactly where `prepare` gives a `Prepared`, and so where `blue` gives an operator. Only
+    what depends on the machine is told by `prepare` alone: `MemoryError`, and `ImportError` for a package that is
+    missing.
+    """
+
+    name: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Take a solver's own `supports` and `prepare` for the hooks that they were before the release."""
+        super().__init_subclass__(**kwargs)
+        for before, now in (("supports", "refusal"), ("prepare", "plan")):
+            if before in vars(cls) and getattr(getattr(cls, now), "__isabstractmethod__", False):
+                warnings.warn(
+                    f"{cls.__name__}.{before} is called {now} now: rename it", DeprecationWarning, stacklevel=3
+                )
+                setattr(cls, now, vars(cls)[before])
+                delattr(cls, before)
+
+    @abstractmethod
+    def refusal(self, problem: Problem) -> str | None:
+        """Why this solver does not take a plain problem, without doing its work; None if it does.
+
+        A `Refusal` says apart what to do instead.
+        """
+
+    @abstractmethod
+    def plan(self, problem: Problem) -> Prepared:
+        """Do once what every apply needs, for a plain problem that is not refused.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If the work itself shows that a problem of equations, equalities or a covariance operator cannot be solved.
+        MemoryError
+            If that would not fit.
+        """
+
+    def why_inexact(self, problem: Problem) -> str | None:
+        """Why its estimate of a plain problem that it takes would not be the BLUE; None if it is, as for most."""
+        return None
+
+    @classmethod
+    def capabilities(cls) -> tuple[Capability, ...]:
+        """What it is exact for and what that costs, a row for each configuration worth naming; none by default."""
+        return ()
+
+    def supports(self, problem: Problem) -> str | None:
+        """None if this solver can take the problem, otherwise the reason why not.
+
+        That equations or equalities contradict one another, or that a covariance operator is not one, shows only in the
+        work: such problems are prepared to find out.
+        """
+        reason = self._reason(problem)
+        if reason is not None or not _shows_late(problem):
+            return reason
+        try:
+            self._prepared(problem)
+        except (UnsupportedProblemError, ConvergenceError) as error:
+            return str(error)
+        except (MemoryError, ImportError):
+            return None  # of this machine, not of the problem
+        return None
+
+    def prepare(self, problem: Problem) -> Prepared:
+        """Do once what every apply needs.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If the solver cannot take the problem, with the reason that `supports` gives.
+        ConvergenceError
+            If it iterates to a constant part and does not come to an end; `supports` says so too.
+        MemoryError
+            If that would not fit.
+        """
+        reason = self._reason(problem)
+        if reason is not None:
+            raise UnsupportedProblemError(reason)
+        return self._prepared(problem)
+
+    def _reason(self, problem: Problem) -> str | None:
+        """Why it does not take a problem, as far as that shows without the work."""
+        plain = plain_problem(problem)
+        inexact = None if problem.noise.shared is None else self.why_inexact(plain)
+        if inexact is not None:
+            return Refusal(f"shared noise needs the exact estimate without it, but {inexact}", "use solver='auto'")
+        return self.refusal(plain)
+
+    def _prepared(self, problem: Problem) -> Prepared:
+        """Prepare the plain problem, and make of that the estimate of any."""
+        if problem.undetermined is not None:
+            return WithUndetermined(problem, problem.undetermined, self._prepared(problem.determined))
+        order = in_schema_order(problem)
+        if order is not None:
+            return InNameOrder(problem, order, self._prepared(order.problem))
+        if problem.noise.shared is not None:
+            return self._with_shared_noise(problem, problem.noise.shared)
+        try:
+            return self.plan(problem)
+        except UnsolvableError as error:
+            raise UnsupportedProblemError(str(error)) from None
+
+    def _with_shared_noise(self, problem: Problem, covariance: LowRankPlusDiagonal) -> Prepared:
+        independent = plain_problem(problem)
+        desired = observed = self._prepared(independent)
+        if independent.desired.names != independent.observed.names:
+            observed = self._prepared(independent.observing())
+        return SharedNoiseEstimate(problem, covariance, desired, observed)
+
+
+@dataclass(frozen=True)
+class Capability:
+    """One way to an estimate.
+
+    Attributes
+    ----------
+    call : str
+        What to give to `blue`, in code.
+    solver : Solver
+    exact_for, cost : str
+        In words, for people who choose.
+    """
+
+    call: str
+    solver: Solver
+    exact_for: str
+    cost: str
+
+    def refusal(self, problem: Problem) -> str | None:
+        """Why this is not a way to the BLUE of a plain problem (see `Solver`), or None."""
+        return self.solver.refusal(problem) or self.solver.why_inexact(problem)
+
+
+def plain_problem(problem: Problem) -> Problem:
+    """What a solver is given of a problem: in the schema's order, all of it determined, without shared noise."""
+    determined = problem if problem.undetermined is None else problem.determined
+    order = in_schema_order(determined)
+    ordered = determined if order is None else order.problem
+    shared = ordered.noise.shared
+    return ordered if shared is None else ordered.with_variances(shared.diagonal)
+
+
+def _shows_late(problem: Problem) -> bool:
+    """Whether a problem states what can be wrong in itself: equations, equalities, a covariance by its products."""
+    operator = not problem.noise.has_entries and problem.noise.shared is None
+    return not problem.is_tabular or problem.equalities is not None or operator

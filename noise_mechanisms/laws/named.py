@@ -1,0 +1,183 @@
+"""Laws by their names: finding one, giving it a variance, drawing from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from constraint_builders.arrays import Float
+from constraint_builders.description.noise_laws import NOISE_LAWS
+from constraint_builders.description.reals import positive_number, real_array, shown, whole_number
+from constraint_builders.memory import require_memory
+from noise_mechanisms.base_law import Law, Seed, check_variances
+from noise_mechanisms.drawing import BLOCK, blocks, fill
+
+
+def kind_of(name: str) -> type[Law]:
+    """The class of the law of a name.
+
+    Raises
+    ------
+    ValueError
+        If there is no law of that name.
+    """
+    if not isinstance(name, str) or name not in NOISE_LAWS:
+        raise ValueError(f"law {shown(name)} is unknown: use one of {', '.join(map(repr, NOISE_LAWS))}")
+    return _class_at(NOISE_LAWS[name])
+
+
+class _Laws(Mapping[str, type[Law]]):
+    """All laws by name, those that were added included."""
+
+    def __getitem__(self, name: str) -> type[Law]:
+        if name not in NOISE_LAWS:
+            raise KeyError(name)
+        return kind_of(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NOISE_LAWS)
+
+    def __len__(self) -> int:
+        return len(NOISE_LAWS)
+
+    def __repr__(self) -> str:
+        return f"LAWS({', '.join(self)})"
+
+
+LAWS: Mapping[str, type[Law]] = _Laws()
+
+
+def add_law(kind: type[Law]) -> None:
+    """Make a law known by its name, everywhere that a name of a law is taken.
+
+    Parameters
+    ----------
+    kind : type
+        A subclass of `ContinuousLaw` or `DiscreteLaw` at the top of a module; another process has to add it again.
+
+    Raises
+    ------
+    TypeError
+        If it is no such class, or lacks a method.
+    ValueError
+        If it is not at the top of a module, has no name, or another law has its name.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Law)):
+        raise TypeError(f"a law is a subclass of ContinuousLaw or DiscreteLaw: got {shown(kind)}")
+    missing = sorted(kind.__abstractmethods__)
+    if missing:
+        raise TypeError(f"law {kind.__qualname__} lacks {', '.join(missing)}: define them")
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"law {kind.__qualname__} has no name: give the class a text as its attribute name")
+    place = f"{kind.__module__}:{kind.__qualname__}"
+    if NOISE_LAWS.get(name, place) != place:
+        raise ValueError(f"the name {name!r} is that of {NOISE_LAWS[name]}: give {kind.__qualname__} another")
+    if "<locals>" in place:
+        raise ValueError(f"law {name!r} is defined inside a function: define it at the top of a module")
+    NOISE_LAWS[name] = place
+
+
+def _class_at(place: str) -> type[Law]:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def law(name: str, variance: float) -> Law:
+    """Return the named law with the given variance.
+
+    Parameters
+    ----------
+    name : str
+        The kind of noise, a name in `LAWS`.
+    variance : float
+        The actual variance, positive and finite; see the module for the difference from a parameter.
+
+    Returns
+    -------
+    Law
+
+    Raises
+    ------
+    ValueError
+        If there is no law of that name, or the variance not positive and finite.
+
+    Examples
+    --------
+    >>> law("discrete_gaussian", 4.0)
+    DiscreteGaussian(sigma2=4.0)
+    """
+    return kind_of(name).from_variance(variance)
+
+
+def variance_of(name: str, scale: float) -> float:
+    """The variance of a mechanism's noise from the scale that it was run with, as `Problem` takes it.
+
+    Parameters
+    ----------
+    name : str
+        The kind of noise, a name in `LAWS`.
+    scale : float
+        Of Gaussian noise sigma, the root of the parameter sigma2; of Laplace noise the scale b, sensitivity / epsilon;
+        of any other the parameter of its law.
+
+    Returns
+    -------
+    float
+        In squared counts. Of discrete Gaussian noise it is less than sigma2, of Laplace noise about 2 b^2.
+
+    Raises
+    ------
+    ValueError
+        If there is no law of that name, or the scale not positive and finite.
+
+    Examples
+    --------
+    >>> variance_of("laplace", 2.0), round(variance_of("discrete_gaussian", 0.5), 3), variance_of("gaussian", 3.0)
+    (8.0, 0.215, 9.0)
+    """
+    kind, number = kind_of(name), positive_number(scale, f"{name}: scale")
+    if kind.family == "gaussian":
+        number = positive_number(number**2, f"{name}: the square of scale")
+    return kind(number).variance
+
+
+def draw(name: str, variance: ArrayLike, rng: Seed = None, columns: int | None = None) -> Float:
+    """Draw independent noise for cells of differing variances, simulation only: it protects nobody.
+
+    Parameters
+    ----------
+    name : str
+        The kind of noise, a name in `LAWS`.
+    variance : array_like, any shape
+        Actual variance of every cell, finite and not negative. Variance 0 gives noise 0.
+    rng : numpy.random.Generator, SeedSequence, int or None
+        Source of randomness. The same seed, variances and columns give the same noise.
+    columns : int, optional
+        Number K of independent replicates of all cells. None draws one, without the trailing axis.
+
+    Returns
+    -------
+    ndarray of float64, shape variance.shape, or variance.shape + (K,)
+        Whole numbers for a discrete law. Memory beyond this array is a few megabytes.
+
+    Raises
+    ------
+    ValueError
+        If there is no law of that name, or a variance is NaN, infinite, negative, or too large for a
+        discrete law.
+    """
+    kind = kind_of(name)
+    variance = real_array(variance, f"{name}: variance")
+    check_variances(kind, variance)
+    cells = np.ravel(variance)
+    replicates = 1 if columns is None else whole_number(columns, f"{name}: columns", 0)
+    require_memory(8.0 * cells.size * replicates, f"noise of {cells.size:,} x {replicates:,} cells", "draw fewer")
+    rng = np.random.default_rng(rng)
+    noise = np.empty((cells.size, replicates))
+    for rows in blocks(cells.size, BLOCK // max(replicates, 1)):
+        fill(kind._draw, kind._parameter_of(cells[rows]), noise[rows], rng)
+    return noise.reshape(variance.shape if columns is None else (*variance.shape, columns))

@@ -1,0 +1,223 @@
+"""What a solver supports is what `blue` takes, of every kind of problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+
+from blue_solvers import (
+    SOLVERS,
+    ConjugateGradient,
+    ConvergenceError,
+    Prepared,
+    SeaBlue,
+    Solver,
+    TwoPass,
+    UnsupportedProblemError,
+    blue,
+)
+from blue_solvers.testing import check_solver
+from constraint_builders import LowRankPlusDiagonal, Problem, Schema, gallery
+from tests.helpers.effort import examples
+from tests.helpers.oracles.description import Description
+from tests.helpers.oracles.invent import Kind, all_kinds, invent
+from tests.helpers.spines import spine_problems
+from tests.helpers.strategies import Case, cases
+
+CONFIGURED: list[Solver] = [
+    *(solver() for solver in SOLVERS.values()),
+    ConjugateGradient(preconditioner=None),
+    ConjugateGradient(preconditioner="multigrid"),
+    ConjugateGradient(preconditioner="two_pass"),
+    ConjugateGradient(rows="independent"),
+]
+SEEDS = st.integers(0, 10**6)
+KINDS = st.sampled_from(all_kinds())
+
+
+def assert_supports_says_what_blue_takes(problem: Problem) -> None:
+    for solver in CONFIGURED:
+        reason = solver.supports(problem)
+        if reason is None:
+            assert blue(problem, solver).shape == (problem.desired.size, problem.observed.size)
+            continue
+        with pytest.raises((UnsupportedProblemError, ConvergenceError)) as refused:
+            blue(problem, solver)
+        assert reason
+        assert reason in str(refused.value)
+
+
+def described(seed: int, kind: Kind) -> Description:
+    invented = invent(seed, kind)
+    assume(invented is not None)
+    return invented.description
+
+
+def made(make: Callable[..., Problem], *given: Any, **options: Any) -> Problem:
+    """A problem, where there is one of that description."""
+    with suppress(ValueError):
+        return make(*given, **options)
+    assume(False)
+    raise AssertionError
+
+
+@examples(40)
+@given(seed=SEEDS, kind=KINDS)
+def test_invented_problems(seed: int, kind: Kind) -> None:
+    assert_supports_says_what_blue_takes(made(described(seed, kind).problem))
+
+
+@examples(20)
+@given(problem=spine_problems())
+def test_spines(problem: Problem) -> None:
+    assert_supports_says_what_blue_takes(problem)
+
+
+@examples(20)
+@given(case=cases("unequal"), share=st.booleans())
+def test_names_in_any_order_and_cells_that_nothing_determines(case: Case, share: bool) -> None:
+    observed: dict[str, Any] = case.observed
+    assume(np.isfinite(case.variances).any())
+    options: dict[str, Any] = {"undetermined": "nan"}
+    if share:
+        own = case.variances
+        U = np.where(np.isfinite(own) & (own > 0), np.sqrt(np.where(np.isfinite(own), own, 0)), 0)[:, None]
+        observed, options["covariance"] = dict.fromkeys(observed), LowRankPlusDiagonal(own, U)
+    assert_supports_says_what_blue_takes(made(Problem, case.schema, observed, list(observed), **options))
+
+
+class Solved(LinearOperator):
+    """A covariance by its products and those of its inverse."""
+
+    def __init__(self, covariance: np.ndarray) -> None:
+        super().__init__(np.dtype(float), covariance.shape)
+        self.covariance = covariance
+
+    def _matmat(self, X: np.ndarray) -> np.ndarray:
+        return self.covariance @ X
+
+    def _adjoint(self) -> LinearOperator:
+        return self
+
+    def solve(self, V: np.ndarray) -> np.ndarray:
+        return np.linalg.solve(self.covariance, V)
+
+
+@examples(20)
+@given(case=cases("covariance"), solves=st.booleans(), definite=st.booleans())
+def test_covariance_operators(case: Case, solves: bool, definite: bool) -> None:
+    covariance = case.covariance if definite else case.covariance - np.linalg.eigvalsh(case.covariance).mean()
+    assume((np.diag(covariance) > 0).all())
+    operator = Solved(covariance) if solves else aslinearoperator(covariance)
+    problem = made(Problem, case.schema, dict.fromkeys(case.observed), case.desired, covariance=operator)
+    if definite:
+        assert_supports_says_what_blue_takes(problem)
+        return
+    reason = SOLVERS["dense"]().supports(problem)
+    assert (reason is None) == bool((np.linalg.eigvalsh(covariance) > 0).all())
+    if reason is not None:
+        with pytest.raises(UnsupportedProblemError, match="not positive definite"):
+            blue(problem, "dense")
+
+
+@examples(30)
+@given(seed=SEEDS, kind=KINDS, off=st.sampled_from([0.0, 1e-3, 1.0]))
+def test_equalities_that_may_contradict(seed: int, kind: Kind, off: float) -> None:
+    description = described(seed, replace(kind, covariance=""))
+    assume(description.equalities is not None)
+    E, b = description.equalities
+    twice = np.vstack([E, 2 * E[:1]]), np.concatenate([b, 2 * b[:1] + off * (1 + abs(b[:1]))])
+    assert_supports_says_what_blue_takes(made(replace(description, equalities=twice).problem))
+
+
+@examples(30)
+@given(seed=SEEDS, rows=st.integers(1, 5), near=st.sampled_from([0.0, 1e-12, 1e-9, 1e-6, 1e-3]), b=st.booleans())
+def test_anybodys_equations(seed: int, rows: int, near: float, b: bool) -> None:
+    rng = np.random.default_rng(seed)
+    A = rng.integers(-2, 3, (rows, 6)).astype(float)
+    A = np.vstack([A, A[0] + near * rng.standard_normal(6)])
+    values = rng.choice([0.0, 1.0, 1.5], len(A)) if b else np.zeros(len(A))
+    variances = 10.0 ** rng.uniform(-3, 3, 6) * rng.choice([0, 1, 1, 1], 6)
+    if rng.random() < 0.3:
+        U = np.sqrt(variances)[:, None] * rng.standard_normal((6, 1))
+        problem = Problem.from_matrix(A, LowRankPlusDiagonal(variances, U), values)
+    else:
+        problem = Problem.from_matrix(A, variances, values)
+    assert_supports_says_what_blue_takes(problem)
+
+
+@examples(20)
+@given(seed=SEEDS, leaves=st.integers(2, 5), nodes=st.integers(1, 4), whole=st.booleans())
+def test_summing_matrices(seed: int, leaves: int, nodes: int, whole: bool) -> None:
+    rng = np.random.default_rng(seed)
+    sums = rng.integers(0, 2, (nodes, leaves)) * (1.0 if whole else rng.uniform(0.1, 3, (nodes, leaves)))
+    S = np.vstack([sums, np.eye(leaves)])
+    variances = 10.0 ** rng.uniform(-2, 2, len(S)) * rng.choice([0, 1, 1, 1], len(S))
+    assert_supports_says_what_blue_takes(made(Problem.from_summing_matrix, sparse.csr_array(S), variances))
+
+
+def test_more_unmeasured_cells_in_equalities_than_two_passes_take() -> None:
+    """So `auto` takes another way, and nothing is told only when it is prepared."""
+    schema = Schema({"a": 60, "b": 60})
+    observed = {"a": 1.0, "b": 1.0, "detailed": np.inf}
+    n = Problem(schema, observed, ["a"]).observed.size
+    row = sparse.csr_array(np.concatenate([np.zeros(120), np.ones(30), np.zeros(n - 150)])[None])
+    problem = Problem(schema, observed, ["a"], equalities=(row, [30.0]))
+    reason = TwoPass().supports(problem)
+    assert reason is not None
+    assert "3,600 cells that nothing measured determines" in reason
+    with pytest.raises(UnsupportedProblemError, match="3,600 cells that nothing measured determines"):
+        blue(problem, "two_pass")
+    assert blue(problem).solver.supports(problem) is None
+
+
+@dataclass(frozen=True)
+class Liar(Solver):
+    """The closed form, of which what it supports is not true."""
+
+    name: ClassVar[str] = "liar"
+    flaw: str = ""
+
+    def refusal(self, problem: Problem) -> str | None:
+        return None if self.flaw == "takes too much" else SeaBlue().refusal(problem)
+
+    def plan(self, problem: Problem) -> Prepared:
+        if (reason := SeaBlue().refusal(problem)) is not None:
+            raise UnsupportedProblemError(reason)
+        if self.flaw == "breaks" and problem.exact.any():
+            raise KeyError("exact")
+        return SeaBlue().plan(problem)
+
+    def supports(self, problem: Problem) -> str | None:
+        """As every solver's, but for flaws."""
+        if self.flaw == "refuses too much" and problem.exact.any():
+            return "some cells are exact"
+        if self.flaw == "says another thing" and problem.spine is not None:
+            return "it has geography"
+        return super().supports(problem)
+
+
+@pytest.mark.parametrize("flaw", ["takes too much", "refuses too much", "says another thing", "breaks"])
+def test_check_solver_finds_who_does_not_support_what_it_says(flaw: str) -> None:
+    told = {
+        "takes too much": "it is None, but blue raises UnsupportedProblemError",
+        "refuses too much": "it says 'some cells are exact', but blue takes the problem",
+        "says another thing": "it says 'it has geography', but blue UnsupportedProblemError: solver 'liar' cannot",
+        "breaks": "blue raises KeyError: 'exact'",
+    }
+    with pytest.raises(AssertionError, match=rf"solver 'liar' on .* breaks 'supports': .*{told[flaw]}"):
+        check_solver(Liar(flaw))
+
+
+def test_check_solver_finds_nothing_in_the_truth() -> None:
+    assert "supports_what_blue_takes" in check_solver(Liar()).laws
+    check_solver(Liar(), gallery.toy())

@@ -1,0 +1,202 @@
+"""Every declared kernel equals its numpy reference; kernels are declared, compiled and kept in one way."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+import re
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from constraint_builders import compiled
+from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
+from noise_mechanisms.integer_subspace import Lattice
+from noise_mechanisms.integer_subspace.moves import basic_moves
+from tests.helpers.places import ROOT
+from tests.noise_mechanisms.integer_subspace.enumeration import margins
+
+PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
+FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+DECLARING = [path for path in FILES if re.search(r"^@compiled\(", path.read_text(), re.MULTILINE)]
+for path in DECLARING:
+    importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+OURS = sorted(name for name in KERNELS if name.partition(".")[0] in PACKAGES)
+SCALE = 2.5
+
+Case = Callable[[np.random.Generator], tuple[Any, ...]]
+
+
+def _submatrices(rng: np.random.Generator) -> tuple[Any, ...]:
+    orders = rng.integers(3, 9, 5)
+    bases = np.concatenate([[0], np.cumsum(orders**2)[:-1]])
+    positions = np.sort(rng.integers(0, 3, (5, 2)), axis=1)
+    return rng.normal(size=int((orders**2).sum())), bases, orders, positions, np.empty((5, 2, 2))
+
+
+def _errors(rng: np.random.Generator) -> tuple[Any, ...]:
+    keep, width = rng.integers(1, 9, 2)
+    return np.sort(abs(rng.normal(size=(5000, keep)))), np.round(rng.normal(size=(5000, width)), 1)
+
+
+def _programme(rng: np.random.Generator) -> tuple[Any, ...]:
+    rows, cells = int(rng.integers(1, 9)), int(rng.integers(1, 16))
+    M = sparse.csc_array((rng.random((rows, cells)) < 0.5).astype(float))
+    inside, variance = rng.integers(0, 20, cells) * 1.0, 10 ** rng.uniform(-1, 2, rows)
+    variance[rng.random(rows) < 0.3] = 0
+    noise = rng.normal(size=rows) * np.sqrt(variance)
+    radius = np.where(rng.random(rows) < 0.3, 1.5 * abs(noise), np.inf)
+    target, weight = inside + 3 * rng.normal(size=cells), 10 ** rng.uniform(-3, 1, cells)
+    bounds = np.zeros(cells), np.where(rng.random(cells) < 0.3, inside + 2, np.inf)
+    return M.indptr, M.indices, M.data, target, weight, *bounds, M @ inside + noise, variance, radius, np.zeros(rows)
+
+
+LATTICES = [Lattice(margins((4, 4), "a", "b")), Lattice(margins((3, 4, 2), "a * b", "c"))]
+
+
+def _moves(rng: np.random.Generator) -> tuple[Any, ...]:
+    lattice = LATTICES[rng.integers(2)]
+    moves = basic_moves(lattice)
+    states, steps = np.zeros((6, lattice.records), np.int64), moves.steps * rng.integers(1, 3)
+    return states, moves.cells, steps, rng.integers(0, moves.count, (6, 200)), rng.random((6, 200)), 0.25
+
+
+def _jumps(rng: np.random.Generator) -> tuple[Any, ...]:
+    basis = np.ascontiguousarray(LATTICES[rng.integers(2)].basis.toarray().T)
+    jumps, costs = rng.integers(-1, 2, (6, 100, basis.shape[0])), rng.standard_exponential((6, 100))
+    return np.zeros((6, basis.shape[1]), np.int64), basis, jumps, costs, 0.25, int(rng.integers(1, 3))
+
+
+# By kernel: invented arguments, and how far results may differ, relative to the largest.
+CASES: dict[str, tuple[Case, float]] = {
+    "blue_solvers.normal_equations.kernels.gather": (_submatrices, 0),
+    "blue_solvers.normal_equations.kernels.keep_largest": (_errors, 0),
+    "blue_solvers.nonnegative.newton_steps.minimise_arrays": (_programme, 1e-6),
+    "noise_mechanisms.integer_subspace.heat_bath.redraw_chains": (_moves, 0),
+    "noise_mechanisms.integer_subspace.jumps.jump_chains": (_jumps, 0),
+}
+
+
+def results(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Any]:
+    """What a call returns, but for the number of its steps, and all arrays that it was given, after it."""
+    own = copy.deepcopy(arguments)
+    returned = function(*own)
+    cells = [] if returned is None else [returned[0]]
+    return [*cells, *(array for array in own if isinstance(array, np.ndarray))]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("name", OURS)
+def test_every_kernel_equals_its_reference(name: str, seed: int) -> None:
+    """Where numba is missing the loop is interpreted."""
+    kernel, (case, tolerance) = KERNELS[name], CASES[name]
+    arguments = case(np.random.default_rng(seed))
+    expected = results(kernel.reference, arguments)
+    assert any(not np.array_equal(a, b) for a, b in zip(expected, results(lambda *_: None, arguments), strict=False))
+    found = results(kernel.compiled() if has_numba() else kernel.loop, arguments)
+    for one, other in zip(found, expected, strict=True):
+        size = abs(other[np.isfinite(other)]).max(initial=1.0)
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * size)
+
+
+def test_every_kernel_has_a_case() -> None:
+    assert len(OURS) == sum(len(re.findall(r"^@compiled\(", path.read_text(), re.MULTILINE)) for path in DECLARING)
+    assert set(OURS) == set(CASES)
+
+
+def test_numba_is_asked_for_in_one_file() -> None:
+    asking = r"import numba|from numba|(import_module|find_spec)\(\"numba\"|njit"
+    assert [path.name for path in FILES if re.search(asking, path.read_text())] == ["compiled.py"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_reference_stands_beside_the_loop(name: str) -> None:
+    kernel = KERNELS[name]
+    assert kernel.reference.__module__ == kernel.loop.__module__
+
+
+def scale_in_numpy(numbers: np.ndarray) -> np.ndarray:
+    return SCALE * numbers
+
+
+def scale(numbers: np.ndarray) -> np.ndarray:
+    """Multiply, by a function of this file."""
+    out = np.empty(numbers.size)
+    for i in range(numbers.size):
+        out[i] = _times(numbers[i])
+    return out
+
+
+def _times(number: float) -> float:
+    return SCALE * number
+
+
+def undeclared() -> CompiledLoop:
+    return CompiledLoop(scale, scale_in_numpy)
+
+
+def test_without_numba_the_reference_runs_and_compiling_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "has_numba", lambda: False)
+    kernel = undeclared()
+    assert kernel.fastest() is scale_in_numpy
+    with pytest.raises(ImportError, match=r"pip install 'blue-solvers\[fast\]', or use its numpy reference"):
+        kernel.compiled()
+
+
+def test_numba_that_cannot_be_imported_is_said_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> None:
+        raise ImportError("Numba needs NumPy 2.2 or less")
+
+    monkeypatch.setattr(compiled, "has_numba", lambda: True)
+    monkeypatch.setattr(compiled.importlib, "import_module", broken)
+    with pytest.raises(ImportError, match=r"installed and cannot be imported to compile .*scale: Numba needs NumPy"):
+        undeclared().fastest()
+
+
+def test_a_kernel_is_pickled_by_its_name() -> None:
+    kernel = KERNELS["blue_solvers.normal_equations.kernels.gather"]
+    assert pickle.loads(pickle.dumps(kernel)) is kernel
+
+
+needs_numba = pytest.mark.skipif(not has_numba(), reason="needs numba (extra 'fast')")
+
+
+@needs_numba
+def test_global_numbers_are_not_taken_from_an_older_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    for factor in (2.0, 3.0, 2.0):
+        monkeypatch.setattr(sys.modules[__name__], "SCALE", factor)
+        assert undeclared().compiled()(np.ones(2)).tolist() == [factor, factor]
+
+
+@needs_numba
+def test_many_threads_get_one_compiled_loop() -> None:
+    kernel = undeclared()
+    with ThreadPoolExecutor(8) as pool:
+        loops = list(pool.map(lambda _: kernel.compiled(), range(32)))
+        assert len(set(map(id, loops))) == 1
+        found = list(pool.map(lambda n: kernel.fastest()(np.full(3, float(n))), range(32)))
+    assert [values.tolist() for values in found] == [[SCALE * n] * 3 for n in range(32)]
+
+
+@needs_numba
+def test_where_nothing_can_be_written_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    from numba.core import caching
+
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+    loop = undeclared().compiled()
+    assert loop(np.ones(2)).tolist() == [SCALE, SCALE]
+    assert loop.stats.cache_path is None
+
+
+@needs_numba
+def test_what_was_compiled_is_kept_on_disk() -> None:
+    undeclared().compiled()(np.ones(2))
+    again = undeclared().compiled()
+    again(np.ones(2))
+    assert sum(again.stats.cache_hits.values()) == 1
