@@ -8,6 +8,8 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent / "_extensions")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from pygments.lexers.special import TextLexer  # noqa: E402
+
 from blue_solvers import __version__  # noqa: E402
 
 project = "blue-solvers"
@@ -71,3 +73,8 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
+
+
+def setup(app):
+    """Know the language of files that pages show, which Pygments has no lexer for."""
+    app.add_lexer("csv", TextLexer)
