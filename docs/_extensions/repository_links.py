@@ -8,6 +8,7 @@ MOVED = {
     "](../CONTRIBUTING.md": "](contributing.md",
     "](../CHANGELOG.md": "](changelog.md",
     "](../README.md": "](index.md",
+    "](../examples/": "](gallery/index.rst",
 }
 
 
