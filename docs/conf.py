@@ -1,5 +1,6 @@
 """The documentation site: `scripts/docs` builds it."""
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent / "_extensions")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+logging.getLogger("blue_solvers").setLevel(logging.WARNING)  # the code's colours come with a handler for everything
 
 from pygments.lexers.special import TextLexer  # noqa: E402
 

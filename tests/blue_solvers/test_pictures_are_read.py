@@ -13,11 +13,10 @@ pytest.importorskip("matplotlib")
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from noise_mechanisms.integer_subspace.plots import noise_by_cell, noise_by_size, total_variation
 
 from blue_solvers import blue, estimate, plots
 from blue_solvers.cli import main
-from blue_solvers.spine_design import plots as spine_plots
+from blue_solvers.spine_design import spine_plots as spine_plots
 from blue_solvers.spine_design.report import SpineReport
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.files import measurements_frame, write_frame
@@ -25,6 +24,7 @@ from constraint_builders.geography import Entities
 from constraint_builders.pictures import COLOURS, logarithmic
 from noise_mechanisms import add_noise
 from noise_mechanisms.integer_subspace import MeetingTimes
+from noise_mechanisms.integer_subspace.lattice_plots import noise_by_cell, noise_by_size, total_variation
 from tests.helpers.drawn_text import texts, unreadable
 
 SIZES = [(5.0, 4.0), (10.0, 7.0)]
