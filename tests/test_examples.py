@@ -29,6 +29,7 @@ def test_example_runs_and_draws(path: Path, monkeypatch: pytest.MonkeyPatch, tmp
     plt.close("all")
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
+        warnings.filterwarnings("error", category=DeprecationWarning, module="__main__")
         monkeypatch.setattr(plt, "show", lambda: None)
         runpy.run_path(str(path), run_name="__main__")
         assert plt.get_fignums(), "the example draws nothing"

@@ -44,11 +44,11 @@ class Pseudoinverse(Solver):
 
     name: ClassVar[str] = "pseudoinverse"
 
-    def supports(self, problem):
+    def refusal(self, problem):
         plain = problem.desired is problem.observed and not problem.unmeasured.any() and not problem.exact.any()
         return None if plain else "it makes the observed tables, of noisy cells only: use another"
 
-    def prepare(self, problem):
+    def plan(self, problem):
         return Projection(problem)
 
 
