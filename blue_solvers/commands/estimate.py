@@ -81,6 +81,12 @@ def add_parser(subparsers: SubParsers) -> None:
         required=True,
         help="where the estimates go, such as .csv or .parquet; from measurement files a folder, for query",
     )
+    parser.add_argument(
+        "--fit",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="test whether the measurements fit the noise that they claim; default: --fit",
+    )
     parser.add_argument("--solver", choices=list(SOLVERS), default="auto", help="default: auto")
     parser.add_argument(
         "--level", type=coverage, help=f"coverage of a long table's intervals; default: {LEVEL}; of a folder query asks"
@@ -151,8 +157,10 @@ def run_on_table(args: argparse.Namespace) -> None:
     estimate = est.values
     progress("computing exact variances")
     std_error = est.std_errors
-    progress("testing the fit")
-    fit = fit_line(est)
+    fit = None
+    if args.fit:
+        progress("testing the fit")
+        fit = fit_line(est)
     level = LEVEL if args.level is None else args.level
     lower, upper = normal_intervals(estimate, std_error, level)
     frame = estimates_frame(problem, estimate, std_error, lower, upper)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from blue_solvers import blue
 from blue_solvers.commands.common import announce, plural, report
+from blue_solvers.commands.fit_line import proof_lines
 from blue_solvers.commands.kinds import is_release, what_is
 from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
@@ -37,7 +39,9 @@ def run_on_folder(args: argparse.Namespace) -> None:
 
 
 def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
+    from blue_solvers.results.proof import StoredProof
     from blue_solvers.results.store import write_result
+    from blue_solvers.verification import fit_of_spine
     from constraint_builders.files import read_noisy_measurements, read_totals
     from constraint_builders.files.new_folder import require_new
 
@@ -53,16 +57,23 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
     progress(f"estimating {plural(problem.desired.size, 'cell')}")
-    est = P.estimate(release.y)
+    est = P.estimate(release.y, certify=True)
     progress("computing exact variances")
+    std_errors, fit = est.std_errors, None
+    if args.fit and est.observed is not None:
+        progress("testing the fit")
+        fit = fit_of_spine(est.problem, est.y, est.observed, P.over_observed.variances())
+    proof = StoredProof(est.proof, fit)
     with LevelBar("writing") as bar:
-        write_result(args.out, P, est.values, est.std_errors, settings, bar)
-    report(est, args.out)
+        write_result(args.out, P, est.values, std_errors, settings, bar, proof)
+    report(replace(est, proof=None), args.out)
+    print("\n".join(proof_lines(proof)))
     zeros = [(level, table, int(cells.sum())) for (level, table), cells in release.zeros.items()]
     _report_constraints(zeros, release.unused)
 
 
 def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
+    from blue_solvers.results.questions import Result
     from blue_solvers.streaming import estimate_measurements
     from constraint_builders.files import read_totals
 
@@ -82,8 +93,11 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
         )
     observed = f"{plural(read.cells, 'cell')} of {plural(read.tables, 'table')}"
     print(f"observed   {observed}, {read.exact:,} exact, {read.unmeasured:,} not measured")
-    print(f"solver     {TwoPass.name}, streamed by subtree, exact")
+    found = Result(args.out)
+    proof = found.proof if args.fit else replace(found.proof, fit=None)
+    print(f"solver     {TwoPass.name}, {found.description['reason']}")
     print(f"written    {args.out}")
+    print("\n".join(proof_lines(proof)))
     _report_constraints(read.zeros, read.unused)
 
 

@@ -17,6 +17,7 @@ from blue_solvers.commands.common import (
     refuse_overwriting,
     write_rounded,
 )
+from blue_solvers.commands.fit_line import proof_line
 from blue_solvers.commands.kinds import RESULT, what_is
 from blue_solvers.commands.progress import LevelBar, progress
 from constraint_builders.arrays import Index
@@ -94,11 +95,14 @@ def run(args: argparse.Namespace) -> None:
     geolevel = args.geolevel or result.spine.levels[-1]
     places = _places(args, result, geolevel)
     frame = _answers(args, result, geolevel, places)
+    certificate = result.proof.certificate
+    proof = "" if certificate is None else proof_line(certificate)
     if args.out is None:
-        _show(frame, _title(args, geolevel, places), args.level)
+        _show(frame, _title(args, geolevel, places), proof, args.level)
     else:
         write_rounded(frame, args.out, args.digits)
         print(f"written    {args.out}, {plural(frame.height, 'row')}")
+        print(proof)
 
 
 def _places(args: argparse.Namespace, result: Result, geolevel: str) -> dict[str, Index]:
@@ -161,13 +165,13 @@ def _title(args: argparse.Namespace, geolevel: str, places: dict[str, Index]) ->
     return f"{plural(places[TOGETHER].size, 'geounit')} of level {geolevel} together"
 
 
-def _show(frame: pl.DataFrame, title: str, level: float) -> None:
-    """Print answers in columns, without what is the same in all of them."""
+def _show(frame: pl.DataFrame, title: str, proof: str, level: float) -> None:
+    """Print answers in columns, without what is the same in all of them, under what is proved of them."""
     shown = frame.drop("geolevel", strict=False)
     keys = shown.columns[:-4]
     header = (*keys, "estimate", "std error", f"{level:.0%} from", "to")
     rows = [(*row[: len(keys)], *(f"{value:,.2f}" for value in row[len(keys) :])) for row in shown.iter_rows()]
-    print(f"{title}\n")
+    print(f"{title}\n{proof}")
     print_columns(header, rows, left=len(keys))
 
 

@@ -21,7 +21,8 @@ from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.functional_sweep import Weights, functional_covariance
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.operator import BlueOperator, blue
-from blue_solvers.results.checksums import DamagedError, require_intact
+from blue_solvers.results.checksums import DamagedError, require_intact, untouched
+from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import SETTINGS, SPINE, VARIANCES, ZEROS, Progress, estimates_of, read_description
 from blue_solvers.solvers import TwoPass
 from blue_solvers.uncertainty.functionals import Functionals
@@ -83,10 +84,20 @@ class Result:
         if name not in self.description["files"]:
             raise DamagedError(f"{path} is no file of this result: estimate again")
         now = path.stat() if path.is_file() else None
-        if now is None or not _untouched(now, self._checked.get(name)):
+        if now is None or not untouched(now, self._checked.get(name)):
             require_intact(path, self.description["files"][name])
             self._checked[name] = path.stat() if now is None else now
         return path
+
+    @cached_property
+    def proof(self) -> StoredProof:
+        """What is proved of the estimates; it is of these files, or the result would not have been read."""
+        return StoredProof.from_json(self.description.get("proof", {}))
+
+    def require_intact(self) -> None:
+        """Raise `DamagedError` unless every file is what was written."""
+        for name in self.description["files"]:
+            self._intact(name)
 
     @property
     def schema(self) -> Schema:
@@ -361,12 +372,6 @@ class Result:
         for number in found[FILE].unique():
             self._intact(names[number])
         return found
-
-
-def _untouched(now: os.stat_result, before: os.stat_result | None) -> bool:
-    """Whether a file is the one that was seen before; nothing that a program can do leaves the last time as it was."""
-    keys = ("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
-    return before is not None and all(getattr(now, key) == getattr(before, key) for key in keys)
 
 
 def _cells_counted(schema: Schema, table: Table, levels: Levels) -> Float | None:

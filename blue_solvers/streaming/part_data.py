@@ -36,6 +36,8 @@ class Design:
         The values of linear combinations of measured cells that are known exactly. Everything that is linear in the
         measurements has as many columns more: what it would be if the measurements were their covariances with one
         combination.
+    checked : tuple of (int, Table)
+        Observed tables that are not desired, but estimated all the same: for the proof and the fit.
     """
 
     schema: Schema
@@ -44,6 +46,12 @@ class Design:
     desired: tuple[LevelTable, ...]
     zero_axes: tuple[int, ...] | None = None
     equal_to: tuple[float, ...] = ()
+    checked: tuple[LevelTable, ...] = ()
+
+    @property
+    def estimated(self) -> tuple[LevelTable, ...]:
+        """The desired tables, then those that are checked."""
+        return (*self.desired, *self.checked)
 
     @cached_property
     def finest(self) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -95,15 +96,15 @@ def partition(
         None if problem.zeros is None else problem.zeros.axes,
         () if problem.equalities is None else tuple(problem.equalities[1].tolist()),
     )
+    variances = StructuredProblem.of(problem).geounit_variances
+    design = _with_checked(design, spine, variances)
 
     def read(level: str, table: str, ranks: Index) -> Float:
         return blocks[problem.observed.names[problem.observed.index((level, table))]][ranks]
 
     empty = None if problem.zeros is None else problem.zeros.empty
     shares = None if problem.equalities is None else Shares(design, spine, problem.equalities[0])
-    return _write_parts(
-        folder, design, spine, StructuredProblem.of(problem).geounit_variances, read, memory, at, empty, shares
-    )
+    return _write_parts(folder, design, spine, variances, read, memory, at, empty, shares)
 
 
 def _unmeasured_in_equalities(problem: Problem) -> str | None:
@@ -194,7 +195,7 @@ def partition_known(
     ]
     wanted = _desired(schema, spine, desired, names, tables, variances)
     axes = None if zeros is None else zeros.axes
-    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), axes)
+    design = _with_checked(Design(schema, spine.levels, tuple(tables), tuple(wanted), axes), spine, variances)
     spelled = {
         (level, table.name): (name, table.places_in(own) if own.is_turned else None)
         for (level, table), (_, name), own in zip(tables, names, given, strict=True)
@@ -247,6 +248,17 @@ def _desired(
                 "measured there, below or above determines it"
             )
     return found
+
+
+def _with_checked(design: Design, spine: Spine, variances: list[Float]) -> Design:
+    """The design with the observed tables that are determined everywhere and not desired."""
+    others = [own for own in design.observed if own not in design.desired]
+    if not others or design.equal_to:
+        return design
+    levels, tables = zip(*design.observed, strict=True)
+    consistency = SpineConsistency(design.schema, spine, list(levels), list(tables), variances)
+    known = [own for own in others if undetermined(consistency, own[1], spine.members[own[0]]) is None]
+    return replace(design, checked=tuple(known))
 
 
 def _write_parts(

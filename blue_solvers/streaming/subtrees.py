@@ -251,7 +251,7 @@ def part_bytes(design: Design, levels: Index, has_children: NDArray[np.bool_]) -
     observed, desired = np.zeros(len(design.levels)), np.zeros(len(design.levels))
     for level, table in design.observed:
         observed[level] += table.size
-    for level, table in design.desired:
+    for level, table in design.estimated:
         desired[level] += table.size
     columns = 1 + len(design.equal_to)
     cells = slots * (1.0 + 2 * has_children.astype(np.float64)) * columns

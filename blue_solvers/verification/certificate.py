@@ -7,14 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blue_solvers.verification.finest import certify_by_finest, levels_of
+from blue_solvers.verification.layers import holds_all
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
 from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.sweep import certify_by_sums
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, pieces
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem
 from constraint_builders.description.reals import real_array
 from constraint_builders.relations.marginals import refines
+from constraint_builders.schema_order import in_schema_order
 
 MOST_LISTED = 2_000  # cells up to which counts are listed even where there is a shorter way: it is tighter
 AGREES = 1e-6  # standard errors of the measurements: what one set of tables disagrees by in rounding, at most
@@ -84,24 +86,28 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
     proved, at most 0.8 standard errors
     """
     y, x = _cells(problem, y, "y"), _cells(problem, x, "x")
+    order = in_schema_order(problem)
+    if order is not None:
+        problem, y, x = order.problem, y[order.observed], x[order.observed]
     try:
         bound, violation = _bounded(problem, y, x)
     except NotCertifiedError as refusal:
         return Certificate(None, str(refusal), None, _agreement_of_nested(problem, x))
-    return _judged(bound, violation)
+    return judged(bound, violation)
 
 
 def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, float]:
     """By the shortest proof that there is."""
-    noise = WeighedNoise.of(problem)
     if problem.observed.size <= MOST_LISTED and can_be_listed(problem):
-        return certify_listed(problem, noise, y, x)
+        return certify_listed(problem, WeighedNoise.of(problem), y, x)
+    if problem.spine is not None and holds_all(problem):
+        return certify_by_sums(problem, y, x)
+    noise = WeighedNoise.of(problem)
     try:
         family = Separated(problem, noise)
     except NotCertifiedError:
-        levels = levels_of(problem)
-        if levels is not None:
-            return certify_by_finest(problem, noise, levels, y, x)
+        if holds_all(problem):
+            return certify_by_sums(problem, y, x)
         if can_be_listed(problem):
             return certify_listed(problem, noise, y, x)
         raise
@@ -132,9 +138,11 @@ def _contains(problem: Problem, fine: int, coarse: int) -> bool:
     return refines(problem.domain.schema, problem.observed_tables[fine], problem.observed_tables[coarse])
 
 
-def _judged(bound: float, violation: float) -> Certificate:
+def judged(bound: float, violation: float) -> Certificate:
+    """The certificate of a bound."""
     if not np.isfinite(bound):
-        return Certificate(None, "the bound overflows", violation)
+        what = "the bound overflows, or cells are measured by coarser tables alone where nothing is below them"
+        return Certificate(None, what, violation)
     reason = "what is left of the residuals that the counts could explain"
     if violation > AGREES:
         reason += f", and what the tables disagree by, {violation:.2g} standard errors of a measurement"

@@ -80,10 +80,10 @@ class WeighedNoise:
         `q` is a difference of two doubles, each cell right to half a unit in its last place.
         """
         if self.correlated is None:
-            rho, square = np.empty_like(q), 0.0
+            rho, square = np.empty(q.size), 0.0
             for here in pieces(q.size):
                 inverse = reciprocal(self.sd[here])
-                part = q[here] * inverse
+                part = np.where(self.noisy[here], q[here], 0.0) * inverse  # nothing is claimed of some that are not
                 square += float(part @ part)
                 np.multiply(part, inverse, out=rho[here])
             return rho, 6 * ROUNDING * float(np.sqrt(square))
