@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-SHARED_CODE = ("__init__", "__main__", "measuring")
+SHARED_CODE = ("__init__", "__main__", "invented_state", "measuring", "version_cases")
 
 
 def main() -> None:

@@ -26,9 +26,9 @@ from collections.abc import Callable
 import numpy as np
 
 from bench import hierarchies, solvers
-from bench import spine as rhode_island
 from bench.measuring import best_seconds, in_own_process, peak_bytes, print_table
 from bench.paper_tables import TABLE_3, table_3_problem
+from bench.spine import problem_of_a_state
 from blue_solvers import Auto, Cholesky, ConjugateGradient, Solver, blue
 from constraint_builders import Problem
 from constraint_builders.files.settings import production_settings
@@ -42,7 +42,7 @@ def dhc_persons() -> Problem:
 
 CASES: dict[str, Callable[[], Problem]] = {
     **{name: solvers.CASES[name] for name in ("4^4", "5^5", "6^6", "pl94", "pl94 x 55", "dhc")},
-    "Rhode Island": lambda: rhode_island._problem("16", 1),
+    "Rhode Island": lambda: problem_of_a_state("16", 1),
     "dhc persons": dhc_persons,
 }
 SOLVERS: dict[str, Solver] = {

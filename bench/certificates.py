@@ -18,8 +18,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from bench.invented_state import block_geoids
 from bench.measuring import print_table
-from bench.places import block_geoids
 from bench.spine import problem_of_a_state
 from blue_solvers import SOLVERS, blue
 from blue_solvers.verification import certify

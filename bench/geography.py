@@ -22,8 +22,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from bench.invented_state import BLOCKS, block_geoids
 from bench.measuring import print_table
-from bench.places import BLOCKS, block_geoids
 from blue_solvers.spine_design.allocation import allocate_budget
 from blue_solvers.spine_design.bypasses import optimise_bypasses
 from blue_solvers.spine_design.objective import Objective

@@ -19,8 +19,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bench.invented_state import BLOCKS
 from bench.measuring import best_seconds, print_table
-from bench.places import BLOCKS
 from constraint_builders import Schema, gallery
 from constraint_builders.compiled import has_numba
 from noise_mechanisms.integer_subspace import (
@@ -40,8 +40,8 @@ from noise_mechanisms.integer_subspace.chains import Kernel
 from noise_mechanisms.integer_subspace.coupling import autocorrelation_time, distance_of_norms
 from noise_mechanisms.integer_subspace.jumps import norm_of
 from noise_mechanisms.integer_subspace.lattice import check_basis
+from noise_mechanisms.integer_subspace.lattice_plots import noise_by_cell, noise_by_size, total_variation
 from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism
-from noise_mechanisms.integer_subspace.plots import noise_by_cell, noise_by_size, total_variation
 from noise_mechanisms.integer_subspace.unimodular import unimodular_null_basis
 
 Result = TypeVar("Result")

@@ -24,8 +24,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bench.invented_state import block_geoids
 from bench.measuring import in_own_process, peak_bytes, print_table
-from bench.places import block_geoids
 from blue_solvers import TwoPass, blue
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.files.settings import production_settings

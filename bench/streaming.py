@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from bench.measuring import print_table
-from bench.spine import _problem
+from bench.spine import problem_of_a_state
 from blue_solvers import TwoPass, blue
 from blue_solvers.streaming import Partitions, partition, stream
 from constraint_builders import Problem
@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--memory", type=float, help="limit of streaming, bytes (none)")
     parser.add_argument("--no-cluster", action="store_true", help="without Dask")
     options = parser.parse_args()
-    problem = _problem("16" if options.quick else "2016", 1)
+    problem = problem_of_a_state("16" if options.quick else "2016", 1)
     y = np.round(np.random.default_rng(0).normal(0, 10, problem.observed.size))
     found = measure_streaming(problem, y, options.at, options.memory, not options.no_cluster)
     bound = 2 * found["memory"] + found["read"] + found["write"]

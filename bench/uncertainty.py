@@ -26,9 +26,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.invented_state import BLOCKS
 from bench.measuring import print_table
-from bench.spine import BLOCKS
-from bench.spine import _problem as rhode_island
+from bench.spine import problem_of_a_state as rhode_island
 from blue_solvers import BlueOperator, blue
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.kernels import Gather, gather

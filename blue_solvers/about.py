@@ -1,14 +1,13 @@
-"""The version that is installed, and the logger that says what was prepared."""
+"""The version, and the logger that says what was prepared."""
 
 from __future__ import annotations
 
 import logging
-from importlib.metadata import PackageNotFoundError, version
 
-try:
-    __version__ = version("blue-solvers")
-except PackageNotFoundError:  # run from a folder that was never installed
-    __version__ = "(not installed: run from its source)"
+import blue_solvers.own_packages  # noqa: F401  before any of them is imported
+from constraint_builders.version import __version__
+
+__all__ = ["__version__", "logger"]
 
 logger = logging.getLogger("blue_solvers")
 logger.addHandler(logging.NullHandler())

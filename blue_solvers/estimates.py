@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import numpy as np
 
+from blue_solvers.adjustments import Adjustments, adjustments
 from blue_solvers.contract import Info
 from blue_solvers.quantiles import normal_multiple, read_level
 from blue_solvers.verification import Certificate, Fit, fit_test
@@ -20,7 +21,36 @@ if TYPE_CHECKING:
     import polars
     import xarray
 
-    from blue_solvers.operator import BlueOperator
+
+class Estimator(Protocol):
+    """What an estimate is made with, and asks for more: a `BlueOperator`."""
+
+    @property
+    def problem(self) -> Problem:
+        """What is estimated."""
+
+    @property
+    def over_observed(self) -> Estimator:
+        """The same whose desired tables are the observed ones."""
+
+    @property
+    def offset(self) -> Float:
+        """Constant part of the estimate."""
+
+    @property
+    def info(self) -> Info:
+        """What is known before any estimate."""
+
+    def __matmul__(self, y: Float) -> Float: ...
+
+    def variances(self) -> Float:
+        """Exact variance of every desired cell."""
+
+    def proved(self, y: Float) -> tuple[Float, Info, Certificate]:
+        """The estimate of the observed cells with its report and certificate."""
+
+
+Frame = TypeVar("Frame")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +73,7 @@ class Estimate:
         The estimate of the observed cells, where it was made with the values.
     """
 
-    operator: BlueOperator
+    operator: Estimator
     y: Float
     values: Float
     info: Info
@@ -120,17 +150,39 @@ class Estimate:
         replicate = residuals if draws and P.problem.noise.law != "gaussian" else None
         return fit_test(P.problem, self.y, x, P.variances(), replicate=replicate, draws=draws or 1, rng=rng)
 
-    def to_frame(self, level: float = 0.95) -> polars.DataFrame:
-        """A long table: a row for every cell with its value, standard error and interval; needs the extra ``frames``.
+    @cached_property
+    def adjustments(self) -> Adjustments:
+        """What was measured of every desired cell, by how much the estimate moved it, and how unlikely that is."""
+        return adjustments(self.problem, self.y, self.values, self.variances, self.operator.info.exact)
+
+    @overload
+    def to_frame(self, level: float = 0.95) -> polars.DataFrame: ...
+
+    @overload
+    def to_frame(self, level: float = 0.95, *, like: Frame) -> Frame: ...
+
+    def to_frame(self, level: float = 0.95, *, like: Any = None) -> Any:
+        """A long table: a row for every cell; needs the extra ``frames``.
 
         Parameters
         ----------
         level : float
             Of the intervals.
-        """
-        from constraint_builders.files import estimates_frame
+        like : data frame, optional
+            One of the kind to give: of pandas, pyarrow or polars, which is the default.
 
-        return estimates_frame(self.problem, self.values, self.std_errors, *self.interval(level))
+        Returns
+        -------
+        data frame
+            The keys of the cell, ``estimate``, ``std_error``, ``lower``, ``upper``, ``note`` where some cells are NaN,
+            then what was measured: ``value`` and ``variance``, empty and ``inf`` where nothing was, ``adjustment`` and
+            ``adjustment_z`` (see `Adjustments`).
+        """
+        from constraint_builders.files import estimates_frame, frame_like, with_measurements
+
+        frame = estimates_frame(self.problem, self.values, self.std_errors, *self.interval(level))
+        frame = with_measurements(frame, **vars(self.adjustments))
+        return frame if like is None else frame_like(like, frame)
 
     def to_xarray(self) -> xarray.Dataset:
         """Every table as an array over its factors, with its standard errors beside it; needs the extra ``arrays``.

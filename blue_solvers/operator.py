@@ -25,6 +25,7 @@ from constraint_builders.description.reals import real_array, refuse_masked
 
 MOST_DENSE = 1_000  # cells up to which the dense solver is tried where another's answer is not proved
 LARGEST = 1e100  # of values whose squares, in units of any noise, are numbers
+FIRST_ROWS = 64  # that mostly show whether a column is out of range
 
 
 def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator:
@@ -173,19 +174,23 @@ class BlueOperator(LinearOperator):
             raise TypeError(
                 "the estimate takes dense vectors, and makes dense ones: write P @ x.toarray(), some columns at a time"
             )
-        what = "the vector over the observed layout"
-        refuse_masked(x, what)
-        if has_row_labels(x):
-            if self.problem.schema is not None:
-                refuse_labels(x, what)
-            x = self.problem.observed.vector({"x": x})
-        x = np.asarray(x)
+        x = self._by_position(x)
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
             raise ValueError(
                 f"the estimate takes vectors of shape ({self.shape[1]},) or ({self.shape[1]}, K) over the observed "
                 f"layout: got {x.shape}; problem.vector makes one from tables"
             )
         return self.matvec(x) if x.ndim == 1 else self.matmat(x)
+
+    def _by_position(self, x: Any) -> Any:
+        """An array over the observed layout; what has labels is laid out by them where they name nodes, or refused."""
+        what = "the vector over the observed layout"
+        refuse_masked(x, what)
+        if has_row_labels(x):
+            if self.problem.is_tabular:
+                refuse_labels(x, what)
+            x = self.problem.observed.vector({"x": x})
+        return np.asarray(x)
 
     @property
     def info(self) -> Info:
@@ -256,6 +261,7 @@ class BlueOperator(LinearOperator):
         info : Info
             Of the worst column.
         """
+        Y = self._by_position(Y)
         columns = self._readable(Y.reshape(self.shape[1], -1))
         reports: list[Info] = []
 
@@ -277,7 +283,7 @@ class BlueOperator(LinearOperator):
 
     def _measurements(self, y: Any) -> Float:
         """One vector over the observed layout."""
-        vector = self.problem.vector(y) if isinstance(y, Mapping) else np.asarray(y)
+        vector = self.problem.vector(y) if isinstance(y, Mapping) else self._by_position(y)
         if vector.shape != (self.shape[1],):
             raise ValueError(f"measurements must have shape ({self.shape[1]},): got {vector.shape}")
         return np.where(self.problem.unmeasured, 0.0, _real(vector))
@@ -340,6 +346,8 @@ class BlueOperator(LinearOperator):
 
 def _in_range(linear: Callable[[Float], Float], X: Float) -> Float:
     """A linear map of columns so small or large that their squares would not be numbers: in units of their own."""
+    if _moderate(X):
+        return linear(X)
     sizes = abs(X).max(axis=0)
     if not ((sizes > LARGEST) | ((sizes < 1 / LARGEST) & (sizes > 0))).any():
         return linear(X)
@@ -349,6 +357,12 @@ def _in_range(linear: Callable[[Float], Float], X: Float) -> Float:
     if not np.isfinite(result).all():
         raise OverflowError("the estimate is beyond what float64 holds: give values in larger units")
     return result
+
+
+def _moderate(X: Float) -> bool:
+    """Whether the extremes of all cells together, and the first ones of every column, show no column out of range."""
+    largest = max(float(X.max()), -float(X.min()))
+    return largest <= LARGEST and bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())
 
 
 def _real(X: Any) -> Float:

@@ -1,28 +1,132 @@
 """Pictures of a problem and its estimate, drawn with matplotlib (extra ``plots``).
 
-Every function draws on the Axes that it is given and returns it.
+Every function draws on the Axes that it is given and returns it. Tables that are not drawn are named below it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from blue_solvers.adjustments import shared_tables
 from blue_solvers.operator import BlueOperator
 from blue_solvers.uncertainty.functionals import estimate
 from blue_solvers.uncertainty.intervals import intervals
+from blue_solvers.verification import Fit
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.layout import Name
 from constraint_builders.description.reals import real_array
+from constraint_builders.pictures import (
+    BLUE,
+    COLOURS,
+    GREY,
+    MARKERS,
+    VERMILION,
+    WHOLE,
+    folded,
+    lines_that_fit,
+    mentioned,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     import polars
     from matplotlib.axes import Axes
 
 MOST_ERROR_BARS = 2_000  # more are a smear, and take seconds to draw
+MOST_POINTS = 200  # of a table, drawn one by one
 MOST_NAMED_TABLES = 24
+EXPECTED = 1.959963984540054  # standard errors within which 95 % of residuals are
+GOLDEN = 0.6180339887498949  # multiples of it are spread evenly
+TICKS = 2  # lines that the numbers of an axis take
+LEADER = 14  # points between a picture and the names beside it, for lines that lead to them
+
+
+def residuals_by_table(ax: Axes, fit: Fit) -> Axes:
+    """Residuals of the measurements, measured less estimated, in their own standard errors, a row for each table.
+
+    A table of at most 200 cells is drawn point by point, a larger one as its quartiles (thick), its 1 and 99 per cent
+    points (thin) and what lies beyond. Residuals that would be unlikely, at 5 per cent among all of them, are orange
+    diamonds. Where there is not room for all tables those with the largest residuals are drawn.
+
+    Parameters
+    ----------
+    ax : Axes
+    fit : Fit
+        From ``est.fit()`` or `blue_solvers.fit_test`.
+    """
+    from scipy.stats import norm
+
+    layout = fit.problem.observed
+    by_table = {str(name): fit.residuals[layout.slice(name)] for name in layout.names}
+    largest = {name: np.nanmax(abs(own)) for name, own in by_table.items() if np.isfinite(own).any()}
+    drawn = _rows_that_fit(ax, fit, by_table, largest)
+    limit = float(norm.isf(0.025 / max(fit.checked, 1)))
+    ax.axvspan(-EXPECTED, EXPECTED, color="0.92", zorder=0)
+    ax.axvline(0, color=GREY, linewidth=0.8, zorder=1)
+    for row, name in enumerate(drawn):
+        _draw_residuals(ax, row, by_table[name][np.isfinite(by_table[name])], limit)
+    labels = folded(ax, drawn, "y")
+    ax.set_yticks(np.arange(len(drawn)), labels)
+    ax.set_ylim(max(len(drawn), 1) - 0.5, -0.5)
+    reach = 1.08 * max([3.0, *(largest[name] for name in drawn)])
+    ax.set_xlim(-reach, reach)
+    ax.set_xlabel(_explained(ax, fit, by_table, drawn))
+    return ax
+
+
+def _rows_that_fit(ax: Axes, fit: Fit, by_table: Mapping[str, Float], largest: Mapping[str, float]) -> list[str]:
+    """The tables for which there is room above what is said below them: those with the largest residuals."""
+    by_size = sorted(largest, key=lambda name: -largest[name])
+    lines = max((label.count("\n") + 1 for label in folded(ax, by_size, "y")), default=1)
+    room = int(lines_that_fit(ax, "y") * WHOLE)
+    drawn = by_size
+    for _ in range(2):
+        below = TICKS + _explained(ax, fit, by_table, drawn).count("\n") + 1
+        drawn = by_size[: max(1, (room - below) // lines)]
+    return [name for name in by_table if name in drawn]
+
+
+def _explained(ax: Axes, fit: Fit, by_table: Mapping[str, Float], drawn: Sequence[str]) -> str:
+    """What is said below residuals."""
+    words = [
+        "residual, measured less estimated, in standard errors",
+        "grey: where 95 % lie if the noise is as declared",
+    ]
+    words += _not_drawn(fit, by_table, drawn)
+    return wrapped(ax, "\n".join(words), folded(ax, drawn, "y"))
+
+
+def _draw_residuals(ax: Axes, row: int, residuals: Float, limit: float) -> None:
+    """One row: points that would be unlikely apart from the others."""
+    single = np.ones(residuals.size, dtype=bool)
+    if residuals.size > MOST_POINTS:
+        low, first, third, high = np.percentile(residuals, [1, 25, 75, 99])
+        ax.hlines(row, low, high, color=BLUE, linewidth=1)
+        ax.hlines(row, first, third, color=BLUE, linewidth=5)
+        single = (residuals < low) | (residuals > high)
+    heights = row + 0.5 * ((np.arange(residuals.size) * GOLDEN) % 1 - 0.5)
+    for kind, colour, marker in ((abs(residuals) <= limit, BLUE, "o"), (abs(residuals) > limit, VERMILION, "D")):
+        shown = single & kind
+        ax.plot(residuals[shown], heights[shown], marker, color=colour, markersize=3.5, alpha=0.8, markeredgewidth=0)
+
+
+def _not_drawn(fit: Fit, by_table: Mapping[str, Float], drawn: Sequence[str]) -> list[str]:
+    """Which tables have no row, and why."""
+    reasons: dict[str, list[str]] = {}
+    for name, own in zip(by_table, fit.problem.observed.names, strict=True):
+        if np.isfinite(by_table[name]).any():
+            reason = "residuals are smaller"
+        else:
+            statuses = {fit.reason(i) for i in range(*fit.problem.observed.slice(own).indices(fit.y.size))}
+            reason = " or ".join(sorted(statuses))
+        if name not in drawn:
+            reasons.setdefault(reason, []).append(name)
+    return [f"not drawn, {reason}: {mentioned(names)}" for reason, names in reasons.items()]
 
 
 def noisy_against_estimated(
@@ -48,15 +152,18 @@ def noisy_against_estimated(
     """
     lower, upper = intervals(P, y, level) if bounds is None else bounds
     noisy, centre = real_array(y, "y"), estimate(P, y)
-    shared = _shared_tables(P.problem)
+    shared = _compared(P.problem)
     with_bars = sum(cells.size for _, _, cells in shared) <= MOST_ERROR_BARS
-    for name, observed, desired in shared:
+    for i, (name, observed, desired) in enumerate(shared):
         bars = np.maximum([(centre - lower)[desired], (upper - centre)[desired]], 0) if with_bars else None
-        ax.errorbar(noisy[observed], centre[desired], bars, fmt="o", markersize=3, elinewidth=0.8, label=name)
-    ax.axline((0, 0), slope=1, color="0.6", linewidth=0.8, zorder=0)
-    ax.set_xlabel("noisy count")
+        style = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i // len(COLOURS) % len(MARKERS)]}
+        ax.errorbar(noisy[observed], centre[desired], bars, ls="", markersize=3, elinewidth=0.8, label=name, **style)  # type: ignore[arg-type]
+    ax.axline((0, 0), slope=1, color=GREY, linewidth=0.8, zorder=0)
+    named = len(shared) <= min(MOST_NAMED_TABLES, lines_that_fit(ax, "y"))
+    note = "" if named else f"{len(shared):,} tables, too many to name"
+    ax.set_xlabel(_with_absent(ax, "noisy count", note, P.problem))
     ax.set_ylabel(f"estimate with {level:.4g} interval" if with_bars else "estimate")
-    if len(shared) <= MOST_NAMED_TABLES:
+    if named:
         ax.legend(fontsize="small")
     return ax
 
@@ -74,15 +181,19 @@ def variance_reduction(ax: Axes, P: BlueOperator) -> Axes:
     ValueError
         If no table is both observed and desired.
     """
-    shared = _shared_tables(P.problem)
+    shared = _compared(P.problem)
     noise, own = P.problem.variances, P.variances()
-    reduction = [_reduction(noise[observed], own[desired]) for _, observed, desired in shared]
-    places = np.arange(len(shared))
-    ax.barh(places, reduction)
-    ax.set_yticks(places, [name for name, _, _ in shared])
+    names = folded(ax, [name for name, _, _ in shared], "y")
+    drawn = shared[: lines_that_fit(ax, "y") // max(name.count("\n") + 1 for name in names)]
+    reduction = [_reduction(noise[observed], own[desired]) for _, observed, desired in drawn]
+    places = np.arange(len(drawn))
+    ax.barh(places, reduction, color=BLUE)
+    ax.set_yticks(places, names[: len(drawn)])
     ax.invert_yaxis()
     ax.set_xlim(0, 100)
-    ax.set_xlabel("variance reduction, %")
+    left_out = [name for name, _, _ in shared[len(drawn) :]]
+    note = f"not drawn, no room: {mentioned(left_out)}" if left_out else ""
+    ax.set_xlabel(_with_absent(ax, "variance reduction, %", note, P.problem, names))
     return ax
 
 
@@ -96,30 +207,63 @@ def sparsity(ax: Axes, problem: Problem, rows: str = "independent") -> Axes:
     rows : {"independent", "all"}
     """
     A = problem.constraint_matrix(rows)
-    ax.spy(A, markersize=max(0.2, 200 / max(A.shape)), aspect="auto")
+    ax.spy(A, markersize=max(0.2, 200 / max(A.shape)), aspect="auto", color=BLUE)
     borders = problem.observed.offsets
     for border in borders[1:-1]:
-        ax.axvline(border - 0.5, color="0.6", linewidth=0.6)
-    names = problem.observed.names
-    if len(names) <= MOST_NAMED_TABLES:
-        ax.set_xticks((borders[:-1] + borders[1:]) / 2 - 0.5, [str(name) for name in names], rotation=90)
+        ax.axvline(border - 0.5, color=GREY, linewidth=0.6)
+    names = folded(ax, [str(name) for name in problem.observed.names], "x")
+    lines = len(names) * max(name.count("\n") + 1 for name in names)
+    if len(names) <= MOST_NAMED_TABLES and lines <= lines_that_fit(ax, "x"):
+        _name_columns(ax, (borders[:-1] + borders[1:]) / 2 - 0.5, names)
+    else:
+        ax.set_xlabel(f"{len(names):,} tables, too many to name")
     ax.set_ylabel(f"{A.shape[0]:,} constraints")
     return ax
 
 
-def _shared_tables(problem: Problem) -> list[tuple[str, slice, NDArray[np.intp]]]:
+def _name_columns(ax: Axes, centres: Float, names: Sequence[str]) -> None:
+    """Names above a picture, evenly spaced, with lines that lead to what they name."""
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+
+    left, right = ax.get_xlim()
+    places = left + (right - left) * (np.arange(len(names)) + 0.5) / len(names)
+    ax.set_xticks(places, names, rotation=90)
+    ax.tick_params(axis="x", length=0, pad=LEADER + 2, top=False, bottom=False, labeltop=True, labelbottom=False)
+    at_border = blended_transform_factory(ax.transData, ax.transAxes)
+    above = at_border + ScaledTranslation(0, LEADER / 72, ax.figure.dpi_scale_trans)
+    line = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
+    for place, centre in zip(places, centres, strict=True):
+        ax.annotate("", (centre, 1), (place, 1), at_border, above, arrowprops=line, annotation_clip=False)
+
+
+def _compared(problem: Problem) -> list[tuple[str, slice, Index]]:
     """Tables that were measured and are desired: name, place among the observed cells, and theirs among the desired."""
-    shared, desired_cells = [], np.arange(problem.desired.size)
-    for name, measured in zip(problem.observed.names, problem.measured_tables, strict=True):
-        try:
-            desired = problem.desired.turned(desired_cells, name)
-        except ValueError:
-            continue
-        if measured:
-            shared.append((str(name), problem.observed.slice(name), desired))
+    measured = dict(zip(problem.observed.names, problem.measured_tables, strict=True))
+    shared = [(str(name), problem.observed.slice(name), own) for name, own in shared_tables(problem) if measured[name]]
     if not shared:
         raise ValueError("no table is both observed and desired: there is nothing to compare")
     return shared
+
+
+def _with_absent(ax: Axes, label: str, note: str, problem: Problem, beside: Sequence[str] = ()) -> str:
+    """A label, with what cannot be drawn below it."""
+    measured = zip(problem.observed.names, problem.measured_tables, strict=True)
+    shared = [name for name, _ in shared_tables(problem)]
+    absent = {
+        "not measured": [str(name) for name, own in measured if not own],
+        "not desired": [str(name) for name in problem.observed.names if name not in shared],
+        "not observed": [str(name) for name in problem.desired.names if not _is_observed(problem, name)],
+    }
+    lines = [f"not drawn, {why}: {mentioned(names)}" for why, names in absent.items() if names]
+    return wrapped(ax, "\n".join(filter(None, [label, note, *lines])), beside)
+
+
+def _is_observed(problem: Problem, name: Name) -> bool:
+    try:
+        problem.observed.index(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _reduction(noise: Float, own: Float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betaincinv, erfinv, gammainccinv, gammaincinv, ndtri
+import scipy  # which takes `special` when it is named: that costs as much as all solvers
 
 from constraint_builders.description.reals import real_number, shown
 
@@ -18,7 +18,9 @@ def read_level(level: float) -> float:
 
 def normal_multiple(level: float) -> float:
     """How many standard deviations to either side hold a normal variable with probability `level`."""
-    return float(np.sqrt(2) * erfinv(level)) if level < 0.5 else -float(ndtri((1 - level) / 2))
+    return (
+        float(np.sqrt(2) * scipy.special.erfinv(level)) if level < 0.5 else -float(scipy.special.ndtri((1 - level) / 2))
+    )
 
 
 def t_multiple(degrees: int, level: float) -> float:
@@ -29,13 +31,15 @@ def t_multiple(degrees: int, level: float) -> float:
 def chi_square_quantile(degrees: int, level: float) -> float:
     """The value that chi-square does not exceed with probability `level`."""
     half = degrees / 2
-    return 2 * float(gammaincinv(half, level) if level < 0.5 else gammainccinv(half, 1 - level))
+    return 2 * float(
+        scipy.special.gammaincinv(half, level) if level < 0.5 else scipy.special.gammainccinv(half, 1 - level)
+    )
 
 
 def f_quantile(above: int, below: int, level: float) -> float:
     """The value that F with these degrees of freedom does not exceed with probability `level`."""
     if level < 0.5:
-        share = float(betaincinv(above / 2, below / 2, level))
+        share = float(scipy.special.betaincinv(above / 2, below / 2, level))
         return below * share / (above * (1 - share))
-    rest = float(betaincinv(below / 2, above / 2, 1 - level))
+    rest = float(scipy.special.betaincinv(below / 2, above / 2, 1 - level))
     return below * (1 - rest) / (above * rest)

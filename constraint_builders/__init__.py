@@ -7,5 +7,15 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.problem import Problem
 from constraint_builders.sources import problem_of_sources
+from constraint_builders.version import __version__
 
-__all__ = ["LowRankPlusDiagonal", "Problem", "Schema", "Spine", "gallery", "problem_from", "problem_of_sources"]
+__all__ = [
+    "LowRankPlusDiagonal",
+    "Problem",
+    "Schema",
+    "Spine",
+    "__version__",
+    "gallery",
+    "problem_from",
+    "problem_of_sources",
+]

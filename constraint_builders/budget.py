@@ -354,7 +354,7 @@ def _exact(value: Rational, what: str) -> Fraction:
         raise TypeError(f"{what} is the float {value}, which is not exact: give a Fraction or a string such as '1/10'")
     if isinstance(value, str) and _UNWIELDY.search(value):
         raise ValueError(f"{what} is {value[:20]!r} and so on: give a number of fewer digits")
-    if isinstance(value, AnyRational) and not isinstance(value, (bool, np.timedelta64)):
+    if not isinstance(value, (bool, np.timedelta64)) and isinstance(value, AnyRational):
         return Fraction(int(value.numerator), int(value.denominator))  # numpy's integers would overflow
     try:
         if isinstance(value, (str, Decimal)):

@@ -22,7 +22,7 @@ from constraint_builders.extras import missing_extra
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
-KERNELS: dict[str, Kernel] = {}
+KERNELS: dict[str, CompiledLoop] = {}
 OPTIONS = {"error_model": "numpy"}  # division by zero as in the references
 HELPERS = {**OPTIONS, "inline": "always"}  # 1.6 times as fast in the heat bath as what LLVM inlines by itself
 _LOCK = threading.RLock()
@@ -35,7 +35,7 @@ def has_numba() -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel(Generic[Loop]):
+class CompiledLoop(Generic[Loop]):
     """A loop that can be compiled, and its reference.
 
     Attributes
@@ -80,11 +80,11 @@ class Kernel(Generic[Loop]):
                 self._made.append(_compile(self.loop, _numba(self.name, instead)))
             return self._made[0]
 
-    def __reduce__(self) -> tuple[Callable[[str, str], Kernel], tuple[str, str]]:
+    def __reduce__(self) -> tuple[Callable[[str, str], CompiledLoop], tuple[str, str]]:
         return _declared, (self.loop.__module__, self.loop.__name__)
 
 
-def compiled(reference: Loop) -> Callable[[Loop], Kernel[Loop]]:
+def compiled(reference: Loop) -> Callable[[Loop], CompiledLoop[Loop]]:
     """Declare a function as the loop of a kernel whose numpy reference is given.
 
     Examples
@@ -104,15 +104,15 @@ def compiled(reference: Loop) -> Callable[[Loop], Kernel[Loop]]:
     array([ 8., 12.])
     """
 
-    def declare(loop: Loop) -> Kernel[Loop]:
-        kernel = Kernel(loop, reference)
+    def declare(loop: Loop) -> CompiledLoop[Loop]:
+        kernel = CompiledLoop(loop, reference)
         KERNELS[kernel.name] = kernel
         return kernel
 
     return declare
 
 
-def _declared(module: str, name: str) -> Kernel:
+def _declared(module: str, name: str) -> CompiledLoop:
     return getattr(importlib.import_module(module), name)
 
 

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.measured import Measured
 from constraint_builders.record import Record
@@ -30,8 +28,7 @@ def lacks(measured: Measured, level: int, table: Table) -> int | None:
 
     Where recodes cross, only tables that one table of the level can be summed to count as determined.
     """
-    schema, spine = _geography(measured)
-    members = spine.members[level]
+    schema, members = measured.domain.schema, measured.domain.spine.members[level]
     if not factors_cross(schema, [*measured.observed_tables, table]):
         return undetermined(_components_with(measured, table.factors), table, members)
     observed = zip(measured.observed_levels, measured.observed_tables, measured.typical_variances(), strict=True)
@@ -42,12 +39,6 @@ def lacks(measured: Measured, level: int, table: Table) -> int | None:
     return None if fine else int(members[0])
 
 
-def _geography(measured: Measured) -> tuple[Schema, Spine]:
-    assert measured.schema is not None
-    assert measured.spine is not None
-    return measured.schema, measured.spine
-
-
 def _components_with(measured: Measured, factors: Sequence[str]) -> SpineConsistency:
     """Components of the measurements that suit other factors too."""
     own = {factor for table in measured.observed_tables for factor in table.factors}
@@ -56,7 +47,7 @@ def _components_with(measured: Measured, factors: Sequence[str]) -> SpineConsist
         assert isinstance(measured.relations.structure, SpineConsistency)
         return measured.relations.structure
     levels, tables, variances = measured.observed_levels, measured.observed_tables, measured.typical_variances()
-    return SpineConsistency(*_geography(measured), levels, tables, variances, factors)
+    return SpineConsistency(measured.domain.schema, measured.domain.spine, levels, tables, variances, factors)
 
 
 def refuse_unestimable(record: Record) -> None:
@@ -74,7 +65,7 @@ def refuse_unestimable(record: Record) -> None:
 
 
 def _refuse_unestimable_geounits(record: Record) -> None:
-    schema, spine = _geography(record)
+    schema, spine = record.domain.schema, record.domain.spine
     for level, table in zip(record.desired_levels, record.desired_tables, strict=True):
         crossing = factors_cross(schema, [*record.observed_tables, table])
         geounit = None if crossing else lacks(record, level, table)
@@ -120,8 +111,7 @@ def _some_lack(record: Record) -> bool:
 
 def _rests_on_several_levels(record: Record) -> bool:
     """Whether only elimination can tell which desired cells are determined."""
-    schema, _ = _geography(record)
-    crossing = factors_cross(schema, [*record.observed_tables, *record.desired_tables])
+    crossing = factors_cross(record.domain.schema, [*record.observed_tables, *record.desired_tables])
     return record.relations.partly_measured or (crossing and _some_lack(record))
 
 

@@ -1,4 +1,4 @@
-"""What was measured and how precisely: tables or other cells, the noise in them, what else is known about them."""
+"""Measurements, and the equations that every possible truth satisfies."""
 
 from __future__ import annotations
 
@@ -8,117 +8,24 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.layout import Layout
-from constraint_builders.description.noise import Noise
-from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine import Spine
-from constraint_builders.description.table import Table
-from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.relations.equations import Relations
 from constraint_builders.relations.given_relations import relations_of
-from constraint_builders.relations.summing import SummingMatrix
-from constraint_builders.vectors import check_vector
-
-
-@dataclass(frozen=True)
-class Assumptions:
-    """Which of the paper's assumptions hold: known covariance, uncorrelated noise, equal variance within tables."""
-
-    A1: bool
-    A2: bool
-    A3: bool
+from constraint_builders.relations.measurements import Measurements
+from constraint_builders.vectors import refuse_contradictions, refuse_unreadable
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Measured:
-    """The part of a problem that says nothing about what is wanted; see `Problem` for the attributes."""
-
-    observed: Layout
-    noise: Noise
-    schema: Schema | None = None
-    spine: Spine | None = None
-    observed_tables: tuple[Table, ...] = ()
-    observed_levels: tuple[int, ...] = ()
-    zeros: StructuralZeros | None = None
-    equalities: tuple[sparse.csr_array, Float] | None = None
-    matrix: sparse.csr_array | None = None
-    b: Float | None = None
-    summing: SummingMatrix | None = None
+class Measured(Measurements):
+    """The part of a problem that says nothing about what is wanted."""
 
     @cached_property
     def relations(self) -> Relations:
         """What holds between the observed cells."""
         return relations_of(self)
-
-    @property
-    def variances(self) -> Float:
-        """Variance of the noise in every observed cell, (n,)."""
-        return self.noise.variances
-
-    @property
-    def covariance(self) -> sparse.csr_array | LinearOperator | None:
-        """Covariance of the noise as it was given; None where it is uncorrelated."""
-        return self.noise.covariance
-
-    @cached_property
-    def exact(self) -> NDArray[np.bool_]:
-        """Observed cells that are known exactly (variance 0)."""
-        return self.variances == 0
-
-    @cached_property
-    def unmeasured(self) -> NDArray[np.bool_]:
-        """Observed cells that were not measured (variance infinite)."""
-        return np.isinf(self.variances)
-
-    @cached_property
-    def measured_tables(self) -> NDArray[np.bool_]:
-        """For every observed table whether any of its cells was measured."""
-        return np.array([np.isfinite(v).any() for v in np.split(self.variances, self.observed.offsets[1:-1])])
-
-    @cached_property
-    def geounit_variances(self) -> list[Float] | None:
-        """The one variance of every observed table in every geounit, or None where assumption A2 or A3 fails.
-
-        A list of (geounits,) arrays, one for each table; without a spine there is one geounit.
-        """
-        if self.schema is None:
-            return None
-        return self.noise.by_geounit(self.observed, [table.size for table in self.observed_tables])
-
-    @cached_property
-    def table_variances(self) -> Float | None:
-        """The one variance of every observed table of a problem without a spine; None where A2 or A3 fails."""
-        return self.noise.by_table(self.observed) if self.schema is not None and self.spine is None else None
-
-    def typical_variances(self) -> list[Float]:
-        """Mean variance of the measured cells of every table in every geounit, infinite where there is none."""
-        if self.geounit_variances is not None:
-            return self.geounit_variances
-        typical = []
-        for i, table in enumerate(self.observed_tables):
-            cells = self.variances[self.observed.block(i)].reshape(-1, table.size)
-            measured = np.isfinite(cells)
-            total, count = np.where(measured, cells, 0).sum(axis=1), measured.sum(axis=1)
-            typical.append(np.divide(total, count, out=np.full(len(cells), np.inf), where=count > 0))
-        return typical
-
-    @property
-    def assumptions(self) -> Assumptions:
-        """Which of the paper's assumptions hold."""
-        finite = bool(np.isfinite(self.variances).all())
-        equal = self.table_variances is not None or (self.spine is not None and self.geounit_variances is not None)
-        return Assumptions(A1=finite, A2=self.covariance is None, A3=equal)
-
-    @cached_property
-    def noise_covariance(self) -> LinearOperator:
-        """The covariance of the noise over the observed layout as an operator, (n, n); unmeasured cells count as 0."""
-        covariance = self.covariance
-        return aslinearoperator(self.noise.entries() if covariance is None else covariance)
 
     @property
     def recodes_cross(self) -> bool:
@@ -215,4 +122,6 @@ class Measured:
 
     def check_vector(self, y: Float) -> None:
         """Raise `ValueError` for a vector over the observed layout that no table can hold; see `vector`."""
-        check_vector(self, y)
+        refuse_unreadable(self, y)
+        if np.count_nonzero(self.exact) > 1:
+            refuse_contradictions(self, self.relations.between_exact, y)

@@ -45,7 +45,8 @@ def _left_by_groups(system: Path) -> Iterator[float]:
         for group in (own, *own.parents):
             if group.is_relative_to(root):
                 for limit in limits:
-                    allowed, used = _number(group / limit), _number(group / taken)
+                    allowed = _number(group / limit)
+                    used = None if allowed is None else _number(group / taken)
                     if allowed is not None and used is not None:
                         yield allowed - used + _statistic(group / "memory.stat", cache)
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.description.noise import IndependentNoise
 from constraint_builders.description.noise_covariance import read_noise, read_variances
@@ -16,7 +16,6 @@ from constraint_builders.description.spine import Spine
 from constraint_builders.estimability import ASSUMED_VARIANCE, why_undetermined
 from constraint_builders.reading import read_equations, read_problem, read_summing_matrix
 from constraint_builders.record import NOTHING_ASSUMED, Record
-from constraint_builders.relations.node_tree import TreeOfNodes
 
 
 class Problem(Record):
@@ -58,6 +57,8 @@ class Problem(Record):
     schema : Schema or None
     spine : Spine or None
         Geography; a problem without one describes a single geographic unit.
+    domain : Domain
+        Schema and spine, the latter of one geounit where there is none; refused by name where `is_tabular` is False.
     observed, desired : Layout
         Where the tables sit in the vectors that operators take and return.
     observed_tables, desired_tables : tuple of Table
@@ -183,13 +184,17 @@ class Problem(Record):
         return Problem(self.replaced(**changes))
 
     @cached_property
-    def tree(self) -> TreeOfNodes | None:
-        """The same problem over a spine where a summing matrix is a tree and its noise uncorrelated, otherwise None."""
+    def tree(self) -> tuple[Problem, NDArray[np.intp]] | None:
+        """The same problem over a spine where a summing matrix is a tree and its noise uncorrelated, otherwise None.
+
+        It has one table, the total, at every depth; besides the nodes it may hold leaves that were not measured. With
+        it goes where every node sits in its layouts, (n,).
+        """
         tree = self.relations.tree
         if tree is None:
             return None
         observed = {level: {"total": own} for level, own in zip(tree.spine.levels, tree.variances, strict=True)}
-        return TreeOfNodes(Problem(tree.schema, observed, spine=tree.spine), tree.places)
+        return Problem(tree.schema, observed, spine=tree.spine), tree.places
 
     @cached_property
     def determined(self) -> Problem:

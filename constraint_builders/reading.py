@@ -18,7 +18,7 @@ from constraint_builders.description.labelled import Nodes, aligned, row_labels
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.linear import read_matrix, read_vector
 from constraint_builders.description.noise_covariance import read_noise
-from constraint_builders.description.reals import real_array
+from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
@@ -88,9 +88,9 @@ def read_problem(
 
 def _read_measured(schema: Schema, observed: Mapping, spine: Spine | None, covariance: Any, noise: str) -> Measured:
     """The observed tables and their noise."""
-    levels: tuple[int, ...] = ()
     if spine is None:
         tables = tuple(parse_table(schema, name) for name in observed)
+        levels = (0,) * len(tables)
         layout = table_layout(schema, list(observed))
         own = zip(observed.items(), tables, strict=True)
         given = np.concatenate([_table_variances(schema, name, table, value) for (name, value), table in own])
@@ -146,6 +146,7 @@ def _read_desired(schema: Schema, measured: Measured, desired: Any) -> dict[str,
         return {
             "desired": table_layout(schema, names),
             "desired_tables": tuple(parse_table(schema, name) for name in names),
+            "desired_levels": (0,) * len(names),
         }
     wanted = [(str(name[0]), str(name[1])) for name in observed.names if isinstance(name, tuple)]
     if desired is not None:
@@ -204,6 +205,7 @@ def read_summing_matrix(S: Any, variances: ArrayLike | None, covariance: Any) ->
     size = summing.size
     if (variances is None) == (covariance is None):
         raise ValueError("give variances, one for every row of S, or covariance=, the noise of all rows: not both")
+    refuse_masked(variances if covariance is None else covariance, "variances" if covariance is None else "covariance")
     if covariance is not None:
         if np.shape(covariance) != (size, size):
             raise ValueError(f"covariance must have shape ({size}, {size}): got {np.shape(covariance)}")
@@ -219,6 +221,7 @@ def read_summing_matrix(S: Any, variances: ArrayLike | None, covariance: Any) ->
 def _of_nodes(size: int, covariance: Any, what: str, labels: tuple[str, ...] | None, **given: Any) -> Record:
     """A problem of the one table "x", and its noise."""
     layout = Layout(["x"], [(size,)], dimensions=Nodes(size, labels))
+    refuse_masked(covariance, what)
     if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) or np.ndim(covariance) == 2:
         noise = read_noise(layout, np.full(size, np.nan), covariance)
     elif np.shape(covariance) in ((), (size,)):

@@ -17,7 +17,7 @@ from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.table import Table
 from constraint_builders.measured import Measured
-from constraint_builders.relations.tabulation import Tabulation
+from constraint_builders.relations.tabulation import Tabulation, Wanted
 
 NOTHING_ASSUMED: Mapping[str, Any] = MappingProxyType({"assumed": np.zeros(0, dtype=np.intp), "undetermined": None})
 
@@ -47,7 +47,7 @@ class Record(Measured):
     @cached_property
     def sums(self) -> Tabulation:
         """How desired cells are summed from observed ones."""
-        return Tabulation(self)
+        return Tabulation(self, Wanted(self.desired, self.desired_tables, self.desired_levels))
 
     @property
     def tabulation(self) -> sparse.csr_array | None:

@@ -73,9 +73,9 @@ def _order(layout: Layout, tables: Sequence[Table]) -> Index:
 
 
 def _layout(problem: Problem, layout: Layout, tables: Sequence[Table]) -> Layout:
-    assert problem.schema is not None
+    domain = problem.domain
     if problem.spine is None:
-        return table_layout(problem.schema, [table.name for table in tables])
+        return table_layout(domain.schema, [table.name for table in tables])
     levels = [str(name[0]) for name in layout.names if isinstance(name, tuple)]
     names = list(zip(levels, (table.name for table in tables), strict=True))
-    return spine_layout(problem.schema, problem.spine, names)
+    return spine_layout(domain.schema, domain.spine, names)

@@ -50,6 +50,6 @@ def of_tables(problem: Problem, kept: Sequence[int], wanted: Sequence[int] | Non
 
 def _tables(problem: Problem, what: str, chosen: Sequence[int]) -> dict[str, Any]:
     """Some of the observed tables, as fields of what is observed or desired."""
-    levels = tuple(problem.observed_levels[i] for i in chosen) if problem.spine is not None else ()
+    levels = tuple(problem.observed_levels[i] for i in chosen)
     tables = tuple(problem.observed_tables[i] for i in chosen)
     return {what: problem.observed.chosen(chosen), f"{what}_tables": tables, f"{what}_levels": levels}

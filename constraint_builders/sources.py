@@ -110,8 +110,7 @@ def problem_of_sources(
     found: dict[tuple[int, str], list[tuple[Problem, Name, Float]]] = {}
     for number, source in enumerate(sources, 1):
         own, y = _read_source(schema, spine, source, number)
-        levels = own.observed_levels or (0,) * len(own.observed.names)
-        for level, table, name in zip(levels, own.observed_tables, own.observed.names, strict=True):
+        for level, table, name in zip(own.observed_levels, own.observed_tables, own.observed.names, strict=True):
             found.setdefault((level, table.name), []).append((own, name, y))
     observed: dict[Any, Any] = {}
     values: dict[Any, Float] = {}

@@ -33,11 +33,10 @@ def true_vector(problem: Problem, counts: ArrayLike) -> Float:
     ValueError
         If the problem has no spine, or counts have another shape.
     """
-    schema, spine = problem.schema, problem.spine
-    if schema is None or spine is None:
+    if problem.spine is None:
         raise ValueError("true tables are summed up a spine: this problem has none")
+    schema, spine, leaves = problem.domain.schema, problem.spine, problem.domain.leaves
     given = real_array(counts, "counts")
-    leaves = np.flatnonzero(spine.child_counts == 0)
     if given.shape != (leaves.size, *schema.shape):
         raise ValueError(f"counts must have shape {(leaves.size, *schema.shape)}, one row a leaf: got {given.shape}")
     truth = np.empty(problem.observed.size)
@@ -49,6 +48,19 @@ def true_vector(problem: Problem, counts: ArrayLike) -> Float:
                 truth[problem.observed.block(index)] = tabulate(schema, table, detailed).ravel()
         _add_to_parents(spine, level, detailed, sums)
     return truth
+
+
+def known_truth(problem: Problem) -> Float:
+    """True values over the observed layout that a test problem comes with, (n,).
+
+    Raises
+    ------
+    ValueError
+        If it has none.
+    """
+    if problem.truth is None:
+        raise ValueError("this problem comes without true values: give truth= to the Problem")
+    return problem.truth
 
 
 def tabulate(schema: Schema, table: Table, detailed: Float) -> Float:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
-
-if TYPE_CHECKING:
-    from constraint_builders.measured import Measured
+from constraint_builders.relations.equations import Equations
+from constraint_builders.relations.measurements import Measurements
 
 MOST_NAMED = 5  # cells of one table in a message
 CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding of sums of doubles stays well below
 
 
-def check_vector(measured: Measured, y: Float) -> None:
-    """Raise `ValueError` for a vector over the observed layout that no table can hold; see `Problem.vector`."""
+def refuse_unreadable(measured: Measurements, y: Float) -> None:
+    """Raise `ValueError` for a vector over the observed layout with values that are missing or not finite."""
     y = real_array(y, "y")
     bad = ~np.isfinite(y)
     bad[measured.unmeasured & np.isnan(y).reshape(y.shape[0], -1).all(axis=1)] = False
@@ -25,14 +22,11 @@ def check_vector(measured: Measured, y: Float) -> None:
         position = int(np.flatnonzero(bad.reshape(y.shape[0], -1).any(axis=1))[0])
         value = "NaN" if np.isnan(y[position]).any() else "infinite"
         raise ValueError(f"{measured.observed.describe(position)} is {value}: give a finite number")
-    _refuse_contradictions(measured, y)
 
 
-def _refuse_contradictions(measured: Measured, y: Float) -> None:
-    """Exact values must satisfy the equations that involve nothing else."""
-    if np.count_nonzero(measured.exact) < 2:
-        return
-    A, b = measured.relations.between_exact
+def refuse_contradictions(measured: Measurements, between_exact: Equations, y: Float) -> None:
+    """Raise `ValueError` for exact values that do not satisfy the equations between them."""
+    A, b = between_exact
     if not A.shape[0]:
         return
     values = np.where(measured.exact.reshape(-1, *[1] * (y.ndim - 1)), y, 0)

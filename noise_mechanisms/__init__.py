@@ -5,7 +5,8 @@ nobody. Release grade are `release_sample` of the laws in `laws` and `release` o
 `integer_subspace`.
 """
 
+from constraint_builders.version import __version__
 from noise_mechanisms.add_noise import add_noise, draw_noise
 from noise_mechanisms.laws import add_law, variance_of
 
-__all__ = ["add_law", "add_noise", "draw_noise", "variance_of"]
+__all__ = ["__version__", "add_law", "add_noise", "draw_noise", "variance_of"]

@@ -16,7 +16,7 @@ import pytest
 from scipy import sparse
 
 from constraint_builders import compiled
-from constraint_builders.compiled import KERNELS, Kernel, has_numba
+from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
 from noise_mechanisms.integer_subspace import Lattice
 from noise_mechanisms.integer_subspace.moves import basic_moves
 from tests.helpers.places import ROOT
@@ -137,8 +137,8 @@ def _times(number: float) -> float:
     return SCALE * number
 
 
-def undeclared() -> Kernel:
-    return Kernel(scale, scale_in_numpy)
+def undeclared() -> CompiledLoop:
+    return CompiledLoop(scale, scale_in_numpy)
 
 
 def test_without_numba_the_reference_runs_and_compiling_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ from noise_mechanisms.budgeted import noise_variances
 from noise_mechanisms.laws import LAWS, ContinuousLaw, Gaussian, Laplace, variance_of
 from tests.helpers.places import README, ROOT
 from tests.honours import written
-from tests.honours.table import refused_by
+from tests.honours.refusals import refused_by
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]

@@ -1,8 +1,10 @@
-"""The tests are laid out as the packages are, and import what they share one way."""
+"""The packages keep to the form of the house, and the tests are laid out as they are and share one way."""
 
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from tests.helpers.places import ROOT
 TESTS = ROOT / "tests"
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
 SOURCES = sorted(TESTS.rglob("*.py"))
+OURS = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -24,6 +27,7 @@ def test_folders_of_tests_are_folders_of_the_package(package: str) -> None:
 def test_nothing_but_whole_subjects_stands_outside() -> None:
     assert {path.name for path in TESTS.iterdir() if path.is_dir()} - {"__pycache__"} == {
         *PACKAGES,
+        "first_hour",
         "helpers",
         "honours",
     }
@@ -52,3 +56,30 @@ def test_no_helper_is_a_test_and_tests_import_no_tests() -> None:
 def test_places_are_named_in_one_file() -> None:
     found = {path.name for path in SOURCES if "Path(__file__)" in path.read_text()}
     assert found - {Path(__file__).name} == {"places.py"}
+
+
+def holding(pattern: str) -> list[str]:
+    """The files of the packages with a line that a pattern is found in."""
+    return [str(path.relative_to(ROOT)) for path in OURS if re.search(pattern, path.read_text())]
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    assert len(OURS) > 200
+    assert not [path for path in OURS if len(path.read_text().splitlines()) > 400]
+
+
+def test_no_name_of_a_file_means_two_things() -> None:
+    names = Counter(path.name for path in [*OURS, *SOURCES] if path.name != "__init__.py")
+    assert not [name for name, times in names.items() if times > 1]
+
+
+def test_no_name_of_a_class_means_two_things() -> None:
+    trees = [ast.parse(path.read_text()) for path in OURS]
+    names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    assert {name for name, times in names.items() if times > 1} <= {"Fit"}  # of counts, and of the noise
+
+
+def test_types_say_what_is_there() -> None:
+    assert holding(r"is not None\b")
+    assert not holding(r"assert [^\n]* is not None\b")
+    assert len(holding(r"schema is (not )?None\b")) == 1

@@ -8,15 +8,19 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from blue_solvers import Certificate, Estimate, TwoPass, projected_work
 from blue_solvers.commands.kinds import require_file
+from blue_solvers.commands.progress import progress
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+
+if TYPE_CHECKING:
+    import polars
 
 MOST_REASONS = 5  # of cells that are NaN, said on the screen
 
@@ -60,7 +64,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
 
 def announce(problem: Problem, solver: str) -> None:
     """Say how much work lies ahead, before it begins, where two passes are to do it and it is much."""
-    closed_form = problem.schema is not None and problem.geounit_variances is not None and problem.equalities is None
+    closed_form = problem.geounit_variances is not None and problem.equalities is None
     if solver in ("auto", TwoPass.name) and closed_form and TwoPass().supports(problem) is None:
         work = projected_work(problem)
         if work.is_large:
@@ -77,20 +81,20 @@ def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
     require_file(args.input, "a long table")
     progress(f"reading {args.input}")
     with reading():
-        if args.schema is not None:
-            file = read_schema_file(args.schema)
+        path: str | None = args.schema
+        if path is not None:
+            file = read_schema_file(path)
             wanted = desired or file.desired
             table = read_measured_table(
                 args.input, file.schema, desired=wanted, noise=file.noise, undetermined=undetermined
             )
         else:
             table = read_measured_table(args.input, desired=desired, undetermined=undetermined)
-    if args.schema is None:
-        assert table.problem.schema is not None
+    if path is None:
         print(
             f"Schema inferred from {args.input}; where it is wrong, correct it in a file and pass that as --schema:\n"
         )
-        print(textwrap.indent(format_schema(table.problem.schema), "    "))
+        print(textwrap.indent(format_schema(table.problem.domain.schema), "    "))
     for column in table.ignored:
         print(f"ignored    column {column!r}, of notes")
     for name in table.combined:
@@ -103,12 +107,6 @@ def refuse_overwriting(out: str, inputs: Iterable[str | None]) -> None:
     for path in inputs:
         if path and Path(path).exists() and Path(out).exists() and os.path.samefile(path, out):
             raise ValueError(f"--out {out} would overwrite what is read: choose another file")
-
-
-def progress(step: str) -> None:
-    """Say on a terminal what is being done."""
-    if sys.stderr.isatty():
-        print(f"blue-solvers: {step} ...", file=sys.stderr, flush=True)
 
 
 def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
@@ -135,6 +133,40 @@ def coverage(text: str) -> float:
     if not 0 < level < 1:
         raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, 0.95 for instance: got {text}")
     return level
+
+
+ALL_DIGITS = "all"
+CSV_DIGITS = (
+    10  # of a standard error: what is proved of an estimate, 1e-9 standard errors, and no rounding of arithmetic
+)
+
+
+def add_digits_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--digits``."""
+    parser.add_argument(
+        "--digits",
+        type=_digits,
+        metavar="N",
+        help=f"round what is written so that standard errors have N significant digits, 2 or 3 to publish, or 'all'; "
+        f"default: {CSV_DIGITS} in .csv, all in .parquet",
+    )
+
+
+def _digits(text: str) -> int | str:
+    if text.strip() == ALL_DIGITS:
+        return ALL_DIGITS
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 17):
+        raise argparse.ArgumentTypeError(f"must be a number of digits from 1 to 17, or {ALL_DIGITS}: got {text}")
+    return int(text)
+
+
+def write_rounded(frame: polars.DataFrame, path: str, digits: int | str | None) -> None:
+    """Write a frame of estimates with the digits of `add_digits_argument`."""
+    from constraint_builders.files import rounded, write_frame
+
+    if digits is None:
+        digits = CSV_DIGITS if path.lower().endswith(".csv") else ALL_DIGITS
+    write_frame(rounded(frame, digits) if isinstance(digits, int) else frame, path)
 
 
 def report_undetermined(problem: Problem) -> None:

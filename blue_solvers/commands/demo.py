@@ -18,6 +18,7 @@ from blue_solvers.commands.common import SubParsers, new_parser, print_columns
 from constraint_builders import Problem, gallery
 from constraint_builders.arrays import Float
 from constraint_builders.extras import EXTRA_OF
+from constraint_builders.true_tables import known_truth
 from noise_mechanisms import add_noise
 
 SEED = 1973
@@ -39,8 +40,7 @@ def add_parser(subparsers: SubParsers) -> None:
 def run(args: argparse.Namespace) -> None:
     """Add noise to a gallery problem, estimate it and print both beside the truth."""
     problem = gallery.berkeley()
-    truth = problem.truth
-    assert truth is not None
+    truth = known_truth(problem)
     noisy = add_noise(problem, truth, args.seed)
     est = estimate(problem, noisy)
     print("Applicants to Berkeley in 1973 by admission, sex and department, all eight tables measured with noise of")
@@ -89,8 +89,7 @@ def _rms(errors: Float) -> float:
 
 def _rows(problem: Problem, truth: Float, noisy: Float, estimate: Float, std_error: Float) -> Iterator[tuple[str, ...]]:
     """The cells of the small tables as text."""
-    schema = problem.schema
-    assert schema is not None
+    schema = problem.domain.schema
     for name, table in zip(problem.observed.names, problem.observed_tables, strict=True):
         if len(table.axes) > MOST_WAYS:
             continue

@@ -12,19 +12,21 @@ import numpy as np
 from blue_solvers import SOLVERS, blue
 from blue_solvers.commands.common import (
     SubParsers,
+    add_digits_argument,
     add_input_arguments,
     announce,
     coverage,
     new_parser,
     plural,
-    progress,
     read_input,
     refuse_overwriting,
     report,
+    write_rounded,
 )
 from blue_solvers.commands.estimate_release import run_on_folder
 from blue_solvers.commands.fit_line import fit_line
 from blue_solvers.commands.picture import picture, require_picture
+from blue_solvers.commands.progress import progress
 from blue_solvers.nonnegative import METHODS, Movement, movements
 from blue_solvers.uncertainty import normal_intervals
 
@@ -34,6 +36,7 @@ PREFIXES = ("", "K", "M", "G", "T")
 NOT_OF_FOLDERS = {
     "--level": "its result keeps standard errors, give --level to query",
     "--plot": "too many cells to draw",
+    "--digits": "its result keeps all digits, give --digits to query",
     "--undetermined": "its tables are measured whole or not at all",
     "--nonnegative": "its result keeps unbiased estimates, of which any places can be asked; fit a long table instead",
 }
@@ -78,10 +81,17 @@ def add_parser(subparsers: SubParsers) -> None:
         required=True,
         help="where the estimates go, such as .csv or .parquet; from measurement files a folder, for query",
     )
+    parser.add_argument(
+        "--fit",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="test whether the measurements fit the noise that they claim; default: --fit",
+    )
     parser.add_argument("--solver", choices=list(SOLVERS), default="auto", help="default: auto")
     parser.add_argument(
         "--level", type=coverage, help=f"coverage of a long table's intervals; default: {LEVEL}; of a folder query asks"
     )
+    add_digits_argument(parser)
     parser.add_argument(
         "--nonnegative",
         metavar="METHOD",
@@ -92,7 +102,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--plot",
         metavar="FILE",
-        help="draw estimates with their intervals over the noisy counts, .png, .svg or .pdf; needs the extra 'plots'",
+        help="draw residuals in standard errors, table by table, .png, .svg or .pdf; needs the extra 'plots'",
     )
     parser.set_defaults(run=run)
 
@@ -123,7 +133,7 @@ def run(args: argparse.Namespace) -> None:
 
 def run_on_table(args: argparse.Namespace) -> None:
     """Estimate from a long table."""
-    from constraint_builders.files import estimates_frame, write_frame
+    from constraint_builders.files import estimates_frame, with_measurements
     from constraint_builders.files.formats import writer_of
     from constraint_builders.files.long_table import with_nonnegative
     from constraint_builders.files.replacing import require_writable
@@ -137,13 +147,20 @@ def run_on_table(args: argparse.Namespace) -> None:
     announce(problem, args.solver)
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
+    if args.plot and not P.info.exact:
+        raise ValueError(
+            f"--plot draws residuals of the best estimate, which --solver {args.solver} does not give of this input: "
+            "choose another solver, such as auto"
+        )
     progress(f"estimating {plural(problem.desired.size, 'cell')}")
     est = P.estimate(y, certify=True)
     estimate = est.values
     progress("computing exact variances")
     std_error = est.std_errors
-    progress("testing the fit")
-    fit = fit_line(est)
+    fit = None
+    if args.fit:
+        progress("testing the fit")
+        fit = fit_line(est)
     level = LEVEL if args.level is None else args.level
     lower, upper = normal_intervals(estimate, std_error, level)
     frame = estimates_frame(problem, estimate, std_error, lower, upper)
@@ -155,10 +172,11 @@ def run_on_table(args: argparse.Namespace) -> None:
         fitted = np.where(lost, np.nan, counts.desired)
         frame = with_nonnegative(frame, fitted)
         moved = [own for own in movements(counts, estimate) if np.isfinite(own.unbiased_total)]
+    frame = with_measurements(frame, **vars(est.adjustments))
     with ExitStack() as written:
         if args.plot:
-            written.enter_context(picture(P, y, level, (lower, upper), args.plot))
-        write_frame(frame, args.out)
+            written.enter_context(picture(est.fit(draws=0), args.plot))
+        write_rounded(frame, args.out, args.digits)
     report(est, args.out)
     if fit is not None:
         print(f"fit        {fit}")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from blue_solvers import blue
-from blue_solvers.commands.common import announce, plural, progress, report
+from blue_solvers.commands.common import announce, plural, report
+from blue_solvers.commands.fit_line import proof_lines
 from blue_solvers.commands.kinds import is_release, what_is
-from blue_solvers.commands.progress import LevelBar
+from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
 from blue_solvers.solvers import TwoPass
 
@@ -24,7 +26,8 @@ SETTINGS_FILE = "settings.toml"
 
 def run_on_folder(args: argparse.Namespace) -> None:
     """Estimate the tables at all geounits and store them for `query`."""
-    if args.schema is not None:
+    given: str | None = args.schema
+    if given is not None:
         raise ValueError(f"--schema is for long tables, {args.input} is a folder: its schema is in --settings")
     if not is_release(Path(args.input)):
         raise ValueError(f"{args.input} {what_is(args.input)}")
@@ -36,7 +39,9 @@ def run_on_folder(args: argparse.Namespace) -> None:
 
 
 def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
+    from blue_solvers.results.proof import StoredProof
     from blue_solvers.results.store import write_result
+    from blue_solvers.verification import fit_of_spine
     from constraint_builders.files import read_noisy_measurements, read_totals
     from constraint_builders.files.new_folder import require_new
 
@@ -52,23 +57,30 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
     progress(f"estimating {plural(problem.desired.size, 'cell')}")
-    est = P.estimate(release.y)
+    est = P.estimate(release.y, certify=True)
     progress("computing exact variances")
+    std_errors, fit = est.std_errors, None
+    if args.fit and est.observed is not None:
+        progress("testing the fit")
+        fit = fit_of_spine(est.problem, est.y, est.observed, P.over_observed.variances())
+    proof = StoredProof(est.proof, fit)
     with LevelBar("writing") as bar:
-        write_result(args.out, P, est.values, est.std_errors, settings, bar)
-    report(est, args.out)
+        write_result(args.out, P, est.values, std_errors, settings, bar, proof)
+    report(replace(est, proof=None), args.out)
+    print("\n".join(proof_lines(proof)))
     zeros = [(level, table, int(cells.sum())) for (level, table), cells in release.zeros.items()]
     _report_constraints(zeros, release.unused)
 
 
 def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
+    from blue_solvers.results.questions import Result
     from blue_solvers.streaming import estimate_measurements
     from constraint_builders.files import read_totals
 
     if args.solver not in ("auto", TwoPass.name):
         raise ValueError(f"--memory streams the passes of {TwoPass.name!r}: leave --solver {args.solver} out")
     totals = () if args.totals is None else read_totals(args.totals)
-    with LevelBar("estimating") as bar:
+    with LevelBar("estimating", alike=True) as bar:
         read = estimate_measurements(
             args.input,
             _settings(args),
@@ -81,8 +93,11 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
         )
     observed = f"{plural(read.cells, 'cell')} of {plural(read.tables, 'table')}"
     print(f"observed   {observed}, {read.exact:,} exact, {read.unmeasured:,} not measured")
-    print(f"solver     {TwoPass.name}, streamed by subtree, exact")
+    found = Result(args.out)
+    proof = found.proof if args.fit else replace(found.proof, fit=None)
+    print(f"solver     {TwoPass.name}, {found.description['reason']}")
     print(f"written    {args.out}")
+    print("\n".join(proof_lines(proof)))
     _report_constraints(read.zeros, read.unused)
 
 

@@ -1,12 +1,13 @@
-"""Whether measurements agree with the variances that they claim: what the command says of it, in one line."""
+"""What the commands say of a proof, and of whether measurements agree with the variances that they claim."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from blue_solvers.estimates import Estimate
-
-DOUBTFUL = 1e-4  # the probability of so large a chi-square below which measurements count as contradictory
+from blue_solvers.results.proof import StoredProof
+from blue_solvers.verification import Certificate, FitOfParts
+from blue_solvers.verification.fit_of_parts import DOUBTFUL
 
 
 def fit_line(est: Estimate) -> str | None:
@@ -39,3 +40,39 @@ def fit_line(est: Estimate) -> str | None:
     if fit.statistic < fit.degrees_of_freedom:
         return f"TOO CLOSE, values differ by less than their variances claim: {line}"
     return f"CONTRADICTORY, values differ by more than their variances allow: {line}"
+
+
+def proof_line(certificate: Certificate) -> str:
+    """What is proved of an estimate."""
+    if certificate.bound is None:
+        return f"not certified: {certificate.reason}"
+    far = f"{certificate.bound:.0e}"
+    return f"proved: no figure is further than {far} standard errors from the best linear unbiased estimate"
+
+
+def proof_lines(proof: StoredProof) -> list[str]:
+    """What is known of a stored result: one line of its proof, two of the fit."""
+    lines = ["not certified: nobody asked for it"] if proof.certificate is None else [proof_line(proof.certificate)]
+    return lines if proof.fit is None else [*lines, *fit_lines(proof.fit)]
+
+
+def fit_lines(fit: FitOfParts) -> list[str]:
+    """Two lines of the fit of a spine's measurements: the verdict with the worst table, and the largest residual."""
+    if not fit.degrees_of_freedom or fit.worst_table is None:
+        return []
+    (level, table), worst = fit.worst_table
+    verdict = "fits: all tables agree with their noise" if fit.fits else "DOES NOT FIT the noise that is declared"
+    chi_square = (
+        f"chi-square {fit.statistic:,.6g} on {fit.degrees_of_freedom:,} degrees of freedom, p = {fit.p_value:.2g}"
+    )
+    lines = [f"fit        {verdict}; {chi_square}; worst table {table!r} at {level}, z = {worst.z:+.1f}"]
+    if fit.largest:
+        own = fit.largest[0]
+        place = f"cell {own.cell:,} of {own.table!r} of {own.geolevel} {own.geocode!r}"
+        figures = f"measured {own.value:,.6g}, expected {own.expected:,.6g}, probability {fit.probability:.2g}"
+        lines.append(f"residual   largest {own.residual:+.1f} standard errors: {place}, {figures}")
+    if fit.geounit is not None and not fit.fits:
+        lines.append(
+            f"geounit    furthest off: {fit.geounit.geolevel} {fit.geounit.geocode!r}, z = {fit.geounit.z:+.1f}"
+        )
+    return lines

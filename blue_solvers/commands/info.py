@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from blue_solvers.commands.common import (
     read_input,
     report_undetermined,
 )
+from blue_solvers.commands.fit_line import proof_lines
+from blue_solvers.commands.kinds import RESULT
+from blue_solvers.commands.progress import progress
 from blue_solvers.contract import plain_problem
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -42,7 +46,27 @@ def add_parser(subparsers: SubParsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Read the problem and print it."""
-    print_problem(read_input(args)[0])
+    if (Path(args.input) / RESULT).exists():
+        print_result(args.input)
+    else:
+        print_problem(read_input(args)[0])
+
+
+def print_result(path: str) -> None:
+    """Print what a stored result holds and what is proved of it, once all files are compared with what was written."""
+    from blue_solvers.results.questions import Result
+
+    result = Result(path)
+    progress(f"comparing {plural(len(result.description['files']), 'file')} with their checksums")
+    result.require_intact()
+    rows = [
+        (level, f"{result.spine.members[i].size:,}", ", ".join(table.name for table in result.tables(level)))
+        for i, level in enumerate(result.spine.levels)
+    ]
+    print_columns(("geolevel", "geounits", "tables"), rows)
+    print(f"\nschema     {result.schema}")
+    print(f"solver     {result.description['solver']}: {result.description['reason']}")
+    print("\n".join(proof_lines(result.proof)))
 
 
 def print_problem(problem: Problem) -> None:

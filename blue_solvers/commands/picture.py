@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blue_solvers.operator import BlueOperator
-from constraint_builders.arrays import Float
+from blue_solvers.verification import Fit
 from constraint_builders.extras import missing_extra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+MOST_ROWS = 40  # tables of a picture that is still to be read
+ROW, FRAME = 0.32, 2.2  # inches a table, and of all else
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -41,14 +42,15 @@ def require_picture(path: str) -> None:
 
 
 @contextmanager
-def picture(P: BlueOperator, y: Float, level: float, bounds: tuple[Float, Float], path: str) -> Iterator[None]:
-    """Draw estimates with their intervals over the noisy counts; the file is there once what is done within is done."""
+def picture(fit: Fit, path: str) -> Iterator[None]:
+    """Draw residuals by table; the file is there once what is done within is done."""
     from matplotlib.figure import Figure
 
-    from blue_solvers.plots import noisy_against_estimated
+    from blue_solvers.plots import residuals_by_table
 
-    figure = Figure(figsize=(7, 7), layout="constrained")
-    noisy_against_estimated(figure.subplots(), P, y, level, bounds)
+    rows = min(len(fit.problem.observed.names), MOST_ROWS)
+    figure = Figure(figsize=(8, ROW * rows + FRAME), layout="constrained")
+    residuals_by_table(figure.subplots(), fit)
     with written(figure, path):
         yield
 

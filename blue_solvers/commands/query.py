@@ -7,24 +7,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from blue_solvers.commands.common import (
     SubParsers,
+    add_digits_argument,
     coverage,
     new_parser,
     plural,
     print_columns,
-    progress,
+    refuse_overwriting,
+    write_rounded,
 )
+from blue_solvers.commands.fit_line import proof_line
 from blue_solvers.commands.kinds import RESULT, what_is
-from blue_solvers.uncertainty import normal_intervals
+from blue_solvers.commands.progress import LevelBar, progress
+from constraint_builders.arrays import Index
+from constraint_builders.memory import require_memory
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from blue_solvers.results.questions import Result
 
-TOTAL = "total"
+TOTAL, ALL, TOGETHER = "total", "all", ""
+MOST_SHOWN = 200  # answers on a screen
+BYTES_A_ROW = 200.0  # of an answer: labels, four numbers, and copies
 
 
 def add_parser(subparsers: SubParsers) -> None:
@@ -33,47 +39,143 @@ def add_parser(subparsers: SubParsers) -> None:
         subparsers,
         "query",
         "answer a question about any geounits, with an interval, from what estimate stored",
-        "blue-solvers query result --count total --count votingage=adult --geounits 440070001011000 440070001011001",
+        "blue-solvers query result --count total --count votingage=adult --geounits 440070001011000 440070001011001\n"
+        "  blue-solvers query result --count total --places places.csv --out places_total.csv\n"
+        "  blue-solvers query result --table all --all --geolevel County --out counties.parquet",
     )
     parser.add_argument("result", metavar="RESULT", help="folder that estimate made from measurement files")
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
         "--count",
         metavar="COUNT",
         action="append",
         help="what to count, may be repeated: total, or levels of variables or recodes, as in "
         "'votingage=adult,hispanic=hispanic' or 'cenrace=black|asian'; default: total",
     )
+    what.add_argument(
+        "--table",
+        metavar="TABLE",
+        action="append",
+        help="a table of which to give every cell, may be repeated, or 'all' that were estimated at the level",
+    )
     units = parser.add_mutually_exclusive_group(required=True)
-    units.add_argument("--geounits", metavar="CODE", nargs="+", help="geocodes, or 15-digit GEOIDs of blocks")
-    units.add_argument("--geounits-file", metavar="FILE", help="a file with a geocode on every line")
+    units.add_argument("--geounits", metavar="CODE", nargs="+", help="geocodes, or 15-digit GEOIDs of blocks, together")
+    units.add_argument("--geounits-file", metavar="FILE", help="a file with a geocode on every line, together")
+    units.add_argument(
+        "--places",
+        metavar="FILE",
+        help="many places, on the spine or off it: a table with a row for each block of each place, columns place and "
+        "geocode; an answer for each place",
+    )
+    units.add_argument("--all", action="store_true", help="every geounit of the level by itself")
     parser.add_argument("--geolevel", metavar="LEVEL", help="of the geounits; default: the lowest")
     parser.add_argument("--level", type=coverage, default=0.95, help="coverage of the intervals; default: 0.95")
+    parser.add_argument(
+        "--out", metavar="FILE", help="write the answers, a row for each, .csv or .parquet; by default they are shown"
+    )
+    add_digits_argument(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Estimate the counts over all the geounits together."""
+    """Answer what was asked, and show or write it."""
     from blue_solvers.results.questions import Result
-    from constraint_builders.files.naming import naming
+    from constraint_builders.files.formats import writer_of
+    from constraint_builders.files.replacing import require_writable
 
     if Path(args.result).exists() and not (Path(args.result) / RESULT).exists():
         raise ValueError(f"{args.result} {what_is(args.result)}")
+    if args.out is not None:
+        writer_of(args.out)
+        require_writable(args.out)
+        refuse_overwriting(args.out, (args.places, args.geounits_file))
+    elif args.digits is not None:
+        raise ValueError("--digits rounds what is written: give --out, or leave it out")
     result = Result(args.result)
     geolevel = args.geolevel or result.spine.levels[-1]
+    places = _places(args, result, geolevel)
+    frame = _answers(args, result, geolevel, places)
+    certificate = result.proof.certificate
+    proof = "" if certificate is None else proof_line(certificate)
+    if args.out is None:
+        _show(frame, _title(args, geolevel, places), proof, args.level)
+    else:
+        write_rounded(frame, args.out, args.digits)
+        print(f"written    {args.out}, {plural(frame.height, 'row')}")
+        print(proof)
+
+
+def _places(args: argparse.Namespace, result: Result, geolevel: str) -> dict[str, Index]:
+    """Positions in the spine of the geounits of every place that is asked for."""
+    from constraint_builders.files.naming import naming
+    from constraint_builders.files.places_file import read_places
+
+    spine = result.spine
+    members = spine.members[spine.level_index(geolevel)]
+    if args.all:
+        return {spine.geocodes[i]: members[[rank]] for rank, i in enumerate(members.tolist())}
+    if args.places is None:
+        with naming(args.geounits_file or args.result):
+            codes = args.geounits or _lines(args.geounits_file)
+            return {TOGETHER: members[_geounits(result, geolevel, codes)]}
+    places = read_places(args.places)
+    different = list(dict.fromkeys(code for codes in places.values() for code in codes))
+    with naming(args.places):
+        number = dict(zip(different, _geounits(result, geolevel, different).tolist(), strict=True))
+    return {name: members[[number[code] for code in codes]] for name, codes in places.items()}
+
+
+def _answers(args: argparse.Namespace, result: Result, geolevel: str, places: dict[str, Index]) -> pl.DataFrame:
+    from blue_solvers.results.tidy import at_geounits, counts_frame, geounits_frame, tables_frame
+
     names = args.count or [TOTAL]
-    counts = [parse_count(name) for name in names]
-    with naming(args.geounits_file or args.result):
-        geounits = _geounits(result, geolevel, args.geounits or _lines(args.geounits_file))
-    progress(f"computing the variance of {plural(len(counts), 'count')}")
-    answer = result.ask(geolevel, geounits, counts)
-    lower, upper = normal_intervals(answer.estimate, answer.std_errors, args.level)
-    print(f"{plural(geounits.size, 'geounit')} of level {geolevel} together\n")
-    columns = (answer.estimate, answer.std_errors, lower, upper)
-    rows = [(name, *(f"{value:,.2f}" for value in row)) for name, *row in zip(names, *columns, strict=True)]
-    print_columns(("count", "estimate", "std error", f"{args.level:.0%} from", "to"), rows)
+    counts = {name: parse_count(name) for name in names}
+    tables = _tables(args.table or [], result, geolevel)
+    rows = len(places) * (sum(tables.values()) if tables else len(counts))
+    if args.out is None and rows > MOST_SHOWN:
+        raise ValueError(f"{rows:,} answers are too many to show: give --out FILE, .csv or .parquet")
+    require_memory(rows * BYTES_A_ROW, f"{rows:,} answers", "ask for fewer tables or a geolevel above")
+    progress(f"computing the variances of {plural(rows, 'answer')}")
+    with LevelBar("answering", alike=True) as bar:
+        if not tables:
+            frame = counts_frame(result, places, counts, args.level, bar)
+        elif args.all:
+            return geounits_frame(result, geolevel, list(tables), args.level, bar)
+        else:
+            frame = tables_frame(result, places, list(tables), args.level, bar)
+    if args.all:
+        return at_geounits(frame, geolevel)
+    return frame if args.places else frame.drop("place")
 
 
-def _geounits(result: Result, geolevel: str, codes: Sequence[str]) -> NDArray[np.intp]:
+def _tables(names: Sequence[str], result: Result, geolevel: str) -> dict[str, int]:
+    """The tables that are asked for, and how many cells they have."""
+    from constraint_builders.description.table import parse_table
+
+    if list(names) == [ALL]:
+        return {table.name: table.size for table in result.tables(geolevel)}
+    return {name: parse_table(result.schema, name).size for name in names}
+
+
+def _title(args: argparse.Namespace, geolevel: str, places: dict[str, Index]) -> str:
+    if args.all:
+        return f"{plural(len(places), 'geounit')} of level {geolevel}"
+    if args.places:
+        return f"{plural(len(places), 'place')} of geounits of level {geolevel}"
+    return f"{plural(places[TOGETHER].size, 'geounit')} of level {geolevel} together"
+
+
+def _show(frame: pl.DataFrame, title: str, proof: str, level: float) -> None:
+    """Print answers in columns, without what is the same in all of them, under what is proved of them."""
+    shown = frame.drop("geolevel", strict=False)
+    keys = shown.columns[:-4]
+    header = (*keys, "estimate", "std error", f"{level:.0%} from", "to")
+    rows = [(*row[: len(keys)], *(f"{value:,.2f}" for value in row[len(keys) :])) for row in shown.iter_rows()]
+    print(f"{title}\n{proof}")
+    print_columns(header, rows, left=len(keys))
+
+
+def _geounits(result: Result, geolevel: str, codes: Sequence[str]) -> Index:
     """Positions of geounits; where one is at another level the error says at which."""
     try:
         return result.geounits(geolevel, codes)

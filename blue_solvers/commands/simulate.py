@@ -7,9 +7,9 @@ import json
 import secrets
 from collections.abc import Mapping
 
-from blue_solvers.commands.common import SubParsers, new_parser, plural, progress
+from blue_solvers.commands.common import SubParsers, new_parser, plural
 from blue_solvers.commands.kinds import require_file
-from blue_solvers.commands.progress import LevelBar
+from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem, Spine
 from constraint_builders.description.spine import CENSUS_WIDTHS
@@ -39,7 +39,8 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--settings",
         required=True,
-        help="schema, geolevels and budget: a production run of 2020, such as pl94_us_persons, or a .toml file",
+        help="schema, geolevels and budget: a production run of 2020, such as pl94_us_persons, blocks_adult_race for "
+        "blocks by adult and race, or a .toml file",
     )
     parser.add_argument("--out", metavar="FOLDER", required=True, help="where the release goes, made anew")
     parser.add_argument("--seed", type=int, help="of the noise; by default a fresh one, which is stated")
@@ -90,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
     notes = {"settings.toml": settings.text, "simulation.json": json.dumps(stated, indent=2) + "\n"}
     with LevelBar("writing") as bar:
         write_noisy_measurements(args.out, problem, y, notes=notes, progress=bar)
-    _report(problem, stated, seed, args.out)
+    _report(problem, spine, stated, seed, args.out)
 
 
 def block_spine(geoids: list[str], widths: Mapping[str, int]) -> tuple[Spine, str]:
@@ -132,9 +133,7 @@ def _widths(text: str) -> dict[str, int]:
         raise argparse.ArgumentTypeError(f"must be as in State=2,County=5,Block=15: got {text}") from None
 
 
-def _report(problem: Problem, stated: Mapping, seed: int, out: str) -> None:
-    assert problem.spine is not None
-    spine = problem.spine
+def _report(problem: Problem, spine: Spine, stated: Mapping, seed: int, out: str) -> None:
     counts = ", ".join(f"{members.size:,} {level}" for level, members in zip(spine.levels, spine.members, strict=True))
     print(f"measured   {plural(problem.observed.size, 'cell')} of {plural(spine.size, 'geounit')}: {counts}")
     if stated["left out"]:

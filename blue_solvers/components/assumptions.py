@@ -19,7 +19,7 @@ def flat_refusal(problem: Problem) -> str | None:
 
     Variances that differ within tables are those of the heuristic, which takes no recodes.
     """
-    if problem.schema is None:
+    if not problem.is_tabular:
         return Refusal("it has no tables, only a matrix", "use solver='cholesky' or 'cg'")
     if problem.covariance is not None:
         return Refusal("its noise is correlated (assumption A2)", "use solver='cholesky' or 'cg'")
@@ -32,7 +32,7 @@ def flat_refusal(problem: Problem) -> str | None:
     if problem.unmeasured.any():
         return Refusal("some cells of a table were not measured", "use solver='cholesky' or 'cg'")
     factors = {f for t in (*problem.observed_tables, *problem.desired_tables) for f in t.factors}
-    if not factors <= set(problem.schema.names):
+    if not factors <= set(problem.domain.schema.names):
         return Refusal("variances differ within tables and there are recodes", "use solver='cholesky' or 'cg'")
     return None
 
@@ -40,10 +40,10 @@ def flat_refusal(problem: Problem) -> str | None:
 def tree_refusal(problem: Problem) -> str | None:
     """Why the two passes do not take a problem, or None: equal variances within every table of every geounit."""
     if problem.tree is not None:
-        return _too_large(problem.tree.problem)
+        return _too_large(problem.tree[0])
     if problem.summing is not None:
         return Refusal("its nodes do not form a tree", "use solver='cholesky' or 'cg'")
-    if problem.schema is None:
+    if not problem.is_tabular:
         return Refusal("it has no tables, only a matrix", "use solver='cholesky' or 'cg'")
     if problem.covariance is not None:
         return Refusal("its noise is correlated (assumption A2)", "use solver='cholesky' or 'cg'")
@@ -58,13 +58,13 @@ def _too_large(problem: Problem) -> str | None:
     if unwieldy is not None:
         return unwieldy
     groupings = groupings_in_use(problem)
-    geounits = 1 if problem.spine is None else problem.spine.size
     by_component = as_float(prod(g.sizes.size**2 + g.has_contrasts for g in groupings))
-    cells = 8.0 * geounits * as_float(prod(grouping.levels for grouping in groupings))
+    cells = 8.0 * problem.domain.spine.size * as_float(prod(grouping.levels for grouping in groupings))
     free = free_memory()
     if cells > free:
         return _does_not_fit(cells, "cells", free)
-    if MATRICES * 8.0 * _parents(problem) * by_component > free:  # if no geounits were alike, nor fell apart
+    parents = 1 + int(np.count_nonzero(problem.domain.spine.child_counts))
+    if MATRICES * 8.0 * parents * by_component > free:  # if no geounits were alike, nor fell apart
         matrices = projected_work(problem).bytes
         if matrices > free:
             return _does_not_fit(matrices, f"matrices of {prod(g.sizes.size for g in groupings):,} groups", free)
@@ -75,8 +75,3 @@ def _does_not_fit(needed: float, what: str, free: float) -> str:
     return Refusal(
         f"its geounits have {format_bytes(needed)} of {what} and {format_bytes(free)} are free", "use fewer geounits"
     )
-
-
-def _parents(problem: Problem) -> int:
-    """Number of geounits with children, and one."""
-    return 1 if problem.spine is None else 1 + int(np.count_nonzero(problem.spine.child_counts))

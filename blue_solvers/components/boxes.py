@@ -121,9 +121,7 @@ class Box:
         plan: TreePlan, coefficients: list[Coefficients], i: int, along_axes: list[tuple[Grouping, int]], classes: Index
     ) -> Float:
         """Variances by class, in the units of the box's cells."""
-        own = coefficients[i].own
-        assert own is not None
-        return own[classes][:, 0, 0] * float(_group_coordinates(plan.components[i], along_axes)[0, 0])
+        return coefficients[i].own[classes][:, 0, 0] * float(_group_coordinates(plan.components[i], along_axes)[0, 0])
 
     def correction(self, differences: list[Float], classes: Index) -> Float:
         """Sum of gains times how far every other table is from the finest one's sums, in the box's cells, (G, ..., K).

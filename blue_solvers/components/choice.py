@@ -7,8 +7,9 @@ from typing import Protocol
 from blue_solvers.components.flat.array_form import ArrayForm, array_size, axes_in_use
 from blue_solvers.components.flat.table_form import TableForm
 from blue_solvers.components.size import as_float
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
-from constraint_builders import Problem
+from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
 
@@ -34,21 +35,20 @@ class Components(Protocol):
 
 def components_of(problem: Problem) -> Components:
     """The form of the decomposition that costs least, by a count of passes over cells; recodes take that of a tree."""
-    assert problem.schema is not None
-    tables = list(problem.observed_tables) + list(problem.desired_tables)
-    if not all(factor in problem.schema.names for table in tables for factor in table.factors):
-        return TreeForm(problem)
-    return TableForm(problem) if _table_seconds(problem) < _array_seconds(problem, tables) else ArrayForm(problem)
+    structured = StructuredProblem.of(problem)
+    tables = list(structured.observed_tables) + list(structured.desired_tables)
+    if not all(factor in structured.schema.names for table in tables for factor in table.factors):
+        return TreeForm(structured)
+    by_table = _table_seconds(structured) < _array_seconds(structured.schema, tables)
+    return TableForm(structured) if by_table else ArrayForm(structured)
 
 
-def _array_seconds(problem: Problem, tables: list[Table]) -> float:
+def _array_seconds(schema: Schema, tables: list[Table]) -> float:
     """Every axis takes three visits to every slot of the array: a sum, and a subtraction there and back."""
-    assert problem.schema is not None
-    axes = len(axes_in_use(problem.schema, tables))
-    return VISIT * (3 * axes + 4) * as_float(array_size(problem.schema, tables))
+    return VISIT * (3 * len(axes_in_use(schema, tables)) + 4) * as_float(array_size(schema, tables))
 
 
-def _table_seconds(problem: Problem) -> float:
+def _table_seconds(problem: StructuredProblem) -> float:
     """A cell takes a sum and a correction for each table just below its own, a shape one batch for each subset."""
     observed = problem.observed_tables
     batches = sum(2 ** min(len(shape), len(observed)) for shape in {table.shape for table in observed})

@@ -30,12 +30,12 @@ class Component:
     slots: tuple[slice, ...]
     groups: tuple[int, ...]
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of group sums, m."""
-        return int(np.prod(self.groups, dtype=np.intp))
+        return prod(self.groups)
 
-    @property
+    @cached_property
     def place(self) -> tuple[slice, ...]:
         """Its part of slots of many geounits."""
         return (slice(None), *self.slots)

@@ -15,12 +15,15 @@ tables alone. Each combination costs one covariance column, once.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
 from blue_solvers.components import Components, components_of
 from blue_solvers.components.spoken_of import spoken_of, whole_tables
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.contract import VARIANCE_BLOCK, UnsupportedProblemError
 from constraint_builders import Problem
@@ -138,17 +141,19 @@ class Corrected:
         pretended = self._desired.variances()
         variances = np.where(pretended > 0, pretended - self._changed, 0.0)
         small = np.flatnonzero((variances < CANCELLED * pretended) & (pretended > 0))
-        alike = form_of(self._alike) if small.size else None
         for start in range(0, small.size, VARIANCE_BLOCK):
             cells = small[start : start + VARIANCE_BLOCK]
             units = np.zeros((variances.size, cells.size))
             units[cells, np.arange(cells.size)] = 1
             afresh = (self._noise * self.adjoint(units) ** 2).sum(axis=0)
-            assert alike is not None
-            pulls = _noisy_only(self._alike, alike.adjoint(units))
+            pulls = _noisy_only(self._alike, self._alike_form.adjoint(units))
             left = np.linalg.norm(pulls - self._news @ (self._news.T @ pulls), axis=0)
             variances[cells] = np.where(left > INDEPENDENT * np.linalg.norm(pulls, axis=0), afresh, 0.0)
         return variances
+
+    @cached_property
+    def _alike_form(self) -> Components:
+        return form_of(self._alike)
 
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, or from an equality."""
@@ -162,7 +167,7 @@ class Corrected:
 def form_of(problem: Problem) -> Components:
     """The exact estimate of a problem of equal variances within the tables of a geounit, but for its equalities."""
     special = problem.spine is not None or problem.zeros is not None
-    return TreeForm(problem) if special else components_of(problem)
+    return TreeForm(StructuredProblem.of(problem)) if special else components_of(problem)
 
 
 def pretended_cells(problem: Problem) -> Index:

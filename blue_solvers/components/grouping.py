@@ -75,13 +75,16 @@ def groupings_of(schema: Schema, tables: list[Table], told_apart: tuple[int, ...
             factors.setdefault(axis, set()).add(factor)
     groupings = []
     for axis in sorted(factors):
-        labels = np.zeros((1, schema.shape[axis]), dtype=np.intp)
         recodes = [schema.groups_of(factor) for factor in sorted(factors[axis]) if factor != schema.names[axis]]
-        if recodes:
-            labels = np.array(recodes, dtype=np.intp)
         if axis in told_apart:
-            labels = np.arange(schema.shape[axis])[None, :]
-        groupings.append(Grouping(axis, np.unique(labels, axis=1, return_inverse=True)[1].ravel()))
+            groups = np.arange(schema.shape[axis])
+        elif len(recodes) > 1:
+            groups = np.unique(np.array(recodes, dtype=np.intp), axis=1, return_inverse=True)[1].ravel()
+        elif recodes:
+            groups = np.unique(recodes[0], return_inverse=True)[1]
+        else:
+            groups = np.zeros(schema.shape[axis], dtype=np.intp)
+        groupings.append(Grouping(axis, groups))
     return groupings
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import lapack, qr, solve_triangular
+from scipy.linalg import qr, solve_triangular
 
-from constraint_builders.arrays import Float
+from blue_solvers.components.batches import chunks
+from constraint_builders.arrays import Float, Index
 
 SMALL = 12  # unknowns up to which many systems are worked on at once, column by column
+AT_ONCE = 1 << 15  # numbers of theirs that stay in cache
 
 
 @dataclass(frozen=True)
@@ -24,42 +25,44 @@ class Fitted:
 
     Attributes
     ----------
-    solution : ndarray, (N, m, c)
-        argmin |F Z - B|.
+    inverse : ndarray, (N, m, k)
+        G with G B = argmin |F Z - B|.
     information_root : ndarray, (N, m, m)
         R with R'R = F'F.
     covariance_root : ndarray, (N, m, m)
         Its inverse: L with L L' = (F'F)^-1.
     """
 
-    solution: Float
+    inverse: Float
     information_root: Float
     covariance_root: Float
 
     def within(self, projector: Float) -> Fitted:
         """The same, of what lies in the range of orthogonal projectors (N, m, m)."""
-        return Fitted(projector @ self.solution, self.information_root @ projector, projector @ self.covariance_root)
+        return Fitted(projector @ self.inverse, self.information_root @ projector, projector @ self.covariance_root)
 
 
-def fit(F: Float, B: Float) -> Fitted:
+def fit(F: Float) -> Fitted:
     """Solve least squares problems of full column rank.
 
     Parameters
     ----------
     F : ndarray, (N, k, m)
         At least as many rows as columns.
-    B : ndarray, (N, k, c)
     """
-    if F.shape[2] == 1:
-        return _fit_one_unknown(F, B)
-    R, QB, order = _reduce(F, B)
-    solution, inverse = _back_substitute(R, QB), _back_substitute(R, np.broadcast_to(np.eye(F.shape[2]), R.shape))
-    rows = order[:, :, None]
-    unsorted, covariance_root, root = np.empty_like(solution), np.empty_like(inverse), np.empty_like(R)
-    np.put_along_axis(unsorted, rows, solution, axis=1)
-    np.put_along_axis(covariance_root, rows, inverse, axis=1)
-    np.put_along_axis(root, order[:, None, :], R, axis=2)
-    return Fitted(unsorted, root, covariance_root)
+    N, k, m = F.shape
+    if m == 1:
+        weights = (F**2).sum(axis=1, keepdims=True)
+        root = np.sqrt(weights)
+        return Fitted(F.swapaxes(1, 2) / weights, root, 1 / root)
+    fitted = Fitted(np.empty((N, m, k)), np.empty((N, m, m)), np.empty((N, m, m)))
+    for some in _lots(F):
+        rows, R, columns, Q = _factors(F[some], with_q=True)
+        fitted.information_root[some] = _columns_in_place(R, columns)
+        fitted.covariance_root[some] = _rows_in_place(_back_substitute(R, _identities(R)), columns)
+        places = np.arange(len(rows)), columns[:, None], rows.T
+        fitted.inverse[some][places] = _back_substitute(R, Q.swapaxes(0, 1))
+    return fitted
 
 
 def compress(*parts: Float) -> Float:
@@ -67,8 +70,8 @@ def compress(*parts: Float) -> Float:
     columns = np.concatenate(parts, axis=2)
     if columns.shape[1] == 1:
         return np.sqrt((columns**2).sum(axis=2, keepdims=True))
-    R, order = _compressed(columns)
-    return _in_order(R, order).swapaxes(1, 2)
+    root, _ = _compressed(columns, with_inverse=False)
+    return root
 
 
 def compress_and_invert(*parts: Float) -> tuple[Float, Float]:
@@ -77,77 +80,118 @@ def compress_and_invert(*parts: Float) -> tuple[Float, Float]:
     if columns.shape[1] == 1:
         root = np.sqrt((columns**2).sum(axis=2, keepdims=True))
         return root, 1 / root
-    R, order = _compressed(columns)
-    inverse = _back_substitute(R, np.broadcast_to(np.eye(R.shape[1]), R.shape))
-    sorted_inverse = np.empty_like(inverse)
-    np.put_along_axis(sorted_inverse, order[:, :, None], inverse, axis=1)
-    return _in_order(R, order).swapaxes(1, 2), sorted_inverse.swapaxes(1, 2)
+    return _compressed(columns, with_inverse=True)
 
 
-def _compressed(columns: Float) -> tuple[Float, NDArray[np.intp]]:
-    """Triangular R with R'R the sum of products of columns (N, m, q), its columns in some order, and this order."""
-    rows, m = columns.swapaxes(1, 2), columns.shape[1]
-    if rows.shape[1] < m:
-        rows = np.concatenate([rows, np.zeros((len(rows), m - rows.shape[1], m))], axis=1)
-    R, _, order = _reduce(rows, np.zeros((len(rows), rows.shape[1], 0)))
-    return R, order
+def _compressed(columns: Float, with_inverse: bool) -> tuple[Float, Float]:
+    """A square root of the sum of products of columns (N, m, q), and its inverse or nothing."""
+    F, m = columns.swapaxes(1, 2), columns.shape[1]
+    if F.shape[1] < m:
+        F = np.concatenate([F, np.zeros((len(F), m - F.shape[1], m))], axis=1)
+    root = np.empty((len(F), m, m))
+    inverse = np.empty((len(F) if with_inverse else 0, m, m))
+    for some in _lots(F):
+        _, R, order, _ = _factors(F[some], with_q=False)
+        root[some] = _columns_in_place(R, order)
+        if with_inverse:
+            inverse[some] = _rows_in_place(_back_substitute(R, _identities(R)), order)
+    return root.swapaxes(1, 2), inverse.swapaxes(1, 2)
 
 
-def _in_order(R: Float, order: NDArray[np.intp]) -> Float:
-    """Columns of R where they belong."""
-    root = np.empty_like(R)
-    np.put_along_axis(root, order[:, None, :], R, axis=2)
-    return root
+def _lots(F: Float) -> list[slice]:
+    """Systems that are worked on at once."""
+    N, k, m = F.shape
+    return chunks(N, 1 if m > SMALL else max(1, AT_ONCE // (2 * k * m)))
 
 
-def _fit_one_unknown(F: Float, B: Float) -> Fitted:
-    weights = (F**2).sum(axis=1, keepdims=True)
-    root = np.sqrt(weights)
-    return Fitted((F * B).sum(axis=1, keepdims=True) / weights, root, 1 / root)
+def _factors(F: Float, with_q: bool) -> tuple[Index, Float, Index, Float]:
+    """Of systems (N, k, m) the order of rows and columns, (N, k) and (m, N), and their factors in this order.
+
+    R (m, m, N) and, where it is wanted, Q (k, m, N): systems lie along the last axis, so that steps run along them.
+    """
+    N, k, m = F.shape
+    rows = np.argsort(-abs(F).max(axis=2), axis=1, kind="stable")
+    places = (rows + np.arange(0, N * k, k)[:, None]).ravel()
+    work = np.ascontiguousarray(F.reshape(N * k, m).take(places, axis=0).reshape(N, k, m).transpose(1, 2, 0))
+    if m <= SMALL:
+        return rows, *_householder(work, with_q)
+    if with_q:
+        Q, R, columns = qr(work[:, :, 0], mode="economic", pivoting=True)
+        return rows, R[:, :, None], columns[:, None], Q[:, :, None]
+    R, columns = qr(work[:, :, 0], mode="r", pivoting=True)
+    return rows, R[:m, :, None], columns[:, None], work[:0]
 
 
-def _reduce(F: Float, B: Float) -> tuple[Float, Float, NDArray[np.intp]]:
-    """R (N, m, m) upper triangular, the first m rows of Q'B, and which column of F each column of R is."""
-    if F.shape[2] > SMALL:
-        return _reduce_large(F, B)
-    order = np.argsort(-abs(F).max(axis=2), axis=1, kind="stable")[:, :, None]
-    F, B = np.take_along_axis(F, order, axis=1), np.take_along_axis(B, order, axis=1)
-    N, _, m = F.shape
-    everyone, columns = np.arange(N), np.tile(np.arange(m), (N, 1))
+def _householder(work: Float, with_q: bool) -> tuple[Float, Index, Float]:
+    """R, the order of columns, and Q, of (k, m, N) whose place is lost."""
+    k, m, N = work.shape
+    columns = np.repeat(np.arange(m)[:, None], N, axis=1)
+    reflections = []
+    R = np.zeros((m, m, N))
     for j in range(m):
-        rest = F[:, j:, j:]
-        pivot = j + np.einsum("nij,nij->nj", rest, rest).argmax(axis=1)
-        F[everyone, :, j], F[everyone, :, pivot] = F[everyone, :, pivot], F[:, :, j].copy()
-        columns[everyone, j], columns[everyone, pivot] = columns[everyone, pivot], columns[:, j].copy()
-        v = F[:, j:, j].copy()
-        v[:, 0] += np.copysign(np.linalg.norm(v, axis=1), v[:, 0])
-        square = np.einsum("ni,ni->n", v, v)
-        scaled = np.divide(2 * v, square[:, None], out=np.zeros_like(v), where=square[:, None] > 0)
-        for array in (F[:, j:, j:], B[:, j:]):
-            array -= scaled[:, :, None] * (v[:, None, :] @ array)
-    return np.triu(F[:, :m]), B[:, :m], columns
+        if j + 1 < m:
+            squares = np.einsum("icn,icn->cn", work[j:, j:], work[j:, j:])
+            pivot = j + squares.argmax(axis=0)
+            _exchange((work, R), columns, j, pivot)
+        v = work[j:, j]
+        length = np.copysign(np.sqrt(np.einsum("in,in->n", v, v)), v[0])
+        v[0] += length
+        scale = np.divide(1.0, length * v[0], out=np.zeros(N), where=length != 0)
+        _reflect(v, scale, work[j:, j + 1 :])
+        R[j, j], R[j, j + 1 :] = -length, work[j, j + 1 :]
+        reflections.append((v, scale))
+    if not with_q:
+        return R, columns, work[:0]
+    Q = np.zeros((k, m, N))
+    for j, (v, scale) in reversed(list(enumerate(reflections))):
+        Q[j, j] = 1
+        _reflect(v, scale, Q[j:, j:])
+    return R, columns, Q
 
 
-def _reduce_large(F: Float, B: Float) -> tuple[Float, Float, NDArray[np.intp]]:
-    N, _, m = F.shape
-    R, QB, columns = np.empty((N, m, m)), np.empty((N, m, B.shape[2])), np.empty((N, m), dtype=np.intp)
-    for i in range(N):
-        order = np.argsort(-abs(F[i]).max(axis=1), kind="stable")
-        (factors, tau), R[i], columns[i] = qr(F[i][order], mode="raw", pivoting=True)
-        if B.shape[2]:
-            right = np.asfortranarray(B[i][order])
-            work = lapack.dormqr("L", "T", factors, tau, right, -1)[1]
-            QB[i] = lapack.dormqr("L", "T", factors, tau, right, int(work[0]))[0][:m]
-    return R, QB, columns
+def _reflect(v: Float, scale: Float, array: Float) -> None:
+    """Subtract v times its products with the columns of an array (k, c, N), times a scale, in place."""
+    products = np.einsum("in,icn->cn", v, array)
+    products *= scale
+    array -= v[:, None] * products
+
+
+def _exchange(arrays: tuple[Float, ...], columns: Index, j: int, pivot: Index) -> None:
+    """Exchange column j of every system with its pivot."""
+    for other in range(j + 1, len(columns)):
+        systems = np.flatnonzero(pivot == other)
+        if systems.size:
+            one, two = (slice(None), j, systems), (slice(None), other, systems)
+            for array in arrays:
+                array[one], array[two] = array[two], array[one]
+            columns[j, systems], columns[other, systems] = columns[other, systems], columns[j, systems]
 
 
 def _back_substitute(R: Float, B: Float) -> Float:
-    """R^-1 B for upper triangular R."""
-    m = R.shape[1]
+    """R^-1 B for upper triangular R; systems along the last axis."""
+    m = len(R)
     if m > SMALL:
-        return np.stack([solve_triangular(own, right) for own, right in zip(R, B, strict=True)])
+        return solve_triangular(R[:, :, 0], B[:, :, 0])[:, :, None]
     X = np.empty(B.shape)
     for i in reversed(range(m)):
-        known = R[:, i : i + 1, i + 1 :] @ X[:, i + 1 :]
-        X[:, i] = (B[:, i] - known[:, 0]) / R[:, i, i, None]
+        X[i] = (B[i] - np.einsum("jn,jcn->cn", R[i, i + 1 :], X[i + 1 :])) / R[i, i]
     return X
+
+
+def _identities(R: Float) -> Float:
+    return np.broadcast_to(np.eye(len(R))[:, :, None], R.shape)
+
+
+def _rows_in_place(X: Float, order: Index) -> Float:
+    """From (m, c, N) to (N, m, c), rows where they belong."""
+    m, c, N = X.shape
+    result = np.empty((N, m, c))
+    result[np.arange(N), order] = X.transpose(0, 2, 1)
+    return result
+
+
+def _columns_in_place(R: Float, order: Index) -> Float:
+    """From (m, m, N) to (N, m, m), columns where they belong."""
+    result = np.empty((R.shape[2], *R.shape[:2]))
+    result[np.arange(len(result)), :, order] = R.transpose(1, 2, 0)
+    return result

@@ -19,9 +19,8 @@ def as_float(count: int) -> float:
 
 def groupings_in_use(problem: Problem) -> list[Grouping]:
     """How the recodes of observed and desired tables, and structural zeros, divide the variables."""
-    assert problem.schema is not None
     told_apart = () if problem.zeros is None else problem.zeros.axes
-    return groupings_of(problem.schema, [*problem.observed_tables, *problem.desired_tables], told_apart)
+    return groupings_of(problem.domain.schema, [*problem.observed_tables, *problem.desired_tables], told_apart)
 
 
 def group_count(problem: Problem) -> int:

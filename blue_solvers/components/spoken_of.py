@@ -20,17 +20,16 @@ def spoken_of(problem: Problem) -> Index:
     """
     if problem.equalities is None or not problem.unmeasured.any():
         return np.zeros(0, dtype=np.intp)
-    assert problem.schema is not None
     touched = np.zeros(problem.observed.size, dtype=bool)
     touched[problem.equalities[0].indices] = True
     touched &= problem.unmeasured
-    levels = problem.observed_levels or (0,) * len(problem.observed_tables)
+    levels, schema = problem.observed_levels, problem.domain.schema
     for index, table in enumerate(problem.observed_tables):
         cells = touched[problem.observed.block(index)].reshape(-1, table.size)
         if not cells.any():
             continue
         for other, fine in enumerate(problem.observed_tables):
-            if levels[other] == levels[index] and refines(problem.schema, fine, table):
+            if levels[other] == levels[index] and refines(schema, fine, table):
                 measured = ~problem.unmeasured[problem.observed.block(other)].reshape(-1, fine.size)
                 cells[measured.all(axis=1)] = False
     return np.flatnonzero(whole_tables(problem, touched) & problem.unmeasured)

@@ -22,12 +22,22 @@ def range_projector(matrix: Float, scale: Float | None = None) -> Float:
     least = RANK_TOLERANCE * (np.ones(matrix.shape[:-2]) if scale is None else scale)
     if matrix.shape[-1] == 1:
         return (matrix > least[..., None, None]).astype(float)
-    values, vectors = np.linalg.eigh(matrix)
-    counts = values > least[..., None]
+    flat, bounds = matrix.reshape(-1, *matrix.shape[-2:]), np.broadcast_to(least, matrix.shape[:-2]).ravel()
+    runs = _runs(flat, bounds)
+    first = np.flatnonzero(runs)
+    values, vectors = np.linalg.eigh(flat[first])
+    counts = values > bounds[first, None]
     if counts.all():
         return np.broadcast_to(np.eye(matrix.shape[-1]), matrix.shape)
-    kept = vectors * counts[..., None, :]
-    return kept @ kept.swapaxes(-1, -2)
+    kept = vectors * counts[:, None, :]
+    return (kept @ kept.swapaxes(-1, -2))[np.cumsum(runs) - 1].reshape(matrix.shape)
+
+
+def _runs(matrices: Float, bounds: Float) -> NDArray[np.bool_]:
+    """Which of a batch differ from the one before: geounits that were measured alike come one after another."""
+    new = np.ones(len(matrices), dtype=bool)
+    new[1:] = (matrices[1:] != matrices[:-1]).any(axis=(1, 2)) | (bounds[1:] != bounds[:-1])
+    return new
 
 
 def complement(*projectors: Float) -> Float:
@@ -58,5 +68,6 @@ def kronecker(matrices: list[Float]) -> Float:
     """Kronecker product of any number of matrices."""
     result: NDArray = np.ones((1, 1))
     for matrix in matrices:
-        result = np.kron(result, matrix)
+        shape = len(result) * len(matrix), result.shape[1] * matrix.shape[1]
+        result = (result[:, None, :, None] * matrix[None, :, None, :]).reshape(shape)
     return result

@@ -23,11 +23,6 @@ class TableAccess:
     ----------
     plan : TreePlan
     table : Table
-
-    Attributes
-    ----------
-    is_whole : bool
-        Whether it is the finest table, whose coordinates are all slots.
     """
 
     def __init__(self, plan: TreePlan, table: Table) -> None:
@@ -37,7 +32,6 @@ class TableAccess:
         self._lengths = [g.levels if sums is None else len(sums) for sums, g in pairs]
         self._kept = Basis([g if sums is None else None for sums, g in pairs])
         self._shape = table.shape
-        self.is_whole = table.name == plan.finest.name
         self._slots = tuple(slice(None) if sums is None else slice(g.levels - g.sizes.size, None) for sums, g in pairs)
         # Where variables that are summed out have one group, a component of one group sum sees a multiple of the table.
         self.has_numbers = all(sums is None or sums.shape == (1, 1) for sums in self._maps)

@@ -8,7 +8,7 @@ from blue_solvers.components.axis_sums import sum_axes
 from constraint_builders import Schema
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
-from constraint_builders.relations.marginals import group_map, refines
+from constraint_builders.relations.marginals import map_along, refines
 
 
 class TableSums:
@@ -49,9 +49,10 @@ class _Sum:
         kept = [(axis, factor) for axis, factor in zip(fine.axes, fine.factors, strict=True) if axis in own]
         self._indicators = []
         for i, (axis, factor) in enumerate(kept, 1):
-            mapping = None if own[axis] == factor else group_map(schema, factor, own[axis])
-            if mapping is not None:
-                self._indicators.append((i, np.eye(schema.size_of(own[axis]))[:, mapping]))
+            if own[axis] != factor:
+                self._indicators.append(
+                    (i, np.eye(schema.size_of(own[axis]))[:, map_along(schema, fine, coarse, axis)])
+                )
 
     def __call__(self, cells: Float) -> Float:
         sums = sum_axes(cells, self._summed) if self._summed else cells

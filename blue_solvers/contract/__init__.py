@@ -1,9 +1,8 @@
 """What a solver is: the contract that every one of them keeps, and that `blue_solvers.testing` checks."""
 
-from blue_solvers.contract.capability import Capability
 from blue_solvers.contract.errors import ConvergenceError, Refusal, UnsupportedProblemError
 from blue_solvers.contract.prepared import VARIANCE_BLOCK, Info, Prepared
-from blue_solvers.contract.solver import Solver, plain_problem
+from blue_solvers.contract.solver import Capability, Solver, plain_problem
 
 __all__ = [
     "VARIANCE_BLOCK",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from blue_solvers.contract.capability import Capability
 from blue_solvers.contract.errors import ConvergenceError, Refusal, UnsupportedProblemError
 from blue_solvers.contract.name_order import InNameOrder
 from blue_solvers.contract.prepared import Prepared
@@ -32,10 +32,10 @@ class Solver(ABC):
     name: ClassVar[str]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Take `supports` and `prepare` of solvers written before the release for what they were then: of plain problems."""
+        """Take a solver's own `supports` and `prepare` for the hooks that they were before the release."""
         super().__init_subclass__(**kwargs)
         for before, now in (("supports", "refusal"), ("prepare", "plan")):
-            if before in vars(cls):
+            if before in vars(cls) and getattr(getattr(cls, now), "__isabstractmethod__", False):
                 warnings.warn(
                     f"{cls.__name__}.{before} is called {now} now: rename it", DeprecationWarning, stacklevel=3
                 )
@@ -134,6 +134,29 @@ class Solver(ABC):
         return SharedNoiseEstimate(problem, covariance, desired, observed)
 
 
+@dataclass(frozen=True)
+class Capability:
+    """One way to an estimate.
+
+    Attributes
+    ----------
+    call : str
+        What to give to `blue`, in code.
+    solver : Solver
+    exact_for, cost : str
+        In words, for people who choose.
+    """
+
+    call: str
+    solver: Solver
+    exact_for: str
+    cost: str
+
+    def refusal(self, problem: Problem) -> str | None:
+        """Why this is not a way to the BLUE of a plain problem (see `Solver`), or None."""
+        return self.solver.refusal(problem) or self.solver.why_inexact(problem)
+
+
 def plain_problem(problem: Problem) -> Problem:
     """What a solver is given of a problem: in the schema's order, all of it determined, without shared noise."""
     determined = problem if problem.undetermined is None else problem.determined
@@ -146,4 +169,4 @@ def plain_problem(problem: Problem) -> Problem:
 def _shows_late(problem: Problem) -> bool:
     """Whether a problem states what can be wrong in itself: equations, equalities, a covariance by its products."""
     operator = not problem.noise.has_entries and problem.noise.shared is None
-    return problem.schema is None or problem.equalities is not None or operator
+    return not problem.is_tabular or problem.equalities is not None or operator

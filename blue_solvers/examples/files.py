@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from constraint_builders import Problem, gallery
+from constraint_builders.true_tables import known_truth
 from noise_mechanisms import add_noise
 
 BERKELEY = Path(__file__).with_name("berkeley.csv")
@@ -24,12 +25,11 @@ SUPPRESSED_BELOW = 20
 def berkeley() -> Problem:
     """The problem that `BERKELEY` holds a measurement of, with its truth."""
     problem = gallery.berkeley()
-    assert problem.schema is not None
-    assert problem.truth is not None
+    truth = known_truth(problem)
     observed = {str(name): np.full(problem.observed.shape(name), 9.0) for name in problem.observed.names}
     observed["total"] = np.array(0.0)
-    observed["detailed"][problem.observed.tables(problem.truth)["detailed"] < SUPPRESSED_BELOW] = np.inf
-    return Problem(problem.schema, observed, noise="discrete_gaussian", truth=problem.truth)
+    observed["detailed"][problem.observed.tables(truth)["detailed"] < SUPPRESSED_BELOW] = np.inf
+    return Problem(problem.domain.schema, observed, noise="discrete_gaussian", truth=truth)
 
 
 def write_berkeley(folder: str | os.PathLike[str]) -> None:
@@ -37,8 +37,6 @@ def write_berkeley(folder: str | os.PathLike[str]) -> None:
     from constraint_builders.files import measurements_frame, write_frame, write_schema_file
 
     problem = berkeley()
-    assert problem.schema is not None
-    assert problem.truth is not None
-    y = add_noise(problem, problem.truth, SEED)
+    y = add_noise(problem, known_truth(problem), SEED)
     write_frame(measurements_frame(problem, y), Path(folder) / BERKELEY.name)
-    write_schema_file(Path(folder) / BERKELEY_SCHEMA.name, problem.schema, noise=problem.noise.law)
+    write_schema_file(Path(folder) / BERKELEY_SCHEMA.name, problem.domain.schema, noise=problem.noise.law)

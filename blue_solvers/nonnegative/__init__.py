@@ -4,7 +4,7 @@ from blue_solvers.nonnegative.anchored_fit import anchored_fit
 from blue_solvers.nonnegative.fit import Fit
 from blue_solvers.nonnegative.least_squares import nnls, ols
 from blue_solvers.nonnegative.max_fit import max_fit
-from blue_solvers.nonnegative.microdata import unit_records, weighted_rows
+from blue_solvers.nonnegative.microdata_rows import unit_records, weighted_rows
 from blue_solvers.nonnegative.moved_counts import METHODS, Movement, movements
 from blue_solvers.nonnegative.programme import NotConvergedError
 from blue_solvers.nonnegative.refined_intervals import Coverage, coverage, refine_intervals

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.nonnegative.model import cells_to_observed, equations_of, possible_cells
+from blue_solvers.nonnegative.cells import Cells, cells_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.relations.marginals import marginal_matrix, spine_marginal_matrix
 
 
 def ceilings(problem: Problem, y: Float) -> Float:
@@ -35,11 +34,11 @@ def ceilings(problem: Problem, y: Float) -> Float:
     MemoryError
         If the matrices from the detailed cells would not fit.
     """
-    possible = possible_cells(problem)
-    desired = sparse.csr_array(cells_to_desired(problem)[:, possible])
+    cells = cells_of(problem)
+    desired = cells.to_desired()
     sizes = np.diff(desired.indptr)
     least = np.where(sizes > 0, np.inf, 0.0)
-    sums, values = _exact_sums(problem, y, possible)
+    sums, values = _exact_sums(problem, y, cells)
     even = np.array([coefficients.min() == coefficients.max() for coefficients in _coefficients(sums)], dtype=bool)
     _bound_by_sums(least, desired, sums[even], values[even])
     for row in np.flatnonzero(~even):
@@ -47,19 +46,10 @@ def ceilings(problem: Problem, y: Float) -> Float:
     return least
 
 
-def cells_to_desired(problem: Problem) -> sparse.csr_array:
-    """The 0/1 matrix from all detailed cells to the desired layout; from nodes to themselves where there are none."""
-    if problem.schema is None:
-        return sparse.csr_array(sparse.eye_array(problem.observed.size, format="csr"))
-    if problem.spine is None:
-        return marginal_matrix(problem.schema, problem.desired_tables)
-    return spine_marginal_matrix(problem.schema, problem.spine, problem.desired_levels, problem.desired_tables)
-
-
-def _exact_sums(problem: Problem, y: Float, possible: np.ndarray) -> tuple[sparse.csr_array, Float]:
+def _exact_sums(problem: Problem, y: Float, cells: Cells) -> tuple[sparse.csr_array, Float]:
     """Rows over the possible cells with positive entries, none empty, and what they sum to."""
-    M = cells_to_observed(problem)[:, possible]
-    equations, right = equations_of(problem)
+    M = cells.to_observed()
+    equations, right = cells.equations()
     matrix = sparse.csr_array(sparse.vstack([M[problem.exact], equations @ M]))
     matrix.eliminate_zeros()
     values = np.concatenate([y[problem.exact], right])

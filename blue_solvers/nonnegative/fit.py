@@ -120,7 +120,7 @@ def fit_columns(problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[
         fit_one = _nothing
     fits = [fit_one(model, column) for column in columns]
     cells = np.stack([fit.cells for fit in fits], axis=1).reshape(-1, *values.shape[1:])
-    shape = detail_shape(problem)
+    shape = model.cells.shape
     detail = np.zeros((prod(shape), *values.shape[1:]))
     detail[model.possible] = cells
     return Fit(
@@ -155,12 +155,3 @@ def read_measurements(problem: Problem, y: ArrayLike) -> Float:
         raise ValueError(f"y must have shape ({size},) or ({size}, K), as problem.vector makes it: got {values.shape}")
     problem.check_vector(values)
     return values
-
-
-def detail_shape(problem: Problem) -> tuple[int, ...]:
-    """Shape of a problem's detailed cells: one histogram, or one for every geounit without children."""
-    if problem.schema is None:
-        return (problem.observed.size,)
-    if problem.spine is None:
-        return problem.schema.shape
-    return (int((problem.spine.child_counts == 0).sum()), *problem.schema.shape)

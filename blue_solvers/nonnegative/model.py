@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from math import prod
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.nonnegative.cells import cells_of
 from blue_solvers.nonnegative.margins import PlainMargins
 from blue_solvers.nonnegative.programme import Programme
 from constraint_builders import Problem
@@ -32,8 +32,10 @@ class FittingModel:
 
     Attributes
     ----------
+    cells : Cells
+        What is fitted.
     possible : ndarray of int, (d,)
-        Detailed cells that may hold something.
+        Those that may hold something.
     M : csr_array, (n, d)
         From these cells to the observed layout.
     cell_rows : ndarray of int, (d,)
@@ -44,8 +46,8 @@ class FittingModel:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.possible = possible_cells(problem)
-        self.M = cells_to_observed(problem)[:, self.possible]
+        self.cells = cells_of(problem)
+        self.possible, self.M = self.cells.possible, self.cells.to_observed()
         self.M.sort_indices()
         self.measured = ~problem.unmeasured
         self._labels: dict[Name, NDArray[np.intp]] = {}
@@ -84,7 +86,7 @@ class FittingModel:
     @cached_property
     def equations(self) -> tuple[sparse.csr_array, Float]:
         """What else is known exactly: equalities, and equations of a problem given by a matrix; (k, d) and (k,)."""
-        matrix, values = equations_of(self.problem)
+        matrix, values = self.cells.equations()
         return sparse.csr_array(matrix @ self.M), values
 
     @cached_property
@@ -147,16 +149,15 @@ class FittingModel:
     def margins(self) -> PlainMargins | None:
         """`sums` as plain margins of the detailed table with equal variances; None where they are something else."""
         problem = self.problem
-        special = problem.schema is None or problem.zeros is not None or problem.equalities is not None
-        if special or problem.table_variances is None:
+        if problem.table_variances is None or problem.zeros is not None or problem.equalities is not None:
             return None
-        assert problem.schema is not None
+        schema = problem.domain.schema
         tables = [t for t, measured in zip(problem.observed_tables, problem.measured_tables, strict=True) if measured]
         sums = [table for table in tables if table.name != "detailed"]
-        plain = all(set(table.factors) <= set(problem.schema.names) for table in tables)
+        plain = all(set(table.factors) <= set(schema.names) for table in tables)
         if not plain or sum(table.size for table in sums) != self.sum_rows.size:
             return None
-        return PlainMargins(problem.schema.shape, tuple(table.axes for table in sums))
+        return PlainMargins(schema.shape, tuple(table.axes for table in sums))
 
     @cached_property
     def exact_rows(self) -> sparse.csr_array:
@@ -226,41 +227,6 @@ class FittingModel:
                 f"{describe(int(empty[0]))} is known exactly as {y[empty[0]]:g}, and all its cells are structural "
                 "zeros: correct either"
             )
-
-
-def possible_cells(problem: Problem) -> NDArray[np.intp]:
-    """The detailed cells that are no structural zeros; with a spine of all geounits without children."""
-    if problem.zeros is None:
-        size = problem.observed.size if problem.schema is None else detailed_size(problem)
-        return np.arange(size)
-    leaves = np.zeros(1, np.intp) if problem.spine is None else np.flatnonzero(problem.spine.child_counts == 0)
-    return np.flatnonzero(~problem.zeros.detailed(leaves))
-
-
-def detailed_size(problem: Problem) -> int:
-    """Number of detailed cells of a problem with a schema."""
-    assert problem.schema is not None
-    leaves = 1 if problem.spine is None else int((problem.spine.child_counts == 0).sum())
-    return leaves * prod(problem.schema.shape)
-
-
-def cells_to_observed(problem: Problem) -> sparse.csr_array:
-    """The matrix from all detailed cells to the observed layout; from nodes to themselves where there are none."""
-    if problem.schema is None:
-        return sparse.csr_array(sparse.eye_array(problem.observed.size, format="csr"))
-    return problem.marginal_matrix()
-
-
-def equations_of(problem: Problem) -> tuple[sparse.csr_array, Float]:
-    """Equations over the observed layout that do not follow from its being sums of cells, (k, n) and (k,)."""
-    if problem.equalities is not None:
-        return problem.equalities
-    if problem.matrix is not None:
-        return problem.matrix, np.zeros(problem.matrix.shape[0]) if problem.b is None else problem.b
-    if problem.summing is not None:
-        relations = problem.summing.relations
-        return relations, np.zeros(relations.shape[0])
-    return sparse.csr_array((0, problem.observed.size)), np.zeros(0)
 
 
 def csc(matrix: sparse.sparray) -> sparse.csc_array:

@@ -12,9 +12,11 @@ Rockafellar, "Monotone operators and the proximal point algorithm", SIAM J. Cont
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blue_solvers.nonnegative.duality_gap import SHARP, Certified, certify
 from blue_solvers.nonnegative.newton import minimise
@@ -48,32 +50,36 @@ def approach(p: Programme) -> Certified:
     untied = (p.weight == 0) & (p.lower < p.upper)
     if not untied.any():
         return certify(p, minimise(p))
-    curvature = float(p.curvature.max()) or 1.0
-    last = np.minimum(LAST_TIE * curvature, VAGUEST * _vaguest(p))
-    center, multipliers, steps, stalled = np.clip(p.target, p.lower, p.upper), None, 0, 0
     best: Certified | None = None
-    solution: Solution | None = None
-    for round_number in range(MAX_ROUNDS):
-        tie = np.maximum(curvature * FIRST_TIE * 0.1**round_number, last)
-        tied = replace(p, weight=np.where(p.weight == 0, tie, p.weight), target=np.where(untied, center, p.target))
-        try:
-            found = minimise(tied, multipliers)
-        except NotConvergedError:
-            if solution is None:
-                raise
-            break
-        center, multipliers, steps = found.cells, found.multipliers, steps + found.iterations
-        solution = Solution(center, multipliers, steps)
-        if (tie > last).any() and kkt_residual(p, solution) > ACCURACY * p.scale:
+    stalled = 0
+    for solution, weakest in _rounds(p, untied):
+        if not weakest and kkt_residual(p, solution) > ACCURACY * p.scale:
             continue  # far from the end: not worth a proof
         certified = certify(p, solution)
         better = best is None or certified.gap < best.gap / 2 or certified.kkt_residual < best.kkt_residual / 2
         stalled = 0 if better else stalled + 1
         best = certified if best is None or _excess(p, certified) < _excess(p, best) else best
-        if _excess(p, best) <= 1 or (stalled >= STALLED and (tie == last).all()):
+        if _excess(p, best) <= 1 or (stalled >= STALLED and weakest):
             break
-    assert solution is not None
     return certify(p, solution) if best is None else best
+
+
+def _rounds(p: Programme, untied: NDArray[np.bool_]) -> Iterator[tuple[Solution, bool]]:
+    """What the Newton steps of every round end at, one at least, and whether its ties are the weakest."""
+    curvature = float(p.curvature.max()) or 1.0
+    last = np.minimum(LAST_TIE * curvature, VAGUEST * _vaguest(p))
+    center, multipliers, steps = np.clip(p.target, p.lower, p.upper), None, 0
+    for number in range(MAX_ROUNDS):
+        tie = np.maximum(curvature * FIRST_TIE * 0.1**number, last)
+        tied = replace(p, weight=np.where(p.weight == 0, tie, p.weight), target=np.where(untied, center, p.target))
+        try:
+            found = minimise(tied, multipliers)
+        except NotConvergedError:
+            if not number:
+                raise
+            return
+        center, multipliers, steps = found.cells, found.multipliers, steps + found.iterations
+        yield Solution(center, multipliers, steps), bool((tie == last).all())
 
 
 def _excess(p: Programme, found: Certified) -> float:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
-from blue_solvers.nonnegative.microdata import checked_cells
+from blue_solvers.nonnegative.microdata_rows import checked_cells
 from blue_solvers.nonnegative.tree_partitions import Labels, refines
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -56,19 +56,19 @@ def controlled_rounding(problem: Problem, detail: ArrayLike, keep: Sequence[str]
         problem has a spine or equalities, or the kept tables are not two chains, so that such a rounding need not
         exist; names three tables that stand in the way where there are.
     """
-    values = checked_cells(problem, detail)
-    assert problem.schema is not None
+    values, schema = checked_cells(problem, detail), problem.domain.schema
     if problem.equalities is not None:
         raise ValueError("controlled rounding keeps tables, not equalities between cells: this problem has some")
-    names = [_canonical(problem, name) for name in (*keep, *_exact_tables(problem))]
-    labels = {name: _labels(problem, name) for name in names}
+    tables = [parse_table(schema, name) for name in (*keep, *_exact_tables(problem))]
+    detailed = make_table(schema, schema.names)
+    labels = {table.name: cell_map(schema, detailed, table) for table in tables}
     _require_two_chains(labels)
     _require_whole(problem, values)
     floor, part = _split(values)
     if not part.any():
-        return floor.reshape(problem.schema.shape)
+        return floor.reshape(schema.shape)
     up = _rounded_up(part, floor, list(labels.values()))
-    return (floor + up).reshape(problem.schema.shape)
+    return (floor + up).reshape(schema.shape)
 
 
 def _exact_tables(problem: Problem) -> list[str]:
@@ -151,13 +151,3 @@ def _refusal(reason: str) -> str:
 
 def _comparable(first: Labels, second: Labels) -> bool:
     return refines(first, second) or refines(second, first)
-
-
-def _canonical(problem: Problem, name: str) -> str:
-    assert problem.schema is not None
-    return parse_table(problem.schema, name).name
-
-
-def _labels(problem: Problem, name: str) -> Labels:
-    assert problem.schema is not None
-    return cell_map(problem.schema, make_table(problem.schema, problem.schema.names), parse_table(problem.schema, name))

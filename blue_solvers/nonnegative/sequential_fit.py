@@ -181,14 +181,13 @@ def _stage(model: FittingModel, table: Name, finest: Sequence[Name], together: L
     common = meet(together, labels)
     teller = next((held for held in finest if refines(model.labels(held), common)), None)
     variances = model.problem.variances[model.present_rows(table)]
-    exact = not variances.any()
-    if exact or not (refines(labels, together) or (teller is not None and crossed(together, labels))):
-        return _joint_stage(model, table, finest, join(together, labels))
-    if refines(labels, together):
+    noisy = bool(variances.any())
+    if noisy and refines(labels, together):
         shared = [(held, model.labels(held)) for held in finest]
-    else:
-        assert teller is not None
+    elif noisy and teller is not None and crossed(together, labels):
         shared = [(teller, common)]
+    else:
+        return _joint_stage(model, table, finest, join(together, labels))
     rows = [sums_matrix(labels, groups) for _, groups in shared]
     held = [(name, sums_matrix(model.labels(name), groups)) for name, groups in shared]
     return FitStage(table, _stacked(rows, int(labels.max()) + 1), held, variances, own_cells=True)

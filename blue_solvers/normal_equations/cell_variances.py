@@ -92,8 +92,7 @@ def _sums_of_table(problem: Problem, start: int, stop: int) -> sparse.csr_array:
 
 
 def _variances(equations: Equations, T: sparse.csr_array, gather: Gather) -> Float:
-    Sigma = equations.Sigma_matrix
-    assert Sigma is not None
+    Sigma = equations.entries()
     noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
     if not equations.A.shape[0]:
         return noise

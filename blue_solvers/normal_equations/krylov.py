@@ -42,31 +42,35 @@ def conjugate_gradients(
     iterations : int
         Of the slowest column.
     converged : bool
-        Whether every column reached its target.
+        Whether every column reached its target; not if one grew beyond all numbers.
     """
     Z = np.zeros_like(R)
     active = np.flatnonzero(sizes(R) > target)
     r = R[:, active]
     p = np.array(precondition(r))
     rho = np.einsum("ij,ij->j", r, p)
-    for iteration in range(max_iterations):
-        if not active.size:
-            return Z, iteration, True
-        q = product(p)
-        curvature = np.einsum("ij,ij->j", p, q)
-        alpha = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
-        _add_columns(Z, active, alpha * p)
-        q *= alpha
-        r -= q
-        open_ = (sizes(r) > target[active]) & (curvature > 0)
-        if not open_.all():
-            active, r, p, rho = active[open_], r[:, open_], p[:, open_], rho[open_]
-        z = precondition(r)
-        rho_next = np.einsum("ij,ij->j", r, z)
-        p *= rho_next / rho
-        p += z
-        rho = rho_next
-    return Z, max_iterations, not active.size
+    with np.errstate(over="ignore", invalid="ignore"):
+        for iteration in range(max_iterations):
+            if not active.size:
+                return Z, iteration, bool(np.isfinite(Z).all())
+            q = product(p)
+            curvature = np.einsum("ij,ij->j", p, q)
+            alpha = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
+            _add_columns(Z, active, alpha * p)
+            q *= alpha
+            r -= q
+            left = sizes(r)
+            if not np.isfinite(left).all():  # out of the range of N, where residuals grow
+                return Z, iteration + 1, False
+            open_ = (left > target[active]) & (curvature > 0)
+            if not open_.all():
+                active, r, p, rho = active[open_], r[:, open_], p[:, open_], rho[open_]
+            z = precondition(r)
+            rho_next = np.einsum("ij,ij->j", r, z)
+            p *= rho_next / rho
+            p += z
+            rho = rho_next
+    return Z, max_iterations, not active.size and bool(np.isfinite(Z).all())
 
 
 def _add_columns(Z: Float, columns: NDArray[np.intp], change: Float) -> None:

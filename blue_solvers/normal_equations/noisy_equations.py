@@ -69,11 +69,22 @@ class Equations:
                 )
         return np.sqrt(variances)
 
+    def entries(self) -> sparse.csr_array:
+        """`Sigma_matrix`.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If Sigma is an operator.
+        """
+        if self.Sigma_matrix is None:
+            raise UnsupportedProblemError("its covariance is an operator without entries: use solver='cg'")
+        return self.Sigma_matrix
+
     def normal_matrix(self) -> sparse.csr_array:
-        """The sparse A Sigma A', rows and columns scaled to a unit diagonal; needs `Sigma_matrix`."""
-        assert self.Sigma_matrix is not None
+        """The sparse A Sigma A', rows and columns scaled to a unit diagonal; needs the `entries` of Sigma."""
         scaled = sparse.diags_array(1 / self.deviations) @ self.A
-        return sparse.csr_array(scaled @ self.Sigma_matrix @ scaled.T)
+        return sparse.csr_array(scaled @ self.entries() @ scaled.T)
 
     def normal_product(self, Z: Float) -> Float:
         """A Sigma A' Z."""

@@ -92,7 +92,7 @@ class ConstrainedEstimate(Prepared):
 
     def variances(self) -> Float:
         """By entries of the inverse that the pattern of a factor holds; where there are none, one adjoint a cell."""
-        if self._stages and self._stages[-1][0].equations.Sigma_matrix is None:
+        if not self.problem.noise.has_entries:
             return super().variances()
         return variances_by_selected_inversion(self.problem)
 

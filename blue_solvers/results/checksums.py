@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,12 @@ def require_intact(path: Path, digest: str) -> None:
 def is_intact(path: Path, digest: str) -> bool:
     """Whether a file is there with this SHA-256."""
     return path.is_file() and sha256(path) == digest
+
+
+def untouched(now: os.stat_result, before: os.stat_result | None) -> bool:
+    """Whether a file is the one that was seen before; nothing that a program can do leaves the last time as it was."""
+    keys = ("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
+    return before is not None and all(getattr(now, key) == getattr(before, key) for key in keys)
 
 
 def seal_bytes(name: str, payload: bytes) -> bytes:

@@ -6,7 +6,7 @@ Estimates are read from there; their variances and covariances follow from the v
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from blue_solvers.components.grouping import groupings_of
 from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.functional_sweep import Weights, functional_covariance
 from blue_solvers.components.tree.tree_plan import TreePlan
-from blue_solvers.operator import blue
-from blue_solvers.results.checksums import DamagedError, require_intact
-from blue_solvers.results.store import SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of, read_description
+from blue_solvers.operator import BlueOperator, blue
+from blue_solvers.results.checksums import DamagedError, require_intact, untouched
+from blue_solvers.results.proof import StoredProof
+from blue_solvers.results.store import SETTINGS, SPINE, VARIANCES, ZEROS, Progress, estimates_of, read_description
 from blue_solvers.solvers import TwoPass
 from blue_solvers.uncertainty.functionals import Functionals
 from constraint_builders import Problem, Spine
@@ -83,10 +84,20 @@ class Result:
         if name not in self.description["files"]:
             raise DamagedError(f"{path} is no file of this result: estimate again")
         now = path.stat() if path.is_file() else None
-        if now is None or not _untouched(now, self._checked.get(name)):
+        if now is None or not untouched(now, self._checked.get(name)):
             require_intact(path, self.description["files"][name])
             self._checked[name] = path.stat() if now is None else now
         return path
+
+    @cached_property
+    def proof(self) -> StoredProof:
+        """What is proved of the estimates; it is of these files, or the result would not have been read."""
+        return StoredProof.from_json(self.description.get("proof", {}))
+
+    def require_intact(self) -> None:
+        """Raise `DamagedError` unless every file is what was written."""
+        for name in self.description["files"]:
+            self._intact(name)
 
     @property
     def schema(self) -> Schema:
@@ -194,17 +205,51 @@ class Result:
         ValueError
             If a variable or level is unknown, or no table was estimated from which a count can be summed.
         """
+        return self.ask_places({"asked": self._members(geolevel)[geounits]}, counts)["asked"]
+
+    def ask_places(
+        self, places: Mapping[str, NDArray[np.int64]], counts: Sequence[Count], progress: Progress | None = None
+    ) -> dict[str, Functionals]:
+        """Estimate counts over each of many places, from one description of the problem.
+
+        Parameters
+        ----------
+        places : mapping of str to ndarray of int
+            Positions in the spine of the geounits of every place.
+        counts : sequence of mapping of str to sequence of str, (K,)
+            As for `ask`.
+        progress : callable, optional
+            Called with each place, its number from 0, and how many there are, before its variances are computed.
+
+        Returns
+        -------
+        dict of Functionals
+            The counts of every place.
+
+        Raises
+        ------
+        ValueError
+            As `ask`.
+        """
         counted = [self._levels_counted(count) for count in counts]
         sources = {level: self._sources(level, counted) for level in self.spine.levels}
         usable = np.array([None not in sources[level] for level in self.spine.levels])
-        asked = Entities.from_geounits(self.spine, {"asked": self._members(geolevel)[geounits]})
+        asked = Entities.from_geounits(self.spine, places)
         try:
-            signs = compositions(self.spine, asked, usable[self.spine.level_of]).toarray()[0]
+            signs = compositions(self.spine, asked, usable[self.spine.level_of])
         except NotComposableError:
+            own = {level for positions in places.values() for level in self.spine.level_of[positions].tolist()}
+            geolevel = self.spine.levels[next(level for level in sorted(own) if not usable[level])]
             lacking = counts[sources[geolevel].index(None)]
             raise ValueError(_not_stored(lacking, geolevel, self.tables(geolevel))) from None
-        parts = [self._estimate(level, signs, sources[level]) for level in self.spine.levels]
-        return Functionals(np.sum(parts, axis=0), self._covariance(signs, counted))
+        estimates = np.sum([self._estimate(level, signs, sources[level]) for level in self.spine.levels], axis=0)
+        covariance = self._covariances(counted)
+        found = {}
+        for number, (name, estimate) in enumerate(zip(places, estimates, strict=True)):
+            if progress is not None:
+                progress(name, number, len(places))
+            found[name] = Functionals(estimate, covariance(signs[[number]].toarray()[0]))
+        return found
 
     def _members(self, geolevel: str) -> NDArray[np.intp]:
         """Positions in the spine of the geounits of a geolevel."""
@@ -219,33 +264,43 @@ class Result:
             found.append(next(((table, taken) for table, taken in cells if taken is not None), None))
         return found
 
-    def _estimate(self, geolevel: str, signs: NDArray[np.intp], sources: Sequence[Source | None]) -> Float:
-        """Stored estimates of counts, (K,), over the geounits of a level that are added or subtracted."""
-        own = signs[self._members(geolevel)]
-        geounits = np.flatnonzero(own)
+    def _estimate(self, geolevel: str, signs: sparse.csr_array, sources: Sequence[Source | None]) -> Float:
+        """Stored estimates of counts, (places, K), over the geounits of a level that are added or subtracted."""
+        own = sparse.csc_array(signs)[:, self._members(geolevel)]
+        geounits = np.flatnonzero(np.diff(own.indptr))
         if not geounits.size:
-            return np.zeros(len(sources))
+            return np.zeros((signs.shape[0], len(sources)))
         tables = {table.name: table for table, _ in filter(None, sources)}
-        totals = {name: own[geounits] @ self._estimates(geolevel, table, geounits) for name, table in tables.items()}
-        return np.array([totals[table.name] @ taken for table, taken in filter(None, sources)])
+        totals = {name: own[:, geounits] @ self._estimates(geolevel, table, geounits) for name, table in tables.items()}
+        return np.stack([totals[table.name] @ taken for table, taken in filter(None, sources)], axis=1)
 
-    def _covariance(self, signs: NDArray[np.intp], counted: Sequence[Levels]) -> Float:
-        """Covariance of counts over the same geounits, (N,), from the smallest problem that has them."""
+    def _covariances(self, counted: Sequence[Levels]) -> Callable[[NDArray[np.intp]], Float]:
+        """The covariance of counts, (K, K), over geounits with signs, (N,), from the smallest problem that has them."""
         needed = {variable for levels in counted for variable in levels}
         schema, observed = sum_out(self.schema, self._variances, needed.union(self.description["zeros"]))
         table = make_table(schema, tuple(name for name in schema.names if name in needed))
         cells = [_cells_counted(schema, table, levels) for levels in counted]
         taken = sparse.csr_array(np.stack([own for own in cells if own is not None], axis=1))
         if self.description["solver"] == TwoPass.name:
-            geounits = np.flatnonzero(signs)
-            weights = sparse.kron(sparse.csr_array(signs[geounits, None]), taken, format="csr")
             plan = self._plan(schema, observed, table)
-            counts = [Weights(geounits, table, weights)]
-            return functional_covariance(plan, solve_components(plan), counts, len(counted))
-        levels = [level for level in self.spine.levels if signs[self._members(level)].any()]
-        P = blue(self._problem(schema, observed, {level: [table.name] for level in levels}))
-        parts = [sparse.kron(sparse.csr_array(signs[self._members(level), None]), taken) for level in levels]
-        return P.functional_covariance(sparse.csc_array(sparse.vstack(parts)))
+            coefficients = solve_components(plan)
+
+            def by_passes(signs: NDArray[np.intp]) -> Float:
+                geounits = np.flatnonzero(signs)
+                weights = sparse.kron(sparse.csr_array(signs[geounits, None]), taken, format="csr")
+                return functional_covariance(plan, coefficients, [Weights(geounits, table, weights)], len(counted))
+
+            return by_passes
+        operators: dict[tuple[str, ...], BlueOperator] = {}
+
+        def by_operator(signs: NDArray[np.intp]) -> Float:
+            levels = tuple(level for level in self.spine.levels if signs[self._members(level)].any())
+            if levels not in operators:
+                operators[levels] = blue(self._problem(schema, observed, {level: [table.name] for level in levels}))
+            parts = [sparse.kron(sparse.csr_array(signs[self._members(level), None]), taken) for level in levels]
+            return operators[levels].functional_covariance(sparse.csc_array(sparse.vstack(parts)))
+
+        return by_operator
 
     def _plan(self, schema: Schema, observed: Variances, table: Table) -> TreePlan:
         """The plan of the two passes for a table, which needs no vector of all cells."""
@@ -273,19 +328,37 @@ class Result:
             levels[variable] = levels.get(variable, True) & counted
         return levels
 
+    def stored(self, geolevel: str, table: Table, geounits: NDArray[np.intp]) -> tuple[Float, Float]:
+        """Stored estimates and their standard errors of a table, (g, cells), in geounits by their numbers in the level.
+
+        Raises
+        ------
+        DamagedError
+            If one is not there, or is not finite.
+        """
+        estimate, std_error = self._stored(geolevel, table, geounits, ("estimate", "std_error"))
+        return estimate, std_error
+
     def _estimates(self, geolevel: str, table: Table, geounits: NDArray[np.intp]) -> Float:
         """Stored estimates of some geounits, (g, cells)."""
-        codes = [self.spine.geocodes[i] for i in self._members(geolevel)[geounits]]
-        found = self._rows(geolevel, table, codes)
-        values = found["estimate"].explode().to_numpy()
-        if sorted(found["geocode"]) != sorted(codes) or values.size != len(codes) * table.size:
-            raise DamagedError(f"{self.folder}: there is not one estimate of {table.name!r} for each {geolevel}")
-        if not np.isfinite(values).all():
-            raise DamagedError(f"{self.folder}: an estimate of {table.name!r} at {geolevel} is not finite")
-        number = {code: i for i, code in enumerate(found["geocode"])}
-        return values.reshape(len(codes), table.size)[[number[code] for code in codes]]
+        return self._stored(geolevel, table, geounits, ("estimate",))[0]
 
-    def _rows(self, geolevel: str, table: Table, codes: Sequence[str]) -> pl.DataFrame:
+    def _stored(self, geolevel: str, table: Table, geounits: NDArray[np.intp], columns: Sequence[str]) -> list[Float]:
+        """Stored columns of some geounits, (g, cells) each."""
+        codes = [self.spine.geocodes[i] for i in self._members(geolevel)[geounits]]
+        found = self._rows(geolevel, table, codes, columns)
+        number = {code: i for i, code in enumerate(found["geocode"])}
+        arrays = []
+        for name in columns:
+            values = found[name].explode().to_numpy()
+            if sorted(found["geocode"]) != sorted(codes) or values.size != len(codes) * table.size:
+                raise DamagedError(f"{self.folder}: there is not one {name} of {table.name!r} for each {geolevel}")
+            if not np.isfinite(values).all():
+                raise DamagedError(f"{self.folder}: an {name} of {table.name!r} at {geolevel} is not finite")
+            arrays.append(values.reshape(len(codes), table.size)[[number[code] for code in codes]])
+        return arrays
+
+    def _rows(self, geolevel: str, table: Table, codes: Sequence[str], columns: Sequence[str]) -> pl.DataFrame:
         """The stored estimates of a table in some geounits; files that have none of them need not be intact."""
         whole = estimates_of(geolevel)
         names = [name for name in self.description["files"] if name == whole or name.startswith(f"{whole}/")]
@@ -295,16 +368,10 @@ class Result:
         with naming(self.folder / whole):
             rows = scan_files([self.folder / name for name in names], FILE)
             wanted = (pl.col("table") == table.name) & pl.col("geocode").is_in(codes)
-            found = rows.filter(wanted).select("geocode", "estimate", FILE).collect()
+            found = rows.filter(wanted).select("geocode", *columns, FILE).collect()
         for number in found[FILE].unique():
             self._intact(names[number])
         return found
-
-
-def _untouched(now: os.stat_result, before: os.stat_result | None) -> bool:
-    """Whether a file is the one that was seen before; nothing that a program can do leaves the last time as it was."""
-    keys = ("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
-    return before is not None and all(getattr(now, key) == getattr(before, key) for key in keys)
 
 
 def _cells_counted(schema: Schema, table: Table, levels: Levels) -> Float | None:

@@ -9,11 +9,14 @@
                                          that result.json names); if there are structural zeros
     <folder>/estimates/<Geolevel>.parquet table, geocode, estimate and std_error (lists, cells in C order); a file, or a
                                          folder of the files of parts
-    <folder>/result.json                 how the estimates were made, and the SHA-256 of every file; written last
+    <folder>/result.json                 how the estimates were made, what is proved of them, and the SHA-256 of every
+                                         file; written last
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,9 +26,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.contract import Info
 from blue_solvers.operator import BlueOperator
 from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
+from blue_solvers.results.proof import StoredProof
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
@@ -52,6 +57,7 @@ def write_result(
     std_error: Float,
     settings: Settings,
     progress: Progress | None = None,
+    proof: StoredProof | None = None,
 ) -> None:
     """Store estimates, whole or not at all, under canonical names and in the schema's order of the variables.
 
@@ -67,6 +73,7 @@ def write_result(
         With the problem's schema.
     progress : callable, optional
         Called with each geolevel, its number from 0, and how many there are, before it is written.
+    proof : StoredProof, optional
 
     Raises
     ------
@@ -78,14 +85,14 @@ def write_result(
     """
     problem = P.problem
     reason = _not_stored(P, settings)
-    spine = problem.spine
-    if reason or spine is None:
+    if reason:
         raise ValueError(f"this result cannot be stored: {reason}")
     order = in_schema_order(problem)
     if order is not None:
         problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
+    spine, observed = problem.domain.spine, _observed(StructuredProblem.of(problem))
     with new_folder(folder) as temporary:
-        write_measured(temporary, settings, spine, _observed(problem), problem.zeros)
+        write_measured(temporary, settings, spine, observed, problem.zeros)
         (temporary / ESTIMATES).mkdir()
         for number, level in enumerate(spine.levels):
             if progress is not None:
@@ -98,7 +105,7 @@ def write_result(
         written = sorted(path for path in temporary.rglob("*") if path.is_file())
         files = {path.relative_to(temporary).as_posix(): sha256(path) for path in written}
         desired = zip(problem.desired_levels, problem.desired_tables, strict=True)
-        text = describe(settings, spine.levels, desired, P.info, axes, files)
+        text = describe(settings, spine.levels, desired, P.info, axes, files, proof)
         (temporary / OUTLINE).write_text(text, encoding="utf-8")
 
 
@@ -159,6 +166,7 @@ def describe(
     info: Info,
     zero_axes: Sequence[int],
     files: Mapping[str, str],
+    proof: StoredProof | None = None,
 ) -> str:
     """What the last file of a result says, with a checksum of its own.
 
@@ -175,6 +183,7 @@ def describe(
         The variables that tell structural zeros apart.
     files : mapping of str to str
         SHA-256 of every other file by its path within the folder.
+    proof : StoredProof, optional
     """
     tables: dict[str, list[str]] = {level: [] for level in levels}
     for level, table in desired:
@@ -190,8 +199,15 @@ def describe(
             "zeros": [settings.schema.names[axis] for axis in zero_axes],
             "tables": tables,
             "files": dict(files),
+            "proof": {} if proof is None else {**proof.to_json(), "of": estimates_digest(files)},
         }
     )
+
+
+def estimates_digest(files: Mapping[str, str]) -> str:
+    """SHA-256 of all files of estimates together."""
+    own = sorted((name, digest) for name, digest in files.items() if name.startswith(f"{ESTIMATES}/"))
+    return hashlib.sha256(json.dumps(own).encode()).hexdigest()
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -218,6 +234,9 @@ def read_description(folder: Path) -> dict[str, Any]:
             raise DamagedError(f"{path} is damaged: {key!r} is no {kind.__name__}")
     for name in said["files"]:
         inside(folder, name)
+    proof = said.get("proof") or {}
+    if proof and proof.get("of") != estimates_digest(said["files"]):
+        raise DamagedError(f"{path} is damaged: its certificate is of other estimates")
     return said
 
 
@@ -254,9 +273,7 @@ def _rows(table: Table, geocodes: pl.Series, estimate: Float, std_error: Float |
     return pl.DataFrame([pl.repeat(table.name, geocodes.len(), eager=True).alias("table"), geocodes, *lists])
 
 
-def _observed(problem: Problem) -> dict[str, dict[str, Float]]:
-    assert problem.spine is not None
-    assert problem.geounit_variances is not None
+def _observed(problem: StructuredProblem) -> dict[str, dict[str, Float]]:
     observed: dict[str, dict[str, Float]] = {}
     for table, level, variances in zip(
         problem.observed_tables, problem.observed_levels, problem.geounit_variances, strict=True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -90,10 +89,9 @@ def _is_special(problem: Problem) -> bool:
 
 def _equations_are_dear(problem: Problem) -> bool:
     """Whether equations between crossing recodes would take long to find: a trial tells, where there are many cells."""
-    if problem.schema is None or not problem.recodes_cross:
+    if not problem.recodes_cross:
         return False
-    leaves = 1 if problem.spine is None else int(np.count_nonzero(problem.spine.child_counts == 0))
-    entries = leaves * prod(problem.schema.shape) * len(problem.observed_tables)
+    entries = problem.domain.size * len(problem.observed_tables)
     if entries <= FEW_ENTRIES:
         return False
     if entries > MANY_ENTRIES:
@@ -148,7 +146,7 @@ def _first(reason: str) -> str:
 
 
 def _why_not_closed_form(problem: Problem) -> str:
-    if problem.schema is None:
+    if not problem.is_tabular:
         return "equations without tables"
     if problem.covariance is not None:
         return "noise is correlated (A2 fails)"

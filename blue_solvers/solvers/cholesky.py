@@ -64,9 +64,8 @@ class _SparseNormalSolver(NormalSolver):
 
 def _require_memory(equations: Equations) -> None:
     """Refuse when the entries of A Sigma A', before any fill, would not fit."""
-    assert equations.Sigma_matrix is not None
     rows = equations.A.shape[0]
-    reach = np.diff((equations.A @ equations.Sigma_matrix).tocsc().indptr).astype(float)
+    reach = np.diff((equations.A @ equations.entries()).tocsc().indptr).astype(float)
     entries = min(float((reach**2).sum()), float(rows) ** 2)
     what = f"the sparse normal matrix of {rows:,} constraints"
     require_memory(3 * ENTRY_BYTES * entries, what, "use solver='sea_blue' or 'cg'")

@@ -113,13 +113,13 @@ class ConjugateGradient(Solver):
 
     def plan_as(self, problem: Problem, name: str) -> Prepared:
         """`plan`, reporting as another solver of which this is the engine."""
-        assert self.rows is not None
-        reason = f"conjugate gradients on {self.rows} rows to {_in_words(self.rtol)}"
+        rows = self.rows or "all"
+        reason = f"conjugate gradients on {rows} rows to {_in_words(self.rtol)}"
         exact = variance_spread(problem) <= WIDEST_SPREAD
         if not exact:
             reason += "; variances differ by so much that rounding may cost digits: `estimate` proves what it gives"
         info = Info(name, exact, reason)
-        return ConstrainedEstimate(problem, self.rows, self._normal_solver, info)
+        return ConstrainedEstimate(problem, rows, self._normal_solver, info)
 
     def _normal_solver(self, equations: Equations) -> NormalSolver:
         return _KrylovNormalSolver(equations, self)

@@ -168,8 +168,8 @@ def _least_squares(whitening: Float, design: Float) -> tuple[Float, Float]:
     """The least squares solution from noisy cells, and a square root of its covariance."""
     if not design.shape[1]:
         return np.zeros((0, len(design))), np.zeros((0, 0))
-    fitted = fit((whitening @ design)[None], whitening[None])
-    solution = fitted.solution[0]
+    fitted = fit((whitening @ design)[None])
+    solution = fitted.inverse[0] @ whitening
     solution = solution + (np.eye(design.shape[1]) - solution @ design) @ solution  # keeps what agrees, to rounding
     return solution, fitted.covariance_root[0]
 

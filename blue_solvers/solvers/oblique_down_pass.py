@@ -40,11 +40,10 @@ class ObliqueDownPass:
     """
 
     def __init__(self, problem: Problem) -> None:
-        assert problem.schema is not None
-        self._problem = problem
-        self._tables = _downward_closure(problem.schema, problem.desired_tables)
+        self._problem, schema = problem, problem.domain.schema
+        self._tables = _downward_closure(schema, problem.desired_tables)
         self._collections = {t.name: _Collection(problem, t) for t in self._tables}
-        self._fits = {t.name: _Fit(problem.schema, t, self._collections[t.name].variances) for t in self._tables}
+        self._fits = {t.name: _Fit(schema, t, self._collections[t.name].variances) for t in self._tables}
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -87,13 +86,13 @@ class _Collection:
     """Equation 1: every count from all observed tables that contain it, weighted by inverse variance."""
 
     def __init__(self, problem: Problem, table: Table) -> None:
-        assert problem.schema is not None
+        schema = problem.domain.schema
         self._parts: list[tuple[slice, Margin, Float]] = []
         precisions, exact = [], []
         for i, fine in enumerate(problem.observed_tables):
-            if refines(problem.schema, fine, table):
+            if refines(schema, fine, table):
                 place = problem.observed.block(i)
-                margin = Margin(problem.schema, fine, table)
+                margin = Margin(schema, fine, table)
                 variances = margin.apply(problem.variances[place][:, None])
                 exact.append(variances == 0)
                 precisions.append(1 / np.where(variances == 0, 1.0, variances))

@@ -10,12 +10,13 @@ from scipy import sparse
 
 from blue_solvers.components.assumptions import tree_refusal
 from blue_solvers.components.corrections import Corrected
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.functional_sweep import Weights, functional_covariance
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.contract import Capability, Info, Prepared, Solver
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
-from constraint_builders import Problem, Spine
-from constraint_builders.arrays import Float
+from constraint_builders import Problem
+from constraint_builders.arrays import Float, Index
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,12 @@ class TwoPass(Solver):
     def plan(self, problem: Problem) -> Prepared:
         """Work out gains and covariances of every component."""
         if problem.tree is not None:
-            return _NodesOfTree(problem, self.plan(problem.tree.problem))
+            nodes, places = problem.tree
+            return _NodesOfTree(problem, places, self.plan(nodes))
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
         if problem.equalities is not None:
             return SeaBlueEstimate(problem, Corrected(problem), info)
-        return _TwoPassEstimate(problem, TreeForm(problem), info)
+        return _TwoPassEstimate(problem, TreeForm(StructuredProblem.of(problem)), info)
 
 
 class _TwoPassEstimate(SeaBlueEstimate):
@@ -69,8 +71,7 @@ class _TwoPassEstimate(SeaBlueEstimate):
 
 def _weights(problem: Problem, W: sparse.csc_array) -> list[Weights]:
     """Functionals over the desired layout, (m, K), as what they take of every table."""
-    spine = problem.spine or Spine([-1], ["all"])
-    levels = problem.desired_levels if problem.spine else (0,) * len(problem.desired_tables)
+    spine, levels = problem.domain.spine, problem.desired_levels
     entries = sparse.coo_array(W)
     block = np.searchsorted(problem.desired.offsets, entries.row, side="right") - 1
     found = []
@@ -87,11 +88,10 @@ def _weights(problem: Problem, W: sparse.csc_array) -> list[Weights]:
 class _NodesOfTree(Prepared):
     """The estimate of nodes that form a tree, in the order of the summing matrix."""
 
-    def __init__(self, problem: Problem, over_spine: Prepared) -> None:
-        assert problem.tree is not None
+    def __init__(self, problem: Problem, places: Index, over_spine: Prepared) -> None:
         self.problem = problem
         self._over_spine = over_spine
-        self._places = problem.tree.places
+        self._places = places
         self.offset = over_spine.offset[self._places]
         self.info = over_spine.info
 

@@ -92,9 +92,9 @@ def entity_workload(problem: Problem, entities: Entities, table: str = "total") 
         If the problem has no spine, does not desire the table at geolevels that compose an entity, or the entities are
         of another number of blocks.
     """
-    if problem.spine is None or problem.schema is None:
+    if problem.spine is None:
         raise ValueError("entities need a problem with a spine")
-    spine, wanted = problem.spine, parse_table(problem.schema, table)
+    spine, wanted = problem.spine, parse_table(problem.domain.schema, table)
     start = np.full(len(spine.levels), -1)
     places = np.tile(np.arange(wanted.size), (len(spine.levels), 1))
     for index, (own, level) in enumerate(zip(problem.desired_tables, problem.desired_levels, strict=True)):

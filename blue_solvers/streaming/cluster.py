@@ -43,6 +43,7 @@ def estimate(
     *,
     memory: float | None = None,
     variances: bool = True,
+    certify: bool = True,
     patience: float = PATIENCE,
     progress: Progress | None = None,
 ) -> None:
@@ -59,6 +60,8 @@ def estimate(
         then every task gives one desired table.
     variances : bool
         Whether exact variances are wanted too.
+    certify : bool
+        As in `streaming.stream`.
     patience : float
         Seconds to wait for an answer of the scheduler, and for workers while there is none.
     progress : callable, optional
@@ -78,7 +81,7 @@ def estimate(
     distributed.KilledWorker
         If a task's workers died again and again.
     """
-    job = Job(folder, out, variances, memory)
+    job = Job(folder, out, variances, memory, certify)
     if job.input.design.equal_to:
         raise UnsupportedProblemError("equalities are for `streaming.stream`, not for a cluster")
     with job.held():
@@ -87,6 +90,7 @@ def estimate(
             str(job.place.out.absolute()),
             variances,
             memory,
+            certify,
             job.input.digest,
             tuple(versions().items()),
         )
@@ -193,6 +197,7 @@ class _Place:
     out: str
     variances: bool
     memory: float | None
+    certify: bool
     digest: str
     versions: tuple[tuple[str, str], ...]
 
@@ -203,7 +208,7 @@ def _job(place: _Place) -> Job:
     other = difference(dict(place.versions), versions())
     if other:
         raise ClusterError(f"a worker has {other}: give all the packages of the client")
-    job = Job(place.folder, place.out, place.variances, place.memory)
+    job = Job(place.folder, place.out, place.variances, place.memory, place.certify)
     if job.input.digest != place.digest or not job.place.is_begun:
         raise ClusterError(f"a worker finds other files at {place.folder} or {place.out}: share the client's folders")
     return job

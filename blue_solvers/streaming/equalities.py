@@ -98,8 +98,7 @@ class SharedEqualities:
     @classmethod
     def of(cls, design: Design, part: Part, below: Mapping[int, Upward], above: Downward | None) -> SharedEqualities:
         """The share of one part, once what lies around it is known."""
-        assert part.combinations is not None
-        first, k = len(design.desired), part.combinations.shape[0]
+        combinations, first, k = part.share(len(design.equal_to)), len(design.desired), len(design.equal_to)
         both = replace(design, desired=(*design.desired, *design.observed))
         wanted = range(first, len(both.desired))
         result = SubtreeForm(both, part, below, above, wanted).estimates(variances=False)
@@ -109,7 +108,7 @@ class SharedEqualities:
         for i, (level, _) in enumerate(design.observed):
             if first + i not in result.cells:
                 continue
-            own = part.combinations[:, places[i] : places[i + 1]]
+            own = combinations[:, places[i] : places[i + 1]]
             cells, responses = result.cells[first + i].ravel(), result.responses[first + i]
             variances = np.repeat(part.variances[i], part.values[i].shape[1])
             values[:, 0] += own @ cells
@@ -117,7 +116,7 @@ class SharedEqualities:
             noise += own.power(2) @ np.where(np.isfinite(variances), variances, 0.0)
             sizes += abs(own) @ abs(cells)
             root = _stacked(root, _whitened(responses, part.variances[i], _others(part, level, below)))
-        squares = np.asarray(part.combinations.power(2).sum(axis=1)).ravel()
+        squares = np.asarray(combinations.power(2).sum(axis=1)).ravel()
         return cls(values, root, squares, noise, sizes)
 
     def __add__(self, other: SharedEqualities) -> SharedEqualities:

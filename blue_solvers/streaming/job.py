@@ -6,12 +6,13 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
+from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import write_estimates
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
 from blue_solvers.streaming.message_files import (
@@ -25,6 +26,7 @@ from blue_solvers.streaming.message_files import (
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.part_files import TOP, PartEntry, PartitionError, Partitions, level_file
 from blue_solvers.streaming.partition import BUFFERS
+from blue_solvers.streaming.proofs import CLAIMED, PROOFS, proof_of_run, prove_part
 from blue_solvers.streaming.subtrees import SubtreeForm, part_bytes
 from blue_solvers.streaming.workplace import Workplace, remove
 from constraint_builders.arrays import Float, Index
@@ -32,8 +34,10 @@ from constraint_builders.description.table import Table
 from constraint_builders.memory import format_bytes
 
 CHECKSUMS = "checksums.json"
+PROVING = 8 << 20  # bytes beside a part that its proof takes
 UP, SHARES, DOWN, DONE, CORRECTION, AGREED = "up", "shares", "down", "done", "correction", "agreed"
 ALIKE_UP, ALIKE_DOWN = "alike-up", "alike-down"
+STEPS = (UP, SHARES, DOWN, DONE, CORRECTION, AGREED, ALIKE_UP, ALIKE_DOWN, PROOFS, CLAIMED)
 
 
 class Job:
@@ -45,6 +49,8 @@ class Job:
     variances : bool
     memory : float, optional
         Bytes that one step may take.
+    certify : bool
+        Whether estimates are proved, and the fit of the measurements is tested, while they are made.
 
     Raises
     ------
@@ -60,10 +66,14 @@ class Job:
         out: str | os.PathLike[str],
         variances: bool = True,
         memory: float | None = None,
+        certify: bool = True,
     ) -> None:
         self.input = Partitions.open(folder)
-        self.place = Workplace(Path(out), (UP, SHARES, DOWN, DONE, CORRECTION, AGREED, ALIKE_UP, ALIKE_DOWN))
+        self.place = Workplace(Path(out), STEPS)
         self.variances = variances
+        self.certify = certify
+        design = self.input.design
+        self._asked = replace(design, desired=design.estimated, checked=()) if certify else design
         parts = self.input.parts.values()
         self.split = {entry.name for entry in parts if memory is not None and self._is_split(entry, memory)}
         self._spare = 0.0
@@ -89,6 +99,7 @@ class Job:
         _require(top.bytes, str(top), memory)
         parts = self.input.parts.values()
         self._spare = memory - max(entry.bytes for entry in (top, *parts) if entry.name not in self.split)
+        self._spare -= PROVING if self.certify else 0
 
     def _level(self, entry: PartEntry) -> int:
         return self.input.design.levels.index(entry.geolevel)
@@ -99,7 +110,8 @@ class Job:
 
         Input that is refused while the folder is held leaves nothing in the way of other input.
         """
-        wishes = {"standard errors": self.variances, "parts split by table": sorted(self.split)}
+        split = {"parts split by table": sorted(self.split)}
+        wishes = {"standard errors": self.variances, "proof": self.certify, **split}
         with self.place.held({"measurements": self.input.digest, **wishes}):
             try:
                 yield
@@ -181,7 +193,7 @@ class Job:
             return
         below = self._below(self.message)
         part = self.input.read(TOP)
-        result = SubtreeForm(design, part, below).estimates(self.variances).agreed()
+        result = SubtreeForm(self._asked, part, below).estimates(self.variances).agreed()
         self._hand_down(DOWN, result)
         alike = None
         if design.equal_to:
@@ -246,11 +258,12 @@ class Job:
             self._require_agreement(name)
             part = self.input.read(name, ())
         read = None if tables is None else ()
-        form = SubtreeForm(self.input.design, part, above=self._above(name), wanted=tables, read=read)
+        form = SubtreeForm(self._asked, part, above=self._above(name), wanted=tables, read=read)
         result, alike = form.estimates(self.variances).agreed(), None
         if self.input.design.equal_to:
             above = self._above(name, ALIKE_DOWN)
             alike = SubtreeForm(self.input.design, with_equal_noise(part), above=above).estimates(self.variances)
+        del form
         self._write(output, part, result, alike, np.arange(part.level_of.size))
 
     def _require_agreement(self, name: str) -> None:
@@ -276,6 +289,7 @@ class Job:
             if correction is None:
                 raise DamagedError(f"{self.place.work / CORRECTION} is damaged: run again")
             result = correction.applied(result, alike)
+        self._prove(output, part, result, kept)
         files = {}
         for level, level_name in enumerate(self.input.design.levels):
             members = part.members(level)
@@ -289,10 +303,27 @@ class Job:
                     files[path] = sha256(temporary)
         self.place.seal(f"{DONE}/{output}", json.dumps(files).encode())
 
+    def _is_proved(self, output: str) -> bool:
+        """Whether a part is proved by itself, as it is written."""
+        return self.certify and not self.input.design.equal_to and (output == TOP or output in self.input.parts)
+
+    def _prove(self, output: str, part: Part, result: Estimates, kept: Index) -> None:
+        """Keep what a part says of the proof, or of the top what it is to be proved of once all parts are."""
+        if not self._is_proved(output):
+            return
+        if output == TOP:
+            cells = {f"x{i}": own for i, own in result.cells.items()}
+            self.place.seal(CLAIMED, pack_arrays({**cells, **{f"v{i}": own for i, own in result.variances.items()}}))
+        else:
+            proof = prove_part(self.input.design, part, result.cells, result.variances, {}, kept, is_top=False)
+            self.place.seal(f"{PROOFS}/{output}", proof.pack())
+
     def _tables(self, level: int, result: Estimates, rows: Index) -> list[tuple[Table, Float, Float | None]]:
         """Tables of a level with their standard errors, if these are wanted."""
         tables = []
         for i, cells in result.cells.items():
+            if i >= len(self.input.design.desired):
+                continue
             where, table = self.input.design.desired[i]
             if where == level:
                 errors = np.sqrt(_rows(result.variances[i], rows)) if i in result.variances else None
@@ -307,6 +338,9 @@ class Job:
     def is_written(self, output: str) -> bool:
         """Whether an output is there and undamaged."""
         files = self._files(output)
+        proof = CLAIMED if output == TOP else f"{PROOFS}/{output}"
+        if self._is_proved(output) and self.place.sealed(proof) is None:
+            return False
         return files is not None and all(is_intact(self.place.out / path, digest) for path, digest in files.items())
 
     def refuse(self, failed: Mapping[str, str]) -> None:
@@ -319,8 +353,8 @@ class Job:
                 failed,
             )
 
-    def finish(self) -> dict[str, str]:
-        """Say that all is done, with the SHA-256 of every file.
+    def finish(self) -> tuple[dict[str, str], StoredProof | None]:
+        """Say that all is done, with the SHA-256 of every file, and what is proved of them.
 
         Raises
         ------
@@ -334,9 +368,11 @@ class Job:
                 raise DamagedError(f"{self.place.out}: estimates of part {output} are missing: run again")
             files |= own
         files = dict(sorted(files.items()))
+        proof = proof_of_run(self.input, self.split, self.place) if self.certify else None
+        said = {"input": self.input.digest, "files": files, **({} if proof is None else proof.to_json())}
         with self.place.replacing(CHECKSUMS) as temporary:
-            temporary.write_text(json.dumps({"input": self.input.digest, "files": files}, indent=1), encoding="utf-8")
-        return files
+            temporary.write_text(json.dumps(said, indent=1), encoding="utf-8")
+        return files, proof
 
 
 def _require(needed: float, what: str, memory: float) -> None:

@@ -21,14 +21,16 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from blue_solvers.contract import Info
+from blue_solvers.proving import is_exact
 from blue_solvers.results.checksums import DamagedError, is_intact, read_sealed_json, sha256
+from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (
     ESTIMATES,
     OUTLINE,
@@ -61,6 +63,12 @@ from constraint_builders.relations.spine_tables import spine_layout
 READER = 40 << 20  # bytes that the Parquet library keeps once it has read and written, however little at a time
 READING, PARTS, READ = "reading", "parts", "read"  # in the folder of work
 INFO = Info("two_pass", exact=True, reason="two passes over the spine, streamed by subtree, exact")
+
+
+def _info(proof: StoredProof | None) -> Info:
+    if proof is None or proof.certificate is None or is_exact(proof.certificate):
+        return INFO
+    return replace(INFO, exact=False, reason=f"{INFO.reason.removesuffix(', exact')}; {proof.certificate}")
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,7 @@ def estimate_measurements(
     desired: Desired = None,
     within: Sequence[str] | None = None,
     totals: Sequence[ExactTotal] = (),
+    certify: bool = True,
     progress: Progress | None = None,
 ) -> Summary:
     """Estimate all tables of a folder of noisy measurements, and store them for questions.
@@ -133,6 +142,8 @@ def estimate_measurements(
         Bytes that the work may take beside the program itself.
     desired, within, totals
         As in `read_noisy_measurements`.
+    certify : bool
+        As in `stream`; the result says what is proved of it.
     progress : callable, optional
         Called with what is done next, a number of steps that are done, and how many there are: of reading geolevels
         first, then of working on parts.
@@ -158,7 +169,7 @@ def estimate_measurements(
     require_limit(memory)
     if memory <= READER:
         raise MemoryError(f"reading files alone needs {format_bytes(READER)} and the limit is {format_bytes(memory)}")
-    return _Run(files, settings, Path(out), memory - READER, desired, within, totals, progress).estimate()
+    return _Run(files, settings, Path(out), memory - READER, desired, within, totals, certify, progress).estimate()
 
 
 class _Run:
@@ -173,10 +184,12 @@ class _Run:
         desired: Desired,
         within: Sequence[str] | None,
         totals: Sequence[ExactTotal],
+        certify: bool,
         progress: Progress | None,
     ) -> None:
         self._files, self._settings, self._out, self._memory = files, settings, out, memory
         self._desired, self._within, self._totals, self._progress = desired, within, totals, progress
+        self._certify = certify
         made = (SETTINGS, SPINE, VARIANCES, ZEROS, ESTIMATES)
         self._place = Workplace(out, (READING, PARTS, READ), made, OUTLINE)
         self._parts = self._place.work / PARTS
@@ -185,10 +198,11 @@ class _Run:
         """Do what is not done yet."""
         if not os.path.lexists(self._out):
             require_new(self._out)
+        self._place.clear_ended()
         self._place.require_free()
         seen = InputFiles.of(self._files, self._settings.geolevels)
         wishes: dict[str, Any] = {"settings": self._settings.text, "desired tables": self._desired}
-        wishes["geounits"] = self._within
+        wishes["geounits"], wishes["proof"] = self._within, self._certify
         wishes["exact totals"] = [[list(known.codes), known.total] for known in self._totals]
         with naming_place(self._out), self._place.held({"files": seen.digests, **wishes}):
             summary = self._read_before() or self._read(seen)
@@ -272,20 +286,20 @@ class _Run:
         """Estimate part by part, and say that the result is whole."""
         estimates = inside(self._out, ESTIMATES)
         self._drop_other(estimates)
-        job = Job(self._parts, estimates, memory=self._memory)
+        job = Job(self._parts, estimates, memory=self._memory, certify=self._certify)
         job.keep_within(self._memory)
         with job.held():
-            files = self._work_through(job)
+            files, proof = self._work_through(job)
         known = json.loads(self._place.sealed(READ) or b"{}")["files"]
         known |= {f"{ESTIMATES}/{path}": digest for path, digest in files.items()}
         known[f"{ESTIMATES}/{CHECKSUMS}"] = sha256(self._out / ESTIMATES / CHECKSUMS)
         design = job.input.design
         axes = design.zero_axes or ()
         with self._place.replacing(OUTLINE) as temporary:
-            text = describe(self._settings, design.levels, design.desired, INFO, axes, known)
+            text = describe(self._settings, design.levels, design.desired, _info(proof), axes, known, proof)
             temporary.write_text(text, encoding="utf-8")
 
-    def _work_through(self, job: Job) -> dict[str, str]:
+    def _work_through(self, job: Job) -> tuple[dict[str, str], StoredProof | None]:
         try:
             return work_through(job, self._progress)
         except PartitionError as error:

@@ -36,6 +36,8 @@ class Design:
         The values of linear combinations of measured cells that are known exactly. Everything that is linear in the
         measurements has as many columns more: what it would be if the measurements were their covariances with one
         combination.
+    checked : tuple of (int, Table)
+        Observed tables that are not desired, but estimated all the same: for the proof and the fit.
     """
 
     schema: Schema
@@ -44,6 +46,12 @@ class Design:
     desired: tuple[LevelTable, ...]
     zero_axes: tuple[int, ...] | None = None
     equal_to: tuple[float, ...] = ()
+    checked: tuple[LevelTable, ...] = ()
+
+    @property
+    def estimated(self) -> tuple[LevelTable, ...]:
+        """The desired tables, then those that are checked."""
+        return (*self.desired, *self.checked)
 
     @cached_property
     def finest(self) -> Table:
@@ -89,6 +97,12 @@ class Part:
     values: list[Float]
     empty: NDArray[np.bool_] | None = None
     combinations: sparse.csr_array | None = None
+
+    def share(self, count: int) -> sparse.csr_array:
+        """Its share of so many combinations, (count, cells of all `values`); 0 where it has none."""
+        if self.combinations is None:
+            return sparse.csr_array((count, sum(values.size for values in self.values)))
+        return self.combinations
 
     def members(self, level: int) -> slice:
         """Positions of the geounits of a geolevel."""

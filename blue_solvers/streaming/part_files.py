@@ -46,7 +46,7 @@ from constraint_builders.files.safe_paths import inside, path_component
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
 EMPTY = "*:empty"
-FORMAT = 3
+FORMAT = 4
 
 
 class PartitionError(ValueError):
@@ -260,6 +260,7 @@ def write_manifest(folder: Path, design: Design, parts: Sequence[PartEntry], top
         "desired": [[level, table.name] for level, table in design.desired],
         "zero_axes": design.zero_axes,
         "equal_to": design.equal_to,
+        "checked": [[level, table.name] for level, table in design.checked],
         "parts": [asdict(part) for part in parts],
         "top": asdict(top),
     }
@@ -291,4 +292,5 @@ def _design(said: Mapping[str, Any], schema_file: Path) -> Design:
         tables("desired"),
         None if axes is None else tuple(axes),
         tuple(said["equal_to"]),
+        tables("checked"),
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.cutting import choose_cut, members_of_parts
@@ -73,7 +75,7 @@ def partition(
     MemoryError, OSError
         As in `partition_source`.
     """
-    if problem.spine is None or problem.schema is None:
+    if problem.spine is None:
         raise ValueError("only a problem on a spine can be cut into parts: this one has none")
     order = in_schema_order(problem)
     reason = TwoPass().refusal(problem if order is None else order.problem) or _unmeasured_in_equalities(problem)
@@ -85,24 +87,24 @@ def partition(
     if order is not None:
         problem, values = order.problem, values[order.observed]
     blocks = problem.observed.tables(values)
-    assert problem.schema is not None
-    assert problem.spine is not None
-    assert problem.geounit_variances is not None
+    schema, spine = problem.domain.schema, problem.domain.spine
     design = Design(
-        problem.schema,
-        problem.spine.levels,
+        schema,
+        spine.levels,
         tuple(zip(problem.observed_levels, problem.observed_tables, strict=True)),
         tuple(zip(problem.desired_levels, problem.desired_tables, strict=True)),
         None if problem.zeros is None else problem.zeros.axes,
         () if problem.equalities is None else tuple(problem.equalities[1].tolist()),
     )
+    variances = StructuredProblem.of(problem).geounit_variances
+    design = _with_checked(design, spine, variances)
 
     def read(level: str, table: str, ranks: Index) -> Float:
         return blocks[problem.observed.names[problem.observed.index((level, table))]][ranks]
 
     empty = None if problem.zeros is None else problem.zeros.empty
-    shares = None if problem.equalities is None else Shares(design, problem.spine, problem.equalities[0])
-    return _write_parts(folder, design, problem.spine, problem.geounit_variances, read, memory, at, empty, shares)
+    shares = None if problem.equalities is None else Shares(design, spine, problem.equalities[0])
+    return _write_parts(folder, design, spine, variances, read, memory, at, empty, shares)
 
 
 def _unmeasured_in_equalities(problem: Problem) -> str | None:
@@ -193,7 +195,7 @@ def partition_known(
     ]
     wanted = _desired(schema, spine, desired, names, tables, variances)
     axes = None if zeros is None else zeros.axes
-    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), axes)
+    design = _with_checked(Design(schema, spine.levels, tuple(tables), tuple(wanted), axes), spine, variances)
     spelled = {
         (level, table.name): (name, table.places_in(own) if own.is_turned else None)
         for (level, table), (_, name), own in zip(tables, names, given, strict=True)
@@ -246,6 +248,17 @@ def _desired(
                 "measured there, below or above determines it"
             )
     return found
+
+
+def _with_checked(design: Design, spine: Spine, variances: list[Float]) -> Design:
+    """The design with the observed tables that are determined everywhere and not desired."""
+    others = [own for own in design.observed if own not in design.desired]
+    if not others or design.equal_to:
+        return design
+    levels, tables = zip(*design.observed, strict=True)
+    consistency = SpineConsistency(design.schema, spine, list(levels), list(tables), variances)
+    known = [own for own in others if undetermined(consistency, own[1], spine.members[own[0]]) is None]
+    return replace(design, checked=tuple(known))
 
 
 def _write_parts(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from blue_solvers.results.checksums import DamagedError
+from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming.job import Job
 from constraint_builders.files.replacing import naming_place
 from constraint_builders.memory import require_limit
@@ -20,6 +21,7 @@ def stream(
     *,
     memory: float | None = None,
     variances: bool = True,
+    certify: bool = True,
     progress: Progress | None = None,
 ) -> None:
     """Estimate all tables of a partitioned problem, part by part.
@@ -38,6 +40,9 @@ def stream(
         measurements for the way down, which are otherwise read again.
     variances : bool
         Whether exact standard errors are wanted too.
+    certify : bool
+        Whether estimates are proved while they are made, and, with their standard errors, the fit of the measurements
+        to their noise is tested; ``checksums.json`` says what was found.
     progress : callable, optional
         Called with what is done next, how many parts of both passes are done, and how many there are.
 
@@ -58,15 +63,15 @@ def stream(
     """
     if memory is not None:
         require_limit(memory)
-    job = Job(folder, out, variances, memory)
+    job = Job(folder, out, variances, memory, certify)
     if memory is not None:
         job.keep_within(memory)
     with naming_place(out), job.held():
         work_through(job, progress)
 
 
-def work_through(job: Job, progress: Progress | None = None) -> dict[str, str]:
-    """All steps of a job that is held, one after another; gives the SHA-256 of every file of estimates."""
+def work_through(job: Job, progress: Progress | None = None) -> tuple[dict[str, str], StoredProof | None]:
+    """All steps of a job that is held, one after another; gives what `Job.finish` does."""
     steps = len(job.input.parts)
     report = progress or (lambda *_: None)
     failed = {}
@@ -86,6 +91,6 @@ def work_through(job: Job, progress: Progress | None = None) -> dict[str, str]:
         except DamagedError as error:
             failed[name] = str(error)
     job.refuse(failed)
-    files = job.finish()
+    found = job.finish()
     report("done", 2 * steps, 2 * steps)
-    return files
+    return found

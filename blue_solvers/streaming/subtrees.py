@@ -18,17 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.components.grouping import groupings_of
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Boundary
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
-from constraint_builders import Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
-from constraint_builders.description.zeros import EmptyCells
 
 LevelTable = tuple[int, Table]
 
@@ -38,7 +37,7 @@ COEFFICIENT_ARRAYS = 12  # held at once while a plan is made
 
 
 @dataclass(frozen=True)
-class Subproblem:
+class Subproblem(StructuredProblem):
     """The problem of a part, as the tree form reads one: tables known to be estimable, variances by geounit only.
 
     Attributes
@@ -47,21 +46,11 @@ class Subproblem:
         Numbers in the design of the part's own observed and desired tables.
     """
 
-    schema: Schema
-    spine: LevelledTree
-    zeros: EmptyCells | None
-    observed: Layout
-    observed_tables: tuple[Table, ...]
-    observed_levels: tuple[int, ...]
-    geounit_variances: list[Float]
-    desired: Layout
-    desired_tables: tuple[Table, ...]
-    desired_levels: tuple[int, ...]
     inside: list[int]
     wanted: list[int]
 
     @classmethod
-    def of(cls, design: Design, part: Part, anchored: Sequence[int], wanted: Sequence[int]) -> Subproblem:
+    def of_part(cls, design: Design, part: Part, anchored: Sequence[int], wanted: Sequence[int]) -> Subproblem:
         """The problem of a part.
 
         Parameters
@@ -176,7 +165,7 @@ class SubtreeForm(TreeForm):
             self._anchors[0] = above.cells
         self._below = sorted(below or {})
         chosen = range(len(design.desired)) if wanted is None else wanted
-        self._subproblem = Subproblem.of(design, part, sorted(self._anchors), chosen)
+        self._subproblem = Subproblem.of_part(design, part, sorted(self._anchors), chosen)
         self._messages = {position: message.messages for position, message in (below or {}).items()}
         self._above = None if above is None else above.roots
         super().__init__(self._subproblem)
@@ -262,7 +251,7 @@ def part_bytes(design: Design, levels: Index, has_children: NDArray[np.bool_]) -
     observed, desired = np.zeros(len(design.levels)), np.zeros(len(design.levels))
     for level, table in design.observed:
         observed[level] += table.size
-    for level, table in design.desired:
+    for level, table in design.estimated:
         desired[level] += table.size
     columns = 1 + len(design.equal_to)
     cells = slots * (1.0 + 2 * has_children.astype(np.float64)) * columns

@@ -6,6 +6,7 @@ import hashlib
 import platform
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import numpy
 import polars
@@ -23,8 +24,8 @@ def versions() -> dict[str, str]:
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
         "polars": polars.__version__,
-        "blue_solvers": _source_digest(blue_solvers.__file__),
-        "constraint_builders": _source_digest(constraint_builders.__file__),
+        "blue_solvers": _source_digest(blue_solvers),
+        "constraint_builders": _source_digest(constraint_builders),
     }
 
 
@@ -36,9 +37,8 @@ def difference(here: dict[str, str], there: dict[str, str]) -> str:
     return ""
 
 
-def _source_digest(package: str | None) -> str:
-    assert package is not None
-    folder = Path(package).parent
+def _source_digest(package: ModuleType) -> str:
+    folder = Path(package.__path__[0])
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())

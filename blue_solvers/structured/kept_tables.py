@@ -105,10 +105,9 @@ def _with_more(problem: Problem, kept: list[int], suits: Callable[[Problem], boo
 
 def _candidates(problem: Problem, known: NDArray[np.intp]) -> list[int]:
     """Tables with recodes in which nothing is exact, the largest first."""
-    assert problem.schema is not None
     exact = problem.exact.copy()
     exact[known] = True
-    plain = set(problem.schema.names)
+    plain = set(problem.domain.schema.names)
     recoded = [i for i, table in enumerate(problem.observed_tables) if not plain.issuperset(table.factors)]
     noisy = [i for i in recoded if not exact[problem.observed.block(i)].any()]
     return sorted(noisy, key=lambda i: -problem.observed_tables[i].size)

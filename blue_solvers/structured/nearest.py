@@ -94,7 +94,7 @@ def variance_ratio(problem: Problem) -> float:
 
 def why_no_structure(problem: Problem) -> str | None:
     """Why there is no nearest structured problem that can be solved exactly, or None."""
-    if problem.schema is None:
+    if not problem.is_tabular:
         return Refusal("it has no tables, only a matrix", OTHERWISE)
     if problem.noise.solve is None:
         return Refusal(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.normal_equations.factorisation import factorise
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -49,13 +50,20 @@ def scaled_precision(problem: Problem, deviations: Float) -> ScaledPrecision:
 
     Raises
     ------
+    UnsupportedProblemError
+        If the covariance is an operator without a method ``solve``.
     MemoryError
         If the factor of a sparse covariance does not fit.
     """
     if problem.covariance is None:
         return _uncorrelated(problem, deviations)
     entries = problem.noise.entries()
-    return _by_solves(problem.noise, deviations) if entries is None else _by_factor(entries, deviations)
+    if entries is not None:
+        return _by_factor(entries, deviations)
+    solve = problem.noise.solve
+    if solve is None:
+        raise UnsupportedProblemError("its covariance is an operator without a method solve(V), its inverse times V")
+    return _by_solves(problem.noise, solve, deviations)
 
 
 def _uncorrelated(problem: Problem, deviations: Float) -> ScaledPrecision:
@@ -79,9 +87,8 @@ def _by_factor(covariance: sparse.csr_array, deviations: Float) -> ScaledPrecisi
     )
 
 
-def _by_solves(noise: Noise, deviations: Float) -> ScaledPrecision:
-    scale, solve = deviations[:, None], noise.solve
-    assert solve is not None
+def _by_solves(noise: Noise, solve: Callable[[Float], Float], deviations: Float) -> ScaledPrecision:
+    scale = deviations[:, None]
     largest = _largest_eigenvalue(lambda Z: (noise @ (Z / scale)) / scale, deviations.size)
     return ScaledPrecision(
         lambda Z: scale * solve(scale * Z), SHARE_FOUND / largest, False, "the noise being correlated"

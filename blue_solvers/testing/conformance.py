@@ -177,9 +177,9 @@ class _Check:
     def consistent(self) -> Float:
         """Whole numbers that agree, (n, COLUMNS); for equations with b, solutions of A x = 0."""
         problem = self.problem
-        if problem.schema is not None:
+        if problem.is_tabular:
             return problem.marginal_matrix() @ self.rng.integers(
-                0, 20, (int(np.prod(problem.schema.shape)), COLUMNS)
+                0, 20, (int(np.prod(problem.domain.schema.shape)), COLUMNS)
             ).astype(float)
         B = linalg.null_space(problem.constraint_matrix("all").toarray())
         return B @ self.rng.standard_normal((B.shape[1], COLUMNS))
@@ -277,7 +277,7 @@ class _Check:
 
     def keeps_exact_cells(self) -> None:
         problem, exact = self.problem, self.problem.exact
-        if problem.schema is None or not exact.any():
+        if not problem.is_tabular or not exact.any():
             return
         Y, X = self.Y, self.P @ self.Y
         known = problem.observed.tables(np.where(exact[:, None], Y, np.nan))

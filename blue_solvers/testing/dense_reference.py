@@ -49,8 +49,8 @@ class DenseReference:
 
 def _consistent_basis(problem: Problem) -> tuple[Float, Float, Float | None]:
     """Consistent observed and desired vectors as ranges of two matrices with common coordinates, and one solution."""
-    if problem.schema is not None:
-        desired = marginal_matrix(problem.schema, problem.desired_tables)
+    if problem.is_tabular:
+        desired = marginal_matrix(problem.domain.schema, problem.desired_tables)
         return problem.marginal_matrix().toarray(), desired.toarray(), None
     A, b = problem.equations("all")
     basis = linalg.null_space(A.toarray())

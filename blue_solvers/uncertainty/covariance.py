@@ -81,7 +81,7 @@ def variances(P: BlueOperator, method: str = "solver") -> Float:
 def _by_closed_form(P: BlueOperator) -> Float:
     _require_blue(P, "closed_form")
     problem = P.problem
-    if problem.schema is None or problem.spine is not None or problem.table_variances is None:
+    if problem.table_variances is None:
         raise ValueError(
             "method 'closed_form' needs tables of one schema, without a spine, whose noise is uncorrelated and of "
             "equal variance within each table (A1-A3): use 'selected_inversion' or 'applies'"

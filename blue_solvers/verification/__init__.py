@@ -1,6 +1,7 @@
 """Proofs of answers and tests of measurements, in which no solver takes part."""
 
 from blue_solvers.verification.certificate import Certificate, certify
+from blue_solvers.verification.fit_of_parts import FitOfParts, fit_of_spine
 from blue_solvers.verification.goodness_of_fit import Fit, Outlier, fit_test
 
-__all__ = ["Certificate", "Fit", "Outlier", "certify", "fit_test"]
+__all__ = ["Certificate", "Fit", "FitOfParts", "Outlier", "certify", "fit_of_spine", "fit_test"]

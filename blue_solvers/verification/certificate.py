@@ -7,14 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blue_solvers.verification.finest import certify_by_finest, levels_of
+from blue_solvers.verification.layers import holds_all
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
 from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.sweep import certify_by_sums
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, pieces
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem
 from constraint_builders.description.reals import real_array
 from constraint_builders.relations.marginals import refines
+from constraint_builders.schema_order import in_schema_order
 
 MOST_LISTED = 2_000  # cells up to which counts are listed even where there is a shorter way: it is tighter
 AGREES = 1e-6  # standard errors of the measurements: what one set of tables disagrees by in rounding, at most
@@ -84,24 +86,28 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
     proved, at most 0.8 standard errors
     """
     y, x = _cells(problem, y, "y"), _cells(problem, x, "x")
+    order = in_schema_order(problem)
+    if order is not None:
+        problem, y, x = order.problem, y[order.observed], x[order.observed]
     try:
         bound, violation = _bounded(problem, y, x)
     except NotCertifiedError as refusal:
         return Certificate(None, str(refusal), None, _agreement_of_nested(problem, x))
-    return _judged(bound, violation)
+    return judged(bound, violation)
 
 
 def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, float]:
     """By the shortest proof that there is."""
-    noise = WeighedNoise.of(problem)
     if problem.observed.size <= MOST_LISTED and can_be_listed(problem):
-        return certify_listed(problem, noise, y, x)
+        return certify_listed(problem, WeighedNoise.of(problem), y, x)
+    if problem.spine is not None and holds_all(problem):
+        return certify_by_sums(problem, y, x)
+    noise = WeighedNoise.of(problem)
     try:
         family = Separated(problem, noise)
     except NotCertifiedError:
-        levels = levels_of(problem)
-        if levels is not None:
-            return certify_by_finest(problem, noise, levels, y, x)
+        if holds_all(problem):
+            return certify_by_sums(problem, y, x)
         if can_be_listed(problem):
             return certify_listed(problem, noise, y, x)
         raise
@@ -111,15 +117,16 @@ def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, flo
 def _agreement_of_nested(problem: Problem, x: np.ndarray) -> str | None:
     """What can be said of any tables: how far those disagree of which one contains the other, at the same place."""
     tables, worst, compared = problem.observed_tables, 0.0, 0
-    levels = problem.observed_levels or (0,) * len(tables)
+    levels = problem.observed_levels
     for i, table in enumerate(tables):
         finer = [j for j, own in enumerate(levels) if own == levels[i] and j != i and _contains(problem, j, i)]
         cells = problem.observed.block(i)
         if not finer or problem.variances[cells].min() == 0 or problem.unmeasured[cells].all():
             continue
         j = min(finer, key=lambda j: tables[j].size)
-        assert problem.schema is not None
-        total = Sum(problem.schema, tables[j], table).down(x[problem.observed.block(j)].reshape(-1, tables[j].size))
+        total = Sum(problem.domain.schema, tables[j], table).down(
+            x[problem.observed.block(j)].reshape(-1, tables[j].size)
+        )
         apart = abs(x[cells] - total.ravel()) / np.sqrt(problem.variances[cells])
         worst, compared = max(worst, float(np.nanmax(apart, initial=0.0))), compared + 1
     if not compared:
@@ -128,13 +135,14 @@ def _agreement_of_nested(problem: Problem, x: np.ndarray) -> str | None:
 
 
 def _contains(problem: Problem, fine: int, coarse: int) -> bool:
-    assert problem.schema is not None
-    return refines(problem.schema, problem.observed_tables[fine], problem.observed_tables[coarse])
+    return refines(problem.domain.schema, problem.observed_tables[fine], problem.observed_tables[coarse])
 
 
-def _judged(bound: float, violation: float) -> Certificate:
+def judged(bound: float, violation: float) -> Certificate:
+    """The certificate of a bound."""
     if not np.isfinite(bound):
-        return Certificate(None, "the bound overflows", violation)
+        what = "the bound overflows, or cells are measured by coarser tables alone where nothing is below them"
+        return Certificate(None, what, violation)
     reason = "what is left of the residuals that the counts could explain"
     if violation > AGREES:
         reason += f", and what the tables disagree by, {violation:.2g} standard errors of a measurement"

@@ -9,8 +9,8 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # which takes its parts when they are named: `special` costs more than all of this package
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import chi2, norm
 
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal
 from blue_solvers.verification.wide import Separated
@@ -171,7 +171,7 @@ class Fit:
         Infinite where nothing checks the cell.
         """
         each = -np.expm1(np.log1p(-level) / max(self.checked, 1))
-        distance = float(norm.isf(each / 2) + norm.ppf(power))
+        distance = float(scipy.special.ndtri(power) - scipy.special.ndtri(each / 2))
         sd = np.sqrt(np.where(self.status == CHECKED, self.problem.variances, np.inf))
         return sd * distance * np.sqrt(reciprocal(np.where(self.status == CHECKED, self.redundancy, 1.0)))
 
@@ -205,7 +205,8 @@ class Fit:
         left = self.residuals[i] * np.sqrt(self.problem.variances[i] / self.redundancy[i])
         size = abs(self.residuals[i])
         if self.replicates is None:
-            probability = float(-np.expm1(self.checked * np.log1p(-2 * norm.sf(size))))
+            with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
+                probability = float(-np.expm1(self.checked * np.log1p(-2 * scipy.special.ndtr(-size))))
         else:
             probability = _share_beyond(self.replicates.largest, size)
         return Outlier(name, cell, float(self.y[i]), float(self.y[i] - left), float(self.residuals[i]), probability)
@@ -264,7 +265,8 @@ def fit_test(
     if replicate is not None:
         found = _replicated(problem, noise, weight, replicate, draws, np.random.default_rng(rng))
     statistic = _weighted_squares(noise, e)
-    p_value = _two_sided(chi2.sf(statistic, degrees), chi2.cdf(statistic, degrees)) if degrees else 1.0
+    tails = scipy.special.chdtrc(degrees, statistic), scipy.special.chdtr(degrees, statistic)
+    p_value = _two_sided(*tails) if degrees else 1.0
     if found is not None:
         p_value = _two_sided(_share_beyond(found.totals, statistic), _share_beyond(-found.totals, -statistic))
     return Fit(problem, y, statistic, degrees, p_value, e * weight, status, redundancy, e**2 * precision, found)

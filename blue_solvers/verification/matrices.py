@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -52,10 +50,7 @@ class Listed:
 
 def can_be_listed(problem: Problem) -> bool:
     """Whether the matrix of counts is small enough."""
-    if problem.schema is None:
-        return True
-    leaves = 1 if problem.spine is None else int((problem.spine.child_counts == 0).sum())
-    return float(prod(problem.schema.shape)) * leaves * len(problem.observed_tables) <= MOST_ENTRIES
+    return not problem.is_tabular or problem.domain.size * len(problem.observed_tables) <= MOST_ENTRIES
 
 
 def _counts(problem: Problem) -> sparse.csr_array:
@@ -63,12 +58,10 @@ def _counts(problem: Problem) -> sparse.csr_array:
         return sparse.csr_array(sparse.eye_array(problem.observed.size))
     if problem.summing is not None:
         return problem.summing.matrix
-    assert problem.schema is not None
     M = problem.marginal_matrix()
     if problem.zeros is None:
         return M
-    leaves = np.zeros(1, np.intp) if problem.spine is None else np.flatnonzero(problem.spine.child_counts == 0)
-    return sparse.csr_array(M[:, np.flatnonzero(~problem.zeros.detailed(leaves))])
+    return sparse.csr_array(M[:, np.flatnonzero(~problem.zeros.detailed(problem.domain.leaves))])
 
 
 def certify_listed(problem: Problem, noise: WeighedNoise, y: Float, x: Float) -> tuple[float, float]:

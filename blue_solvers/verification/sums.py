@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from constraint_builders import Schema
 from constraint_builders.description.table import Table
-from constraint_builders.relations.marginals import group_map
+from constraint_builders.relations.marginals import map_along
 
 Array = NDArray
 
@@ -31,32 +31,34 @@ class Sum:
         self._groups: list[tuple[int, NDArray[np.intp], int]] = []
         for i, (axis, factor) in enumerate(zip(fine.axes, fine.factors, strict=True), 1):
             if axis in own and own[axis] != factor:
-                groups = group_map(schema, factor, own[axis])
-                assert groups is not None
-                self._groups.append((i, groups, schema.size_of(own[axis])))
+                self._groups.append((i, map_along(schema, fine, coarse, axis), schema.size_of(own[axis])))
         self.ratio = fine.size / coarse.size
-        self.adds = 0 if self.same else sum(fine.shape)  # one after another, at most
+        axes = [*self._summed, *(axis for axis, _, _ in self._groups)]
+        self.adds = 0 if self.same else sum(fine.shape[axis - 1] for axis in axes)  # one after another, at most
 
-    def down(self, cells: Array) -> Array:
-        """(rows, fine cells) summed to (rows, coarse cells)."""
+    def down(self, cells: Array, precision: type[np.floating] | None = None) -> Array:
+        """(rows, fine cells) summed to (rows, coarse cells), in their own precision or another."""
         if self.same:
             return cells
         array = cells.reshape(-1, *self.fine)
         for axis, groups, count in self._groups:
             shape = list(array.shape)
             shape[axis] = count
-            grouped = np.zeros(shape, dtype=array.dtype)
+            grouped = np.zeros(shape, dtype=precision or array.dtype)
             into, out_of = np.moveaxis(grouped, axis, 0), np.moveaxis(array, axis, 0)
             for level, group in enumerate(groups.tolist()):
                 into[group] += out_of[level]
             array = grouped
         for axis in reversed(self._summed):
-            array = array.sum(axis=axis)
+            array = array.sum(axis=axis, dtype=precision)
         return array.reshape(cells.shape[0], -1)
 
-    def most(self, amounts: Array) -> Array:
-        """An upper bound of `down` for amounts that are not negative, (rows, 1)."""
-        return np.sqrt(self.ratio * np.einsum("ij,ij->i", amounts, amounts))[:, None]
+    def weights(self, each: Array) -> Array:
+        """`down` of amounts that are the same for all cells of a row, (rows, 1), or of (rows, fine cells)."""
+        if self.same or each.shape[1] > 1:
+            return self.down(each)
+        sizes = self.down(np.ones((1, int(np.prod(self.fine)))))
+        return each * (sizes[:, :1] if (sizes == sizes[0, 0]).all() else sizes)
 
     def up(self, cells: Array) -> Array:
         """(rows, coarse cells) spread over (rows, *fine shape), each cell its whole value; it broadcasts."""

@@ -72,9 +72,7 @@ class WeighedNoise:
         entries = noise.entries()
         if entries is not None:
             return cls(noisy, sd, sd * np.sqrt(_least_correlation(sparse.csc_array(entries), sd)), noise)
-        if noise.solve is None:
-            raise NotCertifiedError("its covariance is an operator without `solve`: the residuals cannot be weighted")
-        return cls(noisy, sd, sd * np.sqrt(_least_by_solves(noise.solve, sd)), noise)
+        return cls(noisy, sd, sd * np.sqrt(_least_by_solves(_solve_of(noise), sd)), noise)
 
     def weighted(self, q: Float) -> tuple[Float, float]:
         """Sigma^-1 q over the noisy cells, 0 elsewhere, and how far off it may be, in the norm of Sigma.
@@ -82,15 +80,15 @@ class WeighedNoise:
         `q` is a difference of two doubles, each cell right to half a unit in its last place.
         """
         if self.correlated is None:
-            rho, square = np.empty_like(q), 0.0
+            rho, square = np.empty(q.size), 0.0
             for here in pieces(q.size):
                 inverse = reciprocal(self.sd[here])
-                part = q[here] * inverse
+                part = np.where(self.noisy[here], q[here], 0.0) * inverse  # nothing is claimed of some that are not
                 square += float(part @ part)
                 np.multiply(part, inverse, out=rho[here])
             return rho, 6 * ROUNDING * float(np.sqrt(square))
-        rho = self._solve(np.where(self.noisy, q, 0.0))
-        left = np.where(self.noisy, q - self._times(rho), 0.0)
+        rho = self._solve(self.correlated, np.where(self.noisy, q, 0.0))
+        left = np.where(self.noisy, q - np.asarray(self.correlated @ rho), 0.0)
         rounding = ROUNDING * (abs(q) + 4 * np.sqrt(q.size) * self.sd * float(np.linalg.norm(self.sd * rho)))
         return rho, self.inverse_size(abs(left) + rounding)
 
@@ -99,7 +97,7 @@ class WeighedNoise:
         if self.correlated is None:
             scaled = self.sd * (abs(g) + error)
             return float(np.linalg.norm(scaled)) * (1 + g.size * ROUNDING)
-        square = float(g @ self._times(g))
+        square = float(g @ np.asarray(self.correlated @ g))
         spread = float((self.sd * abs(g)).sum())
         return float(np.sqrt(max(square, 0.0) + 8 * g.size * ROUNDING * spread**2)) + float((self.sd * error).sum())
 
@@ -122,20 +120,20 @@ class WeighedNoise:
         entries = self.correlated.entries()
         return None if entries is None else entries.toarray()[np.ix_(cells, cells)]
 
-    def _times(self, g: Float) -> Float:
-        assert self.correlated is not None
-        return np.asarray(self.correlated @ g)
-
-    def _solve(self, q: Float) -> Float:
-        assert self.correlated is not None
-        if self.correlated.shared is not None:
+    def _solve(self, noise: Noise, q: Float) -> Float:
+        if noise.shared is not None:
             inverse = np.divide(1.0, self.least**2, out=np.zeros_like(q), where=self.noisy)
-            U = self.correlated.shared.factor
+            U = noise.shared.factor
             DU = inverse[:, None] * U
             small = cho_factor(np.eye(U.shape[1]) + U.T @ DU)
             return inverse * q - DU @ cho_solve(small, DU.T @ q)
-        assert self.correlated.solve is not None
-        return np.asarray(self.correlated.solve(q[:, None]))[:, 0]
+        return np.asarray(_solve_of(noise)(q[:, None]))[:, 0]
+
+
+def _solve_of(noise: Noise) -> Callable[[Float], Float]:
+    if noise.solve is None:
+        raise NotCertifiedError("its covariance is an operator without `solve`: the residuals cannot be weighted")
+    return noise.solve
 
 
 def _least_correlation(covariance: sparse.csc_array, sd: Float) -> float:

@@ -33,14 +33,14 @@ class Separated:
     """
 
     def __init__(self, problem: Problem, noise: WeighedNoise) -> None:
-        schema = problem.schema
         if noise.correlated is not None:
             raise NotCertifiedError("its noise is correlated and its counts are too many to list")
-        special = problem.equalities is not None or problem.zeros is not None or problem.spine is not None
-        plain = schema is not None and all(f in schema.names for t in problem.observed_tables for f in t.factors)
-        if special or not plain or schema is None:
+        one_place = problem.is_tabular and problem.spine is None
+        special = not one_place or problem.equalities is not None or problem.zeros is not None
+        factors = {factor for table in problem.observed_tables for factor in table.factors}
+        if special or not factors.issubset(problem.domain.schema.names):
             raise NotCertifiedError("its counts are too many to list, and it is more than plain tables of one place")
-        self.shape = schema.shape
+        self.shape = problem.domain.schema.shape
         self.observed = {table.axes: i for i, table in enumerate(problem.observed_tables)}
         self.steepest: dict[Key, float] = {}  # largest standard deviation; none where nothing was measured
         self.least: dict[Key, float] = {}
@@ -117,12 +117,11 @@ def _parts(problem: Problem, family: Separated, rho: Float) -> float:
     added: dict[Key, float] = dict.fromkeys(family.keys, 0.0)  # sizes of what was added up in every table
     square, rounding = 0.0, 0.0
     for key in family.keys:
-        cells = held.pop(key, None)
+        cells = held.pop(key) if key in held else np.zeros([family.shape[axis] for axis in key])
         if key in family.observed:
-            own = rho[problem.observed.block(family.observed[key])].reshape([family.shape[axis] for axis in key])
+            own = rho[problem.observed.block(family.observed[key])].reshape(cells.shape)
             added[key] += float(np.linalg.norm(own))
-            cells = own.copy() if cells is None else cells + own
-        assert cells is not None
+            cells = cells + own
         for place, axis in enumerate(key):
             mean = cells.mean(axis=place)
             cells -= np.expand_dims(mean, place)
@@ -153,8 +152,8 @@ def _disagreements(
     unobserved: dict[Key, NDArray] = {}
     for key in family.keys:
         given = _given(problem, family, x, key)
-        table = certain.get(key, unobserved.pop(key, None) if given is None else given)
-        assert table is not None
+        found = certain.get(key), given, unobserved.pop(key, None)
+        table = next(own for own in found if own is not None)
         part = table.astype(np.longdouble)
         for place in range(len(key)):
             rest = key[:place] + key[place + 1 :]

@@ -21,7 +21,7 @@ from constraint_builders.description.noise import (
     SparseNoise,
 )
 from constraint_builders.description.noise_laws import require_law
-from constraint_builders.description.reals import real_array
+from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.description.variances import checked_variances
 
 SYMMETRY_TOLERANCE = 1e-10
@@ -61,6 +61,7 @@ def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: 
 
 def _correlated(law: str, covariance: Any, size: int) -> Noise:
     require_law(law)
+    refuse_masked(covariance, "covariance")
     if np.shape(covariance) != (size, size):
         raise ValueError(f"covariance must have shape ({size}, {size}): got {np.shape(covariance)}")
     if isinstance(covariance, LowRankPlusDiagonal):

@@ -13,7 +13,7 @@ MOST_LEVELS = 1_000_000  # of a variable: more would fill the memory with labels
 
 RESERVED_NAMES = frozenset(
     {"total", "detailed", "all", "table", "value", "variance", "geolevel", "geocode"}
-    | {"estimate", "std_error", "lower", "upper", "nonnegative"}
+    | {"estimate", "std_error", "lower", "upper", "nonnegative", "adjustment", "adjustment_z"}
 )
 
 

@@ -160,7 +160,10 @@ class Spine(LevelledTree):
         longest = max(widths.values())
         short = next((code for code in codes if len(code) < longest), None)
         if short is not None:
-            raise ValueError(f"geoid {short!r} has {len(short)} characters: the level widths need {longest}")
+            raise ValueError(
+                f"geoid {short!r} has {len(short)} characters: the level widths need {longest}; give geoids as text, "
+                "for their leading zeros"
+            )
         if list(widths.values()) != sorted(set(widths.values())):
             raise ValueError(f"level widths must increase from the top down: got {widths}")
         levels = ({root: 0} if root else {}) | widths

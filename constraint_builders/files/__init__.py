@@ -19,6 +19,7 @@ from constraint_builders.files.long_table import (
     infer_schema,
     measurements_frame,
     read_long_table,
+    with_measurements,
     write_frame,
 )
 from constraint_builders.files.measurement_files import Unused
@@ -27,6 +28,7 @@ from constraint_builders.files.noisy_measurements import Release, read_noisy_mea
 from constraint_builders.files.pandas_frames import frame_like
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
+from constraint_builders.files.significant_digits import rounded
 from constraint_builders.sources import combine_sources
 
 __all__ = [
@@ -51,6 +53,8 @@ __all__ = [
     "read_schema_file",
     "read_settings",
     "read_totals",
+    "rounded",
+    "with_measurements",
     "write_frame",
     "write_noisy_measurements",
     "write_schema_file",

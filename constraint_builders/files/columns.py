@@ -86,7 +86,11 @@ def find_columns(frame: pl.DataFrame, schema: Schema | None, named: bool = True)
         If a column is missing, two are the same thing, or one is nothing that is known.
     """
     names = frame.columns
-    variables = _variables_like_keys(frame) if schema is None else _variables(names, schema)
+    if set(BOUNDS) <= set(map(plain_name, names)):
+        raise ValueError(
+            "columns 'lower' and 'upper': it holds estimates, whose errors are correlated, no measurements"
+        )
+    variables = _variables(names, schema) if schema else _variables_like_keys(frame)
     roles: dict[str, str] = {}
     spreads: list[Spread] = []
     ignored, strange = [], []
@@ -108,10 +112,10 @@ def find_columns(frame: pl.DataFrame, schema: Schema | None, named: bool = True)
         else:
             strange.append(name)
     _require(roles, spreads, frame, strange, named)
-    if schema is None:
-        variables = {name: name for name in names if name in (*variables, *strange)}
-    else:
+    if schema:
         _require_variables(schema, variables, names, strange)
+    else:
+        variables = {name: name for name in names if name in (*variables, *strange)}
     keys = {role: name for role, name in roles.items() if role != "value"}
     return Columns(keys, roles["value"], spreads[0], variables, tuple(ignored))
 
@@ -171,10 +175,6 @@ def read_spread(name: str) -> Spread | None:
 def _require(
     roles: Mapping[str, str], spreads: Sequence[Spread], frame: pl.DataFrame, strange: Sequence[str], named: bool
 ) -> None:
-    if all(bound in map(plain_name, strange) for bound in BOUNDS):
-        raise ValueError(
-            "columns 'lower' and 'upper': it holds estimates, whose errors are correlated, no measurements"
-        )
     there = f"there are {', '.join(map(repr, frame.columns)) or 'none'}"
     if named and TABLE not in roles:
         raise ValueError(f"column 'table' is missing: {there}; it says what a row counts, 'total' or 'sex * age'")

@@ -43,7 +43,7 @@ def problem_from_dataset(
         If an array says nothing of its precision, or two are of one table.
     """
     spreads = _spreads(source)
-    schema = Schema(_levels(source)) if schema is None else schema
+    schema = schema or Schema(_levels(source))
     values: dict[str, Any] = {}
     observed: dict[str, Any] = {}
     for name in source.data_vars:
@@ -82,9 +82,9 @@ def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarra
         import xarray
     except ImportError as error:
         raise missing_extra("labelled arrays need xarray", "arrays") from error
-    schema, spine = problem.schema, problem.spine
-    if schema is None:
+    if not problem.is_tabular:
         raise ValueError("a problem made from a matrix has no tables: there is no dataset of it")
+    schema, spine = problem.domain.schema, problem.spine
     found = {}
     estimates, errors = (
         problem.desired.tables(np.asarray(vector, dtype=np.float64)) for vector in (values, std_errors)

@@ -21,7 +21,8 @@ Instead of the variance may stand ``std_error``, ``moe_90`` (a margin of error o
 A column ``source`` tells sources apart that measured the same cells; they are combined. Columns of notes are ignored.
 Capitals and outer spaces make no difference where there is one label or name that is meant.
 
-Results have ``estimate``, ``std_error``, ``lower`` and ``upper`` in place of the value and its variance.
+Results have ``estimate``, ``std_error``, ``lower`` and ``upper``, and after them the value, its variance,
+``adjustment`` (estimate less value) and ``adjustment_z`` (in its standard errors).
 """
 
 from __future__ import annotations
@@ -183,6 +184,15 @@ def with_nonnegative(frame: pl.DataFrame, fitted: ArrayLike) -> pl.DataFrame:
     return frame.with_columns(pl.Series("nonnegative", np.asarray(fitted, dtype=np.float64)))
 
 
+def with_measurements(
+    frame: pl.DataFrame, value: ArrayLike, variance: ArrayLike, adjustment: ArrayLike, adjustment_z: ArrayLike
+) -> pl.DataFrame:
+    """Add what was measured of every cell, (m,) each over the desired layout, to a frame of estimates; NaN is empty."""
+    columns = {"value": value, "variance": variance, "adjustment": adjustment, "adjustment_z": adjustment_z}
+    vectors = {name: np.asarray(vector, dtype=np.float64) for name, vector in columns.items()}
+    return frame.with_columns(pl.Series(name, vector, nan_to_null=True) for name, vector in vectors.items())
+
+
 def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     """Write a frame to a file, whole or not at all: a failure leaves what was there before.
 
@@ -205,9 +215,7 @@ def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
 
 def _key_columns(problem: Problem, layout: Layout, tables: Sequence[Table]) -> pl.DataFrame:
     """The columns that name every cell of a layout."""
-    schema, spine = problem.schema, problem.spine
-    if schema is None:
-        raise ValueError("a problem made from a matrix has no tables: there is no long table of it")
+    schema, spine = problem.domain.schema, problem.spine
     keys, names = cell_keys(schema, tables), [_level_and_table(name) for name in layout.names]
     table_of_cell = np.repeat(np.arange(len(tables)), layout.sizes)
     position_in_block = np.arange(layout.size) - layout.offsets[:-1][table_of_cell]

@@ -74,7 +74,8 @@ class _NumberColumns:
             return read_numbers(self._frame[column], self._mark)
         except NotANumberError as error:
             row = self._rows.source.rows[error.row]
-            raise ValueError(f"{self._rows.cell(error.row)}: {what} {error} (row {row})") from None
+            hint = "; where nothing was published leave the value empty, its variance inf" if what == "value" else ""
+            raise ValueError(f"{self._rows.cell(error.row)}: {what} {error} (row {row}){hint}") from None
 
     def refuse(self, what: str, wrong: NDArray[np.bool_], why: str) -> None:
         """Refuse the first row that is wrong."""

@@ -71,8 +71,7 @@ def measured(
         columns = find_columns(table.frame, schema)
         if table.frame.is_empty():
             raise ValueError("there are no rows: give one for every cell")
-        inferred = schema is None
-        schema = infer(table, columns) if schema is None else schema
+        inferred, schema = not schema, schema or infer(table, columns)
         geography = read_geography(table, columns)
         rows = Rows(table, columns, schema, geography, inferred)
         order = rows.order()

@@ -197,7 +197,12 @@ def _require_prefixes(folder: str | os.PathLike[str], levels: Mapping[str, _Leve
     """Refuse a prefix with which no geocode begins."""
     for prefix in within:
         if not any(level.geocodes.str.starts_with(prefix).any() for level in levels.values()):
-            raise ValueError(f"{os.fspath(folder)}: nothing was measured within {prefix}: no geocode begins so")
+            found = [str(level.geocodes[0]) for level in levels.values() if level.geocodes.len()]
+            seen = f", such as {found[0]!r}" if found else ""
+            raise ValueError(
+                f"{os.fspath(folder)}: nothing was measured within {prefix}: no geocode begins so; write the first "
+                f"characters of codes as its files have them{seen}"
+            )
 
 
 def _require_levels(folder: str | os.PathLike[str], levels: Mapping[str, _Level], settings: Settings) -> None:

@@ -77,19 +77,18 @@ def write_noisy_measurements(
     """
     values = np.asarray(y, dtype=np.float64)
     problem.check_vector(values)
-    _require_layout(problem, values)
+    variances = _checked_variances(problem, values)
     order = in_schema_order(problem)
     if order is not None:
         problem, values = order.problem, values[order.observed]
-    spine = problem.spine
-    assert spine is not None
+    spine = problem.domain.spine
     with new_folder(folder) as temporary:
         for name, text in (notes or {}).items():
             (temporary / path_component(name, "note")).write_text(text, encoding="utf-8", newline="\n")
         for number, name in enumerate(spine.levels):
             if progress is not None:
                 progress(name, number, len(spine.levels))
-            level = _WrittenLevel(problem, values, number)
+            level = _WrittenLevel(problem, values, variances, number)
             own = {table: cells for (geolevel, table), cells in (zeros or {}).items() if geolevel == name}
             place = temporary / f"{path_component(name, 'geolevel')}{LEVEL_SUFFIX}"
             partitions = _partitions(spine, number, partition)
@@ -97,13 +96,13 @@ def write_noisy_measurements(
             _write(level.exact() + level.zeros(own), place / CONSTRAINTS, partitions)
 
 
-def _require_layout(problem: Problem, values: Float) -> None:
+def _checked_variances(problem: Problem, values: Float) -> list[Float]:
+    """The one variance of every table in every geounit, where measurement files can hold the problem and the values."""
     if problem.spine is None:
         raise ValueError("measurement files hold geounits: this problem has no spine")
     if problem.geounit_variances is None:
         raise ValueError("measurement files hold one variance for each table of a geounit: this problem's differ")
-    assert problem.schema is not None
-    require_free_names(problem.schema)
+    require_free_names(problem.domain.schema)
     broken = np.isfinite(values) & (values != np.round(values))
     if broken.any():
         position = int(broken.argmax())
@@ -116,6 +115,7 @@ def _require_layout(problem: Problem, values: Float) -> None:
         position = int(large.argmax())
         cell = problem.observed.describe(position)
         raise ValueError(f"{cell} is {values[position]:.3g}: whole numbers are exact to {LARGEST:,.0f}")
+    return problem.geounit_variances
 
 
 def _partitions(spine: Spine, level: int, partition: str) -> pl.Series:
@@ -156,14 +156,11 @@ def _write(rows: list[pl.DataFrame], place: Path, partitions: pl.Series) -> None
 class _WrittenLevel:
     """The rows of one geolevel; their column ``geounit`` numbers its geounits."""
 
-    def __init__(self, problem: Problem, values: Float, level: int) -> None:
-        assert problem.schema is not None
-        assert problem.spine is not None
-        assert problem.geounit_variances is not None
-        self._schema = problem.schema
-        self._geocodes = pl.Series([problem.spine.geocodes[i] for i in problem.spine.members[level]])
+    def __init__(self, problem: Problem, values: Float, variances: list[Float], level: int) -> None:
+        self._schema, spine = problem.domain.schema, problem.domain.spine
+        self._geocodes = pl.Series([spine.geocodes[i] for i in spine.members[level]])
         self._blocks = [
-            (table, values[problem.observed.block(i)].reshape(-1, table.size), problem.geounit_variances[i])
+            (table, values[problem.observed.block(i)].reshape(-1, table.size), variances[i])
             for i, table in enumerate(problem.observed_tables)
             if problem.observed_levels[i] == level
         ]

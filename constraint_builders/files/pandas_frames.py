@@ -61,7 +61,10 @@ def frame_like(source: Any, frame: pl.DataFrame) -> Any:
     if is_pandas(source):
         import pandas
 
-        return pandas.DataFrame({name: frame[name].to_list() for name in frame.columns})
+        numbers = [name for name in frame.columns if frame[name].dtype.is_float()]
+        return pandas.DataFrame(
+            {name: frame[name].to_numpy() if name in numbers else frame[name].to_list() for name in frame.columns}
+        )
     if type(source).__module__.partition(".")[0] == "pyarrow":
         return frame.to_arrow()
     return frame

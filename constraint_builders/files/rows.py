@@ -100,7 +100,10 @@ class Rows:
     def __init__(
         self, source: Source, columns: Columns, schema: Schema, geography: Geography | None, inferred: bool
     ) -> None:
-        self.source, self._columns, self._schema, self._geography = source, columns, schema, geography
+        self.source, self._columns, self._schema = source, columns, schema
+        self._has_places = geography is not None
+        self._spine = geography.spine if geography else Spine([-1])
+        self._geounits = geography.geounits if geography else np.zeros(source.frame.height, np.intp)
         written, number = _codes(_labels(source, columns.keys[TABLE], variable=False))
         found = [self._table(name, inferred, number == i) for i, name in enumerate(written)]
         self.names = list(dict.fromkeys(name for name, _ in found))
@@ -156,9 +159,8 @@ class Rows:
 
     def _find_blocks(self) -> tuple[list[Block], Integers]:
         """All blocks, and the number of every row's."""
-        rows = self.table_of_row.size
-        levels = np.zeros(rows, np.int64) if self._geography is None else self._spine.level_of[self._geography.geounits]
-        sources, source_of_row = [""], np.zeros(rows, np.int64)
+        levels = self._spine.level_of[self._geounits]
+        sources, source_of_row = [""], np.zeros(levels.size, np.int64)
         if SOURCE in self._columns.keys:
             sources, source_of_row = _codes(_labels(self.source, self._columns.keys[SOURCE], variable=False))
         shape = (int(levels.max(initial=0)) + 1, len(self.names), len(sources))
@@ -169,27 +171,19 @@ class Rows:
         blocks = [Block(int(level), int(table), sources[source]) for level, table, source in places]
         return blocks, np.argsort(order)[number]
 
-    @property
-    def _spine(self) -> Spine:
-        assert self._geography is not None
-        return self._geography.spine
-
     @cached_property
     def geounit_of_row(self) -> Integers:
         """Number within its geolevel of every row's geounit."""
-        if self._geography is None:
-            return np.zeros(self.table_of_row.size, np.int64)
-        return self._spine.rank_in_level[self._geography.geounits].astype(np.int64)
+        return self._spine.rank_in_level[self._geounits].astype(np.int64)
 
     def shape(self, block: Block) -> tuple[int, ...]:
         """Shape of a block's cells: (geounits of the level, *table's shape)."""
-        geounits = 1 if self._geography is None else self._spine.members[block.level].size
-        return (geounits, *self.tables[block.table].shape)
+        return (self._spine.members[block.level].size, *self.tables[block.table].shape)
 
     def name(self, block: Block) -> str | LevelTable:
         """What a problem calls a block's table."""
         name = self.names[block.table]
-        return name if self._geography is None else (self._spine.levels[block.level], name)
+        return (self._spine.levels[block.level], name) if self._has_places else name
 
     def order(self) -> Integers:
         """The row of every cell of all blocks, block after block, each there exactly once."""
@@ -216,7 +210,7 @@ class Rows:
         gap = _first_gap(np.stack([column[mine].astype(np.int64) for column in columns], axis=1), shape)
         labels = [self._schema.labels_of(factor)[cell] for factor, cell in zip(table.factors, gap[1:], strict=True)]
         variables = [self._schema.names[axis] for axis in table.axes]
-        where = "" if self._geography is None else self._geounit(int(self._spine.members[block.level][gap[0]]))
+        where = self._geounit(int(self._spine.members[block.level][gap[0]]))
         cell = _describe(self.names[block.table], where, variables, labels, block.source)
         there = f"the table has {mine.size:,} of {size:,} cells"
         instead = f"of {self._columns.spread.column} inf where it was not published"
@@ -238,10 +232,12 @@ class Rows:
         block = self.blocks[self.block_of_row[row]]
         names = [self._columns.variables[name] for name in self._schema.names]
         labels = [str(label) for label in self.source.frame[row].select(names).row(0)]
-        where = "" if self._geography is None else self._geounit(int(self._geography.geounits[row]))
+        where = self._geounit(int(self._geounits[row]))
         return _describe(self.names[block.table], where, self._schema.names, labels, block.source)
 
     def _geounit(self, position: int) -> str:
+        if not self._has_places:
+            return ""
         return f" of {self._spine.levels[self._spine.level_of[position]]} {self._spine.geocodes[position]!r}"
 
 

@@ -58,6 +58,7 @@ from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.schema_file import Levels, build_schema
 
 PRODUCTION = ("pl94_us_persons", "pl94_pr_persons", "pl94_us_units", "pl94_pr_units", "dhc_us_persons")
+EXAMPLES = ("blocks_adult_race",)
 NOT_AT_HAND = {
     "dhc_pr_persons": "no source at hand gives its geolevels and losses",
     "dhc_us_units": "only its total rho, 77005/10000, is at hand, not its 10 tables nor their losses",
@@ -162,7 +163,11 @@ def production_settings(name: str) -> Settings:
         raise ValueError(f"settings {name!r} are not built in: {NOT_AT_HAND[name]}; give a settings file")
     if name not in PRODUCTION:
         raise ValueError(f"no settings {name!r}: there are {', '.join(PRODUCTION)}")
-    file = resources.files("constraint_builders.files") / "production" / f"{name}.toml"
+    return _shipped("production", name)
+
+
+def _shipped(folder: str, name: str) -> Settings:
+    file = resources.files("constraint_builders.files") / folder / f"{name}.toml"
     return parse_settings(file.read_text(encoding="utf-8"), name)
 
 
@@ -182,14 +187,21 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
 
 
 def find_settings(name_or_path: str) -> Settings:
-    """Settings by the name of a product, or from a file, whose name ends in ``.toml``.
+    """Settings by the name of a product or of one of `EXAMPLES`, or from a file, whose name ends in ``.toml``.
 
     Raises
     ------
     ValueError, OSError
         As `production_settings` and `read_settings`.
     """
-    return read_settings(name_or_path) if name_or_path.endswith(".toml") else production_settings(name_or_path)
+    if name_or_path.endswith(".toml"):
+        return read_settings(name_or_path)
+    if name_or_path in EXAMPLES:
+        return _shipped("examples", name_or_path)
+    if name_or_path not in (*PRODUCTION, *NOT_AT_HAND):
+        there = ", ".join((*PRODUCTION, *EXAMPLES))
+        raise ValueError(f"no settings {name_or_path!r}: there are {there}; a file's name ends in .toml")
+    return production_settings(name_or_path)
 
 
 def parse_settings(text: str, name: str) -> Settings:

@@ -74,8 +74,11 @@ def factor_bases(schema: Schema, factors: Iterable[str]) -> dict[str, FactorBasi
 
 def factors_cross(schema: Schema, tables: Iterable[Table]) -> bool:
     """Whether recodes of tables cross so that no basis of group sums serves all of them."""
+    factors = dict.fromkeys(factor for table in tables for factor in table.factors)
+    recoded = [schema.axis_of(factor) for factor in factors if factor not in schema.names]
+    several = {axis for axis in recoded if recoded.count(axis) > 1}  # one recode and the levels nest
     try:
-        factor_bases(schema, (factor for table in tables for factor in table.factors))
+        factor_bases(schema, (factor for factor in factors if schema.axis_of(factor) in several))
     except NotImplementedError:
         return True
     return False

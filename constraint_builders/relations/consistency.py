@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.schema import Schema
+from constraint_builders.description.domain import Domain
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.constraints import SelfConsistency
 from constraint_builders.relations.elimination import relations_between_rows
 from constraint_builders.relations.equations import Equations, Relations
 from constraint_builders.relations.marginals import marginal_matrix, spine_marginal_matrix
+from constraint_builders.relations.measurements import Measurements
 from constraint_builders.relations.spine_constraints import SpineConsistency
 from constraint_builders.relations.spine_sums import UNOBSERVED_VARIANCE
-
-if TYPE_CHECKING:
-    from constraint_builders.measured import Measured
 
 
 class TableRelations(Relations):
@@ -27,14 +24,14 @@ class TableRelations(Relations):
 
     Parameters
     ----------
-    measured : Measured
-    schema : Schema
-        Its schema.
+    measured : Measurements
+    domain : Domain
+        What its tables count.
     """
 
-    def __init__(self, measured: Measured, schema: Schema) -> None:
+    def __init__(self, measured: Measurements, domain: Domain) -> None:
         super().__init__(measured)
-        self._schema = schema
+        self._schema, self._domain = domain.schema, domain
 
     @cached_property
     def structure(self) -> SelfConsistency | SpineConsistency:
@@ -108,8 +105,7 @@ class TableRelations(Relations):
         m = self._measured
         M = self.marginal_matrix()
         if m.zeros is not None:
-            leaves = np.zeros(1, np.intp) if m.spine is None else np.flatnonzero(m.spine.child_counts == 0)
-            M = M[:, np.flatnonzero(~m.zeros.detailed(leaves))]
+            M = M[:, np.flatnonzero(~m.zeros.detailed(self._domain.leaves))]
         return relations_between_rows(M)
 
     def marginal_matrix(self) -> sparse.csr_array:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from constraint_builders.arrays import Float
 from constraint_builders.relations.elimination import Elimination, eliminate
-
-if TYPE_CHECKING:
-    from constraint_builders.measured import Measured
-    from constraint_builders.relations.node_tree import NodeTree
+from constraint_builders.relations.measurements import Measurements
+from constraint_builders.relations.node_tree import NodeTree
 
 Equations = tuple[sparse.csr_array, Float]
 
@@ -28,7 +26,7 @@ class Relations(ABC):
 
     Parameters
     ----------
-    measured : Measured
+    measured : Measurements
 
     Attributes
     ----------
@@ -41,7 +39,7 @@ class Relations(ABC):
     independent: ClassVar[bool] = True
     tree: NodeTree | None = None
 
-    def __init__(self, measured: Measured) -> None:
+    def __init__(self, measured: Measurements) -> None:
         self._measured = measured
 
     @abstractmethod

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import sparse
 
 from constraint_builders.relations.consistency import TableRelations
 from constraint_builders.relations.equations import Equations, Relations
+from constraint_builders.relations.measurements import Measurements
 from constraint_builders.relations.node_tree import NodeTree, tree_of_nodes
-
-if TYPE_CHECKING:
-    from constraint_builders.measured import Measured
+from constraint_builders.relations.summing import SummingMatrix
 
 
 class MatrixRelations(Relations):
@@ -20,30 +19,33 @@ class MatrixRelations(Relations):
 
     independent = False
 
+    def __init__(self, measured: Measurements, A: sparse.csr_array) -> None:
+        super().__init__(measured)
+        self._A = A
+
     def between_cells(self, rows: str) -> Equations:
         """The equations as they were given."""
-        A, b = self._measured.matrix, self._measured.b
-        assert A is not None
-        return A, np.zeros(A.shape[0]) if b is None else b
+        b = self._measured.b
+        return self._A, np.zeros(self._A.shape[0]) if b is None else b
 
 
 class SummingRelations(Relations):
     """The equations between nodes that are sums of leaves."""
 
+    def __init__(self, measured: Measurements, summing: SummingMatrix) -> None:
+        super().__init__(measured)
+        self._summing = summing
+
     def between_cells(self, rows: str) -> Equations:
         """Independent equations, as sparse as they come."""
-        assert self._measured.summing is not None
-        A = self._measured.summing.relations
+        A = self._summing.relations
         return A, np.zeros(A.shape[0])
 
     @cached_property
     def tree(self) -> NodeTree | None:  # type: ignore[override]
         """The nodes as geounits, where they form a tree and their noise is uncorrelated."""
-        m = self._measured
-        assert m.summing is not None
-        if m.summing.parent is None or m.covariance is not None:
-            return None
-        return tree_of_nodes(m.summing, m.variances)
+        nested, m = self._summing.nested, self._measured
+        return None if nested is None or m.covariance is not None else tree_of_nodes(nested, m.variances)
 
     @cached_property
     def between_exact(self) -> Equations:
@@ -54,8 +56,10 @@ class SummingRelations(Relations):
         return A, np.zeros(A.shape[0])
 
 
-def relations_of(measured: Measured) -> Relations:
+def relations_of(measured: Measurements) -> Relations:
     """What holds between the observed cells of a problem."""
-    if measured.schema is not None:
-        return TableRelations(measured, measured.schema)
-    return MatrixRelations(measured) if measured.summing is None else SummingRelations(measured)
+    if measured.summing is not None:
+        return SummingRelations(measured, measured.summing)
+    if measured.matrix is not None:
+        return MatrixRelations(measured, measured.matrix)
+    return TableRelations(measured, measured.domain)

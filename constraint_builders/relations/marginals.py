@@ -27,6 +27,21 @@ def group_map(schema: Schema, fine: str, coarse: str) -> NDArray[np.intp] | None
     return mapping if np.array_equal(mapping[fine_groups], coarse_groups) else None
 
 
+def map_along(schema: Schema, fine: Table, coarse: Table, axis: int) -> NDArray[np.intp]:
+    """For every cell of a table along an axis the cell of a coarser table that it falls in.
+
+    Raises
+    ------
+    ValueError
+        If it falls in several.
+    """
+    into, out_of = coarse.factors[coarse.axes.index(axis)], fine.factors[fine.axes.index(axis)]
+    mapping = group_map(schema, out_of, into)
+    if mapping is None:
+        raise ValueError(f"table {fine.name!r} cannot be summed to {coarse.name!r}: {into!r} cuts {out_of!r}")
+    return mapping
+
+
 def refines(schema: Schema, fine: Table, coarse: Table) -> bool:
     """Whether every cell of `coarse` is a sum of cells of `fine`; a variable of one level need not be in `fine`."""
     own = dict(zip(fine.axes, fine.factors, strict=True))
@@ -56,11 +71,7 @@ class Margin:
         self._regrouped: list[tuple[int, sparse.csr_array]] = []
         for i, (axis, factor) in enumerate(zip(fine.axes, fine.factors, strict=True)):
             if axis in own and own[axis] != factor:
-                mapping = group_map(schema, factor, own[axis])
-                if mapping is None:
-                    raise ValueError(
-                        f"table {fine.name!r} cannot be summed to {coarse.name!r}: {own[axis]!r} cuts {factor!r}"
-                    )
+                mapping = map_along(schema, fine, coarse, axis)
                 self._regrouped.append((i, _indicator(mapping, schema.size_of(own[axis]))))
 
     def apply(self, cells: Float) -> Float:
@@ -101,17 +112,11 @@ def _along(matrix: sparse.csr_array, array: Float, axis: int) -> Float:
 
 def cell_map(schema: Schema, fine: Table, coarse: Table) -> NDArray[np.intp]:
     """For every cell of `fine`, in C order, the cell of `coarse` that it is summed into."""
-    own = dict(zip(coarse.axes, coarse.factors, strict=True))
     strides = dict(zip(coarse.axes, np.cumprod([1, *coarse.shape[:0:-1]])[::-1], strict=False)) if coarse.axes else {}
     parts = []
     for axis, factor in zip(fine.axes, fine.factors, strict=True):
-        if axis in own:
-            mapping = group_map(schema, factor, own[axis])
-            if mapping is None:
-                raise ValueError(
-                    f"table {fine.name!r} cannot be summed to {coarse.name!r}: {own[axis]!r} cuts {factor!r}"
-                )
-            parts.append(mapping * strides[axis])
+        if axis in coarse.axes:
+            parts.append(map_along(schema, fine, coarse, axis) * strides[axis])
         else:
             parts.append(np.zeros(schema.size_of(factor), dtype=np.intp))
     return reduce(np.add.outer, parts, np.zeros((), dtype=np.intp)).ravel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +14,7 @@ from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
 from constraint_builders.relations.spine_constraints import SpineConsistency
 from constraint_builders.relations.spine_tables import undetermined
-from constraint_builders.relations.summing import SummingMatrix
-
-if TYPE_CHECKING:
-    from constraint_builders.problem import Problem
+from constraint_builders.relations.summing import NestedNodes
 
 
 @dataclass(frozen=True)
@@ -53,23 +49,7 @@ class NodeTree:
         return sparse.csr_array(self.structure(exact).matrix()[:, self.places])
 
 
-@dataclass(frozen=True)
-class TreeOfNodes:
-    """A problem given by a summing matrix, as one over a spine.
-
-    Attributes
-    ----------
-    problem : Problem
-        With one table, the total, at every depth; besides the nodes it may hold leaves that were not measured.
-    places : ndarray of int, (n,)
-        Where every node sits in its layouts.
-    """
-
-    problem: Problem
-    places: NDArray[np.intp]
-
-
-def tree_of_nodes(summing: SummingMatrix, variances: Float) -> NodeTree:
+def tree_of_nodes(nested: NestedNodes, variances: Float) -> NodeTree:
     """Nodes below a root of their own if they have several, and the leaves that no node stands for.
 
     Raises
@@ -77,10 +57,8 @@ def tree_of_nodes(summing: SummingMatrix, variances: Float) -> NodeTree:
     ValueError
         If a node was not measured and no others determine it.
     """
-    assert summing.parent is not None
-    parent, n = summing.parent, summing.size
-    with_rest = np.flatnonzero(summing.rest)
-    parent = np.concatenate([parent, with_rest])
+    n = nested.parent.size
+    parent = np.concatenate([nested.parent, np.flatnonzero(nested.rest)])
     roots = np.flatnonzero(parent < 0)
     if roots.size > 1:
         parent[roots] = parent.size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -14,6 +15,39 @@ from constraint_builders.arrays import Index
 from constraint_builders.description.equality import equal
 from constraint_builders.description.linear import read_matrix
 from constraint_builders.relations.elimination import relations_between_rows
+
+
+@dataclass(frozen=True, eq=False)
+class NestedNodes:
+    """Nodes of which any two are apart or one inside the other.
+
+    Attributes
+    ----------
+    parent : ndarray of int, (nodes,)
+        Of every node the one that it is inside, -1 at roots.
+    leaf_counts : ndarray of int, (nodes,)
+        Number of leaves below.
+    """
+
+    parent: Index
+    leaf_counts: Index
+
+    @cached_property
+    def rest(self) -> NDArray[np.bool_]:
+        """Which nodes with children hold leaves that none of these holds, (nodes,)."""
+        below = self.parent >= 0
+        held = np.bincount(self.parent[below], weights=self.leaf_counts[below], minlength=self.parent.size)
+        return (held > 0) & (held < self.leaf_counts)
+
+    def relations(self) -> sparse.csr_array:
+        """Every node with children is their sum, where they hold all its leaves: A x = 0, (rows, nodes)."""
+        child = np.flatnonzero(self.parent >= 0)
+        child = child[~self.rest[self.parent[child]]]
+        parents, number = np.unique(self.parent[child], return_inverse=True)
+        rows = np.concatenate([np.arange(parents.size), number])
+        columns = np.concatenate([parents, child])
+        values = np.concatenate([np.ones(parents.size), -np.ones(child.size)])
+        return sparse.csr_array((values, (rows, columns)), shape=(parents.size, self.parent.size))
 
 
 class SummingMatrix:
@@ -56,8 +90,8 @@ class SummingMatrix:
         return np.diff(self.matrix.indptr).astype(np.intp)
 
     @cached_property
-    def parent(self) -> Index | None:
-        """For every node the least other one that holds its leaves, -1 at roots; None if nodes overlap otherwise.
+    def nested(self) -> NestedNodes | None:
+        """The nodes as a tree, each below the least other one that holds its leaves; None if nodes overlap otherwise.
 
         Nodes of the same leaves form a chain in the order of their rows.
         """
@@ -76,33 +110,12 @@ class SummingMatrix:
             return None
         result = np.empty(self.size, dtype=np.intp)
         result[order] = np.where(parent >= 0, order[parent], -1)
-        return result
-
-    @cached_property
-    def rest(self) -> NDArray[np.bool_]:
-        """Of a tree, which nodes with children hold leaves that none of these holds, (nodes,)."""
-        assert self.parent is not None
-        below = self.parent >= 0
-        held = np.bincount(self.parent[below], weights=self.leaf_counts[below], minlength=self.size)
-        return (held > 0) & (held < self.leaf_counts)
+        return NestedNodes(result, self.leaf_counts)
 
     @cached_property
     def relations(self) -> sparse.csr_array:
         """Independent equations A x = 0 that hold between the nodes, (nodes - rank, nodes), as sparse as they come."""
-        if self.parent is not None:
-            return self._relations_of_tree()
-        return self._relations_of_leaves()
-
-    def _relations_of_tree(self) -> sparse.csr_array:
-        """Every node with children is their sum, where they hold all its leaves."""
-        assert self.parent is not None
-        child = np.flatnonzero(self.parent >= 0)
-        child = child[~self.rest[self.parent[child]]]
-        parents, number = np.unique(self.parent[child], return_inverse=True)
-        rows = np.concatenate([np.arange(parents.size), number])
-        columns = np.concatenate([parents, child])
-        values = np.concatenate([np.ones(parents.size), -np.ones(child.size)])
-        return sparse.csr_array((values, (rows, columns)), shape=(parents.size, self.size))
+        return self._relations_of_leaves() if self.nested is None else self.nested.relations()
 
     def _relations_of_leaves(self) -> sparse.csr_array:
         """One equation for every node that stands for no leaf."""

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
-from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.spine import Spine
+from constraint_builders.description.layout import Layout
+from constraint_builders.description.table import Table
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.marginals import Margin, refines
+from constraint_builders.relations.measurements import Measurements
 from constraint_builders.relations.spine_sums import SpineSums
 from constraint_builders.relations.spine_tables import spine_layout
-
-if TYPE_CHECKING:
-    from constraint_builders.measured import Measured
-    from constraint_builders.record import Record
 
 MOST_ELIMINATED = 20_000  # detailed cells, to find out what several tables determine together
 
 
-def is_small(measured: Measured) -> bool:
+def is_small(measured: Measurements) -> bool:
     """Whether detailed cells can be eliminated to find out what several tables determine together."""
-    assert measured.schema is not None
-    leaves = 1 if measured.spine is None else int((measured.spine.child_counts == 0).sum())
-    return leaves * prod(measured.schema.shape) <= MOST_ELIMINATED
+    return measured.domain.size <= MOST_ELIMINATED
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """The tables that are wanted, with a spine each at a level of it, and where they sit in a vector."""
+
+    layout: Layout
+    tables: tuple[Table, ...]
+    levels: tuple[int, ...]
 
 
 class Tabulation:
@@ -35,12 +39,14 @@ class Tabulation:
 
     Parameters
     ----------
-    record : Record
+    measured : Measurements
+    wanted : Wanted
     """
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
-        self._same = record.desired is record.observed
+    def __init__(self, measured: Measurements, wanted: Wanted) -> None:
+        self._measured = measured
+        self._wanted = wanted
+        self._same = wanted.layout is measured.observed
 
     def apply(self, X: Float) -> Float:
         """Sum consistent values over the observed layout, (n, K), to the desired layout, (m, K)."""
@@ -48,7 +54,7 @@ class Tabulation:
             return X.copy()
         if self.matrix is not None:
             return self.matrix @ X
-        result = np.empty((self._record.desired.size, X.shape[1]))
+        result = np.empty((self._wanted.layout.size, X.shape[1]))
         for target, source, margin in self._margins:
             result[target] = X[source] if margin is None else margin.apply(X[source])
         return result
@@ -59,7 +65,7 @@ class Tabulation:
             return V.copy()
         if self.matrix is not None:
             return self.matrix.T @ V
-        result = np.zeros((self._record.observed.size, V.shape[1]))
+        result = np.zeros((self._measured.observed.size, V.shape[1]))
         for target, source, margin in self._margins:
             result[source] += V[target] if margin is None else margin.transpose(V[target])
         return result
@@ -67,77 +73,72 @@ class Tabulation:
     @cached_property
     def _margins(self) -> tuple[tuple[slice, slice, Margin | None], ...]:
         """For every desired table: its place, its source's place, and the margin between them (None: the same)."""
-        r, found = self._record, []
-        assert r.schema is not None
-        for index, (table, source) in enumerate(zip(r.desired_tables, self._sources, strict=True)):
-            assert source is not None
-            fine = r.observed_tables[source]
-            margin = None if fine == table else Margin(r.schema, fine, table)
-            found.append((r.desired.block(index), r.observed.block(source), margin))
+        m, w, found = self._measured, self._wanted, []
+        for index, (table, source) in enumerate(zip(w.tables, self._sources, strict=True)):
+            fine = m.observed_tables[source]
+            margin = None if fine == table else Margin(m.domain.schema, fine, table)
+            found.append((w.layout.block(index), m.observed.block(source), margin))
         return tuple(found)
 
     @cached_property
-    def _sources(self) -> tuple[int | None, ...]:
-        """For every desired table the smallest observed table that it can be summed from, if there is one."""
-        r = self._record
-        if r.schema is None:
-            return ()
-        order = sorted(np.flatnonzero(r.measured_tables).tolist(), key=lambda i: r.observed_tables[i].size)
-        by_name = {r.observed_tables[i].name: i for i in order}
+    def _sources(self) -> list[int]:
+        """For every desired table, up to one that has none, the smallest observed table that it can be summed from."""
+        m, found = self._measured, list[int]()
+        if not m.is_tabular:
+            return found
+        schema = m.domain.schema
+        order = sorted(np.flatnonzero(m.measured_tables).tolist(), key=lambda i: m.observed_tables[i].size)
+        by_name = {m.observed_tables[i].name: i for i in order}
         holders: dict[int, list[int]] = {}
         for index in order:
-            for axis in r.observed_tables[index].axes:
+            for axis in m.observed_tables[index].axes:
                 holders.setdefault(axis, []).append(index)
-        found: list[int | None] = []
-        for table in r.desired_tables:
+        for table in self._wanted.tables:
             source = by_name.get(table.name)
             if source is None:
-                kept = [axis for axis in table.axes if r.schema.shape[axis] > 1]
+                kept = [axis for axis in table.axes if schema.shape[axis] > 1]
                 candidates = min((holders.get(axis, []) for axis in kept), key=len, default=order)
-                source = next((i for i in candidates if refines(r.schema, r.observed_tables[i], table)), None)
+                source = next((i for i in candidates if refines(schema, m.observed_tables[i], table)), None)
+            if source is None:
+                break
             found.append(source)
-        return tuple(found)
+        return found
 
     @cached_property
     def matrix(self) -> sparse.csr_array | None:
         """Desired cells in terms of measured ones, (m, n); None where each table is summed from one observed table."""
-        r = self._record
-        if r.spine is not None:
-            return self._sums(r.spine, r.observed_levels).matrix(r.desired, r.desired_levels, r.desired_tables)
-        return None if all(source is not None for source in self._sources) else self._of_several()
+        m, w = self._measured, self._wanted
+        if m.spine is not None:
+            return self._sums().matrix(w.layout, w.levels, w.tables)
+        return None if len(self._sources) == len(w.tables) else self._of_several()
 
     def _of_several(self) -> sparse.csr_array:
         """The matrix without a geography, where a table follows from several observed ones together."""
-        r = self._record
-        assert r.schema is not None
-        lost = r.desired.names[self._sources.index(None)]
-        if not is_small(r):
+        m, w = self._measured, self._wanted
+        lost = w.layout.names[len(self._sources)]
+        if not is_small(m):
             raise ValueError(
                 f"table {lost!r} is not estimable: no observed table contains it, and its detailed "
                 f"cells are more than {MOST_ELIMINATED:,}, too many to find out whether several do together"
             )
-        alone = Spine([-1], ["all"])
-        layout = spine_layout(r.schema, alone, [("all", str(name)) for name in r.desired.names])
-        sums = self._sums(alone, (0,) * len(r.observed_tables))
+        layout = spine_layout(m.domain.schema, m.domain.spine, [("all", str(name)) for name in w.layout.names])
         try:
-            return sums.matrix(layout, (0,) * len(r.desired_tables), r.desired_tables)
+            return self._sums().matrix(layout, w.levels, w.tables)
         except ValueError:
             raise ValueError(
                 f"table {lost!r} is not estimable: no observed table contains it, nor do several together"
             ) from None
 
-    def _sums(self, spine: Spine, levels: tuple[int, ...]) -> SpineSums:
-        r = self._record
-        assert r.schema is not None
-        leaves = np.flatnonzero(spine.child_counts == 0)
+    def _sums(self) -> SpineSums:
+        m, w = self._measured, self._wanted
         return SpineSums(
-            r.schema,
-            spine,
-            r.observed,
-            levels,
-            r.observed_tables,
-            r.typical_variances(),
-            r.unmeasured,
-            factors_cross(r.schema, [*r.observed_tables, *r.desired_tables]),
-            None if r.zeros is None else ~r.zeros.detailed(leaves),
+            m.domain.schema,
+            m.domain.spine,
+            m.observed,
+            m.observed_levels,
+            m.observed_tables,
+            m.typical_variances(),
+            m.unmeasured,
+            factors_cross(m.domain.schema, [*m.observed_tables, *w.tables]),
+            None if m.zeros is None else ~m.zeros.detailed(m.domain.leaves),
         )

@@ -130,7 +130,9 @@ def redraw_in_numpy(
 
 
 @compiled(reference=redraw_in_numpy)
-def redraw_chains(states, cells, steps, choices, uniforms, epsilon):
+def redraw_chains(
+    states: Integers, cells: Integers, steps: Integers, choices: Integers, uniforms: Float, epsilon: float
+) -> None:
     """See `redraw_in_numpy`."""
     width = cells.shape[1]
     place, weight, energies = np.empty((3, 2 * width), np.int64)
@@ -149,7 +151,9 @@ def redraw_chains(states, cells, steps, choices, uniforms, epsilon):
                 states[chain, cells[move, i]] += t * steps[move, i]
 
 
-def _sort_kinks(states, chain, cells, steps, move, place, weight):
+def _sort_kinks(
+    states: Integers, chain: int, cells: Integers, steps: Integers, move: int, place: Integers, weight: Integers
+) -> int:
     """Fill in the kinks of one move by insertion, and count them."""
     count = 0
     for i in range(cells.shape[1]):
@@ -172,7 +176,16 @@ def _sort_kinks(states, chain, cells, steps, move, place, weight):
     return count
 
 
-def _weigh_segments(place, weight, count, epsilon, decay, energies, slope, mass):
+def _weigh_segments(
+    place: Integers,
+    weight: Integers,
+    count: int,
+    epsilon: float,
+    decay: Float,
+    energies: Integers,
+    slope: Integers,
+    mass: Float,
+) -> float:
     """Slope and probability, up to one factor, of every segment between kinks, the two endless ones included."""
     slope[0] = 0
     for i in range(count):
@@ -201,7 +214,16 @@ def _weigh_segments(place, weight, count, epsilon, decay, energies, slope, mass)
     return total
 
 
-def _invert(place, count, slope, mass, total, epsilon, decay, uniform):
+def _invert(
+    place: Integers,
+    count: int,
+    slope: Integers,
+    mass: Float,
+    total: float,
+    epsilon: float,
+    decay: Float,
+    uniform: float,
+) -> int:
     """The t at which the distribution function first exceeds the uniform number."""
     target = uniform * total
     segment = 0

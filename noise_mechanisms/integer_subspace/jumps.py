@@ -46,7 +46,7 @@ def jump_in_numpy(states: Integers, basis: Integers, jumps: Integers, costs: Flo
 
 
 @compiled(reference=jump_in_numpy)
-def jump_chains(states, basis, jumps, costs, epsilon, norm):
+def jump_chains(states: Integers, basis: Integers, jumps: Integers, costs: Float, epsilon: float, norm: int) -> None:
     """See `jump_in_numpy`."""
     proposal = np.empty(states.shape[1], np.int64)
     for chain in range(states.shape[0]):
@@ -62,7 +62,7 @@ def jump_chains(states, basis, jumps, costs, epsilon, norm):
                 size = proposed
 
 
-def _measure(table, norm):
+def _measure(table: Integers, norm: int) -> float:
     """The L1 or L2 norm of one table."""
     total = 0.0
     for value in table:

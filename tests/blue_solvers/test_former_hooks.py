@@ -11,7 +11,7 @@ from constraint_builders import LowRankPlusDiagonal, Problem, Schema
 
 
 def test_supports_and_prepare_are_taken_for_the_hooks() -> None:
-    with pytest.warns(DeprecationWarning, match="prepare is called plan now"):
+    with pytest.warns(DeprecationWarning, match=r"(supports is called refusal|prepare is called plan) now") as told:
 
         @dataclass(frozen=True)
         class Former(Solver):
@@ -25,6 +25,7 @@ def test_supports_and_prepare_are_taken_for_the_hooks() -> None:
             def prepare(self, problem: Problem) -> Prepared:
                 return Dense().prepare(problem)
 
+    assert len(told) == 2
     shared = LowRankPlusDiagonal(np.ones(7), np.ones((7, 1)))
     problem = Problem(Schema({"sex": 2, "age": 3}), {"total": None, "age * sex": None}, covariance=shared)
     assert Former().supports(problem) is None

@@ -13,7 +13,7 @@ from scipy import stats
 
 from blue_solvers import SOLVERS, blue
 from blue_solvers.nonnegative import METHODS, controlled_rounding, coverage, movements, nnls, ols, refine_intervals
-from blue_solvers.nonnegative.microdata import unit_records, weighted_rows
+from blue_solvers.nonnegative.microdata_rows import unit_records, weighted_rows
 from blue_solvers.nonnegative.price.bounds import PureDP, conflicts, least_sum_error
 from blue_solvers.spine_design.report import entity_workload, workload_variances
 from blue_solvers.streaming import partition, stream

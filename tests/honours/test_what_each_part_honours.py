@@ -11,7 +11,7 @@ import pytest
 
 from tests.honours.instances import FEATURES, Instance
 from tests.honours.parts import PARTS, with_client
-from tests.honours.table import as_markdown, refusal, refused
+from tests.honours.refusals import as_markdown, refusal, refused
 from tests.honours.written import PAGE
 
 

@@ -6,7 +6,7 @@ import re
 
 from blue_solvers.solvers import capabilities
 from tests.helpers.places import DOCS, README
-from tests.honours import table
+from tests.honours import refusals
 
 PAGE = DOCS / "what_each_part_honours.md"
 
@@ -21,4 +21,4 @@ def readme(text: str) -> str:
 
 if __name__ == "__main__":
     README.write_text(readme(README.read_text()))
-    PAGE.write_text(table.as_markdown())
+    PAGE.write_text(refusals.as_markdown())

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.components.axis_sums import add_to_levels, sum_middle
-from constraint_builders import Problem, Schema
+from blue_solvers.components.structured_problem import StructuredProblem
+from constraint_builders import Schema
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
 
@@ -27,16 +28,14 @@ class ArrayForm:
 
     Parameters
     ----------
-    problem : Problem
-        Without recodes and with equal variances within tables; assumptions A2 and A3.
+    problem : StructuredProblem
+        Of one geounit, without recodes and zeros.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        assert problem.schema is not None
-        assert problem.table_variances is not None
+    def __init__(self, problem: StructuredProblem) -> None:
         self._problem = problem
         observed, desired = list(problem.observed_tables), list(problem.desired_tables)
-        variances = problem.table_variances
+        variances = np.concatenate(problem.geounit_variances)
         self._grid = Grid(problem.schema, axes_in_use(problem.schema, [*observed, *desired]))
         noisy, exact = (np.flatnonzero(chosen) for chosen in (np.isfinite(variances) & (variances > 0), variances == 0))
         self._precisions = np.repeat(_inverse(variances), problem.observed.sizes)[:, None]
@@ -195,7 +194,7 @@ class Places:
         everywhere = bool(slots.size and slots.min() >= 0)
         self._cells: slice | NDArray[np.intp] = slice(None) if everywhere else np.flatnonzero(slots >= 0)
         self._slots = slots[self._cells]
-        self._repeats = np.unique(self._slots).size < self._slots.size
+        self._repeats = bool(self._slots.size and np.bincount(self._slots).max() > 1)
 
     @classmethod
     def of(cls, grid: Grid, tables: Sequence[Table], offsets: NDArray[np.integer], cells: int) -> Places:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from blue_solvers.components.axis_sums import sum_axes
 from blue_solvers.components.flat.family import Family, Group, Positions, smallest_superset
-from constraint_builders import Problem
+from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders.arrays import Float
 
 
@@ -49,15 +49,13 @@ class TableForm:
 
     Parameters
     ----------
-    problem : Problem
-        Without recodes, with equal variances within tables; assumptions A2 and A3.
+    problem : StructuredProblem
+        Of one geounit, without recodes and zeros.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        assert problem.table_variances is not None
+    def __init__(self, problem: StructuredProblem) -> None:
         self._problem = problem
-        shape = problem.schema.shape if problem.schema else ()
-        variances = problem.table_variances
+        shape, variances = problem.schema.shape, np.concatenate(problem.geounit_variances)
         masks = [sum(1 << axis for axis in table.axes if shape[axis] > 1) for table in problem.observed_tables]
         measured = [i for i, variance in enumerate(variances) if np.isfinite(variance)]
         self._family = Family([masks[i] for i in measured], [variances[i] == 0 for i in measured], list(shape))
@@ -224,8 +222,7 @@ class TableForm:
     def _pattern_sums(self, group: Group, array: Float) -> dict[Positions, Float]:
         found = {group.whole: array}
         for pattern in group.patterns:
-            parent = smallest_superset(pattern, list(found), group.shape)
-            assert parent is not None
+            parent = smallest_superset(pattern, list(found), group.shape) or group.whole
             found[pattern] = sum_axes(found[parent], _axes_between(parent, pattern))
         return found
 

@@ -27,7 +27,7 @@ class Coefficients:
 
     Attributes
     ----------
-    own, own_exact : by class; for components of one group sum
+    own, own_exact : by class; empty but for components of one group sum
         What multiplies the information of all noisy, or exact, tables.
     measured : for other components, for every observed table what multiplies its rows, by class of its level
         (classes, m, k).
@@ -46,8 +46,8 @@ class Coefficients:
     root: Float
     posterior: Float
     message: Message
-    own: Float | None = None
-    own_exact: Float | None = None
+    own: Float = field(default_factory=lambda: np.zeros((0, 1, 1)))
+    own_exact: Float = field(default_factory=lambda: np.zeros((0, 1, 1)))
     measured: dict[int, Float] = field(default_factory=dict)
 
 
@@ -120,7 +120,8 @@ def _put_together(plan: TreePlan, division: Undivided, pieces: list[Coefficients
     message = Message(*(division.square([own.message.arrays[i] for own in pieces]) for i in range(4)))
     measured = {}
     for t in sorted({t for own in pieces for t in own.measured}):
-        measured[t] = division.gains(plan.tables[t].name, [own.measured.get(t) for own in pieces])
+        found = {i: own.measured[t] for i, own in enumerate(pieces) if t in own.measured}
+        measured[t] = division.gains(plan.tables[t].name, found)
     return Coefficients(children, gain, root, posterior, message, measured=measured)
 
 

@@ -76,7 +76,7 @@ class Telling:
         W.
     noisy : ndarray, (N, k, q)
         Square root of the information about v, so that noisy @ v ~ noisy @ W u with unit noise; zero where nothing
-        noisy is said.
+        noisy is said. A multiple of the identity is (N, 1, 1).
     seen : ndarray, (N or 1, m, m)
         W'W without weights, of what is noisy.
     exact : ndarray, (N, e, q) or None
@@ -95,7 +95,7 @@ class Telling:
         identity = np.eye(design.shape[1])
         return cls(
             design,
-            np.sqrt(precisions)[:, None, None] * identity,
+            np.sqrt(precisions)[:, None, None],
             (precisions > 0)[:, None, None] * (design.swapaxes(1, 2) @ design),
             exact[:, None, None] * identity if exact.any() else None,
         )
@@ -120,25 +120,25 @@ def combine(sources: Sequence[Telling]) -> Combined:
 
     Directions that nothing determines are estimated as zero.
     """
-    F = np.concatenate([source.noisy @ source.design for source in sources], axis=1)
+    weighed = [_times(source.noisy, source.design) for source in sources]
+    measured = F = np.concatenate(weighed, axis=1)
     N, _, m = F.shape
     identity = np.eye(m)
     exact, along_exact = _exact_part(sources, N, m)
     seen = sum((source.seen for source in sources), start=np.zeros((N, m, m)))
     open_ = complement(exact)
     determined = range_projector(open_ @ seen @ open_ if exact.any() else seen, 1 + trace(seen))
-    widths = [source.noisy.shape[2] for source in sources]
-    B = _block_diagonal([source.noisy for source in sources])
     unseen = complement(determined)
     if unseen.any():
         size = np.sqrt((F**2).sum(axis=(1, 2)) / m)
         padding = np.where(size > 0, size, 1.0)[:, None, None] * unseen
         F = np.concatenate([F @ determined, padding], axis=1)
-        B = np.concatenate([B, np.zeros((N, m, B.shape[2]))], axis=1)
-    fitted = fit(F, B)
+    fitted = fit(F)
     if unseen.any():
         fitted = fitted.within(determined)
-    gains = _made_consistent(np.split(fitted.solution, np.cumsum(widths)[:-1], axis=2), sources, determined)
+    inverse = _made_consistent(fitted.inverse[:, :, : measured.shape[1]], measured, determined)
+    rows = np.split(inverse, np.cumsum([own.shape[1] for own in weighed])[:-1], axis=2)
+    gains = [_times(own, source.noisy) for own, source in zip(rows, sources, strict=True)]
     if along_exact is not None:
         rest = identity - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
         gains = [gain + rest @ own for gain, own in zip(gains, along_exact, strict=True)]
@@ -196,7 +196,7 @@ def _exact_part(sources: Sequence[Telling], N: int, m: int) -> tuple[Float, list
     exact = range_projector(gram, 1 + trace(gram))
     inverse = inverse_on(exact, gram)
     gains = [
-        np.zeros((N, m, source.noisy.shape[2]))
+        np.zeros((N, m, source.design.shape[1]))
         if E is None or source.exact is None
         else inverse @ E.swapaxes(1, 2) @ source.exact
         for source, E in zip(sources, rows, strict=True)
@@ -204,21 +204,14 @@ def _exact_part(sources: Sequence[Telling], N: int, m: int) -> tuple[Float, list
     return exact, gains
 
 
-def _made_consistent(gains: list[Float], sources: Sequence[Telling], determined: Float) -> list[Float]:
-    """Gains that keep u when all values agree with it, to rounding: counts are large beside their noise."""
+def _made_consistent(inverse: Float, F: Float, determined: Float) -> Float:
+    """What keeps u when all that is measured agrees with it, to rounding: counts are large beside their noise."""
     if determined.shape[-1] == 1:
-        return gains
-    kept = sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
-    missing = determined - kept @ determined
-    return [gain + missing @ gain for gain in gains]
+        return inverse
+    missing = determined - inverse @ F @ determined
+    return inverse + missing @ inverse
 
 
-def _block_diagonal(blocks: list[Float]) -> Float:
-    """(N, sum of k, sum of q) from (N, k, q)."""
-    N = len(blocks[0])
-    result = np.zeros((N, sum(b.shape[1] for b in blocks), sum(b.shape[2] for b in blocks)))
-    row = column = 0
-    for block in blocks:
-        result[:, row : row + block.shape[1], column : column + block.shape[2]] = block
-        row, column = row + block.shape[1], column + block.shape[2]
-    return result
+def _times(left: Float, right: Float) -> Float:
+    """Products of batches of matrices, of which (N, 1, 1) is a multiple of any identity."""
+    return left * right if (1, 1) in (left.shape[1:], right.shape[1:]) else left @ right

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.splitting import Undivided
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from constraint_builders import Problem
@@ -61,9 +62,7 @@ def projected_work(problem: Problem) -> ProjectedWork:
     ValueError
         If variances differ within a table of a geounit, or there are no tables.
     """
-    if problem.schema is None or problem.geounit_variances is None:
-        raise ValueError("two passes need tables of equal variances in every geounit: nothing to project")
-    plan = plan_of(problem)
+    plan = plan_of(StructuredProblem.of(problem))
     entries = plan.class_rank.size + plan.families.parent.size
     seconds, held, most = 0.0, 0.0, 0.0
     for key in {plan.design_key(component) for component in plan.components if component.size > 1}:

@@ -128,9 +128,8 @@ class Undivided:
         """Of the component, (entries, m, m), from those of every piece, (entries, b, b)."""
         return matrices[0]
 
-    def gains(self, table: str, matrices: Sequence[Float | None]) -> Float:
-        """What multiplies the rows of a table, (entries, m, k), from what multiplies those of every piece."""
-        assert matrices[0] is not None
+    def gains(self, table: str, matrices: Mapping[int, Float]) -> Float:
+        """What multiplies the rows of a table, (entries, m, k), from what multiplies those of the pieces it sees."""
         return matrices[0]
 
 
@@ -196,25 +195,21 @@ class Divided(Undivided):
             total += self._tied @ own @ self._tied.T
         return total
 
-    def gains(self, table: str, matrices: Sequence[Float | None]) -> Float:
-        entries = len(next(own for own in matrices if own is not None))
-        total: Float | None = None
-        numbers = [np.zeros(entries)] * (len(matrices) - self._first)
-        if table in self._turned:
-            for i, (own, squares) in enumerate(zip(matrices[self._first :], self._squares, strict=True)):
-                if own is not None:
-                    numbers[i] = own[:, 0, 0] / np.sqrt(squares[table])
-            total = self._spread(numbers, entries, self._turned[table])
-        if self._first:
-            tied = matrices[0]
-            assert tied is not None
-            given = self._padded(numbers, entries)[:, self._number_of_tied]
-            tied = tied - given[:, :, None] * self._tied_rows[table].T
-            lifted = self._tied @ tied
-            lifted = lifted @ self._frames[table].T if table in self._frames else lifted
-            total = lifted if total is None else np.add(total, lifted, out=total)
-        assert total is not None
-        return total
+    def gains(self, table: str, matrices: Mapping[int, Float]) -> Float:
+        entries = len(next(iter(matrices.values())))
+        numbers = [
+            matrices[i][:, 0, 0] / np.sqrt(squares[table]) if i in matrices else np.zeros(entries)
+            for i, squares in enumerate(self._squares, self._first)
+        ]
+        if not self._first:
+            return self._spread(numbers, entries, self._turned[table])
+        given = self._padded(numbers, entries)[:, self._number_of_tied]
+        lifted = self._tied @ (matrices[0] - given[:, :, None] * self._tied_rows[table].T)
+        lifted = lifted @ self._frames[table].T if table in self._frames else lifted
+        if table not in self._turned:
+            return lifted
+        total = self._spread(numbers, entries, self._turned[table])
+        return np.add(total, lifted, out=total)
 
     def _padded(self, numbers: Sequence[Float], entries: int) -> Float:
         """Of every eigenspace, (entries, spaces + 1)."""

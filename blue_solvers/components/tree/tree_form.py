@@ -24,13 +24,13 @@ import numpy as np
 from blue_solvers.components.batches import as_slice, chunks, distinct, one_or_all
 from blue_solvers.components.component_products import Component, multiply, product
 from blue_solvers.components.reflections import Basis
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.by_parent import ByParent
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
 from blue_solvers.components.tree.leaf_form import LeafForm
 from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan, plan_of
-from blue_solvers.components.tree.tree_problem import TreeProblem
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from constraint_builders.arrays import Float, Index
 
@@ -42,8 +42,7 @@ class TreeForm:
 
     Parameters
     ----------
-    problem : TreeProblem
-        With equal variances within every table of every geounit; assumption A2.
+    problem : StructuredProblem
 
     Attributes
     ----------
@@ -52,20 +51,18 @@ class TreeForm:
         Of every component of the plan.
     """
 
-    def __init__(self, problem: TreeProblem) -> None:
-        assert problem.schema is not None
+    def __init__(self, problem: StructuredProblem) -> None:
         self._problem = problem
         tables = list(problem.observed_tables)
         desired = list(problem.desired_tables)
         self.plan = self._make_plan()
         self._spine = self.plan.spine
-        self._desired_levels = problem.desired_levels if problem.spine else (0,) * len(desired)
         self.coefficients = solve_components(self.plan, self._boundary())
         self._shape = tuple(grouping.levels for grouping in self.plan.groupings)
         self._basis = Basis(self.plan.groupings)
-        self._readers = {table.name: TableAccess(self.plan, table) for table in [*tables, *desired]}
+        self._readers = {table.name: TableAccess(self.plan, table) for table in tables}
         numbers = range(len(self._spine.levels))
-        self._desired_at = [[i for i, own in enumerate(self._desired_levels) if own == number] for number in numbers]
+        self._desired_at = [[i for i, own in enumerate(problem.desired_levels) if own == number] for number in numbers]
         self._sums = [
             TableSums(problem.schema, self.plan.finest, [desired[i] for i in chosen]) for chosen in self._desired_at
         ]
@@ -140,7 +137,7 @@ class TreeForm:
         """Memory for the estimates of a level."""
         members = self.plan.levels[number].members
         for i in self._desired_at[number]:
-            if X is not None and self._readers[self._problem.desired_tables[i].name].is_whole:
+            if X is not None and self._problem.desired_tables[i].name == self.plan.finest.name:
                 return X[self._problem.desired.block(i)].reshape(members.size, *self._shape, K)
         return np.empty((members.size, *self._shape, K))
 
@@ -150,7 +147,8 @@ class TreeForm:
         measured = self._measured(number, Y)
         row_of = np.full(level.members.size, -1)
         row_of[level.inner] = self.plan.parent_number[level.members[level.inner]]
-        for rows in self._blocks(self._others[number].rows, Y.shape[1]):
+        tables = sum(table.size for _, table in level.tables)  # whose coordinates are held together
+        for rows in self._blocks(self._others[number].rows, Y.shape[1], tables):
             block = result[rows]
             self._collect(level, rows, measured, block)
             inner = np.flatnonzero(row_of[rows] >= 0)
@@ -278,15 +276,20 @@ class TreeForm:
             place[rows] = reader.cells(own)
 
     @cached_property
+    def _desired_readers(self) -> dict[str, TableAccess]:
+        return {table.name: TableAccess(self.plan, table) for table in self._problem.desired_tables}
+
+    @cached_property
     def _all(self) -> list[ByParent]:
         """Every geounit of every level."""
         return [ByParent(self.plan, level, np.arange(level.members.size)) for level in self.plan.levels]
 
-    def _blocks(self, rows: Index, K: int) -> list[slice | Index]:
-        return [as_slice(rows[some]) for some in chunks(rows.size, self._rows_in_cache(K))]
+    def _blocks(self, rows: Index, K: int, beside: int = 0) -> list[slice | Index]:
+        return [as_slice(rows[some]) for some in chunks(rows.size, self._rows_in_cache(K, beside))]
 
-    def _rows_in_cache(self, K: int) -> int:
-        return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
+    def _rows_in_cache(self, K: int, beside: int = 0) -> int:
+        """Geounits of which so many numbers are held beside their slots."""
+        return max(1, BLOCK_BYTES // (8 * K * (prod(self._shape) + beside)))
 
     def _multiply(self, block: Float, entries: Index, name: str, transpose: bool = False) -> None:
         """Multiply components by coefficients of geounits with children, or of pairs, in place."""
@@ -319,9 +322,10 @@ class TreeForm:
         level = self.plan.levels[number]
         for i in self._desired_at[number]:
             table = self._problem.desired_tables[i]
+            reader = self._desired_readers[table.name]
             cells = V[self._problem.desired.block(i)].reshape(level.members.size, *table.shape, V.shape[1])
             for rows in self._blocks(np.arange(level.members.size), V.shape[1]):
-                self._readers[table.name].spread(cells[rows], pulls[rows])
+                reader.spread(cells[rows], pulls[rows])
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""

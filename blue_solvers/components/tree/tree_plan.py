@@ -21,10 +21,10 @@ from scipy import sparse
 from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.families import Families, alike_with_children
 from blue_solvers.components.tree.splitting import Axes, Undivided, split
-from blue_solvers.components.tree.tree_problem import TreeProblem
-from constraint_builders import Schema, Spine
+from constraint_builders import Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table
@@ -134,6 +134,7 @@ class TreePlan:
         self.groupings = groupings
         self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
         self._maps: dict[str, list[Float | None]] = {}
+        self._seen: dict[tuple[str, tuple[bool, ...]], bool] = {}
         self._divisions: Divisions = {} if divisions is None else divisions
         self.levels = [self._level(level, tables, levels, variances) for level in range(len(spine.levels))]
         self.parents = np.flatnonzero(spine.child_counts > 0)
@@ -252,7 +253,7 @@ class TreePlan:
     def sums_of_children(self, numbers: Index, *by_class: NDArray) -> list[Float]:
         """Sums over the children of some families, (components, families), of values by class."""
         counts = self._children_by_pair[numbers]
-        used = np.unique(counts.indices)
+        used = np.sort(counts.indices)  # a pair is of one family
         counts = counts[:, used]
         classes = self.families.child_class[used]
         return [(counts @ own[:, classes].T.astype(float)).T for own in by_class]
@@ -308,10 +309,11 @@ class TreePlan:
 
     def sees(self, table: Table, component: Component) -> bool:
         """Whether a table keeps every variable whole that a component is contrasts along."""
-        return not any(
-            contrast and sums is not None
-            for sums, contrast in zip(self.table_maps(table), component.contrasts, strict=True)
-        )
+        key = table.name, component.contrasts
+        if key not in self._seen:
+            pairs = zip(self.table_maps(table), component.contrasts, strict=True)
+            self._seen[key] = not any(contrast and sums is not None for sums, contrast in pairs)
+        return self._seen[key]
 
     def scale(self, table: Table, component: Component) -> float:
         """What a table's sums along variables of one group multiply a component by that it sees."""
@@ -344,10 +346,9 @@ class TreePlan:
 
     def empty_groups(self, number: int, ranks: Index, component: Component) -> NDArray[np.bool_]:
         """Which group sums of a component are known to be empty at geounits of a level, (N, m)."""
-        assert self._zeros is not None
-        empty = self.levels[number].zeros
-        assert empty is not None
-        own = empty[ranks]
+        if self._zeros is None:
+            return np.zeros((ranks.size, component.size), dtype=bool)
+        own = self._zeros.empty[self.levels[number].members[ranks]]
         kept = [g for g, contrast in zip(self.groupings, component.contrasts, strict=True) if not contrast]
         lengths = [g.sizes.size if g.axis in self._zeros.axes else 1 for g in kept]
         shape = [g.sizes.size for g in kept]
@@ -368,15 +369,19 @@ class TreePlan:
         return self.posterior_of[self.families.geounits[self.families.parent[pairs]]]
 
 
-def plan_of(problem: TreeProblem, divisions: Divisions | None = None, alike: bool = True) -> TreePlan:
+def plan_of(problem: StructuredProblem, divisions: Divisions | None = None, alike: bool = True) -> TreePlan:
     """The plan of a problem of equal variances within every table of every geounit; see `TreePlan`."""
-    assert problem.schema is not None
-    assert problem.geounit_variances is not None
     tables = list(problem.observed_tables)
     told_apart = () if problem.zeros is None else problem.zeros.axes
     groupings = groupings_of(problem.schema, tables + list(problem.desired_tables), told_apart)
-    levels = problem.observed_levels if problem.spine else (0,) * len(tables)
-    spine = problem.spine or Spine([-1], ["all"])
     return TreePlan(
-        problem.schema, spine, groupings, tables, levels, problem.geounit_variances, problem.zeros, divisions, alike
+        problem.schema,
+        problem.spine,
+        groupings,
+        tables,
+        problem.observed_levels,
+        problem.geounit_variances,
+        problem.zeros,
+        divisions,
+        alike,
     )

@@ -238,7 +238,7 @@ def conflicts(problem: Problem, errors: Mapping[str, float], privacy: Privacy) -
     ValueError
         If a table is not observed, an error is not positive, or the problem has no schema.
     """
-    if problem.schema is None:
+    if not problem.is_tabular:
         raise ValueError("promises conflict between tables of one schema: a problem made from a matrix has none")
     model = FittingModel(problem)
     given = {name: positive_number(error, f"error of {name!r}") for name, error in errors.items()}

@@ -45,7 +45,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("info result", "result is a result of estimate: ask it with blue-solvers query result --geounits CODE"),
         ("info release", "release is a folder of measurement files: estimate it with blue-solvers estimate release"),
         ("info killed", "killed is the work of estimate --memory that was not finished"),
         ("info empty", "empty is a folder of nothing that this command made"),

@@ -100,7 +100,7 @@ def test_pictures(tmp_path):
     figure_module = pytest.importorskip("matplotlib.figure", reason="pictures need the extra 'plots'")
     from matplotlib.colors import to_rgba
 
-    from blue_solvers.spine_design import plots as spine_plots
+    from blue_solvers.spine_design import spine_plots
 
     spine = Spine.from_geocodes({"State": ["1"], "County": ["11", "12"], "Block": ["11a", "11b", "11c", "12a", "12b"]})
     entities = Entities(["county less a block"], [[1, 1, 0, 0, 0]])
@@ -124,7 +124,7 @@ def test_pictures(tmp_path):
 
 
 def test_blocks_stand_below_their_geounits_though_groups_are_scattered():
-    from blue_solvers.spine_design.plots import _spans
+    from blue_solvers.spine_design.spine_plots import _spans
 
     geoids, places, _ = block_table()
     tree = regroup_blocks(Spine.from_geoids(geoids), Entities.from_labels({"place": places}))
@@ -147,7 +147,7 @@ def test_blocks_stand_below_their_geounits_though_groups_are_scattered():
 )
 def test_outputs_that_cannot_be_written_are_refused_before_any_work(tmp_path, capsys, monkeypatch, options, message):
     blocks = write_blocks(tmp_path / "blocks.csv")
-    monkeypatch.setattr("blue_solvers.commands.spine._read_columns", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr("blue_solvers.commands.design_spine._read_columns", lambda *_: pytest.fail("work was begun"))
     options = [option.format(folder=tmp_path) for option in options]
     assert main(["spine", blocks, "--entity", "place", "--out", str(tmp_path / "ok.csv"), *options]) == 2
     assert message in capsys.readouterr().err

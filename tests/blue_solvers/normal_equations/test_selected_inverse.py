@@ -134,6 +134,12 @@ def test_operator_covariance_is_refused():
         variances_by_selected_inversion(problem)
 
 
+def test_variances_by_products_where_no_equations_hold() -> None:
+    covariance = aslinearoperator(sparse.diags_array([1.0, 2.0, 3.0, 4.0]))
+    problem = Problem(Schema({"a": 2, "b": 2}), {"a * b": None}, desired=["total", "a"], covariance=covariance)
+    np.testing.assert_allclose(blue(problem, "cg").variances(), [10.0, 3.0, 7.0], rtol=1e-13)
+
+
 def test_too_little_memory_is_refused_before_allocating(monkeypatch):
     problem = gallery.cube(3, 6)  # its constraint matrix needs 42 KiB
     monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": 100_000}))

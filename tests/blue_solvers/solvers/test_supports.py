@@ -197,13 +197,17 @@ class Liar(Solver):
             raise KeyError("exact")
         return SeaBlue().plan(problem)
 
-    def supports(self, problem: Problem) -> str | None:
-        """As every solver's, but for flaws."""
-        if self.flaw == "refuses too much" and problem.exact.any():
-            return "some cells are exact"
-        if self.flaw == "says another thing" and problem.spine is not None:
-            return "it has geography"
-        return super().supports(problem)
+
+def what_a_liar_says(self: Liar, problem: Problem) -> str | None:
+    """As every solver's `supports`, but for flaws."""
+    if self.flaw == "refuses too much" and problem.exact.any():
+        return "some cells are exact"
+    if self.flaw == "says another thing" and problem.spine is not None:
+        return "it has geography"
+    return Solver.supports(self, problem)
+
+
+Liar.supports = what_a_liar_says  # type: ignore[method-assign]  # in the body it would be taken for the hook
 
 
 @pytest.mark.parametrize("flaw", ["takes too much", "refuses too much", "says another thing", "breaks"])

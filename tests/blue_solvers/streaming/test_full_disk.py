@@ -15,7 +15,7 @@ from blue_solvers.cli import main
 from tests.blue_solvers.streaming.small_release import TIGHT, write_release
 from tests.helpers.disturbances import ONE_LINE, digests
 
-SIZES = (4, 12, 20, 40, 80, 120, 160, 200, 240, 280)  # KiB
+SIZES = (4, 12, 20, 40, 80, 120, 160, 200, 240, 280, 320)  # KiB
 
 
 @pytest.fixture

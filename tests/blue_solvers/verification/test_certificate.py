@@ -14,7 +14,8 @@ from scipy.sparse.linalg import LinearOperator
 import blue_solvers.verification
 from blue_solvers import blue
 from blue_solvers.verification import certify
-from blue_solvers.verification.finest import certify_by_finest, levels_of
+from blue_solvers.verification.layers import holds_all
+from blue_solvers.verification.sweep import certify_by_sums
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
@@ -95,16 +96,13 @@ def test_the_pass_of_sums_is_sound_too(covariance: str, decades: float) -> None:
     kind = Kind(zeros=False, equalities=False, exact=not covariance, covariance=covariance, decades=decades)
     rng, ratios, tried = np.random.default_rng(1), [], 0
     for c in cases(kind, range(40)):
-        noise = WeighedNoise.of(c.problem)
-        if levels_of(c.problem) is None:
+        if holds_all(c.problem) is None:
             continue
         y = np.where(c.problem.unmeasured, 0.0, c.y)
         for x in (c.reference.estimate, moved(c, rng, 1e-6), spoilt(c, rng, 1e-6), moved(c, rng, 1.0)):
-            levels = levels_of(c.problem)
-            assert levels is not None
             tried += 1
             try:
-                bound, _ = certify_by_finest(c.problem, noise, levels, y, x)
+                bound, _ = certify_by_sums(c.problem, y, x)
             except NotCertifiedError:
                 continue
             assert bound * (1 + 1e-6) >= c.error(x)
@@ -297,3 +295,56 @@ def test_nothing_of_the_solvers_takes_part() -> None:
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             for name in names:
                 assert not name.startswith("blue_solvers") or name.startswith(allowed), (path.name, name)
+
+
+@pytest.mark.parametrize("solver", ["auto", "dense", "cholesky", "cg", "multigrid", "two_pass"])
+def test_what_nothing_determines_stands_in_no_proof_s_way(solver: str) -> None:
+    """Solvers give undetermined cells any value; the others are proved, and wrong ones are not."""
+    rng = np.random.default_rng(0)
+    schema, spine = Schema({"a": 3, "b": 4}), Spine([-1, 0, 0, 1, 1, 2, 2])
+    both = {"a": 1.0, "detailed": 1.0}
+    for problem in (
+        Problem(schema, {"total": 1.0, "a": 1.0, "b": np.inf}, ["a"]),
+        Problem(schema, {"total": 1.0, "a": 1.0, "detailed": np.inf}, ["a"]),
+        Problem(
+            schema,
+            {"depth 0": both, "depth 1": both, "depth 2": {"a": 1.0, "detailed": np.inf}},
+            {"depth 0": ["a"]},
+            spine=spine,
+        ),
+    ):
+        y = rng.normal(10, 1, problem.observed.size)
+        est = blue(problem, solver).estimate(y, certify=True)
+        assert est.info.exact, est.proof
+        assert est.observed is not None
+        wrong = np.where(problem.unmeasured, np.nan, est.observed)
+        wrong[0] += 1e-3
+        assert (certify(problem, y, wrong).bound or 1) > 1e-4
+
+
+def test_tables_may_be_named_in_any_order() -> None:
+    schema = Schema({"a": 30, "b": 40, "c": 20})
+    spine = Spine([-1, *[0] * 3])
+    for tables in ({"b * a": 4.0, "a * c": 2.0, "c * b": 1.0}, {"a": 4.0, "b * a": 1.0}):
+        problem = Problem(schema, tables if len(tables) == 3 else dict.fromkeys(spine.levels, tables),
+                          spine=None if len(tables) == 3 else spine)  # fmt: skip
+        assert problem.observed.size > 2_000
+        y = noisy(problem, 1e5)
+        found = certify(problem, y, blue(problem) @ y)
+        assert found.bound is not None
+        assert found.bound < 1e-9
+
+
+def test_a_branch_may_skip_geolevels() -> None:
+    """Blocks of which some lie below a tract and some below the county itself."""
+    schema = Schema({"a": 7, "b": 30})
+    levels = ["county", "tract", "tract", *["block"] * 9]
+    spine = Spine([-1, 0, 0, *[0] * 3, *[1] * 3, *[2] * 3], levels)
+    problem = Problem(schema, {level: {"a": 4.0, "detailed": 1.0} for level in spine.levels}, spine=spine)
+    y = noisy(problem, 1e5)
+    x = blue(problem) @ y
+    found = certify(problem, y, x)
+    assert found.bound is not None
+    assert found.bound < 1e-9
+    wrong = x + problem.marginal_matrix()[:, 5].toarray().ravel() * 1e-3
+    assert (certify(problem, y, wrong).bound or 1) > 1e-5

@@ -8,6 +8,7 @@ from hypothesis import given
 
 from blue_solvers import blue
 from blue_solvers.components import ArrayForm, TableForm, TreeForm, components_of
+from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.schema_order import in_schema_order
 from tests.helpers.effort import examples
@@ -40,7 +41,7 @@ def test_forms_agree_with_each_other_and_with_dense(case: Case) -> None:
     errors = np.sqrt(variances)
     V = rng.normal(size=(problem.desired.size, 2))
     for make in FORMS:
-        form = make(problem)
+        form = make(StructuredProblem.of(problem))
         assert close(form.apply(Y), dense @ Y, errors)
         weights, expected = form.adjoint(V), dense.T @ V
         noisy = spread > 0
@@ -57,7 +58,7 @@ def test_tree_form_with_recodes(case: Case) -> None:
     problem = in_order(case.problem())
     rng = np.random.default_rng(0)
     spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
-    form = TreeForm(problem)
+    form = TreeForm(StructuredProblem.of(problem))
     Y, V = spread[:, None] * rng.normal(size=(spread.size, 2)), rng.normal(size=(problem.desired.size, 2))
     forward, backward = V.T @ form.apply(Y), form.adjoint(V).T @ Y
     assert np.allclose(forward, backward, rtol=1e-8, atol=1e-8 * max(1, spread.max(initial=0)))
@@ -68,7 +69,7 @@ def test_tree_form_with_recodes(case: Case) -> None:
 def test_exact_tables_contradicting_one_another_are_still_linear(make) -> None:
     problem = Problem(Schema({"a": 3, "b": 2}), {"a": 0.0, "b": 0.0, "detailed": 1.0})
     Y = np.random.default_rng(0).normal(size=(11, 4))
-    form = make(problem)
+    form = make(StructuredProblem.of(problem))
     assert np.allclose(form.apply(Y) @ np.ones(4), form.apply(Y @ np.ones((4, 1)))[:, 0])
     assert np.allclose(form.apply(Y), blue(problem, "dense") @ Y)
 
@@ -78,7 +79,7 @@ def test_input_is_not_changed(make) -> None:
     problem = gallery.berkeley()
     Y = np.asfortranarray(np.random.default_rng(0).normal(size=(problem.observed.size, 3)))
     before = Y.copy()
-    form = make(problem)
+    form = make(StructuredProblem.of(problem))
     first = form.apply(Y)
     assert np.array_equal(Y, before)
     form.adjoint(first)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from blue_solvers import blue, projected_work
 from blue_solvers.cli import main
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree import coefficients, splitting
 from blue_solvers.components.tree import projected_work as projection
 from blue_solvers.components.tree.coefficients import Coefficients, solve_components
@@ -56,7 +57,7 @@ def arrays_of(own: Coefficients) -> Iterator[np.ndarray]:
 
 
 def test_components_that_share_coefficients_have_the_bits_of_separate_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of(problem_on([-1, 0, 0, 1, 1, 2], spread=1.0))
+    plan = plan_of(StructuredProblem.of(problem_on([-1, 0, 0, 1, 1, 2], spread=1.0)))
     shared = solve_components(plan)
     assert len({id(own) for own in shared}) < len(shared)  # contrasts along d, or along c and d
     one_each = [[i] for i, component in enumerate(plan.components) if component.size > 1]
@@ -72,17 +73,17 @@ ALIKE = [-1, 0, 0, 0, 1, 1, 2, 2, 3, 3, 3]  # the first two children have two ch
 
 
 def test_geounits_with_children_that_are_alike_are_one_family() -> None:
-    plan = plan_of(problem_on(ALIKE))
+    plan = plan_of(StructuredProblem.of(problem_on(ALIKE)))
     assert plan.families.geounits.tolist() == [0, 1, 3]
     assert plan.families.of_parent.tolist() == [0, 1, 1, 2]
     assert plan.families.count.tolist() == [2, 1, 2, 3]
-    apart = plan_of(problem_on(ALIKE, spread=1.0))
+    apart = plan_of(StructuredProblem.of(problem_on(ALIKE, spread=1.0)))
     assert apart.families.geounits.tolist() == [0, 1, 2, 3]
 
 
 def test_cousins_whose_parents_differ_are_no_family() -> None:
     parent = [-1, 0, 0, 1, 2, 2, 3, 4, 5]  # 3, 4 and 5 have one child each, and parents of one and of two children
-    assert plan_of(problem_on(parent)).families.geounits.tolist() == [0, 1, 2, 3, 4]
+    assert plan_of(StructuredProblem.of(problem_on(parent))).families.geounits.tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("parent", [ALIKE, [-1, 0, 0, 1, 2], [-1, 0, 0, 0, 1, 2, 3, 4, 5, 6]])
@@ -92,7 +93,7 @@ def test_families_give_what_each_geounit_by_itself_gives(monkeypatch: pytest.Mon
     together = blue(problem, "two_pass")
     weights = np.random.default_rng(2).integers(-1, 2, (problem.desired.size, 3)).astype(float)
     found = together @ y, together.T @ y, together.variances(), together.functional_covariance(weights)
-    alone = [np.arange(level.inner.size) for level in plan_of(problem).levels]
+    alone = [np.arange(level.inner.size) for level in plan_of(StructuredProblem.of(problem)).levels]
     monkeypatch.setattr(TreePlan, "_inner_alike", lambda self, leaves, kinds: alone)
     apart = blue(problem, "two_pass")
     assert apart._prepared._form.plan.families.geounits.size > together._prepared._form.plan.families.geounits.size
@@ -136,7 +137,7 @@ def test_no_table_ties_pieces_together(case: tuple[dict[str, list[np.ndarray]], 
         said = [rows.T @ rows if (rows := piece.rows.get(name)) is not None else np.zeros((piece.size, piece.size))
                 for piece in division.pieces]  # fmt: skip
         assert np.allclose(division.square([own[None] for own in said])[0], W.T @ W, atol=1e-10)
-        gains = [rows.T[None] if (rows := piece.rows.get(name)) is not None else None for piece in division.pieces]
+        gains = {i: piece.rows[name].T[None] for i, piece in enumerate(division.pieces) if name in piece.rows}
         assert np.allclose(division.gains(name, gains)[0], W.T, atol=1e-10)
 
 

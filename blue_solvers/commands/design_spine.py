@@ -1,0 +1,222 @@
+"""``blue-solvers spine``: build a spine from a block table, judge it by exact variances, draw it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from contextlib import ExitStack
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from blue_solvers.commands.common import SubParsers, new_parser, plural, print_columns, refuse_overwriting
+from blue_solvers.commands.kinds import require_file
+from blue_solvers.commands.picture import require_picture, written
+from blue_solvers.commands.quiet import reading
+from blue_solvers.spine_design.bypasses import optimise_bypasses
+from blue_solvers.spine_design.regrouping import optimise_spine
+from blue_solvers.spine_design.report import SpineReport, compare_spines
+from constraint_builders import Schema, Spine
+from constraint_builders.geography import (
+    Entities,
+    Strategy,
+    aian_spine,
+    bypass,
+    group_tracts,
+    on_spine_areas,
+    regroup_blocks,
+)
+from constraint_builders.geography.block_groups import FANOUT_CUTOFF, VARIANTS
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.figure import Figure
+
+TOTALS = Schema({"person": 1})
+PLAIN, OPTIMISED, OURS = "plain", "optimised", "ours"
+SHOWN = 5
+
+
+def add_parser(subparsers: SubParsers) -> None:
+    """Declare the subcommand."""
+    parser = new_parser(
+        subparsers,
+        "spine",
+        "build a geographic spine around off-spine entities, and judge it by exact variances before any noise is drawn",
+        "blue-solvers spine blocks.csv --entity place --entity school_district --optimise mean --out spine.csv",
+    )
+    parser.add_argument("blocks", metavar="BLOCKS", help="block table, .csv or .csv.gz: a row for each block")
+    parser.add_argument("--geoid", metavar="COLUMN", default="geoid", help="15-digit block identifiers; default: geoid")
+    parser.add_argument(
+        "--entity",
+        metavar="COLUMN",
+        action="append",
+        required=True,
+        help="codes of one category of entities, empty where a block lies in none; may be repeated",
+    )
+    parser.add_argument("--aian", metavar="COLUMN", help="AIANNHCE codes: split every geounit by these areas")
+    parser.add_argument("--fanout-cutoff", type=int, default=FANOUT_CUTOFF, help=f"default: {FANOUT_CUTOFF}")
+    parser.add_argument("--variant", choices=VARIANTS, default="paper", help="where paper and 2020 code differ")
+    parser.add_argument("--tract-groups", action="store_true", help="add a level of tract groups")
+    parser.add_argument("--loss", default="1", metavar="NUMBER", help="rho or epsilon of everything; default: 1")
+    parser.add_argument("--measure", choices=("zcdp", "pure"), default="zcdp", help="default: zcdp")
+    parser.add_argument(
+        "--share",
+        metavar="GEOLEVEL=SHARE",
+        action="append",
+        help="share of the loss of a geolevel, such as Tract=1/5; may be repeated, they sum to 1; default: equal",
+    )
+    parser.add_argument(
+        "--optimise", choices=("mean", "worst"), help="also find a spine with a low mean, or worst, exact variance"
+    )
+    parser.add_argument("--out", metavar="FILE", help="write the last spine, .csv: geolevel, geocode, parent, share")
+    parser.add_argument("--plot", metavar="FILE", help="draw the entity furthest from the plain spine")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Build the spines, print how they compare, and write what was asked for."""
+    from constraint_builders.files import write_frame
+    from constraint_builders.files.naming import naming
+
+    require_file(args.blocks, "a block table")
+    _check_outputs(args)
+    columns = _read_columns(args.blocks, [args.geoid, *args.entity, *([args.aian] if args.aian else [])])
+    with naming(args.blocks):
+        entities = Entities.from_labels({name: columns[name] for name in args.entity}, outside=False)
+        plain = _plain_spine(args, columns)
+    strategies = _strategies(args, plain, entities)
+    report = compare_spines(strategies, TOTALS, entities)
+    last = list(strategies)[-1]
+    print(f"{plural(entities.blocks, 'block')}, {entities.size:,} entities; variances are exact, of entities' totals\n")
+    _print_summary(strategies, report)
+    _print_changes(report, last)
+    with ExitStack() as files:
+        if args.plot:
+            files.enter_context(written(_figure(strategies, last, report), args.plot))
+        if args.out:
+            write_frame(_spine_frame(strategies[last]), args.out)
+    for path in filter(None, (args.out, args.plot)):
+        print(f"\nwrote {path}")
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Refuse, before any work, what could not be written after it."""
+    from constraint_builders.files.formats import writer_of
+    from constraint_builders.files.replacing import require_writable
+
+    if args.out:
+        writer_of(args.out)
+        require_writable(args.out)
+        refuse_overwriting(args.out, (args.blocks,))
+    if args.plot:
+        require_picture(args.plot)
+
+
+def _plain_spine(args: argparse.Namespace, columns: dict[str, list[str]]) -> Spine:
+    if args.aian:
+        return aian_spine(columns[args.geoid], on_spine_areas(columns[args.aian]))
+    states = {geoid[:2] for geoid in columns[args.geoid]}
+    return Spine.from_geoids(columns[args.geoid], root="US" if len(states) > 1 else None)
+
+
+def _strategies(args: argparse.Namespace, plain: Spine, entities: Entities) -> dict[str, Strategy]:
+    optimised = regroup_blocks(plain, entities, fanout_cutoff=args.fanout_cutoff, variant=args.variant)
+    if args.tract_groups:
+        optimised = group_tracts(optimised, entities, fanout_cutoff=args.fanout_cutoff, variant=args.variant)
+    shares = _shares(args.share, plain.levels)
+    before, after = _strategy(args, plain, shares), _strategy(args, optimised, shares)
+    found = {PLAIN: before, OPTIMISED: bypass(after)}
+    if args.optimise:
+        grouped = optimise_spine(
+            after, TOTALS, entities, args.optimise, fanout_cutoff=args.fanout_cutoff, variant=args.variant
+        )
+        found[OURS] = optimise_bypasses(grouped.strategy, TOTALS, entities, args.optimise).strategy
+    return found
+
+
+def _strategy(args: argparse.Namespace, spine: Spine, shares: dict[str, str]) -> Strategy:
+    tables = {level: {"total": 1} for level in spine.levels}
+    return Strategy.from_levels(spine, args.loss, shares, tables, args.measure)
+
+
+def _shares(given: Sequence[str] | None, levels: Sequence[str]) -> dict[str, str]:
+    if not given:
+        return dict.fromkeys(levels, str(Fraction(1, len(levels))))
+    pairs = [pair.partition("=") for pair in given]
+    wrong = [level + equals + share for level, equals, share in pairs if not (level and share)]
+    if wrong:
+        raise ValueError(f"--share {wrong[0]!r} is not GEOLEVEL=SHARE, such as Tract=1/5")
+    return {level: share for level, _, share in pairs}
+
+
+def _read_columns(path: str, names: Sequence[str]) -> dict[str, list[str]]:
+    from constraint_builders.files.naming import naming
+    from constraint_builders.files.numbers import read_labels
+    from constraint_builders.files.source import open_source
+
+    with reading():
+        source = open_source(path)
+    with naming(path):
+        found = source.frame.columns
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise ValueError(f"no column {missing[0]!r}: there are {', '.join(found) or 'none'}")
+        if source.frame.is_empty():
+            raise ValueError("there are no rows: give one for every block")
+        labels = {name: read_labels(source.frame[name]) for name in names}
+        return {name: column.fill_null("").str.strip_chars().to_list() for name, column in labels.items()}
+
+
+def _print_summary(strategies: dict[str, Strategy], report: SpineReport) -> None:
+    rows = [
+        (
+            name,
+            f"{sum(share > 0 for share in strategies[name].shares):,}",
+            f"{mean_distance:.2f}",
+            str(worst_distance),
+            f"{mean:.4g}",
+            f"{worst:.4g}",
+            str(strategies[name].loss),
+        )
+        for name, mean_distance, worst_distance, mean, worst in report.summary()
+    ]
+    print_columns(("spine", "measured geounits", "mean OSED", "worst", "mean variance", "worst", "loss"), rows)
+
+
+def _print_changes(report: SpineReport, last: str) -> None:
+    found = report.rows(PLAIN, last)
+    rows = [(name, str(far), str(near), f"{old:.4g}", f"{new:.4g}") for name, far, near, old, new in found]
+    shown = rows if len(rows) <= 2 * SHOWN else [*rows[:SHOWN], ("...", "", "", "", ""), *rows[-SHOWN:]]
+    print(f"\nEntities, from those that {last!r} serves least well against {PLAIN!r}:\n")
+    print_columns(("entity", "OSED before", "after", "variance before", "after"), shown)
+
+
+def _spine_frame(strategy: Strategy) -> pl.DataFrame:
+    import polars as pl
+
+    spine = strategy.spine
+    codes = [*spine.geocodes, ""]  # the last for the parent of the root, which has number -1
+    return pl.DataFrame(
+        {
+            "geolevel": [spine.levels[level] for level in spine.level_of.tolist()],
+            "geocode": codes[:-1],
+            "parent": [codes[parent] for parent in spine.parent.tolist()],
+            "share": [str(share) for share in strategy.shares],
+        }
+    )
+
+
+def _figure(strategies: dict[str, Strategy], last: str, report: SpineReport) -> Figure:
+    from matplotlib.figure import Figure
+
+    from blue_solvers.spine_design import spine_plots
+
+    furthest = report.entities.names[int(report.distances[PLAIN].argmax())]
+    figure = Figure(figsize=(10, 9), layout="constrained")
+    above, below, curves = figure.subplots(3, 1)
+    for axes, name in ((above, PLAIN), (below, last)):
+        spine_plots.spine(axes, strategies[name].spine, report.entities, furthest)
+        axes.set_title(f"{name}: {axes.get_title()}")
+    spine_plots.same_scale(above, below)
+    spine_plots.accuracy(curves, report)
+    return figure

@@ -1,0 +1,60 @@
+"""What a closed form or two passes read of a problem: tables at geounits, each of one variance there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from constraint_builders import Problem, Schema
+from constraint_builders.arrays import Float
+from constraint_builders.description.layout import Layout
+from constraint_builders.description.levelled_tree import LevelledTree
+from constraint_builders.description.table import Table
+from constraint_builders.description.zeros import EmptyCells
+
+
+@dataclass(frozen=True)
+class StructuredProblem:
+    """Tables in the schema's order, with uncorrelated noise; see `Problem` for the attributes.
+
+    Attributes
+    ----------
+    spine : LevelledTree
+        Of one geounit where there is no geography.
+    geounit_variances : list of ndarray, (geounits of the table's level,)
+        The one variance of every observed table in every geounit.
+    """
+
+    schema: Schema
+    spine: LevelledTree
+    zeros: EmptyCells | None
+    observed: Layout
+    observed_tables: tuple[Table, ...]
+    observed_levels: tuple[int, ...]
+    geounit_variances: list[Float]
+    desired: Layout
+    desired_tables: tuple[Table, ...]
+    desired_levels: tuple[int, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> StructuredProblem:
+        """The tables of a problem, without its equalities.
+
+        Raises
+        ------
+        ValueError
+            If variances differ within a table of a geounit, noise is correlated, or there are no tables.
+        """
+        if problem.geounit_variances is None:
+            raise ValueError("two passes and closed forms need tables of equal variances in every geounit")
+        return StructuredProblem(
+            schema=problem.domain.schema,
+            spine=problem.domain.spine,
+            zeros=problem.zeros,
+            observed=problem.observed,
+            observed_tables=problem.observed_tables,
+            observed_levels=problem.observed_levels,
+            geounit_variances=problem.geounit_variances,
+            desired=problem.desired,
+            desired_tables=problem.desired_tables,
+            desired_levels=problem.desired_levels,
+        )

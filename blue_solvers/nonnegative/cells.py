@@ -1,0 +1,94 @@
+"""The non-negative numbers that all else is summed from: detailed cells of tables, or nodes that only equations tie."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from scipy import sparse
+
+from constraint_builders import Problem
+from constraint_builders.arrays import Float, Index
+from constraint_builders.relations.marginals import marginal_matrix, spine_marginal_matrix
+
+
+class Cells(ABC):
+    """What is fitted of a problem, and how its layouts are summed from it.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of all cells.
+    possible : ndarray of int, (d,)
+        Which of them are no structural zeros, flat.
+    """
+
+    shape: tuple[int, ...]
+    possible: Index
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+
+    @abstractmethod
+    def to_observed(self) -> sparse.csr_array:
+        """The matrix from the possible cells to the observed layout, (n, d)."""
+
+    @abstractmethod
+    def to_desired(self) -> sparse.csr_array:
+        """The matrix from the possible cells to the desired layout, (m, d)."""
+
+    @abstractmethod
+    def equations(self) -> tuple[sparse.csr_array, Float]:
+        """Equations over the observed layout that do not follow from its being sums of cells, (k, n) and (k,)."""
+
+
+class DetailedCells(Cells):
+    """The detailed cells of tables, with a geography of every geounit without children."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        domain, zeros = problem.domain, problem.zeros
+        places = () if problem.spine is None else (domain.leaves.size,)
+        self.shape = (*places, *domain.schema.shape)
+        self.possible = np.arange(domain.size) if zeros is None else np.flatnonzero(~zeros.detailed(domain.leaves))
+
+    def to_observed(self) -> sparse.csr_array:
+        return sparse.csr_array(self._problem.marginal_matrix()[:, self.possible])
+
+    def to_desired(self) -> sparse.csr_array:
+        p, schema = self._problem, self._problem.domain.schema
+        if p.spine is None:
+            matrix = marginal_matrix(schema, p.desired_tables)
+        else:
+            matrix = spine_marginal_matrix(schema, p.spine, p.desired_levels, p.desired_tables)
+        return sparse.csr_array(matrix[:, self.possible])
+
+    def equations(self) -> tuple[sparse.csr_array, Float]:
+        nothing = sparse.csr_array((0, self._problem.observed.size)), np.zeros(0)
+        return self._problem.equalities or nothing
+
+
+class NodesAlone(Cells):
+    """The nodes of a matrix, which are all that there is."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.shape, self.possible = (problem.observed.size,), np.arange(problem.observed.size)
+
+    def to_observed(self) -> sparse.csr_array:
+        return sparse.csr_array(sparse.eye_array(self.possible.size, format="csr"))
+
+    def to_desired(self) -> sparse.csr_array:
+        return self.to_observed()
+
+    def equations(self) -> tuple[sparse.csr_array, Float]:
+        return self._problem.relations.between_cells("all")
+
+
+def cells_of(problem: Problem) -> Cells:
+    """What is fitted of a problem."""
+    return DetailedCells(problem) if problem.is_tabular else NodesAlone(problem)

@@ -1,0 +1,50 @@
+"""What a stored result says of its own fit and certificate."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from blue_solvers.reporting.fit_picture import fit_picture
+from blue_solvers.reporting.page_parts import DOUBT, GOOD, Section, Shown, Tile, counted, small
+from blue_solvers.verification import Certificate, FitOfParts
+
+FORMATS = {"statistic": ",.4g", "expected": ",.4g", "z": "+.2f", "residual": "+.2f"}
+
+
+def stored_fit(fit: FitOfParts) -> tuple[Tile, Section]:
+    """The fit that was worked out with the estimates."""
+    if not fit.degrees_of_freedom:
+        reason = "No measurement checks another, so that nothing can be said of their noise."
+        return Tile("Fit", "cannot be tested", "no measurement checks another"), Section("fit", "Fit", [reason])
+    chi = f"chi-square {fit.statistic:,.6g} on {counted(fit.degrees_of_freedom, 'degree')} of freedom"
+    verdict, tone = ("as declared", GOOD) if fit.fits else ("not as declared", DOUBT)
+    rows = [(level, table, own.statistic, own.expectation, own.z) for (level, table), own in fit.tables.items()]
+    frame = pl.DataFrame(rows, schema=["geolevel", "table", "statistic", "expected", "z"], orient="row")
+    said, picture = fit_picture(frame)
+    cells = [
+        (own.geolevel, own.table, f"{own.geocode}, cell {own.cell:,}", own.value, own.expected, own.residual)
+        for own in fit.largest
+    ]
+    columns = ["geolevel", "table", "cell", "measured", "the others say", "residual"]
+    worst = pl.DataFrame(cells, schema=columns, orient="row")
+    caption = f"Worst residuals, in their standard errors: {counted(len(cells), 'cell')}"
+    sentences = [f"{chi.capitalize()}, p = {fit.p_value:.2g} (two-sided, the noise taken for Gaussian).", *said]
+    tables = [
+        Shown("fit by table", "Chi-square by table and level", frame, FORMATS),
+        Shown("worst residuals", caption, worst, FORMATS),
+    ]
+    return Tile("Noise of the measurements", verdict, chi, tone), Section("fit", "Fit", sentences, picture, tables)
+
+
+def stored_certificate(proof: Certificate) -> tuple[Tile, Section]:
+    """The proof that was worked out with the estimates."""
+    if proof.bound is None:
+        sentence = f"Not proved to be the best linear unbiased estimate: {proof.reason}."
+        tile = Tile("Certificate", "not proved", proof.reason, DOUBT)
+        return tile, Section("certificate", "Certificate", [sentence])
+    sentence = (
+        f"No figure is further than {small(proof.bound)} of its own standard errors from the best linear unbiased "
+        f"estimate. That was proved when it was made, without a solver, from {proof.reason}."
+    )
+    tile = Tile("Certificate", "proved", f"within {small(proof.bound)} standard errors of the best estimate", GOOD)
+    return tile, Section("certificate", "Certificate", [sentence])

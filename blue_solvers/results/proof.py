@@ -1,0 +1,42 @@
+"""What a stored result says of its own proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from blue_solvers.verification import Certificate, FitOfParts
+
+
+@dataclass(frozen=True)
+class StoredProof:
+    """What is proved of stored estimates, and how the measurements fit; None where nobody asked.
+
+    Attributes
+    ----------
+    certificate : Certificate or None
+    fit : FitOfParts or None
+    parts : dict of str to dict
+        By part what it adds to the bound, if it was streamed.
+    """
+
+    certificate: Certificate | None = None
+    fit: FitOfParts | None = None
+    parts: Mapping[str, Mapping[str, Any]] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As a result keeps it."""
+        certificate = None if self.certificate is None else asdict(self.certificate)
+        fit = None if self.fit is None else self.fit.to_json()
+        return {"certificate": certificate, "fit": fit, "parts": dict(self.parts or {})}
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> StoredProof:
+        """What `to_json` gave; nothing of an empty mapping."""
+        certificate, fit = said.get("certificate"), said.get("fit")
+        return cls(
+            None if certificate is None else Certificate(**certificate),
+            None if fit is None else FitOfParts.from_json(fit),
+            said.get("parts"),
+        )

@@ -1,0 +1,201 @@
+"""What is proved of a streamed estimate, and how its measurements fit: of each part while it is made, then of all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from blue_solvers.results.checksums import DamagedError
+from blue_solvers.results.proof import StoredProof
+from blue_solvers.streaming.message_files import pack_arrays, unpack_arrays
+from blue_solvers.streaming.part_data import Design, Part
+from blue_solvers.streaming.part_files import TOP, Partitions
+from blue_solvers.streaming.workplace import Workplace
+from blue_solvers.verification import Certificate
+from blue_solvers.verification.branches import Branch, certificate_of
+from blue_solvers.verification.fit_of_parts import FitOfParts
+from blue_solvers.verification.layers import Below, Sheet, finest_tables
+from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.weighed_noise import PIECE, NotCertifiedError
+from constraint_builders.arrays import Float, Index
+
+PROOFS, CLAIMED = "proofs", "claimed"  # in the folder of work: of every part, and the estimates of the top
+
+
+@dataclass(frozen=True)
+class PartProof:
+    """What is known of a part once it is estimated.
+
+    Attributes
+    ----------
+    tally : Tally or None
+        None where there is no certificate.
+    refusal : str
+        Why.
+    fit : FitOfParts or None
+        None where no variances were wanted.
+    below : Below or None
+        What the tree above has to know; None of the top.
+    """
+
+    tally: Tally | None
+    refusal: str = ""
+    fit: FitOfParts | None = None
+    below: Below | None = None
+
+    def pack(self) -> bytes:
+        """In bytes; the inverse of `unpack`."""
+        said = {
+            "tally": None if self.tally is None else self.tally.to_json(),
+            "refusal": self.refusal,
+            "fit": None if self.fit is None else self.fit.to_json(),
+        }
+        arrays: dict[str, Any] = {} if self.below is None else dict(self.below.__dict__)
+        return pack_arrays({"said": np.frombuffer(json.dumps(said).encode(), dtype=np.uint8), **arrays})
+
+    @classmethod
+    def unpack(cls, data: bytes) -> PartProof:
+        """What `pack` wrote."""
+        arrays: dict[str, Any] = dict(unpack_arrays(data))
+        said = json.loads(arrays.pop("said").tobytes())
+        return cls(
+            None if said["tally"] is None else Tally(**said["tally"]),
+            said["refusal"],
+            None if said["fit"] is None else FitOfParts.from_json(said["fit"]),
+            Below(**arrays) if arrays else None,
+        )
+
+
+def prove_part(
+    design: Design,
+    part: Part,
+    cells: Mapping[int, Float],
+    variances: Mapping[int, Float],
+    handed: Mapping[int, Below],
+    kept: Index,
+    is_top: bool,
+) -> PartProof:
+    """Sum up a part.
+
+    Parameters
+    ----------
+    design : Design
+    part : Part
+    cells, variances : mapping of int to ndarray, (geounits of its level, cells)
+        Estimates of all tables, desired or checked, by number in the design; the latter may be empty.
+    handed : mapping of int to Below
+        What parts that were cut off told, by the positions of their roots.
+    kept : ndarray of int
+        Positions of the geounits that are this part's own.
+    is_top : bool
+        Whether there is nothing above it.
+    """
+    fit = _fit(design, part, cells, variances, kept) if variances else None
+    try:
+        tally, below = _branch(design, part, cells).sweep(handed, is_top)
+    except NotCertifiedError as refusal:
+        return PartProof(None, str(refusal), fit)
+    return PartProof(tally, "", fit, below)
+
+
+def _branch(design: Design, part: Part, cells: Mapping[int, Float]) -> Branch:
+    levels = len(design.levels)
+    finest = finest_tables(design.schema, levels, design.observed, design.estimated)
+    if finest is None:
+        raise NotCertifiedError(f"no measured table at {design.levels[-1]} holds all others")
+    claimed = {own: cells[i] for i, own in enumerate(design.estimated) if i in cells}
+    sheets: list[list[Sheet]] = [[] for _ in range(levels)]
+    for i, (level, table) in enumerate(design.observed):
+        if not part.count(level):
+            continue
+        x = claimed.pop((level, table), None)
+        if x is None:
+            raise NotCertifiedError(f"table {table.name!r} at {design.levels[level]} is not determined everywhere")
+        sheets[level].append(
+            Sheet(_key(design, level, table.name), table, part.variances[i][:, None], part.values[i], x)
+        )
+    for (level, table), x in claimed.items():
+        unmeasured = np.full((len(x), 1), np.inf)
+        sheets[level].append(Sheet(_key(design, level, table.name), table, unmeasured, None, x))
+    empty = None if part.empty is None else (design.zero_axes or (), part.empty)
+    return Branch(design.schema, design.levels, finest, part.parent, part.level_of, sheets, empty)
+
+
+def _key(design: Design, level: int, table: str) -> str:
+    return f"{design.levels[level]} {table}"
+
+
+def _fit(
+    design: Design, part: Part, cells: Mapping[int, Float], variances: Mapping[int, Float], kept: Index
+) -> FitOfParts:
+    fit, numbers = FitOfParts(), {own: i for i, own in enumerate(design.estimated)}
+    for number, level in enumerate(design.levels):
+        members = part.members(number)
+        rows = kept[(kept >= members.start) & (kept < members.stop)] - members.start
+        codes = [part.geocodes[members.start + row] for row in rows.tolist()]
+        sums = np.zeros((2, rows.size))
+        for i, own in enumerate(design.observed):
+            j = numbers.get(own, -1)
+            if own[0] == number and rows.size and j in cells:
+                noise, step = part.variances[i][:, None], PIECE // own[1].size + 1
+                for start in range(0, rows.size, step):
+                    here = rows[start : start + step]
+                    arrays = (part.values[i][here], cells[j][here], noise[here], variances[j][here])
+                    sums[:, start : start + step] += fit.look_at(level, own[1].name, codes[start:], *arrays)
+        if rows.size:
+            fit.look_at_geounits(level, codes, *sums)
+    return fit
+
+
+def proof_of_run(parts: Partitions, split: Collection[str], place: Workplace) -> StoredProof:
+    """What is proved of all parts together, and how the measurements fit, from what a run kept of every part.
+
+    Raises
+    ------
+    DamagedError
+        If what a part said of it is damaged.
+    """
+    if parts.design.equal_to:
+        return StoredProof(Certificate(None, "linear combinations of measurements are known exactly"))
+    if split:
+        why = f"{parts.parts[min(split)]} was split by table, to keep within the given memory"
+        return StoredProof(Certificate(None, why))
+    claimed = place.sealed(CLAIMED)
+    proofs = {}
+    for name in parts.parts:
+        known = place.sealed(f"{PROOFS}/{name}")
+        if known is None or claimed is None:
+            raise DamagedError(f"{place.work / PROOFS / name} or {CLAIMED} is damaged: run again")
+        proofs[name] = PartProof.unpack(known)
+    return proof_of_all(parts, proofs, unpack_arrays(claimed or b""))
+
+
+def proof_of_all(parts: Partitions, proofs: dict[str, PartProof], claimed: Mapping[str, Float]) -> StoredProof:
+    """Put all parts together with the top, whose estimates and variances are `claimed`."""
+    design = parts.design
+    if not any(own.refusal for own in proofs.values()):
+        top = parts.read(TOP)
+        cells, variances = ({int(k[1:]): own for k, own in claimed.items() if k[0] == kind} for kind in "xv")
+        handed = {parts.parts[name].leaf: own.below for name, own in proofs.items() if own.below is not None}
+        kept = np.setdiff1d(np.arange(top.level_of.size), list(handed))
+        proofs = {**proofs, TOP: prove_part(design, top, cells, variances, handed, kept, is_top=True)}
+    fits = [own.fit for own in proofs.values() if own.fit is not None]
+    fit = sum(fits, FitOfParts()) if len(fits) == len(proofs) else None
+    said = {name: _said(own) for name, own in proofs.items()}
+    refusal = next((own.refusal for own in proofs.values() if own.refusal), "")
+    if refusal:
+        return StoredProof(Certificate(None, refusal), fit, said)
+    tables = {_key(design, level, table.name): (level, table) for level, table in design.estimated}
+    total = sum((own.tally for own in proofs.values() if own.tally is not None), Tally())
+    total.least = {key: value for key, value in total.least.items() if key in tables}
+    return StoredProof(certificate_of(total, design.schema, tables), fit, said)
+
+
+def _said(proof: PartProof) -> dict[str, Any]:
+    if proof.tally is None:
+        return {"refusal": proof.refusal}
+    return {"left": float(np.sqrt(proof.tally.left)), "violation": proof.tally.violation, "cells": proof.tally.cells}

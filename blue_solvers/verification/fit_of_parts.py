@@ -1,0 +1,229 @@
+"""The fit of measurements to their noise, added up over the parts of a spine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy
+
+from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
+from constraint_builders import Problem
+from constraint_builders.arrays import Flags, Float
+
+KEPT = 5  # largest residuals that are named
+DOUBTFUL = 1e-4  # the probability of a chi-square, or of a residual, below which measurements do not fit their noise
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A measured cell and what the others say of it.
+
+    Attributes
+    ----------
+    geolevel, geocode, table : str
+    cell : int
+        Its number in C order of the table.
+    value, expected : float
+        What was measured, and what all other measurements predict.
+    residual : float
+        Studentised.
+    """
+
+    geolevel: str
+    geocode: str
+    table: str
+    cell: int
+    value: float
+    expected: float
+    residual: float
+
+
+@dataclass(frozen=True)
+class GeounitFit:
+    """All cells of a geounit together."""
+
+    geolevel: str
+    geocode: str
+    statistic: float
+    expectation: float
+
+    @property
+    def z(self) -> float:
+        """How many standard deviations the statistic is off, at least."""
+        return _z(self.statistic, self.expectation)
+
+
+@dataclass
+class TableFit:
+    """All cells of a table at a geolevel: weighted squares, what they are expected to be, and how many are checked."""
+
+    statistic: float = 0.0
+    expectation: float = 0.0
+    checked: int = 0
+
+    @property
+    def z(self) -> float:
+        """How many standard deviations the statistic is off, at least."""
+        return _z(self.statistic, self.expectation)
+
+
+@dataclass
+class FitOfParts:
+    """How measurements agree with their declared noise, taken for Gaussian; those of several parts are added by `+`.
+
+    Attributes
+    ----------
+    tables : dict of (geolevel, table) to TableFit
+    largest : list of Residual
+        The largest, first.
+    geounit : GeounitFit or None
+        That which is furthest from what is expected.
+    """
+
+    tables: dict[tuple[str, str], TableFit] = field(default_factory=dict)
+    largest: list[Residual] = field(default_factory=list)
+    geounit: GeounitFit | None = None
+
+    def __add__(self, other: FitOfParts) -> FitOfParts:
+        tables = {key: TableFit(**asdict(own)) for key, own in self.tables.items()}
+        for key, own in other.tables.items():
+            here = tables.setdefault(key, TableFit())
+            here.statistic += own.statistic
+            here.expectation += own.expectation
+            here.checked += own.checked
+        largest = sorted([*self.largest, *other.largest], key=lambda own: -abs(own.residual))[:KEPT]
+        geounits = [own for own in (self.geounit, other.geounit) if own is not None]
+        return FitOfParts(tables, largest, max(geounits, key=lambda own: abs(own.z), default=None))
+
+    @property
+    def statistic(self) -> float:
+        """Chi-square: weighted squares of all residuals."""
+        return sum(own.statistic for own in self.tables.values())
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Of the chi-square: what the redundancies of all cells sum to."""
+        return round(sum(own.expectation for own in self.tables.values()))
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided: of a statistic as far from what is expected."""
+        if not self.degrees_of_freedom:
+            return 1.0
+        tails = (of(self.degrees_of_freedom, self.statistic) for of in (scipy.special.chdtrc, scipy.special.chdtr))
+        return min(1.0, 2 * float(min(tails)))
+
+    @property
+    def probability(self) -> float:
+        """Of a residual as large as the largest among all cells that are checked; Sidak's, never too small."""
+        if not self.largest:
+            return 1.0
+        checked = sum(own.checked for own in self.tables.values())
+        return float(-np.expm1(checked * np.log1p(-2 * scipy.special.ndtr(-abs(self.largest[0].residual)))))
+
+    @property
+    def worst_table(self) -> tuple[tuple[str, str], TableFit] | None:
+        """The table furthest from what is expected, with the probability that its z is as large among all tables."""
+        return max(self.tables.items(), key=lambda item: abs(item[1].z), default=None)
+
+    @property
+    def fits(self) -> bool:
+        """Whether nothing of this is too improbable."""
+        worst = 0.0 if self.worst_table is None else abs(self.worst_table[1].z)
+        alone = min(1 - 1e-16, 2 * float(scipy.special.ndtr(-worst)))
+        of_worst = float(-np.expm1(max(len(self.tables), 1) * np.log1p(-alone)))
+        return min(self.p_value, self.probability, of_worst) >= DOUBTFUL
+
+    def by_geolevel(self) -> dict[str, TableFit]:
+        """All tables of every geolevel together."""
+        found: dict[str, TableFit] = {}
+        for (level, _), own in self.tables.items():
+            found[level] = TableFit(
+                *(
+                    a + b
+                    for a, b in zip(asdict(found.get(level, TableFit())).values(), asdict(own).values(), strict=True)
+                )
+            )
+        return found
+
+    def look_at(
+        self, geolevel: str, table: str, geocodes: Sequence[str], y: Float, x: Float, noise: Float, spread: Float
+    ) -> tuple[Float, Float]:
+        """Take in a table of some geounits; gives their statistics and expectations, (G,).
+
+        Parameters
+        ----------
+        geolevel, table : str
+        geocodes : sequence of str, (G,)
+        y, x : ndarray, (G, cells)
+            Measured, and estimated.
+        noise : ndarray, (G, 1) or (G, cells)
+            Variances of the measurements; 0 exact, ``inf`` not measured.
+        spread : ndarray, (G, cells)
+            Variances of the estimates.
+        """
+        noisy = (noise > 0) & np.isfinite(noise)
+        precision = np.divide(1.0, noise, out=np.zeros_like(noise), where=noisy)
+        redundancy = np.clip(np.where(noisy, 1 - spread * precision, 0.0), 0.0, 1.0)
+        checked: Flags = redundancy > LEAST_CHECKED
+        e = np.where(noisy, y - x, 0.0)
+        squares = e**2 * precision
+        w = np.divide(e * np.sqrt(precision), np.sqrt(redundancy), out=np.zeros_like(e), where=checked)
+        here = self.tables.setdefault((geolevel, table), TableFit())
+        here.statistic += float(squares.sum())
+        here.expectation += float(redundancy.sum())
+        here.checked += int(checked.sum())
+        sizes = abs(w).ravel()
+        for i in np.argpartition(-sizes, min(KEPT, sizes.size) - 1)[:KEPT].tolist() if sizes.size else ():
+            row, cell = divmod(i, w.shape[1])
+            if checked[row, cell]:
+                expected = float(y[row, cell] - e[row, cell] / redundancy[row, cell])
+                value, residual = float(y[row, cell]), float(w[row, cell])
+                self.largest.append(Residual(geolevel, geocodes[row], table, cell, value, expected, residual))
+        self.largest = sorted(self.largest, key=lambda own: -abs(own.residual))[:KEPT]
+        return squares.sum(axis=1), redundancy.sum(axis=1)
+
+    def look_at_geounits(self, geolevel: str, geocodes: Sequence[str], statistic: Float, expectation: Float) -> None:
+        """Take in some geounits, (G,)."""
+        for i in np.argsort(-abs(statistic - expectation) / np.sqrt(2 * expectation + 1e-300))[:1].tolist():
+            own = GeounitFit(geolevel, geocodes[i], float(statistic[i]), float(expectation[i]))
+            if self.geounit is None or abs(own.z) > abs(self.geounit.z):
+                self.geounit = own
+
+    def to_json(self) -> dict[str, Any]:
+        """As `from_json` reads it."""
+        return {
+            "tables": [[*key, *asdict(own).values()] for key, own in self.tables.items()],
+            "largest": [asdict(own) for own in self.largest],
+            "geounit": None if self.geounit is None else asdict(self.geounit),
+        }
+
+    @classmethod
+    def from_json(cls, said: dict[str, Any]) -> FitOfParts:
+        """What `to_json` gave."""
+        return cls(
+            {(level, table): TableFit(*own) for level, table, *own in said["tables"]},
+            [Residual(**own) for own in said["largest"]],
+            None if said["geounit"] is None else GeounitFit(**said["geounit"]),
+        )
+
+
+def fit_of_spine(problem: Problem, y: Float, x: Float, variances: Float) -> FitOfParts:
+    """The fit of a whole problem on a spine; `x` and `variances` of the estimate over the observed layout, (n,)."""
+    spine, fit = problem.domain.spine, FitOfParts()
+    sums = np.zeros((2, spine.size))
+    codes = [[spine.geocodes[i] for i in members.tolist()] for members in spine.members]
+    for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
+        members, cut = spine.members[level], problem.observed.block(i)
+        cells = (own[cut].reshape(members.size, -1) for own in (y, x, problem.variances, variances))
+        sums[:, members] += fit.look_at(spine.levels[level], table.name, codes[level], *cells)
+    for level, members in enumerate(spine.members):
+        fit.look_at_geounits(spine.levels[level], codes[level], *sums[:, members])
+    return fit
+
+
+def _z(statistic: float, expectation: float) -> float:
+    return (statistic - expectation) / float(np.sqrt(2 * expectation)) if expectation > LEAST_CHECKED else 0.0

@@ -1,0 +1,101 @@
+"""The page of a stored result, made in memory or streamed: by its manifest, every file compared with its checksum."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from blue_solvers.cli import main
+from tests.helpers.html_outline import Element, outline
+
+SETTINGS = """
+geolevels = ["State", "County", "Tract"]
+noise = "discrete_gaussian"
+[variables]
+age = ["minor", "adult"]
+race = ["x", "y", "z"]
+[budget]
+total = "2"
+[budget.geolevels]
+State = "1/4"
+County = "1/4"
+Tract = "1/2"
+[budget.tables]
+total = ["1/2", "1/2", "1/2"]
+detailed = ["1/2", "1/2", "1/2"]
+"""
+TRACTS = [f"44{county:03}{tract:06}" for county in (1, 3) for tract in range(4)]
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """Simulated measurements of eight tracts in two counties."""
+    counts = np.random.default_rng(3).poisson(20, (len(TRACTS), 6))
+    cells = [f"{age}_{race}" for age in ("minor", "adult") for race in "xyz"]
+    frame = pl.DataFrame({"geoid": TRACTS} | {cell: counts[:, i] for i, cell in enumerate(cells)})
+    frame.write_csv(tmp_path / "tracts.csv")
+    (tmp_path / "settings.toml").write_text(SETTINGS)
+    command = ["simulate", str(tmp_path / "tracts.csv"), "--settings", str(tmp_path / "settings.toml"), "--seed", "1"]
+    assert main([*command, "--out", str(tmp_path / "release")]) == 0
+    return tmp_path / "release"
+
+
+def downloaded(root: Element, file: str) -> pl.DataFrame:
+    link = next(own.attributes["href"] for own in root.all("a") if own.attributes.get("download") == file)
+    return pl.read_csv(io.BytesIO(base64.b64decode(link.partition(",")[2])), schema_overrides={"geocode": pl.String})
+
+
+@pytest.mark.parametrize("options", [[], ["--memory", "1e9"]], ids=["in memory", "streamed"])
+def test_a_stored_result_is_shown(release: Path, tmp_path: Path, options: list[str]) -> None:
+    result, out = tmp_path / "result", tmp_path / "report.html"
+    assert main(["estimate", str(release), "--out", str(result), *options]) == 0
+    assert main(["report", str(result), "--out", str(out)]) == 0
+    root = outline(out.read_text(encoding="utf-8"))
+    precision, estimates = downloaded(root, "precision.csv"), downloaded(root, "estimates.csv")
+    assert set(precision["geolevel"]) == {"State", "County", "Tract"}
+    stored = pl.read_parquet(result / "estimates" / "Tract.parquet", glob=False)
+    for table in ("total", "detailed"):
+        rows = stored.filter(pl.col("table") == table)
+        row = precision.filter((pl.col("geolevel") == "Tract") & (pl.col("table") == table))
+        errors = rows["std_error"].explode().to_numpy()
+        assert row["cells"].item() == errors.size == 8 * (1 if table == "total" else 6)
+        assert row["std error"].item() == pytest.approx(np.median(errors))
+        own = estimates.filter((pl.col("geolevel") == "Tract") & (pl.col("table") == table))
+        assert own["geocode"].to_list() == np.repeat(rows["geocode"].to_numpy(), errors.size // 8).tolist()
+        np.testing.assert_allclose(own["estimate"], rows["estimate"].explode())
+    variances = pl.read_parquet(result / "variances.parquet").filter(pl.col("geolevel") == "County")
+    county = precision.filter(pl.col("geolevel") == "County")
+    assert county["measured std error"].max() == pytest.approx(np.sqrt(variances["variance"].max()))
+    assert (precision["variance saved, %"] > 0).all()
+    assert estimates.height == precision["cells"].sum() == 7 * 11
+    assert "not what was measured" in root.text
+    said = json.loads((result / "result.json").read_text())["proof"]
+    assert said["fit"]
+    assert said["certificate"]["bound"] < 1e-6
+    assert "That was proved when it was made" in root.text
+    by_table = downloaded(root, "fit_by_table.csv")
+    assert len(set(by_table.select("geolevel", "table").iter_rows())) == by_table.height == 6
+    assert "chi-square" in root.text.lower()
+
+
+def test_damage_is_refused(release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result, out = tmp_path / "result", tmp_path / "report.html"
+    assert main(["estimate", str(release), "--out", str(result)]) == 0
+    path = result / "estimates" / "County.parquet"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    capsys.readouterr()
+    assert main(["report", str(result), "--out", str(out)]) == 2
+    assert "County.parquet is not what was written" in capsys.readouterr().err
+    assert not out.exists()
+    assert main(["report", str(release), "--out", str(out)]) == 2
+    assert "estimate it with" in capsys.readouterr().err
+    assert main(["report", str(result), "--schema", "x.toml", "--out", str(out)]) == 2
+    assert "--schema is for a file of estimates" in capsys.readouterr().err

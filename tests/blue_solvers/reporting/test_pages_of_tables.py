@@ -1,0 +1,279 @@
+"""What the page of a long table says: the numbers are those of dense algebra, and what is not known is said."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.stats import chi2
+
+from blue_solvers import examples
+from blue_solvers.cli import main
+from constraint_builders.arrays import Float
+from tests.helpers.html_outline import Element, outline
+
+BERKELEY = str(examples.BERKELEY)
+
+
+def noisy_table(seed: int = 5, spoiled: float = 0.0) -> pl.DataFrame:
+    """All tables of two variables, of which cell (b, 2) may be spoiled."""
+    rng = np.random.default_rng(seed)
+    truth = rng.poisson(60, (2, 3)).astype(float)
+    rows = [("total", "*", "*", truth.sum(), 2.0)]
+    rows += [("sex", sex, "*", truth[i].sum(), 3.0) for i, sex in enumerate("ab")]
+    rows += [("age", "*", str(j), truth[:, j].sum(), 4.0) for j in range(3)]
+    rows += [("sex * age", sex, str(j), truth[i, j], 5.0) for i, sex in enumerate("ab") for j in range(3)]
+    frame = pl.DataFrame(rows, schema=["table", "sex", "age", "value", "variance"], orient="row")
+    noise = rng.normal(size=len(frame)) * np.sqrt(frame["variance"].to_numpy())
+    noise[-1] += spoiled
+    return frame.with_columns(value=frame["value"] + pl.Series(noise))
+
+
+def least_squares(frame: pl.DataFrame) -> tuple[Float, Float]:
+    """Estimates of all rows and their covariance, from the labels by dense algebra."""
+    cells = [(sex, age) for sex in "ab" for age in "012"]
+    M = np.array([[sex in ("*", a) and age in ("*", b) for a, b in cells] for _, sex, age, *_ in frame.iter_rows()])
+    W = np.diag(1 / frame["variance"].to_numpy())
+    covariance = M @ np.linalg.inv(M.T @ W @ M) @ M.T
+    return covariance @ W @ frame["value"].to_numpy(), covariance
+
+
+def page(tmp_path: Path, frame: pl.DataFrame, *options: str, suffix: str = ".csv") -> Element:
+    """The report of a table."""
+    path = tmp_path / f"noisy{suffix}"
+    if suffix == ".csv":
+        frame.write_csv(path)
+    else:
+        frame.write_parquet(path)
+    return report(path, *options)
+
+
+def report(path: Path, *options: str) -> Element:
+    out = path.parent / "report.html"
+    assert main(["report", str(path), "--out", str(out), *options]) == 0
+    return outline(out.read_text(encoding="utf-8"))
+
+
+def section(root: Element, name: str) -> Element:
+    return next(own for own in root.all("section") if own.attributes["aria-labelledby"] == name)
+
+
+def downloaded(root: Element, file: str) -> pl.DataFrame:
+    """The table in one of the links of a page."""
+    links = [own.attributes for own in root.all("a") if own.attributes.get("download") == file]
+    assert len(links) == 1, file
+    kind, _, data = links[0]["href"].partition(",")
+    assert kind == "data:text/csv;charset=utf-8;base64"
+    return pl.read_csv(io.BytesIO(base64.b64decode(data)), infer_schema_length=None)
+
+
+def tiles(root: Element) -> dict[str, str]:
+    return {own.all("dt")[0].text: own.all("strong")[0].text for own in root.all("div") if own.all("dt")}
+
+
+def test_the_numbers_are_those_of_dense_algebra(tmp_path: Path) -> None:
+    frame = noisy_table()
+    x, covariance = least_squares(frame)
+    root = page(tmp_path, frame)
+    y, variance = frame["value"].to_numpy(), frame["variance"].to_numpy()
+
+    estimates = downloaded(root, "estimates.csv")
+    np.testing.assert_allclose(estimates["estimate"], x, rtol=1e-12)
+    np.testing.assert_allclose(estimates["std error"], np.sqrt(np.diag(covariance)), rtol=1e-10)
+
+    statistic = ((y - x) ** 2 / variance).sum()
+    by_table = downloaded(root, "fit_by_table.csv")
+    assert by_table["statistic"].sum() == pytest.approx(statistic)
+    assert f"{statistic:,.5g} on 6 degrees of freedom" in section(root, "fit").text
+    p = 2 * min(chi2.sf(statistic, 6), chi2.cdf(statistic, 6))
+    assert f"p = {p:.2g}" in section(root, "fit").text
+
+    studentised = (y - x) / np.sqrt(variance - np.diag(covariance))
+    worst = downloaded(root, "worst_residuals.csv")
+    np.testing.assert_allclose(worst["residual"], sorted(studentised, key=abs, reverse=True)[:10], rtol=1e-9)
+    moved = downloaded(root, "largest_adjustments.csv")
+    order = np.argsort(-abs(x - y) / np.sqrt(variance))[:10]
+    np.testing.assert_allclose(moved["in standard errors"], ((x - y) / np.sqrt(variance))[order], rtol=1e-9)
+    np.testing.assert_allclose(moved["adjustment"], (x - y)[order], rtol=1e-9)
+    np.testing.assert_allclose(moved["estimate"], x[order], rtol=1e-9)
+    assert moved["table"].to_list() == [frame["table"][int(i)] for i in order]
+
+    precision = downloaded(root, "precision.csv")
+    np.testing.assert_allclose(precision["measured std error"], np.sqrt([2.0, 3, 4, 5]))
+    own = [np.median(np.sqrt(np.diag(covariance))[frame["table"] == name]) for name in precision["table"]]
+    np.testing.assert_allclose(precision["std error"], own, rtol=1e-10)
+
+
+def test_verdicts(tmp_path: Path) -> None:
+    agreeing = tiles(page(tmp_path, noisy_table()))
+    assert agreeing["Noise of the measurements"] == "as declared"
+    assert agreeing["Certificate"] == "proved"
+    spoiled = page(tmp_path, noisy_table(spoiled=60.0))
+    assert tiles(spoiled)["Noise of the measurements"] == "contradictory"
+    worst = downloaded(spoiled, "worst_residuals.csv")
+    assert worst.row(0)[:2] == ("sex * age", "sex=b, age=2")
+    close = noisy_table().with_columns(variance=pl.col("variance") * 1e6)
+    assert tiles(page(tmp_path, close))["Noise of the measurements"] == "too close"
+    alone = noisy_table().filter(pl.col("table") == "sex * age")
+    assert tiles(page(tmp_path, alone))["Fit"] == "cannot be tested"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_estimates_are_judged_by_what_was_measured(tmp_path: Path, suffix: str) -> None:
+    noisy_table().write_csv(tmp_path / "noisy.csv")
+    measured, result = str(tmp_path / "noisy.csv"), tmp_path / f"result{suffix}"
+    assert main(["estimate", measured, "--out", str(result)]) == 0
+    assert tiles(report(result, "--measured", measured))["Certificate"] == "proved"
+    assert tiles(report(result))["Certificate"] == "proved"  # it holds them itself
+    read = pl.read_csv(result) if suffix == ".csv" else pl.read_parquet(result)
+    wrong = read.with_columns(estimate=pl.col("estimate") + 0.5 * pl.col("std_error") * (pl.col("table") == "total"))
+    if suffix == ".csv":
+        wrong.write_csv(result)
+    else:
+        wrong.write_parquet(result)
+    judged = report(result, "--measured", measured)
+    assert tiles(judged)["Certificate"] == "not the best estimate"
+    assert "differ from that estimate by at most 0.5 of" in section(judged, "certificate").text
+    listed = downloaded(judged, "estimates.csv")
+    np.testing.assert_allclose(listed["estimate"], wrong["estimate"])  # what was read is shown, not what it should be
+
+
+def test_tables_that_are_asked_for_under_another_name(tmp_path: Path) -> None:
+    """Only one of the tables is in the result, turned: all that was measured counts all the same."""
+    frame = noisy_table()
+    frame.write_csv(tmp_path / "noisy.csv")
+    measured, result = str(tmp_path / "noisy.csv"), tmp_path / "result.csv"
+    assert main(["estimate", measured, "--desired", "age * sex", "--out", str(result)]) == 0
+    judged = report(result, "--measured", measured)
+    assert tiles(judged)["Certificate"] == "proved"
+    assert downloaded(judged, "precision.csv")["measured std error"].to_list() == pytest.approx([np.sqrt(5)])
+
+
+def test_a_result_that_holds_its_measurements_needs_no_other_file(tmp_path: Path) -> None:
+    frame = noisy_table()
+    x, covariance = least_squares(frame)
+    errors = np.sqrt(np.diag(covariance))
+    columns = {"estimate": x, "std_error": errors, "lower": x - 2 * errors, "upper": x + 2 * errors}
+    whole = frame.with_columns(pl.Series(name, column) for name, column in columns.items())
+    assert tiles(page(tmp_path, whole))["Certificate"] == "proved"
+    part = page(tmp_path, whole.filter(pl.col("table") != "total"))
+    assert tiles(part)["Certificate"] == "not the best estimate"
+    assert "give all of it as --measured" in section(part, "certificate").text
+
+
+def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+    frame = noisy_table()
+    frame.write_csv(tmp_path / "noisy.csv")
+    assert main(["estimate", str(tmp_path / "noisy.csv"), "--out", str(tmp_path / "result.csv")]) == 0
+    estimates = pl.read_csv(tmp_path / "result.csv")
+    keep = ["table", "sex", "age", "estimate", "std_error", "lower", "upper"]
+    root = page(tmp_path, estimates.select(keep))
+    assert tiles(root)["Fit and certificate"] == "not judged"
+    assert "--measured" in section(root, "fit").text
+    assert downloaded(root, "precision.csv")["cells"].to_list() == [1, 2, 3, 6]
+    assert root.all("svg")
+
+
+def test_exact_suppressed_and_undetermined_cells(tmp_path: Path) -> None:
+    root = report(_copied(tmp_path))
+    estimates = downloaded(root, "estimates.csv")
+    assert estimates.row(0)[:6] == ("total", "*", "*", "*", 4526.0, 0.0)
+    assert "1 are known exactly and 3 were not measured" in section(root, "made").text
+    frame = noisy_table().with_columns(
+        variance=pl.when(pl.col("table") == "total").then(pl.col("variance")).otherwise(float("inf"))
+    )
+    lost = page(tmp_path, frame)
+    assert "Left empty: 11 cells that nothing determines" in section(lost, "made").text
+    body = section(lost, "estimates").all("tbody")[0].all("tr")
+    assert [row.all("td")[2].text for row in body[1:]] == ["–"] * 11
+
+
+def _copied(tmp_path: Path) -> Path:
+    path = tmp_path / "berkeley.csv"
+    path.write_bytes(Path(BERKELEY).read_bytes())
+    return path
+
+
+def test_rows_are_bounded_and_it_says_so(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [("a * b", str(i), str(j), rng.normal(), 1.0) for i in range(40) for j in range(40)]
+    rows += [("a", str(i), "*", rng.normal(), 1.0) for i in range(40)]
+    root = page(tmp_path, pl.DataFrame(rows, schema=["table", "a", "b", "value", "variance"], orient="row"))
+    estimates = section(root, "estimates")
+    assert "The first 1,000 of 1,640 rows are shown" in estimates.text
+    assert len(estimates.all("tbody")[0].all("tr")) == 1_000
+    assert downloaded(root, "estimates.csv").height == 1_000
+
+
+def test_a_geography_is_shown_by_level(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    rows = [("total", "State", "44", 90.0, 2.0)]
+    rows += [("total", "County", f"44{i}", 30 + rng.normal(), 3.0) for i in range(3)]
+    frame = pl.DataFrame(rows, schema=["table", "geolevel", "geocode", "value", "variance"], orient="row")
+    root = page(tmp_path, _with_a_variable(frame))
+    precision = downloaded(root, "precision.csv")
+    assert precision["geolevel"].to_list() == ["State", "County", "County"]
+    assert {"geolevel", "table"} <= set(downloaded(root, "fit_by_table.csv").columns)
+    assert "County" in root.all("svg")[0].text
+    result = tmp_path / "result.csv"
+    assert main(["estimate", str(tmp_path / "noisy.csv"), "--out", str(result)]) == 0
+    judged = report(result, "--measured", str(tmp_path / "noisy.csv"))
+    assert tiles(judged)["Certificate"] == "proved"
+    assert downloaded(judged, "precision.csv").equals(precision)
+
+
+def _with_a_variable(frame: pl.DataFrame) -> pl.DataFrame:
+    totals = frame.with_columns(sex=pl.lit("*"))
+    counties = frame.filter(pl.col("geolevel") == "County")
+    parts = [
+        counties.with_columns(table=pl.lit("sex"), sex=pl.lit(sex), value=pl.col("value") / 2) for sex in ("f", "m")
+    ]
+    return pl.concat([totals, *parts])
+
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>"
+
+
+def test_labels_are_text_and_nothing_else(tmp_path: Path) -> None:
+    frame = noisy_table().with_columns(sex=pl.col("sex").replace({"a": HOSTILE, "b": "=1+1"}))
+    root = page(tmp_path, frame, suffix=".parquet")
+    assert not root.all("img")
+    assert len(root.all("script")) == 1
+    assert any(own.text == HOSTILE for own in root.all("td"))
+    assert "'=1+1" in downloaded(root, "estimates.csv")["sex"].to_list()
+
+
+def test_wrong_input_ends_in_one_line_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    noisy_table().write_csv(tmp_path / "noisy.csv")
+    noisy, out = str(tmp_path / "noisy.csv"), str(tmp_path / "report.html")
+    assert main(["estimate", noisy, "--out", str(tmp_path / "result.csv")]) == 0
+    result = str(tmp_path / "result.csv")
+    noisy_table().filter(pl.col("table") == "sex").write_csv(tmp_path / "other.csv")
+    broken = pl.read_csv(result).with_columns(estimate=pl.lit("many"))
+    broken.write_csv(tmp_path / "broken.csv")
+    pl.read_csv(result).drop("std_error").write_csv(tmp_path / "short.csv")
+    (tmp_path / "empty").mkdir()
+    for arguments, message in [
+        ([noisy, "--out", str(tmp_path / "report.txt")], "give a file that ends in .html or .htm"),
+        ([noisy, "--out", str(tmp_path / "no" / "report.html")], "there is no folder"),
+        (["absent.csv", "--out", out], "absent.csv: No such file"),
+        ([noisy, "--measured", noisy, "--out", out], "holds no estimates to judge"),
+        ([result, "--measured", str(tmp_path / "empty"), "--out", out], "a long table is a file"),
+        ([result, "--measured", str(tmp_path / "other.csv"), "--out", out], "age"),
+        ([str(tmp_path / "broken.csv"), "--out", out], "broken.csv: .*'many' is not a number"),
+        ([str(tmp_path / "short.csv"), "--out", out], "column 'std_error' is missing"),
+        ([str(tmp_path / "empty"), "--out", out], "is a folder of nothing that this command made"),
+        ([noisy, "--out", noisy], "ends in .html"),
+    ]:
+        capsys.readouterr()
+        before = sorted(tmp_path.rglob("*"))
+        assert main(["report", *arguments]) == 2, message
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert re.search(message, error), error
+        assert sorted(tmp_path.rglob("*")) == before

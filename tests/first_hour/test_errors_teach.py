@@ -1,0 +1,158 @@
+"""What newcomers try first: errors that teach, names that are there, and typed results."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from scipy import sparse, stats
+
+import blue_solvers
+from blue_solvers import SOLVERS, Dense, SolverName, blue
+from blue_solvers.cli import main
+from blue_solvers.testing import LAWS, check_solver
+from constraint_builders import Problem, Schema, gallery
+from noise_mechanisms import variance_of
+from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
+from tests.helpers.places import ROOT
+
+SCHEMA = Schema({"sex": ["f", "m"]})
+
+
+@pytest.mark.parametrize(
+    ("attempt", "message"),
+    [
+        (lambda: Schema(["sex"]), r"variables must be a mapping .* as in {"),
+        (lambda: Problem(SCHEMA, ["sex"]), r"with the variance of their noise, as in {'sex': 2.0}.*: got list"),
+        (lambda: Problem({"sex": 2}, {"sex": 1.0}), r"begins with a Schema, such as Schema\({'sex': .*: got dict"),
+        (lambda: blue(np.ones(3)), r"takes a Problem, .*: got ndarray; .*Problem\(schema, .*from_matrix"),
+        (lambda: check_solver("sea_blue"), r"configured solver, such as SeaBlue\(\).*: got 'sea_blue'"),
+        (lambda: blue(gallery.toy()) @ sparse.csr_array(np.eye(4)), r"dense vectors, .*: write P @ x.toarray\(\)"),
+        (lambda: blue(gallery.toy()) @ {"B": [6, 9, 17]}, r"write P @ problem.vector\(tables\)"),
+    ],
+)
+def test_errors_teach(attempt, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        attempt()
+
+
+def test_a_summing_matrix_takes_a_covariance() -> None:
+    S = np.array([[1.0, 1.0], [1, 0], [0, 1]])
+    half = np.random.default_rng(0).normal(size=(3, 3))
+    Sigma = half @ half.T + np.eye(3)
+    y = np.array([9.0, 4.0, 3.0])
+    W = np.linalg.inv(Sigma)
+    expected = S @ np.linalg.solve(S.T @ W @ S, S.T @ W @ y)
+    for covariance in (Sigma, sparse.csr_array(Sigma)):
+        P = blue(Problem.from_summing_matrix(S, covariance=covariance))
+        assert np.allclose(P @ y, expected)
+        assert np.allclose(P.variances(), np.diag(S @ np.linalg.inv(S.T @ W @ S) @ S.T))
+    for arguments in ({}, {"variances": 1.0, "covariance": Sigma}):
+        with pytest.raises(ValueError, match=r"give variances, .* or covariance=.*: not both"):
+            Problem.from_summing_matrix(S, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"covariance must have shape \(3, 3\)"):
+        Problem.from_summing_matrix(S, covariance=np.eye(2))
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 2.5, 7.0])
+def test_variances_of_mechanisms_by_their_scale(scale: float) -> None:
+    points = np.arange(-2000, 2001)
+    laplace, gaussian = np.exp(-abs(points) / scale), np.exp(-(points**2) / (2 * scale**2))
+    for name, density in (("discrete_laplace", laplace), ("discrete_gaussian", gaussian)):
+        assert np.isclose(variance_of(name, scale), (density * points**2).sum() / density.sum())
+    assert np.isclose(variance_of("laplace", scale), stats.laplace(scale=scale).var())
+    assert np.isclose(variance_of("gaussian", scale), scale**2)
+    assert variance_of("discrete_laplace", scale) == DiscreteLaplace(scale).variance
+    assert variance_of("discrete_gaussian", scale) == DiscreteGaussian(scale**2).variance
+    for wrong in (0, -1.0, np.nan, np.inf, "2"):
+        with pytest.raises(ValueError, match="scale"):
+            variance_of("laplace", wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="law 'laplacian' is unknown"):
+        variance_of("laplacian", 1.0)
+
+
+def test_check_solver_says_what_it_checked() -> None:
+    report = check_solver(Dense(), gallery.toy())
+    assert (report.solver, report.laws, len(report.problems)) == ("dense", LAWS, 1)
+    assert report.compared == report.problems
+    assert "keeps 11 laws" in str(report)
+
+
+def test_version_solver_names_and_silence() -> None:
+    assert blue_solvers.__version__ == version("blue-solvers")
+    assert set(get_args(SolverName)) == set(SOLVERS)
+    assert any(isinstance(handler, logging.NullHandler) for handler in logging.getLogger("blue_solvers").handlers)
+
+
+def test_what_was_prepared_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="blue_solvers"):
+        blue(gallery.toy(), "dense")
+    assert "dense prepared in" in caplog.text
+
+
+WITHOUT_PYAMG = """
+import sys
+sys.modules["pyamg"] = None
+import blue_solvers
+from constraint_builders import gallery
+P = blue_solvers.blue(gallery.toy())
+assert "pyamg" not in [name for name, module in sys.modules.items() if module is not None]
+try:
+    blue_solvers.blue(gallery.toy(), "multigrid")
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_only_multigrid_needs_pyamg() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PYAMG], capture_output=True, text=True, check=True, cwd=ROOT)
+    expected = "multigrid needs pyamg: pip install 'blue-solvers[multigrid]', or use another solver, such as 'auto'"
+    assert done.stdout.strip() == expected
+
+
+USER_CODE = """
+import numpy as np
+from blue_solvers import blue
+from constraint_builders import Problem, Schema
+
+problem = Problem(Schema({"sex": 2}), {"sex": 1.0, "total": 2.0})
+y = problem.vector({"sex": np.array([1.0, 2.0]), "total": 3.0})
+P = blue(problem, "dense")
+tables: dict[str, np.ndarray] = problem.desired.tables(P @ y)
+again = problem.observed.vector(problem.observed.tables(y))
+print(tables["sex"].sum(), again.mean())
+"""
+
+
+def test_user_code_passes_mypy(tmp_path: Path) -> None:
+    path = tmp_path / "user.py"
+    path.write_text(USER_CODE)
+    options = ["--strict", "--no-incremental", "--follow-imports=silent", str(path)]
+    done = subprocess.run([sys.executable, "-m", "mypy", *options], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+    path.write_text(USER_CODE.replace('"dense"', '"dence"'))
+    done = subprocess.run([sys.executable, "-m", "mypy", *options], capture_output=True, text=True, cwd=ROOT)
+    assert "arg-type" in done.stdout
+
+
+def test_blocks_by_adult_and_race_have_settings_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    races = ("white", "black", "hisp", "aian", "asian", "nhpi", "other", "two")
+    cells = [f"{age}_{race}" for age in ("under18", "adult") for race in races]
+    lines = [f"44001000100100{block}," + ",".join(str(block + i) for i in range(16)) for block in range(3)]
+    Path("blocks.csv").write_text("\n".join([",".join(["geoid", *cells]), *lines, ""]))
+    assert main(["simulate", "blocks.csv", "--settings", "blocks_adult_race", "--seed", "1", "--out", "release"]) == 0
+    assert main(["estimate", "release", "--out", "result"]) == 0
+    assert main(["query", "result", "--all", "--table", "all"]) == 0
+    assert "votingage" in capsys.readouterr().out
+    assert main(["simulate", "blocks.csv", "--settings", "adult_race", "--out", "other"]) == 2
+    assert "no settings 'adult_race': there are pl94_us_persons" in (said := capsys.readouterr().err)
+    assert "blocks_adult_race; a file's name ends in .toml" in said
