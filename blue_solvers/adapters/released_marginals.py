@@ -124,7 +124,7 @@ class ExactMarginals:
     >>> pair = pair, MeasuredMarginal(np.array([12.0]), (), 1.0)
     >>> table = ExactMarginals(*problem_from_measurements(pair, {"sex": 2, "age": 2}))
     >>> table.project(["sex"]).round(2), table.std(["sex"]).round(3)
-    (array([7.6, 4.6]), array([1.265, 1.265]))
+    (array([7.6, 4.6]), array([1.095, 1.095]))
     """
 
     problem: Problem
