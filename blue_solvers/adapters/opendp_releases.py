@@ -9,14 +9,9 @@ import numpy as np
 
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
-from noise_mechanisms.laws import variance_of
+from noise_mechanisms.laws import LAWS, variance_of
 
-LAWS = {
-    "Integer Gaussian": "discrete_gaussian",
-    "Integer Laplace": "discrete_laplace",
-    "Float Gaussian": "gaussian",
-    "Float Laplace": "laplace",
-}
+KINDS = {"Integer": "discrete_", "Float": ""}  # of numbers, and how the name of a law on them begins
 WHOLE = ("i8", "i16", "i32", "i64", "i128", "u8", "u16", "u32", "u64", "u128")
 Release = tuple[Any, Any]
 
@@ -136,6 +131,8 @@ def _noise_of(summary: Any, number: int) -> tuple[str, float, str]:
     if summary.height != 1:
         raise ValueError(f"release {number} holds {summary.height} statistics: give counts alone, one in each")
     (said,) = summary.iter_rows(named=True)
-    if said["distribution"] not in LAWS:
-        raise ValueError(f"release {number}: no law {said['distribution']!r} is known, there are {', '.join(LAWS)}")
-    return LAWS[said["distribution"]], float(said["scale"]), str(said["column"])
+    kind, _, shape = str(said["distribution"]).partition(" ")
+    law = KINDS.get(kind, "") + shape.lower()
+    if kind not in KINDS or law not in LAWS:
+        raise ValueError(f"release {number}: no law {said['distribution']!r} is known here")
+    return law, float(said["scale"]), str(said["column"])
