@@ -29,6 +29,7 @@ MODULES = [
     "blue_solvers.nonnegative.price.bounds",
     "blue_solvers.spine_design",
     "blue_solvers.spine_design.report",
+    "blue_solvers.adapters",
     "blue_solvers.streaming",
     "blue_solvers.streaming.cluster",
     "blue_solvers.results",
