@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-import resource
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 
-from numpy.typing import NDArray
+from blue_solvers.benchmarking.clock import best_seconds, copy_seconds, peak_bytes
 
-
-def best_seconds(run: Callable[[], object], repeats: int = 5, least: float = 0.2) -> float:
-    """Shortest time of several runs, more of them when they are short."""
-    times: list[float] = []
-    gc.collect()
-    while len(times) < repeats or (sum(times) < least and len(times) < 200):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-        if sum(times) > 30:
-            break
-    return min(times)
-
-
-def copy_seconds(*arrays: NDArray) -> float:
-    """Time to copy some arrays once, to new memory as any result needs it."""
-    return best_seconds(lambda: [array.copy() for array in arrays])
-
-
-def peak_bytes() -> int:
-    """Largest resident memory of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+__all__ = ["best_seconds", "copy_seconds", "in_own_process", "peak_bytes", "print_table"]
 
 
 def in_own_process(module: str, *arguments: str, timeout: float) -> str:

@@ -1,26 +1,24 @@
-"""Every solver on every size: seconds to prepare, to apply, to apply 64 columns, peak memory, difference from dense.
+"""Every solver on every size: seconds to prepare, to apply, to apply 64 columns, peak memory, proved error.
 
-    python -m bench solvers            all cases, some minutes
-    python -m bench solvers --quick    small ones
+    python -m bench solvers                        all cases, some minutes
+    python -m bench solvers --quick                small ones
     python -m bench solvers --case dhc --case adult
+    python -m bench solvers --resume FILE          goes on where a run with the same file was
 
-Each solver runs in a process of its own, so that its peak memory is its own. Beside each case stands the time to
-copy its input and output once on the same machine in the same run; ratios to that are what compares between
-machines.
+By `blue_solvers.benchmark`, which anybody has: each solver runs in a process of its own, so that its peak memory is its
+own. Beside each case stands the time to copy its input and output once on the same machine in the same run; ratios to
+that are what compares between machines.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
 from collections.abc import Callable
+from typing import Any
 
-import numpy as np
-
-from bench.measuring import best_seconds, copy_seconds, in_own_process, peak_bytes, print_table
-from blue_solvers import SOLVERS, blue
+from bench.measuring import print_table
+from blue_solvers import SOLVERS, benchmark
 from constraint_builders import Problem, gallery
 
 CASES: dict[str, Callable[[], Problem]] = {
@@ -37,39 +35,10 @@ CASES: dict[str, Callable[[], Problem]] = {
 }
 QUICK = ("3^3", "4^4", "pl94")
 COLUMNS = 64
-LARGE = 2_000_000  # cells above which 64 columns at once are not tried
 TIMEOUT = 300.0
 SEED = 2024
-
-
-def measure(case: str, solver: str) -> dict[str, float | str]:
-    """Figures of one solver on one case, in this process."""
-    problem = CASES[case]()
-    rng = np.random.default_rng(SEED)
-    y = rng.standard_normal(problem.observed.size)
-    before = peak_bytes()
-    start = time.perf_counter()
-    P = blue(problem, solver)
-    prepare = time.perf_counter() - start
-    x, info = P.apply(y)
-    figures: dict[str, float | str] = {
-        "prepare": prepare,
-        "apply": best_seconds(lambda: P @ y),
-        "memory": float(peak_bytes() - before),
-        "copy": copy_seconds(y, x),
-        "bytes": float(y.nbytes + x.nbytes),
-        "iterations": float(info.iterations),
-        "by": P.info.solver,
-    }
-    if solver == "sea_blue":
-        figures["variances"] = best_seconds(P.variances)
-    if y.size + x.size <= LARGE:
-        Y = rng.standard_normal((problem.observed.size, COLUMNS))
-        figures["columns"] = best_seconds(lambda: P @ Y, repeats=2, least=0)
-    other = "sea_blue" if solver == "dense" or problem.observed.size > 20_000 else "dense"
-    if other != solver:
-        figures["difference"] = float(abs(x - blue(problem, other) @ y).max())
-    return figures
+HEADER = ["case", "cells in", "out", "solver", "prepare s", "apply s", "x copy", "64 columns s", "x copy",
+          "variances s", "peak MiB", "x in+out", "iterations", "error"]  # fmt: skip
 
 
 def main(argv: list[str]) -> None:
@@ -78,43 +47,35 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="small cases only")
     parser.add_argument("--case", action="append", choices=CASES, help="one case, may be repeated")
     parser.add_argument("--solver", action="append", choices=SOLVERS, help="one solver, may be repeated")
+    parser.add_argument("--resume", metavar="FILE", help="keep figures in a file, and go on where it ends")
     options = parser.parse_args(argv)
-    cases = options.case or (QUICK if options.quick else tuple(CASES))
     solvers = options.solver or [name for name in SOLVERS if name != "auto"]
-    header = ["case", "cells in", "out", "solver", "prepare s", "apply s", "x copy", "64 columns s", "x copy",
-              "variances s", "peak MiB", "x in+out", "iterations", "difference"]  # fmt: skip
     rows = []
-    for case in cases:
-        problem = CASES[case]()
-        for solver in solvers:
-            output = in_own_process("bench.solvers", case, solver, timeout=TIMEOUT)
-            cells = [case, f"{problem.observed.size:,}", f"{problem.desired.size:,}"]
-            rows.append(cells + _row(solver, output, len(header) - len(cells)))
-            if sys.stderr.isatty():
-                print(f"\r{case}: {solver}".ljust(60), end="\r", file=sys.stderr, flush=True)
-    print_table(header, rows)
+    for case in options.case or (QUICK if options.quick else tuple(CASES)):
+        if sys.stderr.isatty():
+            print(f"\r{case}".ljust(60), end="\r", file=sys.stderr, flush=True)
+        own = {case: CASES[case]()}
+        frame = benchmark(own, solvers, columns=COLUMNS, resume=options.resume, timeout=TIMEOUT, seed=SEED)
+        rows += [_row(figures) for figures in frame.iter_rows(named=True)]
+    print_table(HEADER, rows)
 
 
-def _row(solver: str, output: str, width: int) -> list[str]:
-    try:
-        figures = json.loads(output)
-    except json.JSONDecodeError:
-        return [solver, output.strip()[-110:], *[""] * (width - 2)]
-    columns = figures.get("columns")
+def _row(figures: dict[str, Any]) -> list[str]:
+    cells = [figures["problem"], f"{figures['cells_in']:,}", f"{figures['cells_out']:,}"]
+    if figures["status"] != "done":
+        return [*cells, figures["solver"], figures["status"][-110:], *[""] * (len(HEADER) - len(cells) - 2)]
+    columns, copy, variances = figures["many_columns"], figures["copy"], figures["variances"]
     return [
+        *cells,
         figures["by"],
         f"{figures['prepare']:.4f}",
         f"{figures['apply']:.5f}",
-        f"{figures['apply'] / figures['copy']:.1f}",
-        f"{columns:.4f}" if columns else "",
-        f"{columns / figures['copy'] / COLUMNS:.1f}" if columns else "",
-        f"{figures['variances']:.5f}" if "variances" in figures else "",
+        f"{figures['apply'] / copy:.1f}",
+        "" if columns is None else f"{columns:.4f}",
+        "" if columns is None else f"{columns / copy / COLUMNS:.1f}",
+        "" if variances is None else f"{variances:.5f}",
         f"{figures['memory'] / 2**20:.1f}",
-        f"{figures['memory'] / figures['bytes']:.1f}",
-        f"{figures['iterations']:.0f}",
-        f"{figures['difference']:.1e}" if "difference" in figures else "",
+        f"{figures['memory'] / 8 / (figures['cells_in'] + figures['cells_out']):.1f}",
+        f"{figures['iterations']}",
+        "" if figures["error"] is None else f"{figures['error']:.1e}",
     ]
-
-
-if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], sys.argv[2])))

@@ -19,6 +19,7 @@ from noise_mechanisms import draw_noise
 
 if TYPE_CHECKING:
     import polars
+    import xarray
 
 
 class Estimator(Protocol):
@@ -182,6 +183,20 @@ class Estimate:
         frame = estimates_frame(self.problem, self.values, self.std_errors, *self.interval(level))
         frame = with_measurements(frame, **vars(self.adjustments))
         return frame if like is None else frame_like(like, frame)
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Every table as an array over its factors, with its standard errors beside it; needs the extra ``arrays``.
+
+        Tables of a geography have its level, with the codes of its geounits, as their first dimension.
+
+        Returns
+        -------
+        xarray.Dataset
+            Arrays ``"sex * age"`` and ``"sex * age std_error"``, say; `problem_from` reads such.
+        """
+        from constraint_builders.files.labelled_arrays import dataset
+
+        return dataset(self.problem, self.values, self.std_errors)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Float:
         """The values: an estimate of the observed tables may be given to `certify`."""

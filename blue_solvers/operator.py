@@ -174,19 +174,23 @@ class BlueOperator(LinearOperator):
             raise TypeError(
                 "the estimate takes dense vectors, and makes dense ones: write P @ x.toarray(), some columns at a time"
             )
-        what = "the vector over the observed layout"
-        refuse_masked(x, what)
-        if has_row_labels(x):
-            if self.problem.is_tabular:
-                refuse_labels(x, what)
-            x = self.problem.observed.vector({"x": x})
-        x = np.asarray(x)
+        x = self._by_position(x)
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
             raise ValueError(
                 f"the estimate takes vectors of shape ({self.shape[1]},) or ({self.shape[1]}, K) over the observed "
                 f"layout: got {x.shape}; problem.vector makes one from tables"
             )
         return self.matvec(x) if x.ndim == 1 else self.matmat(x)
+
+    def _by_position(self, x: Any) -> Any:
+        """An array over the observed layout; what has labels is laid out by them where they name nodes, or refused."""
+        what = "the vector over the observed layout"
+        refuse_masked(x, what)
+        if has_row_labels(x):
+            if self.problem.is_tabular:
+                refuse_labels(x, what)
+            x = self.problem.observed.vector({"x": x})
+        return np.asarray(x)
 
     @property
     def info(self) -> Info:
@@ -257,6 +261,7 @@ class BlueOperator(LinearOperator):
         info : Info
             Of the worst column.
         """
+        Y = self._by_position(Y)
         columns = self._readable(Y.reshape(self.shape[1], -1))
         reports: list[Info] = []
 
@@ -278,7 +283,7 @@ class BlueOperator(LinearOperator):
 
     def _measurements(self, y: Any) -> Float:
         """One vector over the observed layout."""
-        vector = self.problem.vector(y) if isinstance(y, Mapping) else np.asarray(y)
+        vector = self.problem.vector(y) if isinstance(y, Mapping) else self._by_position(y)
         if vector.shape != (self.shape[1],):
             raise ValueError(f"measurements must have shape ({self.shape[1]},): got {vector.shape}")
         return np.where(self.problem.unmeasured, 0.0, _real(vector))

@@ -34,6 +34,7 @@ from constraint_builders.pictures import (
 )
 
 if TYPE_CHECKING:
+    import polars
     from matplotlib.axes import Axes
 
 MOST_ERROR_BARS = 2_000  # more are a smear, and take seconds to draw
@@ -269,3 +270,34 @@ def _reduction(noise: Float, own: Float) -> float:
     """Per cent by which the mean variance falls over cells measured with noise; 0 where there are none."""
     noisy = np.isfinite(noise) & (noise > 0)
     return float(100 * (1 - own[noisy].mean() / noise[noisy].mean())) if noisy.any() else 0.0
+
+
+def benchmark_times(ax: Axes, frame: polars.DataFrame, what: str = "apply") -> Axes:
+    """Seconds that solvers took over the cells of the problems, both on logarithmic axes, a line for each solver.
+
+    Parameters
+    ----------
+    ax : Axes
+    frame : polars.DataFrame
+        Of `blue_solvers.benchmark`.
+    what : {"prepare", "apply", "many_columns", "variances", "copy"}
+
+    Raises
+    ------
+    ValueError
+        If no solver was timed at that, or there is no such time.
+    """
+    times = ("prepare", "apply", "many_columns", "variances", "copy")
+    if what not in times:
+        raise ValueError(f"what must be one of {', '.join(times)}: got {what!r}")
+    timed = frame.filter(frame[what].is_not_null()).sort("cells_in")
+    if timed.is_empty():
+        raise ValueError(f"no solver was timed at {what!r}: there is nothing to draw")
+    for (solver,), own in timed.group_by("solver", maintain_order=True):
+        ax.plot(own["cells_in"], own[what], marker="o", markersize=4, linewidth=0.8, label=str(solver))
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("measured cells")
+    ax.set_ylabel(f"seconds: {what.replace('_', ' ')}")
+    ax.legend(fontsize="small")
+    return ax

@@ -10,6 +10,7 @@ EXTRA_OF = {
     "opendp": "release",
     "pyamg": "multigrid",
     "numba": "fast",
+    "xarray": "arrays",
     "distributed": "cluster",
 }
 

@@ -348,7 +348,7 @@ def test_a_format_from_outside(own_formats: None, tmp_path: Path, capsys: pytest
     expected, y = read_long_table(frame)
     told = ["estimate", str(path), "--out", str(out)]
     assert main(told) == 2
-    assert "out.jsonl: the name must end in .csv or .parquet" in capsys.readouterr().err
+    assert "out.jsonl: the name must end in .csv, .parquet, .arrow or .feather" in capsys.readouterr().err
     assert kinds.what_is(str(path)) == "is a file of no kind that this command made"
     add_format(LINES)
     add_format(LINES)
@@ -361,9 +361,11 @@ def test_a_format_from_outside(own_formats: None, tmp_path: Path, capsys: pytest
     problem, values = read_long_table(path)
     assert np.array_equal(values, y)
     assert problem.observed.names == expected.observed.names
-    with pytest.raises(ValueError, match=r"out.xls: the name must end in \.csv, \.parquet, \.ndjson or \.jsonl"):
+    with pytest.raises(ValueError, match=r"out.xls: .* \.csv, \.parquet, \.arrow, \.feather, \.ndjson or \.jsonl"):
         write_frame(frame, tmp_path / "out.xls")
-    with pytest.raises(ValueError, match=r"t\.xls: .* \.csv, \.csv\.gz, \.parquet, \.xlsx, \.ndjson or \.jsonl"):
+    with pytest.raises(
+        ValueError, match=r"t\.xls: .*\.csv\.gz, \.parquet, \.arrow, \.feather, \.xlsx, \.ndjson or \.jsonl"
+    ):
         read_long_table("t.xls")
     path.write_text("no lines of JSON")
     assert main(told) == 2
@@ -376,7 +378,7 @@ def test_a_format_that_only_reads_text(own_formats: None, tmp_path: Path) -> Non
     path.write_text(TABLE.replace(",", "\t").replace("21", "twenty"))
     with pytest.raises(ValueError, match=r"table\.tsv: .*row 2"):
         read_long_table(path)
-    with pytest.raises(ValueError, match=r"the name must end in \.csv or \.parquet"):
+    with pytest.raises(ValueError, match=r"the name must end in \.csv, \.parquet, \.arrow or \.feather"):
         write_frame(pl.DataFrame({"a": [1]}), path)
 
 

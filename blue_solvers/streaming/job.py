@@ -34,6 +34,7 @@ from constraint_builders.description.table import Table
 from constraint_builders.memory import format_bytes
 
 CHECKSUMS = "checksums.json"
+PROVING = 8 << 20  # bytes beside a part that its proof takes
 UP, SHARES, DOWN, DONE, CORRECTION, AGREED = "up", "shares", "down", "done", "correction", "agreed"
 ALIKE_UP, ALIKE_DOWN = "alike-up", "alike-down"
 STEPS = (UP, SHARES, DOWN, DONE, CORRECTION, AGREED, ALIKE_UP, ALIKE_DOWN, PROOFS, CLAIMED)
@@ -98,6 +99,7 @@ class Job:
         _require(top.bytes, str(top), memory)
         parts = self.input.parts.values()
         self._spare = memory - max(entry.bytes for entry in (top, *parts) if entry.name not in self.split)
+        self._spare -= PROVING if self.certify else 0
 
     def _level(self, entry: PartEntry) -> int:
         return self.input.design.levels.index(entry.geolevel)

@@ -198,6 +198,7 @@ class _Run:
         """Do what is not done yet."""
         if not os.path.lexists(self._out):
             require_new(self._out)
+        self._place.clear_ended()
         self._place.require_free()
         seen = InputFiles.of(self._files, self._settings.geolevels)
         wishes: dict[str, Any] = {"settings": self._settings.text, "desired tables": self._desired}

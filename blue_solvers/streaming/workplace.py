@@ -71,9 +71,7 @@ class Workplace:
         DamagedError
             If the file that says whose work it is is damaged.
         """
-        if self.is_done and not self.is_begun and self._is_ours():
-            with locked(inside(self.out, WORK), self.out):
-                self.close()
+        self.clear_ended()
         self.require_free()
         with locked(inside(self.out, WORK), self.out):
             try:
@@ -84,6 +82,12 @@ class Workplace:
                     self.close()
                 raise
             yield
+
+    def clear_ended(self) -> None:
+        """Remove the folder of work of a run that was killed when all but that was done."""
+        if self.is_done and not self.is_begun and self._is_ours():
+            with locked(inside(self.out, WORK), self.out):
+                self.close()
 
     @property
     def is_begun(self) -> bool:

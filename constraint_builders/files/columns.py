@@ -68,7 +68,7 @@ class Columns:
     ignored: tuple[str, ...]
 
 
-def find_columns(frame: pl.DataFrame, schema: Schema | None) -> Columns:
+def find_columns(frame: pl.DataFrame, schema: Schema | None, named: bool = True) -> Columns:
     """Tell columns apart by their names; capitals, spaces and hyphens make no difference.
 
     Parameters
@@ -77,6 +77,8 @@ def find_columns(frame: pl.DataFrame, schema: Schema | None) -> Columns:
     schema : Schema or None
         Without one every column that is nothing else is a variable, ``source`` too where it is summed out, and
         ``parent`` without ``geocode``.
+    named : bool
+        Whether a column must name the table of every row.
 
     Raises
     ------
@@ -96,7 +98,7 @@ def find_columns(frame: pl.DataFrame, schema: Schema | None) -> Columns:
         if name in variables.values():
             continue
         role = plain_name(name)
-        spread = _spread(name, role)
+        spread = read_spread(name)
         if role in VALUES:
             role = "value"
         if spread is not None:
@@ -109,7 +111,7 @@ def find_columns(frame: pl.DataFrame, schema: Schema | None) -> Columns:
             ignored.append(name)
         else:
             strange.append(name)
-    _require(roles, spreads, frame, strange)
+    _require(roles, spreads, frame, strange, named)
     if schema:
         _require_variables(schema, variables, names, strange)
     else:
@@ -146,7 +148,15 @@ def _variables(names: Sequence[str], schema: Schema) -> dict[str, str]:
     return found
 
 
-def _spread(name: str, role: str) -> Spread | None:
+def read_spread(name: str) -> Spread | None:
+    """What a column says of precision by its name; None where it says nothing.
+
+    Raises
+    ------
+    ValueError
+        If it is one that does not say its level or unit.
+    """
+    role = plain_name(name)
     for kind, spellings in SPREADS.items():
         if role in spellings:
             return Spread(name, kind)
@@ -162,12 +172,14 @@ def _spread(name: str, role: str) -> Spread | None:
     return Spread(name, MARGIN, float(margin[1].replace("_", ".")) / 100)
 
 
-def _require(roles: Mapping[str, str], spreads: Sequence[Spread], frame: pl.DataFrame, strange: Sequence[str]) -> None:
+def _require(
+    roles: Mapping[str, str], spreads: Sequence[Spread], frame: pl.DataFrame, strange: Sequence[str], named: bool
+) -> None:
     there = f"there are {', '.join(map(repr, frame.columns)) or 'none'}"
-    if TABLE not in roles:
+    if named and TABLE not in roles:
         raise ValueError(f"column 'table' is missing: {there}; it says what a row counts, 'total' or 'sex * age'")
     if "value" not in roles:
-        raise ValueError(f"column 'value' is missing: {there}{_hint_for_wide(frame, strange)}")
+        raise ValueError(f"column 'value' is missing: {there}{_hint_for_wide(frame, strange, named)}")
     if not spreads:
         raise ValueError(f"column 'variance' is missing: {there}; give {HOW_PRECISE}")
     if len(spreads) > 1:
@@ -178,11 +190,13 @@ def _require(roles: Mapping[str, str], spreads: Sequence[Spread], frame: pl.Data
             raise ValueError(f"column {other!r} is missing beside {roles[role]!r}: a geounit has a level and a code")
 
 
-def _hint_for_wide(frame: pl.DataFrame, strange: Sequence[str]) -> str:
+def _hint_for_wide(frame: pl.DataFrame, strange: Sequence[str], named: bool) -> str:
     """What to do with a table that has numbers in several columns."""
     numbers = [name for name in strange if _holds_numbers(frame[name])]
     if len(numbers) < 2:
         return ""
+    if not named:
+        return f"; call one 'value' in columns=, or give names_to=, the variable of which {numbers[0]!r} is a level"
     return f"; give each number of {', '.join(map(repr, numbers))} a row of its own, these names in one column more"
 
 

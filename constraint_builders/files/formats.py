@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import polars as pl
 
 from constraint_builders.extras import missing_extra
+from constraint_builders.files.arrow_file import read_arrow, write_arrow
 from constraint_builders.files.excel import read_excel
 from constraint_builders.files.parquet import read_parquet, write_parquet
 from constraint_builders.files.text_table import TextTable, read_text_table, write_csv
@@ -78,6 +79,7 @@ FORMATS = [
     Format("CSV", (".csv",), _read_text, write_csv),
     Format("compressed CSV", (".csv.gz",), _read_text),
     Format("Parquet", (".parquet",), _read_parquet, write_parquet),
+    Format("Arrow", (".arrow", ".feather"), read_arrow, write_arrow),
     Format("Excel", (".xlsx",), read_excel, library="fastexcel", extra="excel"),
 ]
 

@@ -34,7 +34,7 @@ def read_measurements(rows: Rows, columns: Columns) -> tuple[Float, Float]:
     if spread.kind == CV_PERCENT:
         empty = np.isfinite(said) & (values == 0)
         numbers.refuse(spread.column, empty, "says nothing about a value of 0: give variances or std_error instead")
-    variances = _variances(said, values, spread)
+    variances = variances_of(said, values, spread)
     numbers.refuse(spread.column, (variances == 0) & (said > 0), "is too small for a variance: write 0 for exact")
     numbers.refuse(spread.column, np.isinf(variances) & np.isfinite(said), "has a variance beyond floating point")
     unknown = np.isnan(values) & np.isfinite(variances)
@@ -43,7 +43,8 @@ def read_measurements(rows: Rows, columns: Columns) -> tuple[Float, Float]:
     return values, variances
 
 
-def _variances(said: Float, values: Float, spread: Spread) -> Float:
+def variances_of(said: Float, values: Float, spread: Spread) -> Float:
+    """The variances that a column of precisions says of its values."""
     if spread.kind == VARIANCE:
         return said
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):

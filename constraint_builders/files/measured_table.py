@@ -18,7 +18,7 @@ from constraint_builders.files.measured_columns import read_measurements
 from constraint_builders.files.missing_partitions import refuse_missing_children
 from constraint_builders.files.naming import naming
 from constraint_builders.files.rows import Block, LevelTable, Rows, infer
-from constraint_builders.files.source import open_source
+from constraint_builders.files.source import Source, open_source
 from constraint_builders.problem import Problem
 from constraint_builders.sources import combine_sources
 
@@ -55,7 +55,18 @@ def read_measured_table(
 
     Parameters and errors are those of `read_long_table`.
     """
-    table = open_source(source)
+    return measured(open_source(source), schema, desired=desired, noise=noise, undetermined=undetermined)
+
+
+def measured(
+    table: Source,
+    schema: Schema | None = None,
+    *,
+    desired: Sequence[str] | str | None = None,
+    noise: str = "gaussian",
+    undetermined: Literal["error", "nan"] = "error",
+) -> MeasuredTable:
+    """What a long table that was opened says; parameters and errors are those of `read_long_table`."""
     with naming(table.what):
         columns = find_columns(table.frame, schema)
         if table.frame.is_empty():

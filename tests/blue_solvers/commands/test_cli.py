@@ -215,9 +215,12 @@ def test_bad_tables_are_refused(
         (["estimate", BERKELEY, "--schema", BERKELEY, "--out", "{out}"], "berkeley.csv: "),
         (
             ["estimate", SCHEMA, "--out", "{out}"],
-            "berkeley.toml: the name must end in .csv, .csv.gz, .parquet or .xlsx",
+            "berkeley.toml: the name must end in .csv, .csv.gz, .parquet, .arrow, .feather or .xlsx",
         ),
-        (["estimate", BERKELEY, "--out", "{out}.xlsx"], "estimates.csv.xlsx: the name must end in .csv or .parquet"),
+        (
+            ["estimate", BERKELEY, "--out", "{out}.xlsx"],
+            "estimates.csv.xlsx: the name must end in .csv, .parquet, .arrow or .feather",
+        ),
         (
             ["estimate", BERKELEY, "--out", "nowhere/x.csv"],
             "nowhere/x.csv: cannot be written: there is no folder 'nowhere'",

@@ -142,7 +142,7 @@ def test_blocks_stand_below_their_geounits_though_groups_are_scattered():
         (["--plot", "{folder}/spine.txt"], "give a file that ends in .png, .svg, .pdf"),
         (["--plot", "{folder}/none/spine.png"], "there is no folder"),
         (["--out", "{folder}/none/spine.csv"], "there is no folder"),
-        (["--out", "{folder}/spine.txt"], "the name must end in .csv or .parquet"),
+        (["--out", "{folder}/spine.txt"], "the name must end in .csv, .parquet, .arrow or .feather"),
     ],
 )
 def test_outputs_that_cannot_be_written_are_refused_before_any_work(tmp_path, capsys, monkeypatch, options, message):

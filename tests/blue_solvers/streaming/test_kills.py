@@ -355,3 +355,14 @@ def test_a_refused_input_leaves_nothing_in_the_way_of_the_right_one(job: Job, tm
     path.write_bytes(right)
     assert main(command) == 0
     assert digests(out) == job.whole
+
+
+def test_what_a_run_left_that_was_killed_as_it_ended_is_removed(job: Job, tmp_path: Path) -> None:
+    """All is done, and of its folder of work the file that says whose it is has been removed, the rest not."""
+    out = tmp_path / "out"
+    assert main(job.command(out)) == 0
+    (out / ".work" / "parts").mkdir(parents=True)
+    (out / ".work" / "parts" / "manifest.json").write_text("{}")
+    assert main(job.command(out)) == 2  # it is there already
+    assert digests(out) == job.whole
+    assert not (out / ".work").exists()

@@ -325,7 +325,7 @@ def test_problems_that_long_tables_cannot_hold_are_refused() -> None:
             "it is compressed by gzip, and cut short",
         ),
         ("text.parquet", b"table,value,variance\n", "not readable as a table"),
-        ("noisy.xls", b"", r"the name must end in \.csv, \.csv\.gz, \.parquet or \.xlsx"),
+        ("noisy.xls", b"", r"the name must end in \.csv, \.csv\.gz, \.parquet, \.arrow, \.feather or \.xlsx"),
         ("noisy.xlsx", b"PK\x03\x04", "not readable as an Excel file: "),
     ],
 )

@@ -1,0 +1,339 @@
+"""Estimates that others made, laid out as a problem has them, and judged by certificate."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blue_solvers.verification import certify
+from constraint_builders import Problem
+from constraint_builders.arrays import Float
+from constraint_builders.description.reals import real_array
+from constraint_builders.description.table import parse_table
+from constraint_builders.extras import missing_extra
+
+if TYPE_CHECKING:
+    import polars
+
+Tables = dict[Any, Float]
+GEOCODE, QUERY_SHAPE, VALUE = "geocode", "query_shape", "value"
+SEPARATOR = ": "  # between the geolevel and the table in the name of an array of an .npz file
+
+
+def answer_from(problem: Problem, source: Any, variables: Sequence[str] | None = None) -> Float:
+    """Somebody's estimate over a problem's observed layout.
+
+    Parameters
+    ----------
+    problem : Problem
+    source
+        One of these:
+
+        * an array (n,), or a mapping of names to arrays, flat or of the table's shape: ``"sex * age"``, or the tuple of
+          its variables, as SEA BLUE's ``down_pass`` gives; with a geography (geolevel, table);
+        * the path of an ``.npz`` file of such arrays, ``"State: sex"`` for a table of a geolevel;
+        * a model with ``project(variables)``, as private-pgm's and OpenDP's are;
+        * a planner with ``marg_dict``, as ResidualPlanner+'s after its reconstruction, of identity bases;
+        * rows of arrays, a mapping of geolevels to frames with columns ``geocode``, ``query_shape`` and ``value``, as
+          census-bluedown writes where its estimates are split;
+        * a long table, a frame or a file, with the estimates in ``estimate`` or ``value``.
+    variables : sequence of str, optional
+        What the axes of a planner or of query shapes are, by default the schema's variables in its order.
+
+    Returns
+    -------
+    ndarray, (n,)
+
+    Raises
+    ------
+    ValueError
+        If a measured table is missing, or has another size.
+    TypeError
+        If it is none of these.
+
+    Examples
+    --------
+    >>> from constraint_builders import Schema
+    >>> problem = Problem(Schema({"sex": 2}), {"total": 1.0, "sex": 1.0})
+    >>> answer_from(problem, {(): [3.0], ("sex",): [1.0, 2.0]})
+    array([3., 1., 2.])
+    """
+    names = _variables(problem, variables)
+    if isinstance(source, Mapping):
+        found = _of_query_shapes(problem, source, names) if _are_frames(source) else _of_mapping(problem, source)
+    elif isinstance(source, str | os.PathLike) and Path(source).suffix == ".npz":
+        with np.load(source, allow_pickle=False) as arrays:
+            found = _of_mapping(problem, {_level_and_table(name): arrays[name] for name in arrays.files})
+    elif hasattr(source, "project"):
+        found = _of_model(problem, source.project)
+    elif hasattr(source, "marg_dict"):
+        found = _of_planner(problem, source, names)
+    elif isinstance(source, str | os.PathLike) or hasattr(source, "columns") or hasattr(source, "__arrow_c_stream__"):
+        found = _of_long_table(problem, source)
+    elif isinstance(source, np.ndarray | list) or hasattr(source, "__array__"):
+        return _vector(problem, source)
+    else:
+        raise TypeError(f"an answer is arrays, tables, a model or a planner: got {type(source).__name__}")
+    return _laid_out(problem, found)
+
+
+def judge(
+    problem: Problem, y: ArrayLike, answers: Mapping[str, Any], variables: Sequence[str] | None = None
+) -> polars.DataFrame:
+    """How far several people's estimates are from the best one; needs the extra ``frames``.
+
+    Parameters
+    ----------
+    problem : Problem
+    y : array_like, (n,)
+        What was measured.
+    answers : mapping of str to anything that `answer_from` reads
+    variables : sequence of str, optional
+        As in `answer_from`.
+
+    Returns
+    -------
+    polars.DataFrame
+        For each answer ``distance``, proved: how far any combination of its figures is at most from the best estimate,
+        in that one's standard errors, null where nothing is certified; ``disagreement``: the largest between its
+        tables, in standard errors of the measurements; ``proof``.
+    """
+    try:
+        import polars
+    except ImportError as error:
+        raise missing_extra("a frame of judgements needs polars", "frames") from error
+    rows = []
+    for name, source in answers.items():
+        try:
+            x = answer_from(problem, source, variables)
+        except ValueError as error:
+            raise ValueError(f"answer {name!r}: {error}") from None
+        proof = certify(problem, y, x)
+        rows.append((name, proof.bound, proof.violation, proof.reason))
+    number, text = polars.Float64, polars.String
+    kinds = {"answer": text, "distance": number, "disagreement": number, "proof": text}
+    return polars.DataFrame(rows, schema=kinds, orient="row")
+
+
+def _variables(problem: Problem, variables: Sequence[str] | None) -> tuple[str, ...]:
+    known = () if problem.schema is None else problem.schema.names
+    strange = [name for name in variables or () if name not in known]
+    if strange:
+        raise ValueError(f"{strange[0]!r} is no variable: there are {', '.join(known)}")
+    return known if variables is None else tuple(variables)
+
+
+def _vector(problem: Problem, source: Any) -> Float:
+    x = real_array(source, "the answer")
+    if x.shape != (problem.observed.size,):
+        raise ValueError(f"the answer must have shape ({problem.observed.size},): got {x.shape}")
+    return x
+
+
+def _laid_out(problem: Problem, found: Mapping[Any, Any]) -> Float:
+    """Arrays by the names of the observed tables in one vector; NaN where one that was not measured is not given."""
+    parts = []
+    for name, measured in zip(problem.observed.names, problem.measured_tables, strict=True):
+        shape = problem.observed.shape(name)
+        if name not in found:
+            if measured:
+                there = ", ".join(map(repr, list(found)[:8])) or "none"
+                raise ValueError(f"table {name!r} is missing: there are {there}")
+            parts.append(np.full(int(np.prod(shape)), np.nan))
+            continue
+        own = real_array(found[name], f"table {name!r}").ravel()
+        if own.size != np.prod(shape):
+            raise ValueError(f"table {name!r} must have {int(np.prod(shape))} cells: got {own.size}")
+        parts.append(own)
+    return np.concatenate(parts)
+
+
+def _of_mapping(problem: Problem, source: Mapping[Any, Any]) -> Tables:
+    """Tables by the problem's names for them, whatever the order of their factors there."""
+    schema = problem.schema
+    if schema is None:
+        return dict(source)
+    found: Tables = {}
+    own = {_canonical(problem, name): name for name in problem.observed.names}
+    for name, values in source.items():
+        level, table = _split(problem, name)
+        try:
+            parsed = parse_table(schema, table)
+        except ValueError:
+            continue  # a table that is no business of the problem
+        known = own.get((level, parsed.name))
+        if known is None:
+            continue
+        level_shape = () if level is None else (problem.observed.shape(known)[0],)
+        array = real_array(values, f"table {name!r}")
+        if array.size != np.prod([*level_shape, *parsed.shape]):
+            size = int(np.prod([*level_shape, *parsed.shape]))
+            raise ValueError(f"table {name!r} must have {size} cells: got {array.size}")
+        wanted = parse_table(schema, _split(problem, known)[1])
+        turn = [parsed.factors.index(factor) for factor in wanted.factors]
+        first = len(level_shape)
+        array = array.reshape((*level_shape, *parsed.shape))
+        found[known] = array.transpose(*range(first), *(first + axis for axis in turn))
+    return found
+
+
+def _split(problem: Problem, name: Any) -> tuple[str | None, str]:
+    """The geolevel, if any, and the table's name."""
+    if problem.spine is None:
+        return None, (" * ".join(name) or "total") if isinstance(name, tuple) else str(name)
+    if not (isinstance(name, tuple) and len(name) == 2):
+        raise ValueError(f"table {name!r}: with a geography a name is (geolevel, table)")
+    table = name[1]
+    return str(name[0]), (" * ".join(table) or "total") if isinstance(table, tuple) else str(table)
+
+
+def _canonical(problem: Problem, name: Any) -> tuple[str | None, str]:
+    assert problem.schema is not None
+    level, table = name if isinstance(name, tuple) else (None, name)
+    return level, parse_table(problem.schema, table).name
+
+
+def _level_and_table(name: str) -> Any:
+    level, separator, table = name.partition(SEPARATOR)
+    return (level, table) if separator else name
+
+
+def _of_model(problem: Problem, project: Callable[[Sequence[str]], Any]) -> Tables:
+    """Every observed table by a model's projection to its variables."""
+    if problem.schema is None or problem.spine is not None:
+        raise ValueError("a model projects to tables of one place: this problem has others")
+    found: Tables = {}
+    for name, table in zip(problem.observed.names, problem.observed_tables, strict=True):
+        strange = [factor for factor in table.factors if factor not in problem.schema.names]
+        if strange:
+            raise ValueError(f"table {name!r}: a model knows no recode, {strange[0]!r} is one")
+        found[name] = _array_of(project(table.factors))
+    return found
+
+
+def _array_of(projected: Any) -> Float:
+    """The numbers of a projection: an array, or a factor of private-pgm."""
+    if hasattr(projected, "datavector"):
+        return np.asarray(projected.datavector(), dtype=np.float64)
+    return np.asarray(getattr(projected, "values", projected), dtype=np.float64)
+
+
+def _of_planner(problem: Problem, planner: Any, variables: Sequence[str]) -> Tables:
+    bases = set(getattr(planner, "bases", None) or "I")
+    if not bases <= {"I"}:
+        raise ValueError(f"a planner's answers are tables where all its bases are 'I': it has {sorted(bases)}")
+    answers = {
+        tuple(variables[axis] for axis in attributes): own.get_noisy_answer_vector()
+        for attributes, own in planner.marg_dict.items()
+    }
+    missing = [clique for clique, own in answers.items() if own is None]
+    if missing:
+        raise ValueError(f"the planner has no answer of {missing[0]}: call measurement() and reconstruction() first")
+    return _of_mapping(problem, answers)
+
+
+def _are_frames(source: Mapping[Any, Any]) -> bool:
+    return bool(source) and all(hasattr(own, "columns") for own in source.values())
+
+
+def _of_query_shapes(problem: Problem, source: Mapping[Any, Any], variables: Sequence[str]) -> Tables:
+    """Tables from a frame for each geolevel with a row for every geounit and query, its cells in an array."""
+    from constraint_builders.files.source import open_source
+
+    if problem.spine is None:
+        raise ValueError("frames by geolevel are of a geography: this problem has none")
+    found: Tables = {}
+    for level, own in source.items():
+        frame = open_source(own).frame
+        for column in (GEOCODE, QUERY_SHAPE, VALUE):
+            if column not in frame.columns:
+                raise ValueError(f"geolevel {level!r} has no column {column!r}: there are {', '.join(frame.columns)}")
+        members = problem.spine.members[problem.spine.level_index(level)].tolist()
+        place = {problem.spine.geocodes[unit]: i for i, unit in enumerate(members)}
+        rows: dict[str, dict[int, Any]] = {}
+        for geocode, shape, values in zip(frame[GEOCODE], frame[QUERY_SHAPE], frame[VALUE], strict=True):
+            table = _table_of_shape(problem, variables, list(shape))
+            if str(geocode) in place:
+                rows.setdefault(table, {})[place[str(geocode)]] = np.asarray(values, dtype=np.float64).ravel()
+        for table, of_units in rows.items():
+            missing = [unit for i, unit in enumerate(members) if i not in of_units]
+            if missing:
+                code = problem.spine.geocodes[missing[0]]
+                raise ValueError(f"table {table!r} of {level} {code!r} is missing")
+            found[level, table] = np.stack([of_units[i] for i in range(len(members))])
+    return _of_mapping(problem, found)
+
+
+def _table_of_shape(problem: Problem, variables: Sequence[str], shape: Sequence[int]) -> str:
+    """The table whose factors have these sizes, 1 where a variable is summed out."""
+    schema = problem.schema
+    assert schema is not None
+    if len(shape) != len(variables):
+        raise ValueError(f"query shape {list(shape)} has {len(shape)} axes: variables are {', '.join(variables)}")
+    factors = []
+    for size, variable in zip(shape, variables, strict=True):
+        if size == 1:
+            continue
+        axis = schema.names.index(variable)
+        sizes = {variable: len(schema.labels_of(variable))}
+        sizes |= {recode.name: recode.size for recode in schema.recodes if recode.axis == axis}
+        fitting = [factor for factor, own in sizes.items() if own == size]
+        if len(fitting) != 1:
+            raise ValueError(f"query shape {list(shape)}: {len(fitting)} factors of {variable!r} have {size} levels")
+        factors.append(fitting[0])
+    return " * ".join(factors) or "total"
+
+
+def _of_long_table(problem: Problem, source: Any) -> Tables:
+    """The estimates of a long table, whatever it says of their errors."""
+    import polars
+
+    from constraint_builders.files.columns import BOUNDS, VALUES, plain_name
+    from constraint_builders.files.measured_table import measured
+    from constraint_builders.files.source import open_source
+
+    table = open_source(source)
+    plain = {plain_name(name): name for name in table.frame.columns}
+    value = next((plain[name] for name in VALUES if name in plain), None)
+    if value is None:
+        raise ValueError(f"no column is the answer: call it 'estimate'; there are {', '.join(table.frame.columns)}")
+    errors = [own for name, own in plain.items() if name in BOUNDS or name == "note" or _says_spread(own)]
+    unsaid = polars.col(value).cast(polars.Float64).fill_nan(None).is_null()
+    spread = polars.when(unsaid).then(np.inf).otherwise(1.0).alias("variance")
+    frame = table.frame.drop(errors).with_columns(spread)
+    own = measured(replace(table, frame=frame), problem.schema, undetermined="nan")
+    if problem.spine is not None and own.problem.spine is not None:
+        return _of_mapping(problem, _by_geocode(problem, own.problem, own.y))
+    return _of_mapping(problem, own.problem.observed.tables(own.y))
+
+
+def _says_spread(name: str) -> bool:
+    from constraint_builders.files.columns import read_spread
+
+    try:
+        return read_spread(name) is not None
+    except ValueError:  # one that does not say its unit: it is left out all the same
+        return True
+
+
+def _by_geocode(problem: Problem, own: Problem, y: Float) -> Tables:
+    """Tables of another spine with the same geounits, in the order of the problem's."""
+    assert problem.spine is not None
+    assert own.spine is not None
+    found: Tables = {}
+    for name, array in own.observed.tables(y).items():
+        level, _ = name
+        theirs = [own.spine.geocodes[i] for i in own.spine.members[own.spine.level_index(level)].tolist()]
+        if level not in problem.spine.levels:
+            continue
+        ours = [problem.spine.geocodes[i] for i in problem.spine.members[problem.spine.level_index(level)].tolist()]
+        if sorted(theirs) != sorted(ours):
+            raise ValueError(f"geounits of {level} are not those of the problem")
+        found[name] = array[[theirs.index(code) for code in ours]]
+    return found

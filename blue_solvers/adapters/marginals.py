@@ -1,0 +1,196 @@
+"""Marginals that were measured by cliques, as private-pgm and OpenDP have them, reconciled exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blue_solvers.estimates import Estimate
+from blue_solvers.operator import BlueOperator, blue
+from constraint_builders import Problem, Schema, problem_of_sources
+from constraint_builders.arrays import Float
+from constraint_builders.description.reals import real_array
+
+Clique = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A noisy marginal in the shape of private-pgm's ``LinearMeasurement``, without its libraries."""
+
+    noisy_measurement: Float
+    clique: Clique
+    stddev: float
+
+
+def problem_from_measurements(measurements: Sequence[Any], domain: Any) -> tuple[Problem, Float]:
+    """A problem from private-pgm's measurements of marginals.
+
+    Parameters
+    ----------
+    measurements : sequence of LinearMeasurement, or of anything alike
+        With ``noisy_measurement``, ``clique`` and ``stddev``. A query that is another than the whole marginal is
+        refused, but the first cells alone may have been measured, as by OpenDP's ``SelectPrefixQuery``. Several of one
+        clique are combined.
+    domain : Domain, or mapping of str to int or sequence of str
+        private-pgm's, or the variables with their numbers of levels or labels.
+
+    Returns
+    -------
+    problem : Problem
+    y : ndarray, (n,)
+
+    Raises
+    ------
+    ValueError
+        If a clique has a variable that is none, a measurement has another size than its marginal, a standard deviation
+        is negative or NaN, or a query is none that is known here.
+    """
+    schema = Schema(dict(domain.config) if hasattr(domain, "config") else dict(domain))
+    sources = []
+    for number, own in enumerate(measurements, 1):
+        clique = tuple(own.clique)
+        strange = [name for name in clique if name not in schema.names]
+        if strange:
+            raise ValueError(
+                f"measurement {number}: {strange[0]!r} is no variable, there are {', '.join(schema.names)}"
+            )
+        shape = tuple(len(schema.labels_of(name)) for name in clique)
+        values = real_array(own.noisy_measurement, f"measurement {number} of {clique}").ravel()
+        measured = _measured_cells(own, number, int(np.prod(shape)))
+        if values.size != measured:
+            raise ValueError(f"measurement {number} of {clique} must have {measured} values: got {values.size}")
+        deviation = float(own.stddev)
+        if not 0 <= deviation < np.inf:
+            raise ValueError(f"measurement {number} of {clique}: stddev must be finite, 0 or more: got {deviation}")
+        whole, variances = np.full(int(np.prod(shape)), np.nan), np.full(int(np.prod(shape)), np.inf)
+        whole[:measured], variances[:measured] = values, deviation**2
+        table = " * ".join(clique) or "total"
+        sources.append(({table: variances.reshape(shape)}, {table: whole.reshape(shape)}))
+    return problem_of_sources(schema, sources, undetermined="nan")
+
+
+def measurements_of(problem: Problem, y: ArrayLike, make: Callable[..., Any] = Measured) -> list[Any]:
+    """What was measured, as a list that private-pgm takes.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without a geography; its noise uncorrelated, of one variance in every table.
+    y : array_like, (n,)
+    make : callable
+        Called with ``noisy_measurement``, ``clique`` and ``stddev``: ``mbi.LinearMeasurement``.
+
+    Raises
+    ------
+    ValueError
+        If the problem has a geography, no tables, recodes or correlated noise, or variances differ within a table.
+    """
+    if problem.schema is None or problem.spine is not None or problem.covariance is not None:
+        raise ValueError("private-pgm knows tables of one place with independent noise: this problem is another")
+    values, variances = problem.observed.tables(np.asarray(y)), problem.observed.tables(problem.variances)
+    found = []
+    for name, table in zip(problem.observed.names, problem.observed_tables, strict=True):
+        strange = [factor for factor in table.factors if factor not in problem.schema.names]
+        if strange:
+            raise ValueError(f"table {name!r}: private-pgm has no recodes, {strange[0]!r} is one")
+        own = np.unique(variances[name])
+        if own.size != 1:
+            raise ValueError(f"table {name!r} has {own.size} variances: private-pgm has one for each measurement")
+        if np.isfinite(own[0]):
+            made = make(noisy_measurement=np.ravel(values[name]), clique=table.factors, stddev=float(np.sqrt(own[0])))
+            found.append(made)
+    return found
+
+
+@dataclass
+class ExactMarginals:
+    """Any marginals by the best estimate, asked for as of OpenDP's ``ContingencyTable``.
+
+    Parameters
+    ----------
+    problem : Problem
+    y : ndarray, (n,)
+    keys : mapping of str to sequence, optional
+        What the levels of every variable are called; by default those of the schema.
+
+    Examples
+    --------
+    >>> pair = Measured(np.array([5.0, 3, 1, 4]), ("sex", "age"), 1.0), Measured(np.array([12.0]), (), 1.0)
+    >>> table = ExactMarginals(*problem_from_measurements(pair, {"sex": 2, "age": 2}))
+    >>> table.project(["sex"]).round(2), table.std(["sex"]).round(3)
+    (array([7.6, 4.6]), array([1.265, 1.265]))
+    """
+
+    problem: Problem
+    y: Float
+    keys: Mapping[str, Sequence[Any]] | None = None
+    _operators: dict[Clique, BlueOperator] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_contingency_table(cls, table: Any) -> ExactMarginals:
+        """Of the measurements that OpenDP's ``ContingencyTable`` holds, without its model."""
+        keys = {name: list(series) for name, series in table.keys.items()}
+        problem, y = problem_from_measurements(
+            table.marginals.flatten(), {name: len(own) for name, own in keys.items()}
+        )
+        return cls(problem, y, keys)
+
+    def project(self, attrs: str | Sequence[str]) -> Float:
+        """The estimate of a marginal, an axis for each of `attrs`."""
+        clique = self._clique(attrs)
+        P = self._operator(clique)
+        return np.asarray(P.problem.desired.tables(self._estimate(P).values)[_name(clique)])
+
+    def std(self, attrs: str | Sequence[str]) -> Float:
+        """Exact standard errors of a marginal's cells, an axis for each of `attrs`."""
+        clique = self._clique(attrs)
+        P = self._operator(clique)
+        return np.asarray(P.problem.desired.tables(np.sqrt(P.variances()))[_name(clique)])
+
+    def interval(self, attrs: str | Sequence[str], level: float = 0.95) -> tuple[Float, Float]:
+        """Lower and upper bounds of a marginal's cells, by exact variances and the normal law."""
+        clique = self._clique(attrs)
+        P = self._operator(clique)
+        lower, upper = (P.problem.desired.tables(own)[_name(clique)] for own in self._estimate(P).interval(level))
+        return np.asarray(lower), np.asarray(upper)
+
+    def _estimate(self, P: BlueOperator) -> Estimate:
+        return P.estimate(self.y, certify=False)
+
+    def _clique(self, attrs: str | Sequence[str]) -> Clique:
+        clique = (attrs,) if isinstance(attrs, str) else tuple(attrs)
+        names = () if self.problem.schema is None else self.problem.schema.names
+        strange = [name for name in clique if name not in names]
+        if strange:
+            raise ValueError(f"{strange[0]!r} is no variable: there are {', '.join(names)}")
+        return clique
+
+    def _operator(self, clique: Clique) -> BlueOperator:
+        if clique not in self._operators:
+            variances = self.problem.observed.tables(self.problem.variances)
+            assert self.problem.schema is not None
+            wanted = Problem(self.problem.schema, variances, [_name(clique)], noise=self.problem.noise.law)
+            self._operators[clique] = blue(wanted)
+        return self._operators[clique]
+
+
+def _name(clique: Clique) -> str:
+    return " * ".join(clique) or "total"
+
+
+def _measured_cells(own: Any, number: int, size: int) -> int:
+    """How many of a marginal's cells, the first ones, a measurement is of."""
+    query = getattr(own, "query", None)
+    if query is None or getattr(query, "__name__", "") == "datavector":
+        return size
+    length = getattr(query, "length", None)
+    if type(query).__name__ == "SelectPrefixQuery" and isinstance(length, int):
+        return min(length, size)
+    raise ValueError(
+        f"measurement {number} of {tuple(own.clique)} is of another query than the marginal itself: {query!r}"
+    )

@@ -1,0 +1,163 @@
+"""Covariances of base forecasts' errors, from a hierarchy and from residuals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from constraint_builders import LowRankPlusDiagonal
+from constraint_builders.arrays import Float
+
+METHODS = ("ols", "wls_struct", "wls_var", "mint_cov", "mint_shrink")
+OF_RESIDUALS = ("wls_var", "mint_cov", "mint_shrink")
+RIDGE = 2e-8
+
+
+@dataclass(frozen=True)
+class ErrorCovariance:
+    """The covariance that forecasts are weighed by.
+
+    Attributes
+    ----------
+    variances : ndarray, (n,), or None
+        Of errors that are uncorrelated.
+    covariance : LowRankPlusDiagonal, ndarray, sparse array or None
+        Otherwise.
+    absolute : bool
+        Whether it is in squared units of the forecasts, and not only up to a factor.
+    """
+
+    variances: Float | None
+    covariance: Any
+    absolute: bool
+
+    @property
+    def diagonal(self) -> Float:
+        """The variances of the errors, (n,)."""
+        if self.variances is not None:
+            return self.variances
+        if isinstance(self.covariance, LowRankPlusDiagonal):
+            return self.covariance.variances
+        return np.asarray(self.covariance.diagonal(), dtype=np.float64)
+
+    def quadratic(self, weights: Float, scales: Float) -> Float:
+        """Variances of the combinations `weights` (n, K) of errors that are `scales` (n, H) as large, (K, H)."""
+        if self.variances is not None:
+            return (weights**2).T @ (self.variances[:, None] * scales**2)
+        if isinstance(self.covariance, LowRankPlusDiagonal):
+            own = (weights**2).T @ (self.covariance.diagonal[:, None] * scales**2)
+            shared = [(weights * scale[:, None]).T @ self.covariance.factor for scale in scales.T]
+            return own + np.stack([(factor**2).sum(axis=1) for factor in shared], axis=1)
+        scaled = [weights * scale[:, None] for scale in scales.T]
+        return np.stack([np.einsum("ij,ij->j", own, self.covariance @ own) for own in scaled], axis=1)
+
+    def draw(self, columns: int, rng: np.random.Generator) -> Float:
+        """Gaussian errors, (n, columns)."""
+        if self.variances is not None:
+            return rng.standard_normal((self.variances.size, columns)) * np.sqrt(self.variances)[:, None]
+        if isinstance(self.covariance, LowRankPlusDiagonal):
+            own = rng.standard_normal((self.diagonal.size, columns)) * np.sqrt(self.covariance.diagonal)[:, None]
+            return own + self.covariance.factor @ rng.standard_normal((self.covariance.factor.shape[1], columns))
+        dense = self.covariance.toarray() if sparse.issparse(self.covariance) else np.asarray(self.covariance)
+        return np.linalg.cholesky(dense) @ rng.standard_normal((dense.shape[0], columns))
+
+
+def error_covariance(
+    method: str, S: sparse.csr_array, residuals: Float | None, ridge: float = RIDGE
+) -> ErrorCovariance:
+    """The covariance by the name that MinTrace has for it.
+
+    Parameters
+    ----------
+    method : {"ols", "wls_struct", "wls_var", "mint_cov", "mint_shrink"}
+    S : csr_array, (n, leaves)
+    residuals : ndarray, (n, T), or None
+        Of forecasts within the sample, NaN where there is none.
+    ridge : float
+        What variances from residuals have at least, so that a series without errors is not taken for known exactly.
+
+    Raises
+    ------
+    ValueError
+        If there are no residuals where they are needed, or too few.
+    """
+    if method == "ols":
+        return ErrorCovariance(np.ones(S.shape[0]), None, absolute=False)
+    if method == "wls_struct":
+        return ErrorCovariance(np.asarray(abs(S).sum(axis=1), dtype=np.float64).ravel(), None, absolute=False)
+    if residuals is None:
+        raise ValueError(f"method {method!r} needs the sample's values and the forecasts of them: give Y_df with both")
+    if method == "wls_var":
+        return ErrorCovariance(_mean_squares(residuals) + ridge, None, absolute=True)
+    whole = residuals[:, ~np.isnan(residuals).any(axis=0)]
+    if whole.shape[1] < 2:
+        raise ValueError(f"method {method!r} needs two times or more at which every series has a residual")
+    if method == "mint_shrink":
+        return ErrorCovariance(None, shrunk_covariance(whole, ridge), absolute=True)
+    if whole.shape[1] <= whole.shape[0]:
+        raise ValueError(
+            f"method 'mint_cov': the sample covariance of {whole.shape[0]} series from {whole.shape[1]} residuals each "
+            "is singular: use 'mint_shrink', or give covariance="
+        )
+    return ErrorCovariance(None, np.cov(whole), absolute=True)
+
+
+def shrunk_covariance(residuals: Float, ridge: float = RIDGE) -> LowRankPlusDiagonal:
+    """The sample covariance with correlations shrunk towards zero, kept as low rank plus diagonal.
+
+    Parameters
+    ----------
+    residuals : ndarray, (n, T)
+    ridge : float
+        Least variance that a series has of its own.
+
+    Returns
+    -------
+    LowRankPlusDiagonal
+        Of rank T at most: time n T^2, memory n T.
+
+    References
+    ----------
+    J. Schaefer and K. Strimmer (2005), "A shrinkage approach to large-scale covariance matrix estimation", Statistical
+    Applications in Genetics and Molecular Biology 4: the intensity of the shrinkage, target D.
+    """
+    times = residuals.shape[1]
+    centred = residuals - residuals.mean(axis=1, keepdims=True)
+    variances = (centred**2).sum(axis=1) / (times - 1)
+    intensity = shrinkage_intensity(centred)
+    own = np.maximum(intensity * variances, ridge)
+    return LowRankPlusDiagonal(own, np.sqrt((1 - intensity) / (times - 1)) * centred)
+
+
+def shrinkage_intensity(centred: Float) -> float:
+    """By how much correlations are shrunk, between 0 and 1: their estimated variance relative to their squares.
+
+    Sums over pairs of series come from sums over pairs of times: no (n, n) matrix.
+
+    Parameters
+    ----------
+    centred : ndarray, (n, T)
+        Residuals less their means.
+    """
+    times = centred.shape[1]
+    deviations = np.sqrt((centred**2).mean(axis=1))
+    X = np.divide(centred, deviations[:, None], out=np.zeros_like(centred), where=deviations[:, None] > 0)
+    squares = (X**2).T  # (T, n)
+    between_times = X.T @ X
+    own = (squares**2).sum()
+    second = (squares.sum(axis=1) ** 2).sum() - own  # sum over pairs and times of products squared
+    first = ((between_times**2).sum() - (squares.sum(axis=0) ** 2).sum()) / times**2  # over pairs of squared means
+    if first <= 0:
+        return 1.0
+    spread = second - times * first
+    return float(np.clip(spread / (times * (times - 1) * first), 0, 1))
+
+
+def _mean_squares(residuals: Float) -> Float:
+    counts = (~np.isnan(residuals)).sum(axis=1)
+    if not counts.all():
+        raise ValueError(f"series {int(np.argmin(counts))} has no residual in the sample: give some, or another method")
+    return np.nansum(residuals**2, axis=1) / counts

@@ -1,0 +1,58 @@
+"""Figures of one solver on one problem from a process of its own."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from dataclasses import asdict
+
+from blue_solvers.benchmarking.one_pair import Figures, figures
+from blue_solvers.contract import Solver
+from blue_solvers.solvers import SolverName
+from constraint_builders import Problem
+
+ELSEWHERE = "put its class at the top of a module that can be imported, or give alone=False"
+
+
+def in_own_process(problem: Problem, solver: SolverName | Solver, columns: int, seed: int, timeout: float) -> Figures:
+    """As `figures`, in a new process, which `timeout` ends.
+
+    Raises
+    ------
+    TypeError
+        If the solver cannot be sent there.
+    """
+    if type(solver).__module__ == "__main__":
+        raise TypeError(f"solver {type(solver).__name__} is of __main__, which no other process has: {ELSEWHERE}")
+    try:
+        sent = pickle.dumps(sys.path) + pickle.dumps((problem, solver, columns, seed))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(f"solver {solver!r} cannot be pickled ({error}): {ELSEWHERE}") from None
+    code = f"import sys, pickle; sys.path[:] = pickle.load(sys.stdin.buffer); from {__name__} import answer; answer()"
+    command = [sys.executable, "-c", code]
+    try:
+        done = subprocess.run(command, input=sent, capture_output=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return Figures(status=f"TimeoutError: no answer within {timeout:g} s")
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        return Figures(status=f"ChildProcessError: {said[-1] if said else f'ended with code {done.returncode}'}")
+    answered = json.loads(done.stdout.splitlines()[-1])
+    if "unreadable" in answered:
+        raise TypeError(
+            f"solver {solver!r} is not known in a process of its own ({answered['unreadable']}): {ELSEWHERE}"
+        )
+    return Figures(**answered)
+
+
+def answer() -> None:
+    """Measure what comes in, and write the figures as the last line that goes out."""
+    try:
+        problem, solver, columns, seed = pickle.load(sys.stdin.buffer)
+    except (AttributeError, ImportError) as error:
+        answered: dict[str, object] = {"unreadable": str(error)}
+    else:
+        answered = asdict(figures(problem, solver, columns, seed, alone=True))
+    sys.stdout.write(f"\n{json.dumps(answered)}\n")

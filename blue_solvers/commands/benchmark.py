@@ -1,0 +1,117 @@
+"""``blue-solvers benchmark``: solvers on problems, measured side by side."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from blue_solvers import SOLVERS
+from blue_solvers.benchmarking import benchmark
+from blue_solvers.commands.common import SubParsers, new_parser, print_columns, progress, refuse_overwriting
+from blue_solvers.commands.picture import require_picture, written
+from constraint_builders import Problem, gallery
+
+if TYPE_CHECKING:
+    import polars
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    "toy": gallery.toy,
+    "berkeley": gallery.berkeley,
+    "pl94": gallery.pl94,
+    "pl94_counties": gallery.pl94_counties,
+    "cube_3": lambda: gallery.cube(3, 3),
+    "cube_4": lambda: gallery.cube(4, 4),
+    "cube_5": lambda: gallery.cube(5, 5),
+    "cube_6": lambda: gallery.cube(6, 6),
+    "adult": gallery.adult,
+    "dhc": gallery.dhc,
+    "wide": gallery.wide,
+}
+BY_DEFAULT = ("toy", "berkeley", "cube_3", "pl94")
+HEADER = (
+    "problem",
+    "cells",
+    "solver",
+    "prepare s",
+    "apply s",
+    "columns s",
+    "variances s",
+    "MiB",
+    "iterations",
+    "error",
+)
+
+
+def add_parser(subparsers: SubParsers) -> None:
+    """Declare the subcommand."""
+    parser = new_parser(
+        subparsers,
+        "benchmark",
+        "measure solvers side by side: seconds, memory, proved error, on problems of the gallery or of your own",
+        "blue-solvers benchmark --problem pl94 --table noisy.csv --solver two_pass --out times.csv",
+    )
+    parser.add_argument(
+        "--problem",
+        action="append",
+        choices=PROBLEMS,
+        help=f"a problem of the gallery, may be repeated; default, without --table: {', '.join(BY_DEFAULT)}",
+    )
+    parser.add_argument("--table", metavar="FILE", action="append", help="a long table of your own, may be repeated")
+    parser.add_argument("--solver", action="append", choices=SOLVERS, help="may be repeated; default: all")
+    parser.add_argument("--columns", type=int, default=64, help="how many are applied at once; default: 64")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one pair; default: 300")
+    parser.add_argument("--resume", metavar="FILE", help="keep figures as they come, and go on where the file ends")
+    parser.add_argument("--out", metavar="FILE", help="write the figures, such as .csv or .parquet")
+    parser.add_argument("--plot", metavar="FILE", help="draw seconds to apply over cells; needs the extra 'plots'")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Measure, print, and write what was asked for."""
+    from constraint_builders.files import read_long_table, write_frame
+    from constraint_builders.files.formats import writer_of
+    from constraint_builders.files.replacing import require_writable
+
+    tables = args.table or []
+    if args.out:
+        writer_of(args.out)
+        require_writable(args.out)
+        refuse_overwriting(args.out, [*tables, args.resume])
+    if args.plot:
+        require_picture(args.plot)
+    names = args.problem or (() if tables else BY_DEFAULT)
+    problems = {name: PROBLEMS[name]() for name in names}
+    problems |= {path: read_long_table(path, undetermined="nan")[0] for path in tables}
+    progress(f"measuring {len(problems)} problems")
+    frame = benchmark(problems, args.solver, columns=args.columns, resume=args.resume, timeout=args.timeout)
+    with ExitStack() as files:
+        if args.plot:
+            files.enter_context(written(_figure(frame), args.plot))
+        if args.out:
+            write_frame(frame, args.out)
+    print_columns(HEADER, [_row(own) for own in frame.iter_rows(named=True)], left=3)
+    for own in frame.filter(frame["status"] != "done").iter_rows(named=True):
+        print(f"\n{own['solver']} on {own['problem']}: {own['status']}")
+    for path in filter(None, (args.out, args.plot)):
+        print(f"\nwrote {path}")
+
+
+def _figure(frame: polars.DataFrame) -> Any:
+    from matplotlib.figure import Figure
+
+    from blue_solvers.plots import benchmark_times
+
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    benchmark_times(figure.subplots(), frame)
+    return figure
+
+
+def _row(own: dict[str, Any]) -> list[str]:
+    cells = [own["problem"], f"{own['cells_in']:,}", own["solver"]]
+    seconds = [own[name] for name in ("prepare", "apply", "many_columns", "variances")]
+    memory = None if own["memory"] is None else own["memory"] / 2**20
+    said = [*("" if time is None else f"{time:.3g}" for time in seconds), "" if memory is None else f"{memory:.1f}"]
+    iterations, error = own["iterations"], own["error"]
+    return [*cells, *said, "" if iterations is None else str(iterations), "" if error is None else f"{error:.0e}"]

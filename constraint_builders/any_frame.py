@@ -1,0 +1,108 @@
+"""The door for data frames: from the tables that people have to a problem, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from constraint_builders.arrays import Float
+from constraint_builders.description.schema import Schema
+from constraint_builders.problem import Problem
+
+
+def problem_from(
+    frame: Any,
+    schema: Schema | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    names_to: str | Sequence[str] | None = None,
+    names_sep: str = "_",
+    cells: Sequence[str] | None = None,
+    suppressed: Sequence[str | float] = (),
+    exact: Sequence[str | float] = (),
+    desired: Sequence[str] | str | None = None,
+    noise: str = "gaussian",
+    undetermined: Literal["error", "nan"] = "nan",
+) -> tuple[Problem, Float]:
+    """A problem, and what was measured, from a frame of published numbers; frames need the extra ``frames``.
+
+    Columns are recognised by their names: the value (``value`` or ``estimate``); how precise it is (``variance``,
+    ``std_error``, ``moe_90`` of any level, ``cv_percent``, with their usual spellings); ``geolevel``, ``geocode``,
+    ``parent``, ``source``, notes; all others are variables. A row counts what its labels say, ``*``, ``total`` or
+    ``all`` where a variable is summed out; a column ``table`` may say it too.
+
+    An empty value was not measured, whatever is said of its precision: it is estimated where others determine it.
+
+    A dataset of xarray holds tables by their dimensions: an array, and beside it one for its precision, ``counts`` and
+    ``counts_std_error``, as `blue_solvers.Estimate.to_xarray` gives them.
+
+    Parameters
+    ----------
+    frame : data frame, path or xarray.Dataset
+        Of pandas, polars, pyarrow, or anything else with the Arrow PyCapsule interface (``__arrow_c_stream__``); or a
+        file, as for `constraint_builders.files.read_long_table`.
+    schema : Schema, optional
+        By default the one that the rows imply: ``problem.schema``, which
+        `constraint_builders.files.format_schema` shows and `write_schema_file` writes.
+    columns : mapping of str to str, optional
+        What columns are that do not say it themselves: ``{"moe": "moe_90", "cv": "cv_percent", "FIPS": "geocode"}``;
+        ``"note"`` for what is to be left out.
+    names_to : str or sequence of str, optional
+        Of a wide table, one column a cell: the variables of which the cells' names are levels. ``female`` and
+        ``female_se`` are a cell's two columns.
+    names_sep : str
+        Between the levels of several variables in a cell's name.
+    cells : sequence of str, optional
+        The columns that are cells, where one column says how precise a whole row is.
+    suppressed : sequence of str or float
+        Marks of cells that were not published, such as ``["(D)"]`` or ``[-666666666]``.
+    exact : sequence of str or float
+        Marks, in the column of the precision, of values that are known exactly: ``["*****"]`` of the Census Bureau.
+    desired, noise, undetermined
+        As in `Problem`; cells that nothing determines are by default NaN, each with a note that says why.
+
+    Returns
+    -------
+    problem : Problem
+    y : ndarray, (n,)
+        Values over its observed layout, NaN where not measured.
+
+    Raises
+    ------
+    ValueError
+        If something is missing, contradictory or may mean two things; the message names it and says how to say it.
+    TypeError
+        If `frame` is neither a data frame nor a path.
+    ImportError
+        Without the extra ``frames``.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> frame = pl.DataFrame(
+    ...     {"sex": ["total", "f", "m"], "estimate": [14.0, 6.0, None], "moe": [0.0, 1.6, None]}
+    ... )
+    >>> problem, y = problem_from(frame, columns={"moe": "moe_90"})
+    >>> problem.observed.names, problem.variances.round(2)
+    (('total', 'sex'), array([0.  , 0.95,  inf]))
+    """
+    from constraint_builders.files.labelled_arrays import is_dataset, problem_from_dataset
+    from constraint_builders.files.survey_frame import problem_from_frame
+
+    if is_dataset(frame):
+        if columns or names_to or cells or suppressed or exact:
+            raise TypeError("a dataset says its tables by its dimensions: columns, names_to and marks are for frames")
+        return problem_from_dataset(frame, schema, desired=desired, noise=noise, undetermined=undetermined)
+    return problem_from_frame(
+        frame,
+        schema,
+        columns=columns or {},
+        names_to=names_to,
+        names_sep=names_sep,
+        cells=cells,
+        suppressed=suppressed,
+        exact=exact,
+        desired=desired,
+        noise=noise,
+        undetermined=undetermined,
+    )

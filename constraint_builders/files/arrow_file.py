@@ -1,0 +1,44 @@
+"""Tables in Arrow IPC files, which R's arrow, DuckDB and pandas read and write as Feather."""
+
+from __future__ import annotations
+
+import os
+from typing import BinaryIO
+
+import polars as pl
+
+from constraint_builders.files.replacing import os_error
+
+STREAM = b"\xff\xff\xff\xff"  # the continuation mark that begins a stream; a file begins with its name
+
+
+def read_arrow(file: BinaryIO) -> pl.DataFrame:
+    """The rows of an Arrow IPC file or stream.
+
+    Raises
+    ------
+    ValueError
+        If it is neither, or cut short.
+    """
+    data = file.read()  # whole: polars would go on where the system's own position is, or take a name for a pattern
+    try:
+        return pl.read_ipc_stream(data) if data.startswith(STREAM) else pl.read_ipc(data)
+    except (pl.exceptions.PolarsError, OSError) as error:  # polars tells of a stream that was cut short by the latter
+        raise ValueError(f"not readable as an Arrow file: {str(error).splitlines()[0]}") from None
+
+
+def write_arrow(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
+    """Write an Arrow IPC file without compression, text as ordinary strings, which every reader of Arrow knows.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written: the disk is full, say.
+    """
+    try:
+        frame.write_ipc(os.path.abspath(path), compat_level=pl.CompatLevel.oldest())
+    except pl.exceptions.PolarsError as error:
+        number = os_error(error)
+        if number is None:
+            raise
+        raise OSError(number, os.strerror(number)) from None

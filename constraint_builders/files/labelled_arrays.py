@@ -1,0 +1,123 @@
+"""Datasets of xarray: tables as arrays over named dimensions, in and out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from constraint_builders.arrays import Float
+from constraint_builders.description.reals import real_array
+from constraint_builders.description.schema import Schema
+from constraint_builders.extras import missing_extra
+from constraint_builders.files.columns import HOW_PRECISE, Spread, plain_name, read_spread
+from constraint_builders.files.measured_columns import variances_of
+from constraint_builders.problem import Problem
+
+if TYPE_CHECKING:
+    import xarray
+
+STD_ERROR = "std_error"
+
+
+def is_dataset(source: Any) -> bool:
+    """Whether something is a dataset of xarray."""
+    kind = type(source)
+    return kind.__name__ == "Dataset" and kind.__module__.partition(".")[0] == "xarray"
+
+
+def problem_from_dataset(
+    source: xarray.Dataset,
+    schema: Schema | None,
+    *,
+    desired: Any,
+    noise: str,
+    undetermined: Literal["error", "nan"],
+) -> tuple[Problem, Float]:
+    """The problem of a dataset's tables, each named by its dimensions, and their values.
+
+    Raises
+    ------
+    ValueError
+        If an array says nothing of its precision, or two are of one table.
+    """
+    spreads = _spreads(source)
+    schema = Schema(_levels(source)) if schema is None else schema
+    values: dict[str, Any] = {}
+    observed: dict[str, Any] = {}
+    for name in source.data_vars:
+        if name in {own.column for own in spreads.values()}:
+            continue
+        table = " * ".join(map(str, source[name].dims)) or "total"
+        if table in values:
+            raise ValueError(f"array {name!r}: there is another over {source[name].dims}, so one table is given twice")
+        if plain_name(str(name)) not in spreads:
+            raise ValueError(f"array {name!r} says nothing of its precision: give {name!r} with {HOW_PRECISE} after it")
+        spread = spreads[plain_name(str(name))]
+        own = real_array(source[name].values, f"array {name!r}")
+        said = real_array(source[spread.column].transpose(*source[name].dims).values, f"array {spread.column!r}")
+        if (said < 0).any():
+            raise ValueError(f"array {spread.column!r} has a negative entry: give numbers of 0 or more")
+        measured = np.where(np.isnan(own), np.inf, said)
+        variances = variances_of(measured, own, spread)
+        observed[table] = source[name].copy(data=np.where(np.isnan(own), np.inf, variances))
+        values[table] = source[name]
+    problem = Problem(schema, observed, desired, noise=noise, undetermined=undetermined)
+    return problem, problem.vector(values)
+
+
+def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarray.Dataset:
+    """Results over a problem's desired layout as a dataset.
+
+    Raises
+    ------
+    ValueError
+        If the problem has no tables.
+    ImportError
+        Without the extra ``arrays``.
+    """
+    try:
+        import xarray
+    except ImportError as error:
+        raise missing_extra("labelled arrays need xarray", "arrays") from error
+    schema, spine = problem.schema, problem.spine
+    if schema is None:
+        raise ValueError("a problem made from a matrix has no tables: there is no dataset of it")
+    found = {}
+    estimates, errors = (
+        problem.desired.tables(np.asarray(vector, dtype=np.float64)) for vector in (values, std_errors)
+    )
+    for name, table in zip(problem.desired.names, problem.desired_tables, strict=True):
+        coordinates: dict[str, list[str]] = {factor: list(schema.labels_of(factor)) for factor in table.factors}
+        if spine is not None and isinstance(name, tuple):
+            members = spine.members[spine.level_index(name[0])].tolist()
+            coordinates = {name[0]: [spine.geocodes[i] for i in members], **coordinates}
+        called = f"{name[0]}: {name[1]}" if isinstance(name, tuple) else str(name)
+        for suffix, own in (("", estimates[name]), (f" {STD_ERROR}", errors[name])):
+            found[called + suffix] = xarray.DataArray(own, coordinates, list(coordinates))
+    return xarray.Dataset(found)
+
+
+def _spreads(source: xarray.Dataset) -> dict[str, Spread]:
+    """For every array that has one, by its plain name, the array of its precision."""
+    found: dict[str, Spread] = {}
+    for name in source.data_vars:
+        words = plain_name(str(name)).split("_")
+        for first in range(1, len(words)):
+            spread = read_spread("_".join(words[first:]))
+            if spread is None:
+                continue
+            stem = "_".join(words[:first])
+            if stem in found:
+                raise ValueError(f"arrays {found[stem].column!r} and {name!r} both say how precise {stem!r} is")
+            found[stem] = Spread(str(name), spread.kind, spread.level)
+            break
+    return found
+
+
+def _levels(source: xarray.Dataset) -> dict[str, Any]:
+    return {
+        str(name): [str(label) for label in source[name].values] if name in source.coords else size
+        for name, size in source.sizes.items()
+    }

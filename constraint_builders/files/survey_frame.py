@@ -1,0 +1,155 @@
+"""A problem from a frame as survey people have them: tables unnamed, wide, with cells suppressed and marks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from constraint_builders.arrays import Float
+from constraint_builders.description.schema import Schema
+from constraint_builders.files.cell_keys import SUMMED_OUT
+from constraint_builders.files.columns import TABLE, Columns, find_columns, plain_name
+from constraint_builders.files.labels import LabelNumbers, summed_out_labels
+from constraint_builders.files.measured_table import measured
+from constraint_builders.files.naming import naming
+from constraint_builders.files.numbers import EMPTY, TEXT, read_labels
+from constraint_builders.files.source import Source, open_source
+from constraint_builders.files.wide_table import with_rows_for_cells
+from constraint_builders.problem import Problem
+
+NOT_MEASURED, EXACT = np.inf, 0.0
+
+
+def problem_from_frame(
+    source: Any,
+    schema: Schema | None,
+    *,
+    columns: Mapping[str, str],
+    names_to: str | Sequence[str] | None,
+    names_sep: str,
+    cells: Sequence[str] | None,
+    suppressed: Sequence[str | float],
+    exact: Sequence[str | float],
+    desired: Sequence[str] | str | None,
+    noise: str,
+    undetermined: Literal["error", "nan"],
+) -> tuple[Problem, Float]:
+    """What `constraint_builders.problem_from` does."""
+    table = open_source(source)
+    with naming(table.what):
+        table = replace(table, frame=_renamed(table.frame, columns))
+        if names_to is not None:
+            table = with_rows_for_cells(table, names_to, names_sep, cells)
+        elif cells is not None:
+            raise ValueError(
+                "cells names columns of a wide table: give names_to too, the variable whose levels they are"
+            )
+        table = _with_names_of_tables(table, schema)
+        found = find_columns(table.frame, schema)
+        table = replace(table, frame=_without_marks(table.frame, found, suppressed, exact))
+    understood = measured(table, schema, desired=desired, noise=noise, undetermined=undetermined)
+    return understood.problem, understood.y
+
+
+def _renamed(frame: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
+    for name in columns:
+        if name not in frame.columns:
+            raise ValueError(f"columns names {name!r}, which is none: there are {', '.join(map(repr, frame.columns))}")
+    notes = [name for name, role in columns.items() if plain_name(role) in ("note", "notes")]
+    named = {name: role for name, role in columns.items() if name not in notes}
+    left = [name for name in frame.columns if name not in columns]
+    for number, role in enumerate(named.values()):
+        if role in left or role in list(named.values())[:number]:
+            raise ValueError(f"columns calls two columns {role!r}: keep one, and call the other 'note'")
+    return frame.drop(notes).rename(named)
+
+
+def _with_names_of_tables(table: Source, schema: Schema | None) -> Source:
+    """Name the table of every row by the variables that it does not sum out, where no column does."""
+    frame = table.frame
+    if any(plain_name(name) == TABLE for name in frame.columns):
+        return table
+    variables = find_columns(frame, schema, named=False).variables
+    named = [_factors(table, schema, variable, column).alias(variable) for variable, column in variables.items()]
+    if not named:
+        return replace(table, frame=frame.with_columns(pl.lit("total").alias(TABLE)))
+    said = pl.concat_str(named, separator=" * ", ignore_nulls=True)
+    names = frame.select(pl.when(said == "").then(pl.lit("total")).otherwise(said).alias(TABLE))
+    return replace(table, frame=frame.with_columns(names.to_series()))
+
+
+def _factors(table: Source, schema: Schema | None, variable: str, column: str) -> pl.Series:
+    """Which factor of a variable every row keeps, null where it is summed out."""
+    labels = read_labels(table.frame[column])
+    own = schema.labels_of(variable) if schema is not None else labels.drop_nulls().unique().to_list()
+    known = [label for label in own if label.strip() != SUMMED_OUT]
+    if schema is None:  # a column that says total or all counts everybody there, as margins of crosstabs do
+        known = [label for label in known if LabelNumbers(summed_out_labels(())).get(label) < 0]
+    out = LabelNumbers(summed_out_labels(known))
+    choices = {variable: LabelNumbers(known)}
+    if schema is not None:
+        axis = schema.names.index(variable)
+        choices |= {recode.name: LabelNumbers(recode.labels) for recode in schema.recodes if recode.axis == axis}
+    factor_of: dict[str, str | None] = {}
+    for label in labels.drop_nulls().unique().to_list():
+        found = [factor for factor, numbers in choices.items() if numbers.get(label) >= 0]
+        if len(found) > 1:
+            both = " and ".join(map(repr, found))
+            raise ValueError(f"column {column!r}: {label!r} is a label of {both}: say which table in a column 'table'")
+        factor_of[label] = None if out.get(label) >= 0 else (found or [variable])[0]
+    return labels.replace_strict(factor_of, return_dtype=pl.String, default=None)
+
+
+def _without_marks(
+    frame: pl.DataFrame, columns: Columns, suppressed: Sequence[str | float], exact: Sequence[str | float]
+) -> pl.DataFrame:
+    """Say of suppressed cells that they were not measured, and of exact ones that they have no noise."""
+    value, spread = frame[columns.value], frame[columns.spread.column]
+    hidden = _marked(value, suppressed)
+    empty = hidden | _empty(value) | _marked(spread, suppressed)
+    known = _marked(spread, exact) & ~empty
+    text = spread.dtype in TEXT
+    numbers = spread.cast(pl.String if text else pl.Float64, strict=False)
+    said = pl.DataFrame({"spread": numbers, "empty": empty, "known": known}).select(
+        pl.when("empty")
+        .then(pl.lit("inf") if text else pl.lit(NOT_MEASURED))
+        .when("known")
+        .then(pl.lit("0") if text else pl.lit(EXACT))
+        .otherwise("spread")
+        .alias(spread.name)
+    )
+    if not (empty.any() or known.any()):
+        return frame
+    nothing = pl.DataFrame({"value": value, "empty": empty}).select(
+        pl.when("empty").then(None).otherwise("value").alias(value.name)
+    )
+    return frame.with_columns(nothing.to_series(), said.to_series())
+
+
+def _marked(column: pl.Series, marks: Sequence[str | float]) -> pl.Series:
+    """Where a column holds one of the marks."""
+    if column.dtype in TEXT:
+        return column.cast(pl.String).str.strip_chars().is_in([str(mark).strip() for mark in marks]).fill_null(False)
+    numbers = [float(mark) for mark in marks if _is_number(mark)]
+    if not numbers or not column.dtype.is_numeric():
+        return pl.Series(column.name, np.zeros(column.len(), dtype=bool))
+    return column.cast(pl.Float64).is_in(numbers).fill_null(False)
+
+
+def _is_number(mark: str | float) -> bool:
+    try:
+        float(mark)
+    except ValueError:
+        return False
+    return True
+
+
+def _empty(column: pl.Series) -> pl.Series:
+    if column.dtype in TEXT:
+        return column.cast(pl.String).str.strip_chars().str.contains(EMPTY).fill_null(True)
+    empty = column.is_null()
+    return empty | column.is_nan().fill_null(False) if column.dtype.is_float() else empty

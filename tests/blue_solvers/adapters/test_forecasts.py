@@ -1,0 +1,282 @@
+"""Reconciled forecasts, against dense generalised least squares and against hierarchicalforecast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import nnls
+from scipy.stats import norm
+
+from blue_solvers.adapters import ExactMinTrace, reconcile
+from blue_solvers.adapters.residual_covariance import METHODS, shrunk_covariance
+from constraint_builders import LowRankPlusDiagonal
+from tests.helpers.effort import examples
+
+Array = NDArray[np.float64]
+GROUPED = np.array(  # total, two regions, two products, region by product
+    [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1], *np.eye(4)], dtype=float
+)
+NAMES = ["total", "east", "west", "tea", "rice", "east/tea", "east/rice", "west/tea", "west/rice"]
+TAGS = {"total": ["total"], "region": ["east", "west"], "product": ["tea", "rice"], "leaf": NAMES[5:]}
+TIMES, HORIZON = 24, 3
+
+
+def sample(seed: int = 1) -> tuple[Array, Array, Array]:
+    """Values of a sample (n, T), the forecasts of them, and base forecasts (n, horizon)."""
+    rng = np.random.default_rng(seed)
+    values = GROUPED @ rng.gamma(5, 3, (4, TIMES))
+    shared = rng.normal(size=(2, TIMES))
+    fitted = values + rng.normal(size=(9, TIMES)) * np.linspace(1, 3, 9)[:, None] + rng.normal(size=(9, 2)) @ shared
+    return values, fitted, GROUPED @ rng.gamma(5, 3, (4, HORIZON)) + rng.normal(0, 2, (9, HORIZON))
+
+
+def shrunk(residuals: Array) -> Array:
+    """By the definition of Schaefer and Strimmer, pair by pair."""
+    n, times = residuals.shape
+    centred = residuals - residuals.mean(axis=1, keepdims=True)
+    covariance = centred @ centred.T / (times - 1)
+    X = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True))
+    above = below = 0.0
+    for i in range(n):
+        for j in range(n):
+            if i != j:
+                products = X[i] * X[j]
+                above += ((products - products.mean()) ** 2).sum() / (times * (times - 1))
+                below += products.mean() ** 2
+    intensity = min(1.0, above / below)
+    return np.where(np.eye(n) > 0, covariance, (1 - intensity) * covariance)
+
+
+def weights_of(method: str, residuals: Array) -> Array:
+    """The covariance of a method, dense."""
+    return {
+        "ols": lambda: np.eye(9),
+        "wls_struct": lambda: np.diag(GROUPED.sum(axis=1)),
+        "wls_var": lambda: np.diag((residuals**2).mean(axis=1) + 2e-8),
+        "mint_cov": lambda: np.cov(residuals),
+        "mint_shrink": lambda: shrunk(residuals),
+    }[method]()
+
+
+def projection(W: Array) -> Array:
+    weighed = GROUPED.T @ np.linalg.inv(W)
+    return GROUPED @ np.linalg.solve(weighed @ GROUPED, weighed)
+
+
+def frames(kind: Callable[[dict[str, Any]], Any], levels: bool = True) -> tuple[Any, Any, Any]:
+    """Y_hat_df, S_df and Y_df, rows of the first shuffled."""
+    values, fitted, y_hat = sample()
+    ids, steps = np.repeat(NAMES, HORIZON), np.tile(np.arange(1, HORIZON + 1), 9)
+    order = np.random.default_rng(3).permutation(ids.size)
+    base = {"unique_id": ids[order].tolist(), "ds": steps[order].tolist(), "AR": y_hat.ravel()[order].tolist()}
+    if levels:
+        half = norm.ppf(0.9) * deviations().ravel()
+        base |= {"AR-lo-80": (y_hat.ravel() - half)[order], "AR-hi-80": (y_hat.ravel() + half)[order]}
+    past = {"unique_id": np.repeat(NAMES, TIMES).tolist(), "ds": np.tile(np.arange(-TIMES, 0), 9).tolist()}
+    past |= {"y": values.ravel().tolist(), "AR": fitted.ravel().tolist()}
+    summing = {"unique_id": NAMES, **{name: GROUPED[:, i].tolist() for i, name in enumerate(NAMES[5:])}}
+    return kind(base), kind(summing), kind(past)
+
+
+def deviations() -> Array:
+    return np.linspace(1, 4, 9)[:, None] * np.array([1.0, 1.5, 2.5]) + np.arange(3) * 0.1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_are_generalised_least_squares(method: str) -> None:
+    values, fitted, y_hat = sample()
+    P = projection(weights_of(method, values - fitted))
+    own = ExactMinTrace(method)
+    found = own.fit_predict(sparse.csr_array(GROUPED), y_hat, values, fitted, sigmah=deviations(), level=[95, 80])
+    np.testing.assert_allclose(found["mean"], P @ y_hat, rtol=1e-9)
+    W = weights_of(method, values - fitted)
+    correlations = W / np.sqrt(np.outer(np.diag(W), np.diag(W)))
+    for step in range(HORIZON):
+        own_covariance = correlations * np.outer(deviations()[:, step], deviations()[:, step])
+        errors = np.sqrt(np.diag(P @ own_covariance @ P.T))
+        np.testing.assert_allclose(found["sigmah"][:, step], errors, rtol=1e-8)
+        expected = found["mean"][:, step, None] + errors[:, None] * norm.ppf([0.025, 0.1, 0.9, 0.975])
+        np.testing.assert_allclose(found["quantiles"][:, step], expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("method", ["wls_var", "mint_cov", "mint_shrink"])
+def test_errors_by_the_covariance_of_residuals(method: str) -> None:
+    values, fitted, y_hat = sample()
+    W = weights_of(method, values - fitted)
+    P = projection(W)
+    own = ExactMinTrace(method).fit(GROUPED, y_hat, values, fitted)
+    np.testing.assert_allclose(own.std_errors()[:, 1], np.sqrt(np.diag(P @ W @ P.T)), rtol=1e-8)
+
+
+@examples(30)
+@given(st.integers(2, 8), st.integers(2, 12), st.integers(0, 10**6))
+def test_the_shrunk_covariance_is_low_rank_plus_diagonal(series: int, times: int, seed: int) -> None:
+    residuals = np.random.default_rng(seed).normal(size=(series, times)) + 0.5
+    own = shrunk_covariance(residuals)
+    np.testing.assert_allclose(own @ np.eye(series), shrunk(residuals), rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "dense", "sparse", "low rank"])
+def test_own_covariances(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    U, D = rng.normal(size=(9, 2)), rng.uniform(1, 4, 9)
+    own: Any = {
+        "diagonal": lambda: D,
+        "dense": lambda: np.diag(D) + U @ U.T,
+        "sparse": lambda: sparse.csr_array(np.diag(D) + np.eye(9, k=1) / 3 + np.eye(9, k=-1) / 3),
+        "low rank": lambda: LowRankPlusDiagonal(D, U),
+    }[kind]()
+    W = np.diag(own) if kind == "diagonal" else own.toarray() if kind == "sparse" else own @ np.eye(9)
+    _, _, y_hat = sample()
+    P = projection(W)
+    reconciler = ExactMinTrace(covariance=own)
+    np.testing.assert_allclose(reconciler.fit_predict(GROUPED, y_hat)["mean"], P @ y_hat, rtol=1e-8)
+    np.testing.assert_allclose(reconciler.std_errors()[:, 0], np.sqrt(np.diag(P @ W @ P.T)), rtol=1e-8)
+    scaled = ExactMinTrace(covariance=own).fit(GROUPED, y_hat, sigmah=deviations()).std_errors()
+    W_h = W / np.sqrt(np.outer(np.diag(W), np.diag(W))) * np.outer(deviations()[:, 2], deviations()[:, 2])
+    np.testing.assert_allclose(scaled[:, 2], np.sqrt(np.diag(P @ W_h @ P.T)), rtol=1e-8)
+
+
+def test_samples_are_coherent_and_spread_as_they_should() -> None:
+    values, fitted, y_hat = sample()
+    own = ExactMinTrace("mint_shrink")
+    mean = own.fit_predict(GROUPED, y_hat, values, fitted, sigmah=deviations(), seed=4)["mean"]
+    draws = own.sample(20_000)
+    np.testing.assert_allclose(draws, np.einsum("ij,jhk->ihk", GROUPED, draws[5:]), rtol=1e-7, atol=1e-7)
+    errors = own.std_errors()
+    np.testing.assert_allclose(draws.std(axis=2), errors, rtol=0.03)
+    assert (abs(draws.mean(axis=2) - mean) < 5 * errors / np.sqrt(20_000)).all()
+
+
+def test_nonnegative_forecasts_are_the_best_of_their_kind() -> None:
+    _, _, y_hat = sample()
+    y_hat = y_hat - 20
+    found = ExactMinTrace("wls_struct", nonnegative=True).fit_predict(GROUPED, y_hat)["mean"]
+    weigh = 1 / np.sqrt(GROUPED.sum(axis=1))
+    leaves = np.stack([nnls(GROUPED * weigh[:, None], own * weigh)[0] for own in y_hat.T], axis=1)
+    np.testing.assert_allclose(found, GROUPED @ leaves, atol=1e-7)
+    assert (leaves == 0).any()
+
+
+def test_crossed_with_time() -> None:
+    """Quarters and their year for every series: the summing matrix is a Kronecker product."""
+    S = sparse.kron(GROUPED, np.vstack([np.ones((1, 4)), np.eye(4)]), format="csr")
+    rng = np.random.default_rng(6)
+    y_hat = rng.normal(10, 3, (S.shape[0], 1))
+    found = ExactMinTrace("wls_struct").fit_predict(S, y_hat)["mean"]
+    dense = S.toarray()
+    weighed = dense.T / dense.sum(axis=1)
+    np.testing.assert_allclose(found, dense @ np.linalg.solve(weighed @ dense, weighed @ y_hat), rtol=1e-9)
+
+
+KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "pyarrow": pa.table,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_in_and_out_unchanged(kind: str) -> None:
+    base, summing, past = frames(KINDS[kind])
+    out = reconcile(base, summing, TAGS, past, method="mint_shrink", level=[90])
+    assert type(out) is type(base)
+    own = "AR/ExactMinTrace_method-mint_shrink"
+    names = list(out.columns) if kind != "pyarrow" else out.column_names
+    before = list(base.columns) if kind != "pyarrow" else base.column_names
+    assert names == [*before, own, f"{own}-lo-90", f"{own}-hi-90"]
+    found, given_rows = pl.DataFrame(pa.table(out) if kind == "pandas" else out), pl.DataFrame(base)
+    assert found.select(before).equals(given_rows)
+    values, fitted, y_hat = sample()
+    P = projection(shrunk(values - fitted))
+    place = found.with_columns(i=pl.col("unique_id").replace_strict({name: i for i, name in enumerate(NAMES)}))
+    expected = (P @ y_hat)[place["i"], place["ds"] - 1]
+    np.testing.assert_allclose(found[own], expected, rtol=1e-8)
+    W = shrunk(values - fitted)
+    correlations = W / np.sqrt(np.outer(np.diag(W), np.diag(W)))
+    errors = np.stack([np.sqrt(np.diag(P @ (correlations * np.outer(s, s)) @ P.T)) for s in deviations().T], axis=1)
+    width = 2 * norm.ppf(0.95) * errors[place["i"], place["ds"] - 1]
+    np.testing.assert_allclose(found[f"{own}-hi-90"] - found[f"{own}-lo-90"], width, rtol=1e-7)
+
+
+def test_a_summing_matrix_with_an_index_or_sparse_columns() -> None:
+    base, summing, _ = frames(pd.DataFrame)
+    expected = reconcile(base, summing, method="ols")
+    pd.testing.assert_frame_equal(reconcile(base, summing.set_index("unique_id"), method="ols"), expected)
+    leaves = summing[NAMES[5:]].astype(pd.SparseDtype(float, 0))
+    kept = pd.concat([summing[["unique_id"]], leaves], axis=1)
+    pd.testing.assert_frame_equal(reconcile(base, kept, method="ols"), expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (lambda b: b[b["unique_id"] != "east"], {}, "Y_hat_df: series 'east' of S_df has no rows"),
+        (lambda b: b.assign(unique_id=b["unique_id"].replace("east", "north")), {}, "'north' is no row of S_df"),
+        (lambda b: b.iloc[1:], {}, "has no forecast 'AR' at some time"),
+        (lambda b: pd.concat([b, b.iloc[:1]]), {}, "has two rows of one time"),
+        (lambda b: b.rename(columns={"ds": "date"}), {}, "Y_hat_df has no column 'ds'"),
+        (lambda b: b[["unique_id", "ds"]], {}, "has no column of forecasts"),
+        (lambda b: b, {"tags": {"x": ["north"]}}, "tag 'x': series 'north' is no row of S_df"),
+        (lambda b: b, {"method": "mint_shrink"}, "needs the sample's values and the forecasts of them"),
+        (lambda b: b, {"method": "mint"}, "no method 'mint': there are 'ols'"),
+        (lambda b: b[["unique_id", "ds", "AR"]], {"level": [90]}, "weighs forecasts and does not say how large"),
+        (lambda b: b, {"level": [190]}, "a level is a coverage in per cent"),
+    ],
+)
+def test_what_is_wrong_is_named(change: Callable[[Any], Any], options: dict[str, Any], message: str) -> None:
+    base, summing, _ = frames(pd.DataFrame)
+    with pytest.raises(ValueError, match=message):
+        reconcile(change(base), summing, **{"method": "ols", **options})
+
+
+def test_other_refusals() -> None:
+    values, fitted, y_hat = sample()
+    with pytest.raises(ValueError, match="non-negative forecasts need uncorrelated errors"):
+        ExactMinTrace("mint_shrink", nonnegative=True)
+    with pytest.raises(ValueError, match="singular: use 'mint_shrink'"):
+        ExactMinTrace("mint_cov").fit(GROUPED, y_hat, values[:, :9], fitted[:, :9])
+    with pytest.raises(ValueError, match="non-negative forecasts have no exact intervals"):
+        ExactMinTrace("ols", nonnegative=True).fit_predict(GROUPED, y_hat, level=[90])
+    with pytest.raises(ValueError, match="intervals_method 'bootstrap'"):
+        ExactMinTrace("ols").fit_predict(GROUPED, y_hat, level=[90], intervals_method="bootstrap")
+    with pytest.raises(ValueError, match="nothing is fitted yet"):
+        ExactMinTrace("ols").predict()
+    with pytest.raises(ValueError, match="y_hat of series 1 at step 2 is nan"):
+        ExactMinTrace("ols").fit(GROUPED, np.where(np.arange(27).reshape(9, 3) == 5, np.nan, y_hat))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", METHODS)
+def test_beside_the_original(method: str) -> None:
+    """In one list with hierarchicalforecast's own class: the same forecasts, and intervals."""
+    core = pytest.importorskip("hierarchicalforecast.core")
+    methods = pytest.importorskip("hierarchicalforecast.methods")
+    base, summing, past = frames(pd.DataFrame)
+    tags = {level: np.array(series) for level, series in TAGS.items()}
+    both = core.HierarchicalReconciliation(reconcilers=[methods.MinTrace(method=method), ExactMinTrace(method)])
+    out = both.reconcile(Y_hat_df=base, Y_df=past, S_df=summing, tags=tags, level=[80], intervals_method="normality")
+    theirs, ours = f"AR/MinTrace_method-{method}", f"AR/ExactMinTrace_method-{method}"
+    np.testing.assert_allclose(out[ours], out[theirs], rtol=1e-5)
+    for bound in ("lo-80", "hi-80"):
+        np.testing.assert_allclose(out[f"{ours}-{bound}"], out[f"{theirs}-{bound}"], rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_sparse_matrix_of_hierarchicalforecast() -> None:
+    utils = pytest.importorskip("hierarchicalforecast.utils")
+    if not hasattr(utils, "SMatrix"):
+        pytest.skip("an older release without SMatrix")
+    base, summing, _ = frames(pd.DataFrame)
+    held = utils.SMatrix(sparse.csc_matrix(GROUPED), np.array(NAMES), np.array(NAMES[5:]))
+    pd.testing.assert_frame_equal(reconcile(base, held, method="ols"), reconcile(base, summing, method="ols"))

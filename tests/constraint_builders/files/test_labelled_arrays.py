@@ -1,0 +1,89 @@
+"""Tables as arrays of xarray, in and out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from blue_solvers import estimate, problem_from
+from constraint_builders import Problem, Schema, Spine
+
+xarray = pytest.importorskip("xarray")
+
+SCHEMA = Schema({"sex": ["f", "m"], "age": ["young", "old", "older"]}, {"age": {"adult": ["minor", "grown", "grown"]}})
+
+
+def dataset() -> xarray.Dataset:
+    labels = {"age": ["young", "old", "older"], "sex": ["f", "m"]}
+    both = xarray.DataArray([[1.0, 2], [3, np.nan], [5, 6]], labels, ["age", "sex"])
+    spread = xarray.DataArray([[1.0, 1, 1], [2, 2, 2]], {"sex": ["f", "m"], "age": labels["age"]}, ["sex", "age"])
+    total = {"n": xarray.DataArray(22.0), "n variance": xarray.DataArray(0.0)}
+    return xarray.Dataset({"counts": both, "counts_std_error": spread, **total})
+
+
+def test_in() -> None:
+    problem, y = problem_from(dataset())
+    assert problem.observed.names == ("age * sex", "total")
+    np.testing.assert_array_equal(y, [1, 2, 3, np.nan, 5, 6, 22])
+    np.testing.assert_array_equal(problem.variances, [1, 4, 1, np.inf, 1, 4, 0])
+    assert estimate(problem, y).tables["age * sex"][1, 1] == pytest.approx(22 - 17)
+
+
+def test_labels_of_a_schema_in_another_order() -> None:
+    schema = Schema({"sex": ["m", "f"], "age": ["older", "old", "young"]})
+    problem, y = problem_from(dataset(), schema)
+    np.testing.assert_array_equal(problem.observed.tables(y)["age * sex"], [[6, 5], [np.nan, 3], [2, 1]])
+    variances = problem.observed.tables(problem.variances)["age * sex"]
+    np.testing.assert_array_equal(variances, [[4, 1], [np.inf, 1], [4, 1]])
+
+
+def test_out_and_in_again() -> None:
+    problem = Problem(SCHEMA, {"total": 2.0, "sex * adult": 3.0, "age * sex": 1.0}, desired=["total", "adult * sex"])
+    est = estimate(problem, np.arange(11.0))
+    out = est.to_xarray()
+    assert out["adult * sex"].dims == ("adult", "sex")
+    np.testing.assert_array_equal(out["adult * sex"].sel(adult="grown", sex="m"), est.tables["adult * sex"][1, 1])
+    errors = problem.desired.tables(est.std_errors)
+    np.testing.assert_array_equal(out["adult * sex std_error"], errors["adult * sex"])
+    again, y = problem_from(out, SCHEMA)
+    np.testing.assert_array_equal(y, est.values)
+    np.testing.assert_allclose(again.variances, est.variances)
+
+
+def test_geounits_are_the_first_dimension() -> None:
+    spine = Spine.from_geoids(["440010301001000", "440010301001001", "440030201011000"])
+    problem = Problem(SCHEMA, spine=spine, observed={"Block": {"sex": 1.0}}, desired={"County": ["sex", "total"]})
+    out = estimate(problem, np.arange(6.0)).to_xarray()
+    assert out["County: sex"].sel(County="44003", sex="m") == 5
+    assert out["County: total"].dims == ("County",)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda own: own.drop_vars("n variance"), "array 'n' says nothing of its precision"),
+        (lambda own: own.assign({"m": own["n"], "m_se": own["n variance"]}), "one table is given twice"),
+        (lambda own: own.assign({"n_se": own["n"]}), "both say how precise 'n' is"),
+        (lambda own: own.assign({"n variance": own["n"] - 23}), "has a negative entry"),
+    ],
+)
+def test_what_is_wrong_is_named(change: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        problem_from(change(dataset()))  # type: ignore[operator]
+
+
+def test_options_of_frames_are_refused() -> None:
+    with pytest.raises(TypeError, match="a dataset says its tables by its dimensions"):
+        problem_from(dataset(), names_to="sex")
+
+
+def test_without_xarray_the_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['xarray'] = None; from blue_solvers import estimate; "
+        "from constraint_builders import gallery; p = gallery.toy(); estimate(p, [1., 2, 3, 6]).to_xarray()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "labelled arrays need xarray: pip install 'blue-solvers[arrays]'" in done.stderr

@@ -1,0 +1,230 @@
+"""Frames as survey people have them, against problems that are described by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from blue_solvers import estimate, problem_from
+from constraint_builders import Problem, Schema
+from constraint_builders.files import (
+    format_schema,
+    measurements_frame,
+    read_schema_file,
+    write_frame,
+    write_schema_file,
+)
+from tests.helpers.effort import examples
+
+KINDS: dict[str, Callable[[pl.DataFrame], Any]] = {
+    "polars": lambda frame: frame,
+    "pandas": lambda frame: pd.DataFrame(frame.to_dict(as_series=False)),
+    "pyarrow": lambda frame: frame.to_arrow(),
+    "batches": lambda frame: pa.RecordBatchReader.from_batches(frame.to_arrow().schema, frame.to_arrow().to_batches()),
+}
+SCHEMA = Schema({"sex": ["f", "m"], "age": ["young", "old", "older"]}, {"age": {"adult": ["minor", "grown", "grown"]}})
+MARGIN = norm.ppf(0.95)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_three_lines(kind: str) -> None:
+    frame = KINDS[kind](pl.DataFrame({"sex": ["total", "f", "m"], "estimate": [21, 9, 11], "se": [1.0, 2.0, 2.0]}))
+    problem, y = problem_from(frame)
+    out = estimate(problem, y).to_frame()
+    assert out["table"].to_list() == ["total", "sex", "sex"]
+    np.testing.assert_allclose(out["estimate"], [21 - 1 / 9, 9 + 4 / 9, 11 + 4 / 9])  # each by its share of variance
+
+
+@examples(40)
+@given(st.data())
+def test_tables_need_no_names(data: st.DataObject) -> None:
+    """Any tables of plain variables or, with the schema, recodes come back from their rows alone."""
+    recoded = data.draw(st.booleans())
+    factors = st.tuples(st.sampled_from(["", "sex"]), st.sampled_from(["", "age", *["adult"] * recoded]))
+    tables = data.draw(st.lists(factors, min_size=1, max_size=4, unique=True))
+    names = [" * ".join(filter(None, table)) or "total" for table in tables]
+    if not recoded and not ("sex" in "".join(names) and "age" in "".join(names)):
+        names.append("sex * age")
+        names = list(dict.fromkeys(names))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    problem = Problem(SCHEMA, {name: float(rng.uniform(1, 9)) for name in names})
+    y = rng.normal(20, 5, problem.observed.size)
+    frame = measurements_frame(problem, y).drop("table").sample(fraction=1, shuffle=True, seed=1)
+    kind = data.draw(st.sampled_from(sorted(KINDS)))
+    found, z = problem_from(KINDS[kind](frame), SCHEMA if recoded else None)
+    assert set(found.observed.names) == {name if recoded or name != "detailed" else "sex * age" for name in names}
+    order = found.schema.labels_of("age") if found.schema is not None else ()
+    for name in names:
+        got, expected = found.observed.tables(z)[name], problem.observed.tables(y)[name]
+        if "age" in name:  # levels come in order of first appearance
+            expected = expected[..., [SCHEMA.labels_of("age").index(label) for label in order]]
+        if "sex" in name:
+            expected = expected[[SCHEMA.labels_of("sex").index(label) for label in found.schema.labels_of("sex")]]
+        np.testing.assert_allclose(got, expected)
+
+
+def test_a_label_of_a_level_and_of_a_group_is_asked_for() -> None:
+    schema = Schema({"age": ["a", "b", "c"]}, {"age": {"two": ["a", "z", "z"]}})
+    frame = pl.DataFrame({"age": ["a", "z"], "value": [1, 2], "variance": [1.0, 1.0]})
+    with pytest.raises(ValueError, match="'a' is a label of 'age' and 'two': say which table in a column 'table'"):
+        problem_from(frame, schema)
+    problem, _ = problem_from(frame.with_columns(table=pl.lit("two")), schema)
+    assert problem.observed.names == ("two",)
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_suppressed_and_exact_cells(text: bool) -> None:
+    marks: dict[str, Any]
+    if text:
+        frame = pl.DataFrame({"sex": ["all", "f", "m"], "value": ["1 200", " (D)", ""], "MOE 90": ["*****", "3", "2"]})
+        marks = {"suppressed": ["(D)"], "exact": ["*****"]}
+    else:
+        values = {"value": [1200.0, -666666666, None], "moe_90": [-555555555.0, 3, 2]}
+        frame = pl.DataFrame({"sex": ["all", "f", "m"], **values})
+        marks = {"suppressed": [-666666666], "exact": [-555555555]}
+    problem, y = problem_from(frame, **marks)
+    np.testing.assert_array_equal(problem.variances, [0, np.inf, np.inf])
+    np.testing.assert_array_equal(y, [1200, np.nan, np.nan])
+    est = estimate(problem, y)
+    np.testing.assert_array_equal(est.values, [1200, np.nan, np.nan])
+    assert est.to_frame()["note"].is_not_null().to_list() == [False, True, True]
+
+
+def test_an_unlisted_mark_is_refused_by_its_cell() -> None:
+    frame = pl.DataFrame({"sex": ["f", "m"], "value": ["3", "(S)"], "se": ["1", "1"]})
+    with pytest.raises(ValueError, match=r"sex=m.*value '\(S\)' is not a number \(row 2\)"):
+        problem_from(frame)
+
+
+def test_a_suppressed_cell_that_others_determine_is_estimated() -> None:
+    frame = pd.DataFrame({"sex": ["total", "f", "m"], "value": [20.0, 8.0, np.nan], "moe": [0, MARGIN, np.nan]})
+    problem, y = problem_from(frame, columns={"moe": "moe_90"})
+    est = estimate(problem, y)
+    np.testing.assert_allclose(est.values, [20, 8, 12])
+    np.testing.assert_allclose(est.std_errors, [0, 1, 1])
+
+
+WIDE = pl.DataFrame(
+    {
+        "age": ["young", "old", "older", "total"],
+        "f": [1.0, 2.0, 3.0, 6.5],
+        "f_se": [1.0, 2.0, 3.0, 1.0],
+        "M value": [4.0, 5.0, 6.0, 15.5],
+        "m SE": [1.0, 2.0, 3.0, 1.0],
+        "Total": [5.0, 7.0, 9.0, 21.0],
+        "total_se": [0.0, 0.5, 0.25, 2.0],
+    }
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_wide_tables(kind: str) -> None:
+    problem, y = problem_from(KINDS[kind](WIDE), names_to="sex")
+    tables, variances = problem.observed.tables(y), problem.observed.tables(problem.variances)
+    assert set(tables) == {"age * sex", "sex", "age", "total"}
+    np.testing.assert_array_equal(tables["age * sex"], [[1, 4], [2, 5], [3, 6]])
+    np.testing.assert_array_equal(variances["age * sex"], [[1, 1], [4, 4], [9, 9]])
+    np.testing.assert_array_equal(tables["sex"], [6.5, 15.5])
+    np.testing.assert_array_equal(variances["age"], [0, 0.25, 0.0625])
+    assert tables["total"] == 21
+
+
+def test_wide_tables_of_several_variables_and_one_precision_a_row() -> None:
+    frame = pd.DataFrame({"f_young": [1], "m_young": [2], "f_old": [3], "m_old": [4], "cv": [10.0]})
+    both = ["sex", "age"]
+    cells = ["f_young", "m_young", "f_old", "m_old"]
+    problem, y = problem_from(frame, columns={"cv": "cv_percent"}, names_to=both, cells=cells)
+    assert problem.observed.names == ("sex * age",)
+    np.testing.assert_array_equal(y, [1, 3, 2, 4])
+    np.testing.assert_allclose(problem.variances, np.square([0.1, 0.3, 0.2, 0.4]))
+
+
+def test_the_survey_of_a_state_by_its_own_names() -> None:
+    """As the American Community Survey publishes: a row for a county, estimate and margin of error side by side."""
+    frame = pd.DataFrame(
+        {
+            "GEO_ID": ["44001", "44003", "44"],
+            "level": ["County", "County", "State"],
+            "B01_001E": [100, 210, 309],
+            "B01_001M": [10, 11, -555555555],
+            "B01_002E": [60, 100, 150],
+            "B01_002M": [9, 9, 5],
+        }
+    )
+    named = {"B01_001E": "total", "B01_001M": "total_moe_90", "B01_002E": "male", "B01_002M": "male_moe_90",
+             "GEO_ID": "geocode", "level": "geolevel"}  # fmt: skip
+    schema = Schema({"sex": ["male", "female"]})
+    with pytest.raises(ValueError, match=r"female.*is missing"):
+        problem_from(frame, schema, columns=named, names_to="sex", exact=[-555555555])
+    named |= {"B01_002E": "note", "B01_002M": "note"}
+    problem, y = problem_from(frame, schema, columns=named, names_to="sex", exact=[-555555555])
+    est = estimate(problem, y)
+    values = est.tables["County", "total"]
+    np.testing.assert_allclose(values, [100 - 100 / 221, 210 - 121 / 221])
+    np.testing.assert_array_equal(est.tables["State", "total"], [309])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "'value' is missing.*call one 'value' in columns=, or give names_to="),
+        ({"names_to": "age"}, "names_to 'age': name the variables, which are no columns yet"),
+        ({"names_to": "sex", "cells": ["x"]}, "cell 'x' is no column"),
+        ({"names_to": ["sex", "race"]}, "column 'f' falls into 1 levels at '_', names_to has 2 variables"),
+        ({"cells": ["f"]}, "give names_to too"),
+        ({"columns": {"g": "value"}}, "columns names 'g', which is none"),
+        ({"columns": {"f": "age"}}, "columns calls two columns 'age'"),
+        ({"names_to": "sex", "columns": {"m SE": "note"}, "cells": ["f", "M value"]}, "must say in one way"),
+        ({"names_to": "sex", "columns": {"m SE": "f_moe_90"}}, "both say how precise 'f' is"),
+    ],
+)
+def test_what_is_ambiguous_is_asked_for_by_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        problem_from(WIDE, **options)
+
+
+def test_cells_without_a_precision_of_their_own_are_asked_for() -> None:
+    frame = pl.DataFrame({"f": [1.0], "m": [2.0], "se": [1.0]})
+    with pytest.raises(ValueError, match=r"which columns are cells\?.*cells=\["):
+        problem_from(frame, names_to="sex")
+
+
+@pytest.mark.parametrize("name", ["moe", "cv"])
+def test_a_precision_without_level_or_unit_is_asked_for(name: str) -> None:
+    frame = pl.DataFrame({"sex": ["f"], "value": [1.0], name: [1.0]})
+    with pytest.raises(ValueError, match="does not say its"):
+        problem_from(frame)
+
+
+def test_no_frame_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"a table is a path or a data frame"):
+        problem_from({"value": [1.0]})
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow", ".feather"])
+def test_files(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"wide{suffix}"
+    write_frame(WIDE, path)
+    problem, y = problem_from(path, names_to="sex")
+    same, z = problem_from(WIDE, names_to="sex")
+    assert problem.observed.names == same.observed.names
+    np.testing.assert_array_equal(y, z)
+    np.testing.assert_array_equal(problem.variances, same.variances)
+
+
+def test_the_inferred_schema_is_shown_and_written(tmp_path: Path) -> None:
+    problem, _ = problem_from(WIDE, names_to="sex")
+    assert problem.schema is not None
+    assert format_schema(problem.schema).splitlines()[0] == "[variables]"
+    write_schema_file(tmp_path / "schema.toml", problem.schema)
+    assert read_schema_file(tmp_path / "schema.toml").schema == problem.schema

@@ -1,0 +1,113 @@
+"""What checks the documentation site finds the faults that it is for; what is public is described."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.check_site import contrast, faults
+from tests.helpers.places import DOCS
+
+sys.path.append(str(DOCS / "_extensions"))
+
+SOUND = """<!doctype html><html lang="en"><head><title>A page</title></head><body>
+<h1 id="top">One</h1><h2>Two</h2><a href="other.html#there">there</a><a href="#top">up</a>
+<img src="picture.png" alt="what it shows"></body></html>"""
+OTHER = '<html lang="en"><title>Other</title><h1 id="there">There</h1></html>'
+CODE = """.highlight { background: #ffffff } .highlight .k { color: #222222 } .highlight .c { color: #aaaaaa }
+@media not print { body[data-theme="dark"] .highlight { background: #000000 }
+body[data-theme="dark"] .highlight .k { color: #222222 } }"""
+
+
+def site(folder: Path, page: str) -> list[str]:
+    (folder / "picture.png").touch()
+    (folder / "other.html").write_text(OTHER)
+    (folder / "page.html").write_text(page)
+    return faults(folder)
+
+
+def test_a_sound_site_has_no_fault(tmp_path: Path) -> None:
+    assert site(tmp_path, SOUND) == []
+
+
+@pytest.mark.parametrize(
+    ("sound", "broken", "fault"),
+    [
+        (' lang="en"', "", "language"),
+        ("A page", " ", "no title"),
+        ("<h1 ", "<p ", "0 headings of level 1"),
+        ("<h2>Two</h2>", "<h1>Two</h1>", "2 headings of level 1"),
+        ("<h2>Two</h2>", "<h3>Two</h3>", "level 3 follows one of level 1"),
+        (' alt="what it shows"', "", "no alternative text"),
+        (">there<", "><", "1 links have no text"),
+        ("other.html", "nowhere.html", "leads nowhere"),
+        ("#there", "#elsewhere", "no place on its page"),
+        ("#top", "#bottom", "no place on its page"),
+        ("picture.png", "lost.png", "leads nowhere"),
+        ("other.html#there", "../out.html", "out of the site"),
+    ],
+)
+def test_faults_are_found(tmp_path: Path, sound: str, broken: str, fault: str) -> None:
+    assert sound in SOUND
+    (found,) = site(tmp_path, SOUND.replace(sound, broken))
+    assert found.startswith("page.html")
+    assert fault in found
+
+
+def test_faint_code_is_found_in_light_and_dark(tmp_path: Path) -> None:
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "_static" / "pygments.css").write_text(CODE)
+    assert [found.split(" has ")[0] for found in site(tmp_path, SOUND)] == [
+        "pygments.css: light code .c",
+        "pygments.css: dark code .k",
+    ]
+
+
+def test_an_empty_folder_is_no_site(tmp_path: Path) -> None:
+    assert "no page" in faults(tmp_path)[0]
+
+
+def test_contrast() -> None:
+    """The ratios that WCAG 2.2 gives as examples."""
+    assert contrast("#000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#fff") == pytest.approx(4.48, abs=0.005)
+
+
+def test_every_public_module_is_listed() -> None:
+    """Modules of the API are in its page's contents; their public classes and functions have docstrings."""
+    pytest.importorskip("sphinx")
+    api_pages = importlib.import_module("api_pages")
+    listed = (DOCS / "api.md").read_text()
+    for name in api_pages.MODULES:
+        assert f"api/{name}\n" in listed or f"<api/{name}>" in listed, name
+    for name, attribute, thing in api_pages.everything():
+        assert (thing.__doc__ or "").strip(), f"{name}.{attribute}"
+
+
+def test_docstrings_are_shown_as_written() -> None:
+    pytest.importorskip("sphinx")
+    plain = importlib.import_module("plain_docstrings").plain
+    lines = [
+        "The norm |x| of ``|y|``:",
+        "",
+        "    x * y",
+        "",
+        "Parameters",
+        "----------",
+        "x : array",
+        "",
+        "    Any |x|.",
+    ]
+    assert plain(lines) == [
+        r"The norm \|x\| of ``|y|``:",
+        "",
+        "::",
+        "",
+        "    x * y",
+        "",
+        *lines[4:8],
+        r"    Any \|x\|.",
+    ]
