@@ -54,9 +54,8 @@ class Problem(Record):
 
     Attributes
     ----------
-    schema : Schema or None
-    spine : Spine or None
-        Geography; a problem without one describes a single geographic unit.
+    schema, spine : Schema, Spine or None
+        A problem without a spine describes a single geographic unit, one of a matrix has neither.
     domain : Domain
         Schema and spine, the latter of one geounit where there is none; refused by name where `is_tabular` is False.
     observed, desired : Layout
