@@ -1,9 +1,9 @@
 """Other systems' tables, forecasts and answers, in and out; none of those systems is imported."""
 
-from blue_solvers.adapters.answers import answer_from, judge
+from blue_solvers.adapters.others_estimates import answer_from, judge
 from blue_solvers.adapters.forecast_frames import reconcile
 from blue_solvers.adapters.forecasts import ExactMinTrace
-from blue_solvers.adapters.marginals import ExactMarginals, measurements_of, problem_from_measurements
+from blue_solvers.adapters.noisy_marginals import ExactMarginals, measurements_of, problem_from_measurements
 from blue_solvers.adapters.opendp_releases import noise_of, problem_from_releases
 
 __all__ = [

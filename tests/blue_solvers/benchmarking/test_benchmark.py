@@ -89,8 +89,8 @@ def test_every_pair_has_a_process_of_its_own() -> None:
 
 
 def test_large_matrices_are_seen_in_memory() -> None:
-    large, small = benchmark({"large": gallery.cube(4, 4), "small": gallery.toy()}, ["dense"], columns=1)["memory"]
-    assert large > (5**4 - 4**4) ** 2 * 8 > small  # a row and a column for every constraint
+    large, small = benchmark({"large": gallery.cube(4, 6), "small": gallery.toy()}, ["dense"], columns=1)["memory"]
+    assert large > (7**4 - 6**4) ** 2 * 8 > small  # a row and a column for every constraint
 
 
 def test_refusals_and_time_limits_are_told() -> None:

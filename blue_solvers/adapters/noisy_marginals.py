@@ -19,7 +19,7 @@ Clique = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Measured:
+class NoisyMarginal:
     """A noisy marginal in the shape of private-pgm's ``LinearMeasurement``, without its libraries."""
 
     noisy_measurement: Float
@@ -74,7 +74,7 @@ def problem_from_measurements(measurements: Sequence[Any], domain: Any) -> tuple
     return problem_of_sources(schema, sources, undetermined="nan")
 
 
-def measurements_of(problem: Problem, y: ArrayLike, make: Callable[..., Any] = Measured) -> list[Any]:
+def measurements_of(problem: Problem, y: ArrayLike, make: Callable[..., Any] = NoisyMarginal) -> list[Any]:
     """What was measured, as a list that private-pgm takes.
 
     Parameters
@@ -90,12 +90,12 @@ def measurements_of(problem: Problem, y: ArrayLike, make: Callable[..., Any] = M
     ValueError
         If the problem has a geography, no tables, recodes or correlated noise, or variances differ within a table.
     """
-    if problem.schema is None or problem.spine is not None or problem.covariance is not None:
+    if not problem.is_tabular or problem.spine is not None or problem.covariance is not None:
         raise ValueError("private-pgm knows tables of one place with independent noise: this problem is another")
     values, variances = problem.observed.tables(np.asarray(y)), problem.observed.tables(problem.variances)
     found = []
     for name, table in zip(problem.observed.names, problem.observed_tables, strict=True):
-        strange = [factor for factor in table.factors if factor not in problem.schema.names]
+        strange = [factor for factor in table.factors if factor not in problem.domain.schema.names]
         if strange:
             raise ValueError(f"table {name!r}: private-pgm has no recodes, {strange[0]!r} is one")
         own = np.unique(variances[name])
@@ -120,7 +120,7 @@ class ExactMarginals:
 
     Examples
     --------
-    >>> pair = Measured(np.array([5.0, 3, 1, 4]), ("sex", "age"), 1.0), Measured(np.array([12.0]), (), 1.0)
+    >>> pair = NoisyMarginal(np.array([5.0, 3, 1, 4]), ("sex", "age"), 1.0), NoisyMarginal(np.array([12.0]), (), 1.0)
     >>> table = ExactMarginals(*problem_from_measurements(pair, {"sex": 2, "age": 2}))
     >>> table.project(["sex"]).round(2), table.std(["sex"]).round(3)
     (array([7.6, 4.6]), array([1.265, 1.265]))
@@ -164,7 +164,7 @@ class ExactMarginals:
 
     def _clique(self, attrs: str | Sequence[str]) -> Clique:
         clique = (attrs,) if isinstance(attrs, str) else tuple(attrs)
-        names = () if self.problem.schema is None else self.problem.schema.names
+        names = self.problem.domain.schema.names if self.problem.is_tabular else ()
         strange = [name for name in clique if name not in names]
         if strange:
             raise ValueError(f"{strange[0]!r} is no variable: there are {', '.join(names)}")
@@ -173,8 +173,7 @@ class ExactMarginals:
     def _operator(self, clique: Clique) -> BlueOperator:
         if clique not in self._operators:
             variances = self.problem.observed.tables(self.problem.variances)
-            assert self.problem.schema is not None
-            wanted = Problem(self.problem.schema, variances, [_name(clique)], noise=self.problem.noise.law)
+            wanted = Problem(self.problem.domain.schema, variances, [_name(clique)], noise=self.problem.noise.law)
             self._operators[clique] = blue(wanted)
         return self._operators[clique]
 

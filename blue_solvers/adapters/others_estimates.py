@@ -122,7 +122,7 @@ def judge(
 
 
 def _variables(problem: Problem, variables: Sequence[str] | None) -> tuple[str, ...]:
-    known = () if problem.schema is None else problem.schema.names
+    known = problem.domain.schema.names if problem.is_tabular else ()
     strange = [name for name in variables or () if name not in known]
     if strange:
         raise ValueError(f"{strange[0]!r} is no variable: there are {', '.join(known)}")
@@ -156,10 +156,9 @@ def _laid_out(problem: Problem, found: Mapping[Any, Any]) -> Float:
 
 def _of_mapping(problem: Problem, source: Mapping[Any, Any]) -> Tables:
     """Tables by the problem's names for them, whatever the order of their factors there."""
-    schema = problem.schema
-    if schema is None:
+    if not problem.is_tabular:
         return dict(source)
-    found: Tables = {}
+    schema, found = problem.domain.schema, dict[Any, Float]()
     own = {_canonical(problem, name): name for name in problem.observed.names}
     for name, values in source.items():
         level, table = _split(problem, name)
@@ -194,9 +193,8 @@ def _split(problem: Problem, name: Any) -> tuple[str | None, str]:
 
 
 def _canonical(problem: Problem, name: Any) -> tuple[str | None, str]:
-    assert problem.schema is not None
     level, table = name if isinstance(name, tuple) else (None, name)
-    return level, parse_table(problem.schema, table).name
+    return level, parse_table(problem.domain.schema, table).name
 
 
 def _level_and_table(name: str) -> Any:
@@ -206,11 +204,11 @@ def _level_and_table(name: str) -> Any:
 
 def _of_model(problem: Problem, project: Callable[[Sequence[str]], Any]) -> Tables:
     """Every observed table by a model's projection to its variables."""
-    if problem.schema is None or problem.spine is not None:
+    if not problem.is_tabular or problem.spine is not None:
         raise ValueError("a model projects to tables of one place: this problem has others")
     found: Tables = {}
     for name, table in zip(problem.observed.names, problem.observed_tables, strict=True):
-        strange = [factor for factor in table.factors if factor not in problem.schema.names]
+        strange = [factor for factor in table.factors if factor not in problem.domain.schema.names]
         if strange:
             raise ValueError(f"table {name!r}: a model knows no recode, {strange[0]!r} is one")
         found[name] = _array_of(project(table.factors))
@@ -272,8 +270,7 @@ def _of_query_shapes(problem: Problem, source: Mapping[Any, Any], variables: Seq
 
 def _table_of_shape(problem: Problem, variables: Sequence[str], shape: Sequence[int]) -> str:
     """The table whose factors have these sizes, 1 where a variable is summed out."""
-    schema = problem.schema
-    assert schema is not None
+    schema = problem.domain.schema
     if len(shape) != len(variables):
         raise ValueError(f"query shape {list(shape)} has {len(shape)} axes: variables are {', '.join(variables)}")
     factors = []
@@ -324,15 +321,13 @@ def _says_spread(name: str) -> bool:
 
 def _by_geocode(problem: Problem, own: Problem, y: Float) -> Tables:
     """Tables of another spine with the same geounits, in the order of the problem's."""
-    assert problem.spine is not None
-    assert own.spine is not None
-    found: Tables = {}
+    spine, others, found = problem.domain.spine, own.domain.spine, dict[Any, Float]()
     for name, array in own.observed.tables(y).items():
         level, _ = name
-        theirs = [own.spine.geocodes[i] for i in own.spine.members[own.spine.level_index(level)].tolist()]
-        if level not in problem.spine.levels:
+        theirs = [others.geocodes[i] for i in others.members[others.level_index(level)].tolist()]
+        if level not in spine.levels:
             continue
-        ours = [problem.spine.geocodes[i] for i in problem.spine.members[problem.spine.level_index(level)].tolist()]
+        ours = [spine.geocodes[i] for i in spine.members[spine.level_index(level)].tolist()]
         if sorted(theirs) != sorted(ours):
             raise ValueError(f"geounits of {level} are not those of the problem")
         found[name] = array[[theirs.index(code) for code in ours]]
