@@ -123,7 +123,7 @@ class ExactMarginals:
     >>> pair = NoisyMarginal(np.array([5.0, 3, 1, 4]), ("sex", "age"), 1.0), NoisyMarginal(np.array([12.0]), (), 1.0)
     >>> table = ExactMarginals(*problem_from_measurements(pair, {"sex": 2, "age": 2}))
     >>> table.project(["sex"]).round(2), table.std(["sex"]).round(3)
-    (array([7.6, 4.6]), array([1.265, 1.265]))
+    (array([7.6, 4.6]), array([1.095, 1.095]))
     """
 
     problem: Problem

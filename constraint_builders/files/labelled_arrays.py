@@ -43,7 +43,7 @@ def problem_from_dataset(
         If an array says nothing of its precision, or two are of one table.
     """
     spreads = _spreads(source)
-    schema = Schema(_levels(source)) if schema is None else schema
+    schema = schema or Schema(_levels(source))
     values: dict[str, Any] = {}
     observed: dict[str, Any] = {}
     for name in source.data_vars:
@@ -82,7 +82,7 @@ def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarra
     except ImportError as error:
         raise missing_extra("labelled arrays need xarray", "arrays") from error
     schema, spine = problem.schema, problem.spine
-    if schema is None:
+    if not schema:
         raise ValueError("a problem made from a matrix has no tables: there is no dataset of it")
     found = {}
     estimates, errors = (

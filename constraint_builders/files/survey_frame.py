@@ -85,13 +85,13 @@ def _with_names_of_tables(table: Source, schema: Schema | None) -> Source:
 def _factors(table: Source, schema: Schema | None, variable: str, column: str) -> pl.Series:
     """Which factor of a variable every row keeps, null where it is summed out."""
     labels = read_labels(table.frame[column])
-    own = schema.labels_of(variable) if schema is not None else labels.drop_nulls().unique().to_list()
+    own = schema.labels_of(variable) if schema else labels.drop_nulls().unique().to_list()
     known = [label for label in own if label.strip() != SUMMED_OUT]
-    if schema is None:  # a column that says total or all counts everybody there, as margins of crosstabs do
+    if not schema:  # a column that says total or all counts everybody there, as margins of crosstabs do
         known = [label for label in known if LabelNumbers(summed_out_labels(())).get(label) < 0]
     out = LabelNumbers(summed_out_labels(known))
     choices = {variable: LabelNumbers(known)}
-    if schema is not None:
+    if schema:
         axis = schema.names.index(variable)
         choices |= {recode.name: LabelNumbers(recode.labels) for recode in schema.recodes if recode.axis == axis}
     factor_of: dict[str, str | None] = {}
