@@ -192,7 +192,7 @@ class Estimate:
         Returns
         -------
         xarray.Dataset
-            Arrays ``"sex * age"`` and ``"sex * age std_error"``, say; `problem_from` reads such.
+            Arrays ``"sex * age estimate"`` and ``"sex * age std_error"``, say; `problem_from` reads such.
         """
         from constraint_builders.files.labelled_arrays import dataset
 

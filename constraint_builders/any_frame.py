@@ -33,8 +33,8 @@ def problem_from(
 
     An empty value was not measured, whatever is said of its precision: it is estimated where others determine it.
 
-    A dataset of xarray holds tables by their dimensions: an array, and beside it one for its precision, ``counts`` and
-    ``counts_std_error``, as `blue_solvers.Estimate.to_xarray` gives them.
+    A dataset of xarray holds tables by their dimensions: an array, and beside it one for its precision, ``counts`` or
+    ``counts estimate``, and ``counts std_error``, as `blue_solvers.Estimate.to_xarray` gives them.
 
     Parameters
     ----------

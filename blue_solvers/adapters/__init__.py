@@ -1,10 +1,10 @@
 """Other systems' tables, forecasts and answers, in and out; none of those systems is imported."""
 
-from blue_solvers.adapters.others_estimates import answer_from, judge
 from blue_solvers.adapters.forecast_frames import reconcile
 from blue_solvers.adapters.forecasts import ExactMinTrace
 from blue_solvers.adapters.noisy_marginals import ExactMarginals, measurements_of, problem_from_measurements
 from blue_solvers.adapters.opendp_releases import noise_of, problem_from_releases
+from blue_solvers.adapters.others_estimates import answer_from, judge
 
 __all__ = [
     "ExactMarginals",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,7 +26,9 @@ GEOCODE, QUERY_SHAPE, VALUE = "geocode", "query_shape", "value"
 SEPARATOR = ": "  # between the geolevel and the table in the name of an array of an .npz file
 
 
-def answer_from(problem: Problem, source: Any, variables: Sequence[str] | None = None) -> Float:
+def answer_from(
+    problem: Problem, source: Any, variables: Sequence[str] | None = None, *, order: Literal["C", "F"] = "C"
+) -> Float:
     """Somebody's estimate over a problem's observed layout.
 
     Parameters
@@ -45,6 +47,8 @@ def answer_from(problem: Problem, source: Any, variables: Sequence[str] | None =
         * a long table, a frame or a file, with the estimates in ``estimate`` or ``value``.
     variables : sequence of str, optional
         What the axes of a planner or of query shapes are, by default the schema's variables in its order.
+    order : {"C", "F"}
+        Which variable of a table that is given flat goes fastest: its last, or its first as in SEA BLUE's lists.
 
     Returns
     -------
@@ -65,13 +69,15 @@ def answer_from(problem: Problem, source: Any, variables: Sequence[str] | None =
     array([3., 1., 2.])
     """
     names = _variables(problem, variables)
-    if isinstance(source, Mapping):
-        found = _of_query_shapes(problem, source, names) if _are_frames(source) else _of_mapping(problem, source)
+    if order not in ("C", "F"):
+        raise ValueError(f"order must be 'C' or 'F': got {order!r}")
+    if hasattr(source, "project") and not hasattr(source, "columns"):  # a model may be a mapping too: private-pgm's is
+        found = _of_model(problem, source.project)
+    elif isinstance(source, Mapping):
+        found = _of_query_shapes(problem, source, names) if _are_frames(source) else _of_mapping(problem, source, order)
     elif isinstance(source, str | os.PathLike) and Path(source).suffix == ".npz":
         with np.load(source, allow_pickle=False) as arrays:
-            found = _of_mapping(problem, {_level_and_table(name): arrays[name] for name in arrays.files})
-    elif hasattr(source, "project"):
-        found = _of_model(problem, source.project)
+            found = _of_mapping(problem, {_level_and_table(name): arrays[name] for name in arrays.files}, order)
     elif hasattr(source, "marg_dict"):
         found = _of_planner(problem, source, names)
     elif isinstance(source, str | os.PathLike) or hasattr(source, "columns") or hasattr(source, "__arrow_c_stream__"):
@@ -154,7 +160,7 @@ def _laid_out(problem: Problem, found: Mapping[Any, Any]) -> Float:
     return np.concatenate(parts)
 
 
-def _of_mapping(problem: Problem, source: Mapping[Any, Any]) -> Tables:
+def _of_mapping(problem: Problem, source: Mapping[Any, Any], order: Literal["C", "F"] = "C") -> Tables:
     """Tables by the problem's names for them, whatever the order of their factors there."""
     if not problem.is_tabular:
         return dict(source)
@@ -177,6 +183,9 @@ def _of_mapping(problem: Problem, source: Mapping[Any, Any]) -> Tables:
         wanted = parse_table(schema, _split(problem, known)[1])
         turn = [parsed.factors.index(factor) for factor in wanted.factors]
         first = len(level_shape)
+        if order == "F" and array.ndim <= 1 + len(level_shape):
+            array = array.reshape((*level_shape, *parsed.shape[::-1]))
+            array = array.transpose(*range(first), *range(array.ndim - 1, first - 1, -1))
         array = array.reshape((*level_shape, *parsed.shape))
         found[known] = array.transpose(*range(first), *(first + axis for axis in turn))
     return found

@@ -11,14 +11,14 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.extras import missing_extra
-from constraint_builders.files.columns import HOW_PRECISE, Spread, plain_name, read_spread
+from constraint_builders.files.columns import HOW_PRECISE, VALUES, Spread, plain_name, read_spread
 from constraint_builders.files.measured_columns import variances_of
 from constraint_builders.problem import Problem
 
 if TYPE_CHECKING:
     import xarray
 
-STD_ERROR = "std_error"
+ESTIMATE, STD_ERROR = "estimate", "std_error"
 
 
 def is_dataset(source: Any) -> bool:
@@ -52,9 +52,10 @@ def problem_from_dataset(
         table = " * ".join(map(str, source[name].dims)) or "total"
         if table in values:
             raise ValueError(f"array {name!r}: there is another over {source[name].dims}, so one table is given twice")
-        if plain_name(str(name)) not in spreads:
-            raise ValueError(f"array {name!r} says nothing of its precision: give {name!r} with {HOW_PRECISE} after it")
-        spread = spreads[plain_name(str(name))]
+        stem = _stem(str(name))
+        if stem not in spreads:
+            raise ValueError(f"array {name!r} says nothing of its precision: give {stem!r} with {HOW_PRECISE} after it")
+        spread = spreads[stem]
         own = real_array(source[name].values, f"array {name!r}")
         said = real_array(source[spread.column].transpose(*source[name].dims).values, f"array {spread.column!r}")
         if (said < 0).any():
@@ -94,8 +95,8 @@ def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarra
             members = spine.members[spine.level_index(name[0])].tolist()
             coordinates = {name[0]: [spine.geocodes[i] for i in members], **coordinates}
         called = f"{name[0]}: {name[1]}" if isinstance(name, tuple) else str(name)
-        for suffix, own in (("", estimates[name]), (f" {STD_ERROR}", errors[name])):
-            found[called + suffix] = xarray.DataArray(own, coordinates, list(coordinates))
+        for what, own in ((ESTIMATE, estimates[name]), (STD_ERROR, errors[name])):
+            found[f"{called} {what}"] = xarray.DataArray(own, coordinates, list(coordinates))
     return xarray.Dataset(found)
 
 
@@ -114,6 +115,12 @@ def _spreads(source: xarray.Dataset) -> dict[str, Spread]:
             found[stem] = Spread(str(name), spread.kind, spread.level)
             break
     return found
+
+
+def _stem(name: str) -> str:
+    """What an array of values shares with that of its precision: its plain name, ``estimate`` at the end left out."""
+    words = plain_name(name).split("_")
+    return "_".join(words[:-1] if words[-1] in VALUES and len(words) > 1 else words)
 
 
 def _levels(source: xarray.Dataset) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,8 +23,17 @@ BEST = estimate(PROBLEM, Y)
 DETAIL = BEST.tables["age * sex"].T  # sex, age
 
 
-class Model:
-    """As private-pgm's: the projection has a data vector."""
+class Model(Mapping[Any, Any]):
+    """As private-pgm's: a mapping of its cliques, whose projection has a data vector."""
+
+    def __getitem__(self, clique: Any) -> Any:
+        return {(): self.project(())}[clique]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([()])
+
+    def __len__(self) -> int:
+        return 1
 
     def project(self, attrs: tuple[str, ...]) -> Any:
         own = {(): DETAIL.sum(), ("age", "sex"): DETAIL.T, ("sex",): DETAIL.sum(axis=1)}[tuple(attrs)]
@@ -60,6 +69,18 @@ SHAPES: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("kind", SHAPES)
 def test_an_answer_in_any_shape(kind: str) -> None:
     np.testing.assert_allclose(answer_from(PROBLEM, SHAPES[kind]()), BEST.values, rtol=1e-12)
+
+
+def test_flat_lists_whose_first_variable_goes_fastest() -> None:
+    source = {**flat(), ("sex", "age"): DETAIL.T.ravel().tolist()}
+    np.testing.assert_allclose(answer_from(PROBLEM, source, order="F"), BEST.values, rtol=1e-12)
+    np.testing.assert_allclose(answer_from(PROBLEM, BEST.tables, order="F"), BEST.values, rtol=1e-12)
+    assert abs(answer_from(PROBLEM, source) - BEST.values).max() > 0.1
+    problem, y = geography()
+    own = {name: own.reshape(len(own), -1, order="F") for name, own in estimate(problem, y).tables.items()}
+    np.testing.assert_allclose(answer_from(problem, own, order="F"), estimate(problem, y).values)
+    with pytest.raises(ValueError, match="order must be 'C' or 'F': got 'A'"):
+        answer_from(PROBLEM, BEST.values, order="A")  # type: ignore[arg-type]
 
 
 def test_files(tmp_path: Path) -> None:

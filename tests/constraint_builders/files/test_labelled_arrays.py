@@ -41,11 +41,15 @@ def test_labels_of_a_schema_in_another_order() -> None:
 
 
 def test_out_and_in_again() -> None:
-    problem = Problem(SCHEMA, {"total": 2.0, "sex * adult": 3.0, "age * sex": 1.0}, desired=["total", "adult * sex"])
+    problem = Problem(
+        SCHEMA, {"total": 2.0, "sex * adult": 3.0, "age * sex": 1.0}, desired=["total", "adult * sex", "sex"]
+    )
     est = estimate(problem, np.arange(11.0))
     out = est.to_xarray()
-    assert out["adult * sex"].dims == ("adult", "sex")
-    np.testing.assert_array_equal(out["adult * sex"].sel(adult="grown", sex="m"), est.tables["adult * sex"][1, 1])
+    assert out["adult * sex estimate"].dims == ("adult", "sex")
+    np.testing.assert_array_equal(
+        out["adult * sex estimate"].sel(adult="grown", sex="m"), est.tables["adult * sex"][1, 1]
+    )
     errors = problem.desired.tables(est.std_errors)
     np.testing.assert_array_equal(out["adult * sex std_error"], errors["adult * sex"])
     again, y = problem_from(out, SCHEMA)
@@ -57,8 +61,8 @@ def test_geounits_are_the_first_dimension() -> None:
     spine = Spine.from_geoids(["440010301001000", "440010301001001", "440030201011000"])
     problem = Problem(SCHEMA, spine=spine, observed={"Block": {"sex": 1.0}}, desired={"County": ["sex", "total"]})
     out = estimate(problem, np.arange(6.0)).to_xarray()
-    assert out["County: sex"].sel(County="44003", sex="m") == 5
-    assert out["County: total"].dims == ("County",)
+    assert out["County: sex estimate"].sel(County="44003", sex="m") == 5
+    assert out["County: total estimate"].dims == ("County",)
 
 
 @pytest.mark.parametrize(
