@@ -2,9 +2,9 @@
 
 from blue_solvers.adapters.forecast_frames import reconcile
 from blue_solvers.adapters.forecasts import ExactMinTrace
-from blue_solvers.adapters.noisy_marginals import ExactMarginals, measurements_of, problem_from_measurements
+from blue_solvers.adapters.foreign_answers import answer_from, judge
 from blue_solvers.adapters.opendp_releases import noise_of, problem_from_releases
-from blue_solvers.adapters.others_estimates import answer_from, judge
+from blue_solvers.adapters.released_marginals import ExactMarginals, measurements_of, problem_from_measurements
 
 __all__ = [
     "ExactMarginals",

@@ -82,9 +82,9 @@ def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarra
         import xarray
     except ImportError as error:
         raise missing_extra("labelled arrays need xarray", "arrays") from error
-    schema, spine = problem.schema, problem.spine
-    if not schema:
+    if not problem.is_tabular:
         raise ValueError("a problem made from a matrix has no tables: there is no dataset of it")
+    schema, spine = problem.domain.schema, problem.spine
     found = {}
     estimates, errors = (
         problem.desired.tables(np.asarray(vector, dtype=np.float64)) for vector in (values, std_errors)

@@ -18,7 +18,7 @@ from blue_solvers.adapters import (
     problem_from_measurements,
     problem_from_releases,
 )
-from blue_solvers.adapters.noisy_marginals import NoisyMarginal
+from blue_solvers.adapters.released_marginals import MeasuredMarginal
 from constraint_builders import Problem, Schema
 from noise_mechanisms.laws import DiscreteGaussian
 
@@ -116,7 +116,7 @@ def test_a_domain_of_private_pgm_and_back() -> None:
     for one, other in zip(again, own, strict=True):
         np.testing.assert_allclose(one.noisy_measurement, other.noisy_measurement)
         assert one.stddev == pytest.approx(other.stddev)
-    assert isinstance(measurements_of(problem, y)[0], NoisyMarginal)
+    assert isinstance(measurements_of(problem, y)[0], MeasuredMarginal)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from blue_solvers.verification import certify
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
+from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
 from constraint_builders.extras import missing_extra
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 Tables = dict[Any, Float]
 GEOCODE, QUERY_SHAPE, VALUE = "geocode", "query_shape", "value"
+BESIDE = ("value", "lower", "upper", "note", "nonnegative", "adjustment", "adjustment_z")  # an estimate in a long table
 SEPARATOR = ": "  # between the geolevel and the table in the name of an array of an .npz file
 
 
@@ -164,7 +166,8 @@ def _of_mapping(problem: Problem, source: Mapping[Any, Any], order: Literal["C",
     """Tables by the problem's names for them, whatever the order of their factors there."""
     if not problem.is_tabular:
         return dict(source)
-    schema, found = problem.domain.schema, dict[Any, Float]()
+    schema = problem.domain.schema
+    found: Tables = {}
     own = {_canonical(problem, name): name for name in problem.observed.names}
     for name, values in source.items():
         level, table = _split(problem, name)
@@ -300,22 +303,22 @@ def _of_long_table(problem: Problem, source: Any) -> Tables:
     """The estimates of a long table, whatever it says of their errors."""
     import polars
 
-    from constraint_builders.files.columns import BOUNDS, VALUES, plain_name
+    from constraint_builders.files.columns import plain_name
     from constraint_builders.files.measured_table import measured
     from constraint_builders.files.source import open_source
 
     table = open_source(source)
     plain = {plain_name(name): name for name in table.frame.columns}
-    value = next((plain[name] for name in VALUES if name in plain), None)
+    value = plain.get("estimate", plain.get("value"))
     if value is None:
         raise ValueError(f"no column is the answer: call it 'estimate'; there are {', '.join(table.frame.columns)}")
-    errors = [own for name, own in plain.items() if name in BOUNDS or name == "note" or _says_spread(own)]
+    beside = [own for name, own in plain.items() if own != value and (name in BESIDE or _says_spread(own))]
     unsaid = polars.col(value).cast(polars.Float64).fill_nan(None).is_null()
-    spread = polars.when(unsaid).then(np.inf).otherwise(1.0).alias("variance")
-    frame = table.frame.drop(errors).with_columns(spread)
+    spread = polars.when(unsaid).then(np.inf).otherwise(1.0)
+    frame = table.frame.with_columns(spread.alias("_spread")).drop(beside).rename({"_spread": "variance"})
     own = measured(replace(table, frame=frame), problem.schema, undetermined="nan")
     if problem.spine is not None and own.problem.spine is not None:
-        return _of_mapping(problem, _by_geocode(problem, own.problem, own.y))
+        return _of_mapping(problem, _by_geocode(problem.spine, own.problem.spine, own.problem.observed.tables(own.y)))
     return _of_mapping(problem, own.problem.observed.tables(own.y))
 
 
@@ -328,12 +331,12 @@ def _says_spread(name: str) -> bool:
         return True
 
 
-def _by_geocode(problem: Problem, own: Problem, y: Float) -> Tables:
+def _by_geocode(spine: Spine, other: Spine, tables: Mapping[Any, Float]) -> Tables:
     """Tables of another spine with the same geounits, in the order of the problem's."""
-    spine, others, found = problem.domain.spine, own.domain.spine, dict[Any, Float]()
-    for name, array in own.observed.tables(y).items():
+    found: Tables = {}
+    for name, array in tables.items():
         level, _ = name
-        theirs = [others.geocodes[i] for i in others.members[others.level_index(level)].tolist()]
+        theirs = [other.geocodes[i] for i in other.members[other.level_index(level)].tolist()]
         if level not in spine.levels:
             continue
         ours = [spine.geocodes[i] for i in spine.members[spine.level_index(level)].tolist()]

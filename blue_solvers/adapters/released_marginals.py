@@ -19,7 +19,7 @@ Clique = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class NoisyMarginal:
+class MeasuredMarginal:
     """A noisy marginal in the shape of private-pgm's ``LinearMeasurement``, without its libraries."""
 
     noisy_measurement: Float
@@ -74,7 +74,7 @@ def problem_from_measurements(measurements: Sequence[Any], domain: Any) -> tuple
     return problem_of_sources(schema, sources, undetermined="nan")
 
 
-def measurements_of(problem: Problem, y: ArrayLike, make: Callable[..., Any] = NoisyMarginal) -> list[Any]:
+def measurements_of(problem: Problem, y: ArrayLike, make: Callable[..., Any] = MeasuredMarginal) -> list[Any]:
     """What was measured, as a list that private-pgm takes.
 
     Parameters
@@ -120,7 +120,8 @@ class ExactMarginals:
 
     Examples
     --------
-    >>> pair = NoisyMarginal(np.array([5.0, 3, 1, 4]), ("sex", "age"), 1.0), NoisyMarginal(np.array([12.0]), (), 1.0)
+    >>> pair = MeasuredMarginal(np.array([5.0, 3, 1, 4]), ("sex", "age"), 1.0)
+    >>> pair = pair, MeasuredMarginal(np.array([12.0]), (), 1.0)
     >>> table = ExactMarginals(*problem_from_measurements(pair, {"sex": 2, "age": 2}))
     >>> table.project(["sex"]).round(2), table.std(["sex"]).round(3)
     (array([7.6, 4.6]), array([1.095, 1.095]))
@@ -164,7 +165,7 @@ class ExactMarginals:
 
     def _clique(self, attrs: str | Sequence[str]) -> Clique:
         clique = (attrs,) if isinstance(attrs, str) else tuple(attrs)
-        names = self.problem.domain.schema.names if self.problem.is_tabular else ()
+        names = self.problem.domain.schema.names
         strange = [name for name in clique if name not in names]
         if strange:
             raise ValueError(f"{strange[0]!r} is no variable: there are {', '.join(names)}")
