@@ -54,9 +54,8 @@ class Problem(Record):
 
     Attributes
     ----------
-    schema : Schema or None
-    spine : Spine or None
-        Geography; a problem without one describes a single geographic unit.
+    schema, spine : Schema, Spine or None
+        A problem without a spine describes a single geographic unit, one of a matrix has neither.
     domain : Domain
         Schema and spine, the latter of one geounit where there is none; refused by name where `is_tabular` is False.
     observed, desired : Layout
@@ -187,8 +186,7 @@ class Problem(Record):
     def tree(self) -> tuple[Problem, NDArray[np.intp]] | None:
         """The same problem over a spine where a summing matrix is a tree and its noise uncorrelated, otherwise None.
 
-        It has one table, the total, at every depth; besides the nodes it may hold leaves that were not measured. With
-        it goes where every node sits in its layouts, (n,).
+        Its one table is the total at every depth, also of leaves not measured. With it, where nodes sit in it, (n,).
         """
         tree = self.relations.tree
         if tree is None:

@@ -41,7 +41,9 @@ class Record(Measured):
         return record
 
     def replaced(self, **changes: Any) -> Record:
-        """The same with other values of some fields."""
+        """The same with other values of some fields; of the noise also by the name of its law."""
+        if isinstance(law := changes.get("noise"), str):
+            changes["noise"] = self.noise.of_law(law)
         return Record(**_values(self, Record) | changes)
 
     @cached_property

@@ -12,7 +12,8 @@ import pytest
 
 from tests.helpers.places import ROOT
 
-pytest.importorskip("matplotlib").use("Agg")
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
 
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
@@ -25,9 +26,9 @@ def test_example_runs_and_draws(path: Path, monkeypatch: pytest.MonkeyPatch, tmp
     pytest.importorskip("polars")
     pytest.importorskip(NEEDS.get(path.stem, "numpy"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    plt.rcdefaults()
     plt.close("all")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), matplotlib.rc_context():
+        plt.rcdefaults()
         warnings.simplefilter("error", UserWarning)
         warnings.filterwarnings("error", category=DeprecationWarning, module="__main__")
         monkeypatch.setattr(plt, "show", lambda: None)

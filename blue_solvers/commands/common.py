@@ -136,9 +136,7 @@ def coverage(text: str) -> float:
 
 
 ALL_DIGITS = "all"
-CSV_DIGITS = (
-    10  # of a standard error: what is proved of an estimate, 1e-9 standard errors, and no rounding of arithmetic
-)
+CSV_DIGITS = 13  # of a standard error: more than is proved of any estimate, and no traces of rounding
 
 
 def add_digits_argument(parser: argparse.ArgumentParser) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from blue_solvers.estimates import Estimate
-from blue_solvers.results.proof import StoredProof
 from blue_solvers.verification import Certificate, FitOfParts
 from blue_solvers.verification.fit_of_parts import DOUBTFUL
+
+if TYPE_CHECKING:  # results need the extra frames, the command does not
+    from blue_solvers.results.proof import StoredProof
 
 
 def fit_line(est: Estimate) -> str | None:

@@ -38,7 +38,8 @@ def normal_quantiles(
     values = np.asarray(residuals, dtype=float).ravel()
     if not 0 < level < 1:
         raise ValueError(f"level is {level}: it must lie between 0 and 1")
-    if named and (names is None or len(names) != values.size):
+    labels = () if names is None else names
+    if named and len(labels) != values.size:
         raise ValueError(f"names must be given, one for each of the {values.size} residuals, for {named} to be written")
     checked = np.flatnonzero(np.isfinite(values))
     if not checked.size:
@@ -53,10 +54,9 @@ def normal_quantiles(
     ax.plot(expected, expected, color="0.46", linewidth=1, marker="")
     ax.plot(expected, values[order], "o")
     for place in sorted(range(order.size), key=lambda k: -abs(values[order[k]]))[:named]:
-        assert names is not None
         right = values[order[place]] > 0
         ax.annotate(
-            names[order[place]],
+            labels[order[place]],
             (expected[place], values[order[place]]),
             (-7 if right else 7, 0),
             textcoords="offset points",

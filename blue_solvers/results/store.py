@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.contract import Info
 from blue_solvers.operator import BlueOperator
+from blue_solvers.proving import is_exact
 from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
 from blue_solvers.results.proof import StoredProof
 from constraint_builders import Problem, Spine
@@ -105,8 +107,14 @@ def write_result(
         written = sorted(path for path in temporary.rglob("*") if path.is_file())
         files = {path.relative_to(temporary).as_posix(): sha256(path) for path in written}
         desired = zip(problem.desired_levels, problem.desired_tables, strict=True)
-        text = describe(settings, spine.levels, desired, P.info, axes, files, proof)
+        text = describe(settings, spine.levels, desired, _told(P.info, proof), axes, files, proof)
         (temporary / OUTLINE).write_text(text, encoding="utf-8")
+
+
+def _told(info: Info, proof: StoredProof | None) -> Info:
+    """What is said of the stored estimates: exact is what is proved, where somebody looked."""
+    certificate = None if proof is None else proof.certificate
+    return info if certificate is None else replace(info, exact=is_exact(certificate))
 
 
 def _not_stored(P: BlueOperator, settings: Settings) -> str:

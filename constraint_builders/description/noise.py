@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import ClassVar
 
 import numpy as np
@@ -102,6 +103,12 @@ class Noise(ABC):
         ValueError
             If they cannot be drawn.
         """
+
+    def of_law(self, law: str) -> Noise:
+        """The same noise of another law."""
+        other = copy(self)
+        other.law = require_law(law)
+        return other
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str):

@@ -116,3 +116,13 @@ def test_what_was_worked_out_is_not_carried_over() -> None:
     assert turned is not None
     assert turned.problem.rank == problem.rank
     assert of_tables(problem, [0], [0]).rank == 0
+
+
+def test_the_law_of_noise_is_replaced_by_its_name() -> None:
+    problem = Problem(Schema({"sex": 2}), {"total": 1.0, "sex": 2.0})
+    discrete = problem.replace(noise="discrete_laplace")
+    assert discrete.noise == "discrete_laplace"
+    assert problem.noise == "gaussian"
+    assert (discrete.variances == problem.variances).all()
+    with pytest.raises(ValueError, match="noise"):
+        problem.replace(noise="gausian")

@@ -78,6 +78,6 @@ def flattened(message: Message) -> Message:
 
 
 def raised(message: Message, shape: tuple[int, ...]) -> Message:
-    """The inverse of `_flat`."""
+    """The inverse of `flattened`."""
     m = message.root.shape[-1]
     return Message(*(array.reshape(*shape[:2], m, m) for array in message.arrays))

@@ -152,7 +152,7 @@ def test_geounits_together_may_be_written_too(folder: Path, capsys: pytest.Captu
         (["--all", "--digits", "3"], "--digits rounds what is written: give --out"),
         (["--all", "--geounits", "44"], "argument --geounits: not allowed with argument --all"),
         (["--places", "missing.csv"], "missing.csv: No such file or directory"),
-        (["--all", "--out", "answers.xlsx"], "answers.xlsx: the name must end in .csv or .parquet"),
+        (["--all", "--out", "answers.xlsx"], "answers.xlsx: the name must end in .csv, .parquet, .arrow or .feather"),
         (["--all", "--out", "nowhere/a.csv"], "nowhere/a.csv: cannot be written: there is no folder 'nowhere'"),
         (["--places", "places.csv", "--out", "places.csv"], "--out places.csv would overwrite what is read"),
         (["--places", "bad.csv"], "bad.csv: no geounit '99' at geolevel 'Block'"),

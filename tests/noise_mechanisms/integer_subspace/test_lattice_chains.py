@@ -134,7 +134,7 @@ def test_compiling_without_numba_names_the_extra(
 ) -> None:
     monkeypatch.setattr(compiled, "has_numba", lambda: False)
     for loop in (chains.redraw_chains, chains.jump_chains):
-        monkeypatch.setattr(chains, loop.loop.__name__, compiled.Kernel(loop.loop, loop.reference))
+        monkeypatch.setattr(chains, loop.loop.__name__, compiled.CompiledLoop(loop.loop, loop.reference))
     with pytest.raises(ImportError, match=r"need numba: pip install 'blue-solvers\[fast\]', or use compiled=False"):
         kind(FOUR_BY_FOUR, 0.25, compiled=True)
 
