@@ -236,6 +236,7 @@ def installed(built: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
+@pytest.mark.slow
 def test_users_are_served_by_strict_types(installed: Path, tmp_path: Path) -> None:
     """Right programs pass, as they run; wrong ones are found."""
     interpreter = str(installed / "bin" / "python")

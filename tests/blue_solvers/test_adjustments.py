@@ -105,7 +105,7 @@ def test_results_are_not_read_as_measurements(noisy: Path, tmp_path: Path, capsy
     assert "it holds estimates, whose errors are correlated" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("digits", "unit"), [("2", 2), ("5", 5), (None, 10)])
+@pytest.mark.parametrize(("digits", "unit"), [("2", 2), ("5", 5), (None, 13)])
 def test_csv_has_the_digits_of_the_standard_error(digits: str | None, unit: int, noisy: Path, tmp_path: Path) -> None:
     out, whole = str(tmp_path / "out.csv"), estimate(*read_long_table(noisy)).to_frame()
     assert main(["estimate", str(noisy), "--out", out, *(["--digits", digits] if digits else [])]) == 0

@@ -169,6 +169,7 @@ def dhc(parent: list[int], levels: list[str]) -> Problem:
     return Problem(settings.schema, observed, spine=Spine(parent, levels))
 
 
+@pytest.mark.slow
 def test_nine_geounits_with_all_query_groups_take_seconds() -> None:
     problem = dhc([-1, 0, 0, 1, 1, 1, 2, 2, 2], ["State"] + ["County"] * 2 + ["Prim"] * 6)
     start = time.process_time()
