@@ -36,17 +36,14 @@ def answer_from(
     Parameters
     ----------
     problem : Problem
-    source
-        One of these:
-
-        * an array (n,), or a mapping of names to arrays, flat or of the table's shape: ``"sex * age"``, or the tuple of
-          its variables, as SEA BLUE's ``down_pass`` gives; with a geography (geolevel, table);
-        * the path of an ``.npz`` file of such arrays, ``"State: sex"`` for a table of a geolevel;
-        * a model with ``project(variables)``, as private-pgm's and OpenDP's are;
-        * a planner with ``marg_dict``, as ResidualPlanner+'s after its reconstruction, of identity bases;
-        * rows of arrays, a mapping of geolevels to frames with columns ``geocode``, ``query_shape`` and ``value``, as
-          census-bluedown writes where its estimates are split;
-        * a long table, a frame or a file, with the estimates in ``estimate`` or ``value``.
+    source : array_like, mapping, model, frame or path
+        An array (n,), or a mapping of names to arrays, flat or of the table's shape: ``"sex * age"``, or the tuple of
+        its variables, as SEA BLUE's ``down_pass`` gives; with a geography (geolevel, table). The path of an ``.npz``
+        file of such arrays, ``"State: sex"`` for a table of a geolevel. A model with ``project(variables)``, as
+        private-pgm's and OpenDP's are. A planner with ``marg_dict``, as ResidualPlanner+'s after its reconstruction, of
+        identity bases. Rows of arrays, a mapping of geolevels to frames with columns ``geocode``, ``query_shape`` and
+        ``value``, as census-bluedown writes where its estimates are split. A long table, a frame or a file, with the
+        estimates in ``estimate`` or ``value``.
     variables : sequence of str, optional
         What the axes of a planner or of query shapes are, by default the schema's variables in its order.
     order : {"C", "F"}
