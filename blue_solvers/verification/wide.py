@@ -102,8 +102,10 @@ def certify_wide(problem: Problem, noise: WeighedNoise, family: Separated, y: Fl
     optimality = _parts(problem, family, rho)
     sizes, violation = _disagreements(problem, noise, family, y, x)
     variances = family.least_variances()
-    apart, figures = 0.0, 0.0
+    apart, figures, scale = 0.0, 0.0, float(np.nanmax(abs(x), initial=0.0))
     for key, (size, worst) in sizes.items():
+        if variances[key] == 0 and worst > EXACT_TO * scale:
+            raise NotCertifiedError(f"a figure that is known exactly is off by {worst:.3g}")
         if variances[key] > 0:
             figures = max(figures, worst / float(np.sqrt(variances[key])) * (1 + 1e-9))
         if family.least.get(key, 0.0) > 0:
