@@ -44,7 +44,7 @@ def benchmark(
         How many columns are applied at once.
     resume : path, optional
         A file that keeps every pair's figures as soon as there are any: run again with it, a benchmark goes on where it
-        was.
+        was. A pair whose problem, solver, `columns`, `seed` or `alone` is another than it was is measured again.
     alone : bool
         Whether every pair has a process of its own, so that its peak memory is its own and `timeout` ends it. Solvers
         must then be picklable, their classes at the top of a module that can be imported.
@@ -84,9 +84,8 @@ def benchmark(
     kept = {} if resume is None else read_records(resume)
     rows: list[dict[str, Any]] = []
     for name, problem in problems.items():
-        print_of = fingerprint(problem, columns, seed)
         for label, solver in named.items():
-            key = name, label, print_of
+            key = name, label, "" if resume is None else fingerprint(problem, solver, columns, seed, alone)
             if key not in kept:
                 logger.info("benchmark: %s by %s", name, label)
                 measure = in_own_process if alone else _here

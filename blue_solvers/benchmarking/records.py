@@ -8,22 +8,63 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from blue_solvers.benchmarking.one_pair import DONE, Figures
+from blue_solvers.contract import Solver
+from blue_solvers.solvers import SolverName
 from constraint_builders import Problem
 
 Key = tuple[str, str, str]
+OF_A_SPINE = ("levels", "geocodes", "parent", "level_of")
 
 
-def fingerprint(problem: Problem, columns: int, seed: int) -> str:
-    """What tells whether figures are of this very benchmark: layouts, precisions, columns and seed."""
-    said = hashlib.sha256(repr((problem.observed.names, problem.desired.names, columns, seed)).encode())
+def fingerprint(problem: Problem, solver: SolverName | Solver, columns: int, seed: int, alone: bool) -> str:
+    """What tells whether figures are of this very benchmark: all that the problem and the solver say, and how."""
+    said = hashlib.sha256()
+    _say(said, (_settings(solver), columns, seed, alone))
     for layout in (problem.observed, problem.desired):
-        said.update(repr([layout.shape(name) for name in layout.names]).encode())
-    said.update(np.ascontiguousarray(problem.variances).tobytes())
+        _say(said, [(name, layout.shape(name)) for name in layout.names])
+    _say(said, None if problem.schema is None else (problem.schema.variables, problem.schema.recodes))
+    _say(said, None if problem.spine is None else [getattr(problem.spine, name) for name in OF_A_SPINE])
+    _say(said, None if problem.zeros is None else (problem.zeros.axes, problem.zeros.empty))
+    _say(said, None if problem.summing is None else problem.summing.matrix)
+    _say(said, (problem.equalities, problem.matrix, problem.b, problem.truth, problem.assumed))
+    noise = problem.noise
+    seen = None
+    if noise.covariance is not None:  # it may be nothing but what it does to vectors
+        seen = noise @ np.random.default_rng(0).standard_normal(problem.observed.size)
+    _say(said, (noise.law, noise.variances, noise.entries() if noise.has_entries else None, seen))
     return said.hexdigest()[:16]
+
+
+def _say(said: Any, value: Any) -> None:
+    """Add a value, with its kind and its size, to a digest; what is equal is said alike."""
+    if sparse.issparse(value):
+        own = sparse.csr_array(value, copy=True)
+        own.sum_duplicates()
+        _say(said, ("sparse", own.shape, own.indptr.astype(np.int64), own.indices.astype(np.int64), own.data))
+    elif isinstance(value, np.ndarray):
+        said.update(f"{value.dtype.str}{value.shape};".encode())
+        said.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, tuple | list):
+        said.update(f"{len(value)}[".encode())
+        for own in value:
+            _say(said, own)
+    else:
+        said.update(f"{value!r};".encode())
+
+
+def _settings(solver: SolverName | Solver) -> str:
+    """A solver's name, or its class and its settings."""
+    if isinstance(solver, str):
+        return solver
+    kind = type(solver)
+    own = repr(solver) if kind.__repr__ is not object.__repr__ else repr(sorted(vars(solver).items()))
+    return f"{kind.__module__}.{kind.__qualname__} {own}"
 
 
 def read_records(path: str | os.PathLike[str]) -> dict[Key, Figures]:

@@ -123,6 +123,52 @@ def test_a_benchmark_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(measured) == 2
 
 
+@dataclass(frozen=True)
+class Numbered(Wrong):
+    number: int = 0
+
+
+SEX = Schema({"sex": ["female", "male"]})
+TABLES = {"total": 1.0, "sex": 2.0}
+ALIKE = [
+    Problem(SEX, TABLES),
+    Problem(Schema({"sex": ["f", "m"]}), TABLES),
+    Problem(SEX, TABLES, noise="laplace"),
+    Problem(SEX, TABLES, zeros={"sex": np.array([True, False])}),
+    Problem(SEX, TABLES, equalities=(np.array([[0.0, 1, -1]]), [0.0])),
+    Problem(SEX, TABLES, equalities=(np.array([[0.0, 1, -1]]), [1.0])),
+    Problem(SEX, TABLES, truth=[3.0, 1.0, 2.0]),
+    Problem(SEX, TABLES, covariance=np.diag([1.0, 2, 2]) + 0.1 * (1 - np.eye(3))),
+    Problem(SEX, TABLES, covariance=np.diag([1.0, 2, 2]) - 0.1 * (1 - np.eye(3))),
+    Problem.from_matrix([[1.0, -1, -1]], [1.0, 2, 2]),
+    Problem.from_matrix([[1.0, 1, -1]], [1.0, 2, 2]),
+    Problem.from_matrix([[1.0, 1, -1]], [1.0, 2, 2], b=[1.0]),
+    Problem.from_summing_matrix([[1, 1], [1, 0], [0, 1]], [1.0, 2, 2]),
+    Problem.from_summing_matrix([[1, 2], [1, 0], [0, 1]], [1.0, 2, 2]),
+]
+
+
+def test_what_is_another_problem_or_solver_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All under one name, many of one shape and of the same variances."""
+    measured = []
+
+    def figures(*what: object) -> Figures:
+        measured.append(what)
+        return Figures(status="done", apply=float(len(measured)))
+
+    monkeypatch.setattr(comparison, "_here", figures)
+    cases = [(problem, "dense", 2, 0) for problem in ALIKE]
+    cases += [(ALIKE[0], Numbered(1), 2, 0), (ALIKE[0], Numbered(2), 2, 0)]
+    cases += [(ALIKE[0], "dense", 3, 0), (ALIKE[0], "dense", 2, 1)]
+    for _ in range(2):  # what was measured once is not measured again
+        said = [
+            benchmark({"p": problem}, {"s": solver}, columns=n, seed=seed, alone=False, resume=tmp_path / "f")
+            for problem, solver, n, seed in cases
+        ]
+        assert [frame["apply"].item() for frame in said] == list(range(1, len(cases) + 1))
+    assert len(measured) == len(cases)
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
