@@ -2,8 +2,8 @@
 =========================================================
 
 A wrong assumption about the season moves all forecasts of a week the same way. Noise that cells share is
-given as a low-rank part of the covariance. Who leaves it out trusts sums too much: the errors that he
-believes are too small.
+given as a low-rank part of the covariance, which is never formed. Who leaves it out trusts sums too much: the
+errors that he believes are too small.
 """
 
 import matplotlib.pyplot as plt
@@ -20,11 +20,11 @@ own = np.concatenate([[16.0], np.full(3, 9.0), np.full(stores, 4.0)])
 shares = np.linspace(0, 1.5, 13)
 believed, actual, informed = [], [], []
 independent = blue(Problem.from_summing_matrix(S, own))
+weights = independent.T @ np.eye(S.shape[0])[0]  # of every forecast in the company's total: one row of the operator
 for share in shares:
     factor = share * np.sqrt(S.sum(1))[:, None]  # one error that all forecasts have in common
     covariance = LowRankPlusDiagonal(own, factor)
-    weights = independent @ np.eye(S.shape[0])
-    actual.append(np.sqrt(weights[0] @ (np.diag(own) + factor @ factor.T) @ weights[0]))
+    actual.append(np.sqrt(weights @ (covariance @ weights)))
     believed.append(np.sqrt(independent.variances()[0]))
     informed.append(np.sqrt(blue(Problem.from_summing_matrix(S, covariance=covariance)).variances()[0]))
 

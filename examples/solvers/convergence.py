@@ -42,5 +42,5 @@ ax.legend()
 plt.show()
 
 # %%
-# An iteration around the closed form costs about one estimate of it; those on the constraints, a product with A
-# Sigma A'.
+# An iteration around the closed form costs about one estimate of it. The others iterate on the constraints: a
+# product with A Sigma A', and for multigrid a cycle through its coarser problems besides.

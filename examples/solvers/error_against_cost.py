@@ -2,7 +2,7 @@
 =================================================================
 
 One problem in which every cell has a variance of its own, by every solver that takes it. Direct ones are
-exact at one price; iterative ones are stopped where one likes; a heuristic is fast and never exact.
+exact at one price; iterative ones are stopped where one likes; a heuristic has one price too and is not exact.
 ``blue(problem)`` chooses among the exact ones and says why.
 """
 

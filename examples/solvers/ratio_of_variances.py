@@ -1,8 +1,8 @@
 """Do iterations grow with my problem?
 ======================================
 
-Around the nearest closed form they do not: they grow with the ratio between the variances within a table,
-whatever the size. On the constraints they grow with both.
+Around the nearest closed form they level off as the problem grows: what they depend on is the ratio between the
+variances within a table. On the constraints they grow with both.
 """
 
 import matplotlib.pyplot as plt

@@ -2,7 +2,7 @@
 =========================================
 
 One row a published cell, in a CSV file, with how precise it is. This one is as such files come: margins of
-error of 90 %, thousands with commas, two tables of different surveys, and a cell that was suppressed.
+error of 90 %, thousands with commas, three tables of different precision, and a cell that was suppressed.
 """
 
 import tempfile

@@ -1,9 +1,9 @@
 """Two surveys say different things: what do I believe?
 =======================================================
 
-One survey counts by age and sex, roughly; another counts the sexes alone, and well. Every survey's error is
-known. Together they say more about every age group than either, also about ages that the better one never
-asked for.
+One survey counts by age and sex, roughly; another counts the sexes well and the ages a little better, but never
+one within the other. Every survey's error is known. Together they say more than either, also about the women and
+men of an age, whom the better one never counted.
 """
 
 import matplotlib.pyplot as plt

@@ -32,7 +32,7 @@ ax.hlines(rows, errors, np.where(np.isfinite(noise), noise, errors), color="0.6"
 ax.plot(noise, rows, "s", color="C1", label="noise of the table as published")
 ax.plot(errors, rows, "o", color="C0", label="estimate")
 ax.set_yticks(rows, names)
-ax.set(xscale="log", xlabel="standard error of a cell", title="No table loses; most of the small ones gain")
+ax.set(xscale="log", xlabel="standard error of a cell", title="No table loses; those between total and detail gain")
 ax.set_xticks([2, 5, 10, 20, 40], [2, 5, 10, 20, 40])
 ax.minorticks_off()
 ax.legend(loc="lower right")

@@ -1,8 +1,9 @@
 """Which interval do I need?
 ============================
 
-Normal intervals (``z``) are exact for Gaussian noise. For other noise there are intervals that rest on
-simulated errors alone (``distribution_free``), a little wider and valid under every law.
+Normal intervals (``z``) are exact for Gaussian noise. Those with standard errors from simulated noise (``t``)
+are as well, but lean on the normal law all the same. Intervals that rest on order statistics of simulated errors
+(``distribution_free``) are wider, and on average over the simulations cover what they claim under every law.
 """
 
 import matplotlib.pyplot as plt
@@ -29,7 +30,6 @@ for law, marker in zip(laws, "os"):
         width = half_widths(P, level, method, rng=2, **options)
         covered = 100 * np.mean(abs(errors) <= width[:, None])
         ax.plot(np.mean(width / widest), covered, marker, color=f"C{number}")
-        below = law == "laplace"
         ax.annotate(f"{method}, {law}", (np.mean(width / widest), covered), (8, -4), textcoords="offset points")
 ax.axhline(100 * level, color="0.46", linewidth=1, zorder=0)
 ax.margins(x=0.3, y=0.2)
