@@ -102,7 +102,8 @@ def run(args: argparse.Namespace) -> None:
     else:
         write_rounded(frame, args.out, args.digits)
         print(f"written    {args.out}, {plural(frame.height, 'row')}")
-        print(proof)
+        if proof:
+            print(proof)
 
 
 def _places(args: argparse.Namespace, result: Result, geolevel: str) -> dict[str, Index]:
