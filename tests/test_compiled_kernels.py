@@ -73,8 +73,28 @@ def _jumps(rng: np.random.Generator) -> tuple[Any, ...]:
     return np.zeros((6, basis.shape[1]), np.int64), basis, jumps, costs, 0.25, int(rng.integers(1, 3))
 
 
+def _steps(rng: np.random.Generator) -> tuple[Any, ...]:
+    """A table of two variables, one of which has 2 levels or few or many cells come after, and all that is coarser."""
+    a, b, K = int(rng.integers(2, 6)), int(rng.choice([2, 3, 40, 600])), int(rng.choice([1, 3]))
+    steps = np.array([[0, a * b, 1, a, b], [0, a * b + b, a, b, 1], [a * b + b, a * b + b + a, 1, a, 1]])
+    return rng.normal(size=(a * b + b + a + 1, K)), steps.astype(np.int64)
+
+
+def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
+    cells, steps = _steps(rng)
+    return cells, steps, rng.choice([1.0, 0.5], 3)
+
+
+def _runs(rng: np.random.Generator) -> tuple[Any, ...]:
+    runs = np.array([[-1, 0, 3, 0], [4, 3, 2, 0], [0, 4, 5, 1]])
+    return rng.normal(size=(6, 2)), rng.normal(size=(10, 2)), runs.astype(np.int64), rng.normal(size=3)
+
+
 # By kernel: invented arguments, and how far results may differ, relative to the largest.
 CASES: dict[str, tuple[Case, float]] = {
+    "blue_solvers.components.flat.axis_steps.copy_weighted": (_runs, 1e-15),
+    "blue_solvers.components.flat.axis_steps.spread_evenly": (_steps, 1e-15),
+    "blue_solvers.components.flat.axis_steps.take_means": (_weighted_steps, 1e-14),
     "blue_solvers.normal_equations.kernels.gather": (_submatrices, 0),
     "blue_solvers.normal_equations.kernels.keep_largest": (_errors, 0),
     "blue_solvers.nonnegative.newton_steps.minimise_arrays": (_programme, 1e-6),

@@ -19,7 +19,12 @@ from blue_solvers.solvers import SolverName
 from constraint_builders import Problem
 
 Key = tuple[str, str, str]
-OF_A_SPINE = ("levels", "geocodes", "parent", "level_of")
+PARTS = {
+    "schema": ("variables", "recodes"),
+    "spine": ("levels", "geocodes", "parent", "level_of"),
+    "zeros": ("axes", "empty"),
+    "summing": ("matrix",),
+}  # of a problem, where it has them
 
 
 def fingerprint(problem: Problem, solver: SolverName | Solver, columns: int, seed: int, alone: bool) -> str:
@@ -28,10 +33,8 @@ def fingerprint(problem: Problem, solver: SolverName | Solver, columns: int, see
     _say(said, (_settings(solver), columns, seed, alone))
     for layout in (problem.observed, problem.desired):
         _say(said, [(name, layout.shape(name)) for name in layout.names])
-    _say(said, None if problem.schema is None else (problem.schema.variables, problem.schema.recodes))
-    _say(said, None if problem.spine is None else [getattr(problem.spine, name) for name in OF_A_SPINE])
-    _say(said, None if problem.zeros is None else (problem.zeros.axes, problem.zeros.empty))
-    _say(said, None if problem.summing is None else problem.summing.matrix)
+    for part, names in PARTS.items():
+        _say(said, [getattr(getattr(problem, part), name, None) for name in names])
     _say(said, (problem.equalities, problem.matrix, problem.b, problem.truth, problem.assumed))
     noise = problem.noise
     seen = None

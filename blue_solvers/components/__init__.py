@@ -2,7 +2,8 @@
 
 from blue_solvers.components.choice import Components, components_of
 from blue_solvers.components.flat.array_form import ArrayForm
+from blue_solvers.components.flat.sweep_form import SweepForm
 from blue_solvers.components.flat.table_form import TableForm
 from blue_solvers.components.tree.tree_form import TreeForm
 
-__all__ = ["ArrayForm", "Components", "TableForm", "TreeForm", "components_of"]
+__all__ = ["ArrayForm", "Components", "SweepForm", "TableForm", "TreeForm", "components_of"]

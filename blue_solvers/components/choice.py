@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Protocol
 
 from blue_solvers.components.flat.array_form import ArrayForm, array_size, axes_in_use
+from blue_solvers.components.flat.closed_tables import TooManyTablesError
+from blue_solvers.components.flat.sweep_form import SweepForm
 from blue_solvers.components.flat.table_form import TableForm
 from blue_solvers.components.size import as_float
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
+from constraint_builders.compiled import has_numba
 from constraint_builders.description.table import Table
 
 CALL = 30e-6  # seconds that a batch of tables costs beside its data
 VISIT = 1.2e-9  # seconds for a cell to be read or written once in a pass
+WORTH_COMPILING = 2e-4  # seconds of an estimate in numpy from which on compiled loops are loaded
 
 
 class Components(Protocol):
@@ -39,8 +43,15 @@ def components_of(problem: Problem) -> Components:
     tables = list(structured.observed_tables) + list(structured.desired_tables)
     if not all(factor in structured.schema.names for table in tables for factor in table.factors):
         return TreeForm(structured)
-    by_table = _table_seconds(structured) < _array_seconds(structured.schema, tables)
-    return TableForm(structured) if by_table else ArrayForm(structured)
+    by_array, by_table = _array_seconds(structured.schema, tables), _table_seconds(structured)
+    least = min(by_array, by_table)
+    if has_numba() and least >= WORTH_COMPILING:
+        variables = max(len(table.axes) for table in tables)
+        try:
+            return SweepForm(structured, most_cells=least / (VISIT * (variables + 3)))
+        except TooManyTablesError:  # what is coarser than the tables is more than they are
+            pass
+    return TableForm(structured) if by_table < by_array else ArrayForm(structured)
 
 
 def _array_seconds(schema: Schema, tables: list[Table]) -> float:

@@ -1,20 +1,25 @@
-"""The two forms of the closed-form estimate, against each other and against dense projections."""
+"""The forms of the closed-form estimate, against each other and against dense projections."""
 
 from __future__ import annotations
+
+from itertools import combinations
+from math import prod
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from blue_solvers import blue
-from blue_solvers.components import ArrayForm, TableForm, TreeForm, components_of
+from blue_solvers.components import ArrayForm, SweepForm, TableForm, TreeForm, choice, components_of
+from blue_solvers.components.flat.closed_tables import ClosedTables, TooManyTablesError
 from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.schema_order import in_schema_order
 from tests.helpers.effort import examples
 from tests.helpers.strategies import Case, cases
 
-FORMS = [ArrayForm, TableForm, TreeForm]
+FORMS = [ArrayForm, SweepForm, TableForm, TreeForm]
 
 
 def in_order(problem: Problem) -> Problem:
@@ -88,10 +93,42 @@ def test_input_is_not_changed(make) -> None:
     assert np.allclose(form.apply(strided), first, rtol=1e-14)
 
 
-def test_the_cheaper_form_is_taken() -> None:
-    assert isinstance(components_of(gallery.cube(6, 2)), ArrayForm)
-    assert isinstance(components_of(gallery.wide(variables=20, levels=5, max_way=2)), TableForm)
+def test_the_cheaper_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = gallery.wide(variables=20, levels=5, max_way=2)
+    assert isinstance(components_of(gallery.toy()), ArrayForm)
     assert isinstance(components_of(gallery.pl94()), TreeForm)
+    monkeypatch.setattr(choice, "has_numba", lambda: True)
+    assert isinstance(components_of(gallery.cube(6, 4)), SweepForm)
+    assert isinstance(components_of(wide), SweepForm)
+    monkeypatch.setattr(choice, "has_numba", lambda: False)
+    assert isinstance(components_of(gallery.cube(6, 4)), ArrayForm)
+    assert isinstance(components_of(wide), TableForm)
+
+
+def test_no_sweep_where_what_is_coarser_is_more_than_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One table of 14 variables of 2 levels is 16,384 cells, and has 3^14 together with all coarser ones."""
+    monkeypatch.setattr(choice, "has_numba", lambda: True)
+    schema = Schema({f"v{i}": 2 for i in range(14)})
+    assert not isinstance(components_of(Problem(schema, {"detailed": 1.0})), SweepForm)
+    many = Problem(Schema({f"v{i}": 3 for i in range(80)}), {"total": 1.0, " * ".join(f"v{i}" for i in range(8)): 2.0})
+    assert isinstance(components_of(many), TableForm)
+
+
+@examples(40)
+@given(st.data())
+def test_closed_tables_are_those_that_keep_fewer_variables(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(2, 4), min_size=1, max_size=5))
+    sets = st.lists(st.sampled_from(range(len(shape))), unique=True).map(lambda axes: tuple(sorted(axes)))
+    asked = data.draw(st.lists(sets, min_size=1, max_size=4))
+    found = ClosedTables.of(shape, asked, np.inf)
+    closed = {own for axes in asked for size in range(len(axes) + 1) for own in combinations(axes, size)}
+    assert sorted(found.sizes) == sorted(prod(shape[axis] for axis in own) for own in closed)
+    assert sorted(found.variables) == sorted(map(len, closed))
+    assert [prod(shape[axis] for axis in axes) for axes in asked] == found.sizes[found.place_of].tolist()
+    first_asked = list(dict.fromkeys(found.place_of.tolist()))
+    assert first_asked == list(range(len(first_asked)))
+    with pytest.raises(TooManyTablesError):
+        ClosedTables.of(shape, asked, found.cells - 1)
 
 
 def test_wide_tables_against_factorisation() -> None:

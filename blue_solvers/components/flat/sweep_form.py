@@ -1,0 +1,193 @@
+"""The exact estimate by two sweeps over the observed tables and all coarser ones, in compiled loops.
+
+Going up, means over every axis leave a table for the table without the axis: what stays is its component, with the
+information about it from all tables. Each is divided by its density, and going down every table gets its share of those
+without an axis. The plan is a list of operations on one vector (`axis_steps`), so no shape costs more than another.
+
+Bytes that must move: every observed cell in, every desired cell out. Besides, tables that do not stay in cache are read
+and written once going up and once for each of their variables going down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from blue_solvers.components.flat.axis_steps import copy_weighted, spread_evenly, take_means
+from blue_solvers.components.flat.closed_tables import ClosedTables
+from blue_solvers.components.structured_problem import StructuredProblem
+from constraint_builders.arrays import Flags, Float, Index, Integers
+
+
+class SweepForm:
+    """The exact estimate through lists of operations; see the module.
+
+    Parameters
+    ----------
+    problem : StructuredProblem
+        Of one geounit, without recodes and zeros.
+    most_cells : float
+        That the observed and desired tables may have together with all coarser ones.
+
+    Raises
+    ------
+    TooManyTablesError
+        If they have more.
+    """
+
+    def __init__(self, problem: StructuredProblem, most_cells: float = np.inf) -> None:
+        self._observed, self._desired = problem.observed.size, problem.desired.size
+        shape = problem.schema.shape
+        kept = [
+            tuple(axis for axis in table.axes if shape[axis] > 1)
+            for table in (*problem.desired_tables, *problem.observed_tables)
+        ]
+        self._tables = tables = ClosedTables.of(shape, kept, most_cells)
+        desired_at, observed_at = np.split(tables.place_of, [len(problem.desired_tables)])
+        variances, starts = np.concatenate(problem.geounit_variances), problem.observed.offsets[:-1]
+        noisy, exact = np.isfinite(variances) & (variances > 0), variances == 0
+        own = Runs.of(tables, starts[noisy], observed_at[noisy], 1 / variances[noisy])
+        density = own.densities(tables)
+        self._exact: Sweep | None = None
+        if exact.any():
+            known = Runs.of(tables, starts[exact], observed_at[exact], np.ones(np.count_nonzero(exact)))
+            known_density = known.densities(tables)
+            self._exact = Sweep(tables, known, known_density, known_density > 0)
+            density[known_density > 0] = np.inf
+        self._noisy = Sweep(tables, own, density, np.ones(density.size, dtype=np.bool_))
+        self._wanted = Runs.of(tables, problem.desired.offsets[:-1], desired_at, np.ones(desired_at.size))
+
+    def apply(self, Y: Float) -> Float:
+        """P Y, (m, K)."""
+        return self._wanted.write(self._estimate(Y), self._desired)
+
+    def violation(self, Y: Float) -> float:
+        """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
+        cells, worst = self._estimate(Y), 0.0
+        for table, without, before, levels, after in self._tables.steps(self._noisy.members).tolist():
+            sums = cells[table : table + before * levels * after].reshape(before, levels, -1).sum(axis=1)
+            own = cells[without : without + before * after].reshape(sums.shape)
+            worst = max(worst, float(abs(sums - own).max()))
+        return worst
+
+    def _estimate(self, Y: Float) -> Float:
+        """All tables, (S, K)."""
+        cells = self._noisy.components(self._noisy.runs.read(Y, self._tables))
+        if self._exact is not None:
+            known = self._exact.components(self._exact.runs.read(Y, self._tables))
+            cells += known
+        return self._noisy.spread(cells)
+
+    def adjoint(self, V: Float) -> Float:
+        """P' V, (n, K)."""
+        cells = self._wanted.read(V, self._tables)
+        if self._exact is None:
+            return self._noisy.runs.write(self._noisy.spread(self._noisy.components(cells)), self._observed)
+        self._noisy.take_means(cells)
+        known = self._exact.spread(self._exact.scaled(cells))
+        noisy = self._noisy.spread(self._noisy.scaled(cells))
+        return self._exact.runs.write(known, self._observed) + self._noisy.runs.write(noisy, self._observed)
+
+    def variances(self) -> Float:
+        """Variance of every desired cell, (m,)."""
+        places = self._wanted.places
+        return np.repeat(self._tables.cell_variances(self._noisy.scale)[places], self._tables.sizes[places])
+
+
+class Sweep:
+    """Both sweeps over some of the tables, all those that are coarser among them.
+
+    Parameters
+    ----------
+    tables : ClosedTables
+    runs : Runs
+        Where they are observed.
+    density : ndarray, (tables,)
+        Information about every component: infinite where something else knows it, 0 where nothing does.
+    members : ndarray of bool, (tables,)
+    """
+
+    def __init__(self, tables: ClosedTables, runs: Runs, density: Float, members: Flags) -> None:
+        self._tables = tables
+        self.runs, self.members = runs, members
+        self.scale = np.divide(1.0, density, out=np.zeros_like(density), where=density > 0)
+        self._up, self._down = tables.steps(members), tables.steps_by_axis(members)
+        self._factors = np.ones(len(self._up))
+        place, table = tables.last_steps(members)
+        self._factors[place] = self.scale[table]
+        self._total = int(tables.offsets[np.flatnonzero(tables.variables == 0)[0]])
+        self._total_factor = float(self.scale[tables.variables == 0][0])
+
+    def components(self, cells: Float) -> Float:
+        """What is known of every component, from information about cells, in place."""
+        take_means.fastest()(cells, self._up, self._factors)
+        cells[self._total] *= self._total_factor
+        return cells
+
+    def take_means(self, cells: Float) -> None:
+        """Information about every component, in place."""
+        take_means.fastest()(cells, self._up, np.ones_like(self._factors))
+
+    def scaled(self, cells: Float) -> Float:
+        """What is known of every component, from information about it."""
+        return cells * np.repeat(self.scale, self._tables.sizes)[:, None]
+
+    def spread(self, cells: Float) -> Float:
+        """All tables, from their components, in place."""
+        spread_evenly.fastest()(cells, self._down)
+        return cells
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Tables of a layout among closed ones, each with a weight.
+
+    Attributes
+    ----------
+    places : ndarray of int, (tables,)
+        Which of the closed tables they are.
+    weights : ndarray, (tables,)
+    rows : ndarray of int, (tables, 4)
+        Where they start in the layout, where among the closed tables, how long they are, and whether the same table
+        came before.
+    unread : ndarray of int, (others, 4)
+        The same for those that the layout does not have.
+    """
+
+    places: Index
+    weights: Float
+    rows: Integers
+    unread: Integers
+
+    @classmethod
+    def of(cls, tables: ClosedTables, starts: Integers, places: Index, weights: Float) -> Runs:
+        """Of tables that start at places of a layout."""
+        first = np.unique(places, return_index=True)[1]
+        again = np.isin(np.arange(places.size), first, invert=True)
+        rows = np.stack([starts, tables.offsets[places], tables.sizes[places], again], axis=1).astype(np.int64)
+        others = np.setdiff1d(np.arange(tables.sizes.size), places)
+        unread = np.stack([np.full(others.size, -1), tables.offsets[others], tables.sizes[others], others * 0], axis=1)
+        return cls(places, weights, rows, unread.astype(np.int64))
+
+    def densities(self, tables: ClosedTables) -> Float:
+        """Information about every component, weights being precisions."""
+        return tables.densities(np.bincount(self.places, self.weights, tables.sizes.size).astype(float))
+
+    def read(self, values: Float, tables: ClosedTables) -> Float:
+        """All closed tables, (S, K): values times weights, 0 where there are none."""
+        cells = np.empty((tables.cells, values.shape[1]))
+        values = np.ascontiguousarray(values)
+        copy_weighted.fastest()(values, cells, self.unread, np.zeros(len(self.unread)))
+        copy_weighted.fastest()(values, cells, self.rows, self.weights)
+        return cells
+
+    def write(self, cells: Float, size: int) -> Float:
+        """The layout's values, (size, K): cells times weights, 0 in tables that are not here; `cells` is used up."""
+        as_they_lie = self.rows[:, 2].sum() == size and np.array_equal(self.rows[:, 0], self.rows[:, 1])
+        values = cells[:size] if as_they_lie and len(cells) <= 2 * size else np.zeros((size, cells.shape[1]))
+        if not np.may_share_memory(values, cells) or (self.weights != 1).any():
+            back = self.rows[:, [1, 0, 2, 3]]
+            back[:, 3] = 0
+            copy_weighted.fastest()(cells, values, back, self.weights)
+        return values
