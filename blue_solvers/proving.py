@@ -41,7 +41,10 @@ def proved(problem: Problem, y: Float, x: Float, estimate: Callable[[Float], Flo
         better = _certified(problem, y, refined)
         if better.bound is None or better.bound >= certificate.bound:
             break
+        gained = better.bound <= certificate.bound / 2  # otherwise what is left is rounding
         x, certificate = refined, better
+        if not gained:
+            break
     return x, certificate
 
 

@@ -90,8 +90,24 @@ def _runs(rng: np.random.Generator) -> tuple[Any, ...]:
     return rng.normal(size=(6, 2)), rng.normal(size=(10, 2)), runs.astype(np.int64), rng.normal(size=3)
 
 
+def _parts(rng: np.random.Generator) -> tuple[Any, ...]:
+    cells, steps = _steps(rng)
+    return cells[:, 0].copy(), steps, np.zeros(3)
+
+
+def _gaps(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Tables that agree to 1e-6."""
+    _, steps = _steps(rng)
+    a, b = steps[0, 3:]
+    counts = rng.integers(0, 1000, (a, b)).astype(float)
+    cells = np.concatenate([counts.ravel(), counts.sum(axis=0), counts.sum(axis=1), [counts.sum()]])
+    return cells + 1e-6 * rng.normal(size=cells.size), np.zeros(cells.size), steps[::-1].copy()
+
+
 # By kernel: invented arguments, and how far results may differ, relative to the largest.
 CASES: dict[str, tuple[Case, float]] = {
+    "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),
+    "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.components.flat.axis_steps.copy_weighted": (_runs, 1e-15),
     "blue_solvers.components.flat.axis_steps.spread_evenly": (_steps, 1e-15),
     "blue_solvers.components.flat.axis_steps.take_means": (_weighted_steps, 1e-14),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Protocol
 
 from blue_solvers.components.flat.array_form import ArrayForm, array_size, axes_in_use
-from blue_solvers.components.flat.closed_tables import TooManyTablesError
 from blue_solvers.components.flat.sweep_form import SweepForm
 from blue_solvers.components.flat.table_form import TableForm
 from blue_solvers.components.size import as_float
@@ -15,6 +14,7 @@ from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
 from constraint_builders.compiled import has_numba
 from constraint_builders.description.table import Table
+from constraint_builders.relations.closed_tables import TooManyTablesError
 
 CALL = 30e-6  # seconds that a batch of tables costs beside its data
 VISIT = 1.2e-9  # seconds for a cell to be read or written once in a pass

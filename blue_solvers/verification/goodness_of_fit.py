@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -302,23 +301,19 @@ def _table_deviations(problem: Problem) -> Float | None:
         family = Separated(problem, WeighedNoise.of(problem))
     except NotCertifiedError:
         return None
-    density = family.densities(family.steepest)
+    tables, density = family.tables, family.densities(family.steepest)
+    independent = np.ones_like(density)
+    for finer, _, levels in tables.by_axis():
+        independent[finer] *= levels - 1
+    without = {(table, axis): coarser for table, coarser, axis in tables.up[:, :3].tolist()}
     variances = []
-    for table, variance in zip(problem.observed_tables, problem.table_variances, strict=True):
-        total = 0.0
-        for key in _within(table.axes) if 0 < variance < np.inf else ():
-            independent = prod(family.shape[axis] - 1 for axis in key)
-            own = 1 / (variance * family.size(table.axes) / family.size(key))
-            total += 2 * independent * (1 - own / density[key]) ** 2
-        variances.append(total)
+    for number, (table, variance) in enumerate(zip(problem.observed_tables, problem.table_variances, strict=True)):
+        within = [number] if 0 < variance < np.inf else []
+        for axis in table.axes:
+            within += [without[own, axis] for own in within]
+        own = tables.sizes[within] / (variance * table.size)
+        variances.append(float((2 * independent[within] * (1 - own / density[within]) ** 2).sum()))
     return np.sqrt(np.array(variances))
-
-
-def _within(axes: tuple[int, ...]) -> list[tuple[int, ...]]:
-    found: list[tuple[int, ...]] = [()]
-    for axis in axes:
-        found += [(*key, axis) for key in found]
-    return found
 
 
 def _replicated(

@@ -4,27 +4,37 @@ What residuals say of the counts splits into parts, one for each set T of variab
 sum to zero along each of its axes. Parts do not mix, and every measured table S that contains T bears on T's with
 information 1 / (largest variance in S * levels of S outside T). The size of a part in this information is exact where
 variances are equal within tables, and a bound otherwise.
+
+Tables that agree are those that have every table's part from itself. How far each is from what it should be follows
+from how far its sums are from the next coarser tables: differences of sums, which lose nothing.
 """
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from blue_solvers.verification.compensated_sums import spread_gaps, take_parts
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
 
-Key = tuple[int, ...]
-EXTENDED = float(np.finfo(np.longdouble).eps)
 MOST_CELLS = 4.0  # of all tables that some observed table contains, for each observed cell
 EXACT_TO = 1e-13
 
 
 class Separated:
-    """All tables that some observed table contains, by their variables.
+    """All tables that some observed table contains, by their variables; the observed ones first.
+
+    Attributes
+    ----------
+    tables : ClosedTables
+    steepest : ndarray, (tables,)
+        Largest standard deviation of a cell; infinite where nothing was measured.
+    least : ndarray, (tables,)
+        Square root of the least of a diagonal below the covariance, likewise.
 
     Raises
     ------
@@ -40,170 +50,138 @@ class Separated:
         factors = {factor for table in problem.observed_tables for factor in table.factors}
         if special or not factors.issubset(problem.domain.schema.names):
             raise NotCertifiedError("its counts are too many to list, and it is more than plain tables of one place")
-        self.shape = problem.domain.schema.shape
-        self.observed = {table.axes: i for i, table in enumerate(problem.observed_tables)}
-        self.steepest: dict[Key, float] = {}  # largest standard deviation; none where nothing was measured
-        self.least: dict[Key, float] = {}
-        budget = MOST_CELLS * problem.observed.size + 1e6
-        keys: set[Key] = set()
-        for key, i in self.observed.items():
-            cells = problem.observed.block(i)
-            keys.update(sub for k in range(len(key) + 1) for sub in combinations(key, k))
-            if len(keys) > budget:
-                raise NotCertifiedError("its tables contain too many others")
-            unmeasured, exact = problem.unmeasured[cells], problem.exact[cells]
-            if (unmeasured.any() and not unmeasured.all()) or (exact.any() and not exact.all()):
-                raise NotCertifiedError(
-                    "a table is measured, or known exactly, in part, and its counts are too many to list"
-                )
-            if not unmeasured.all():
-                self.steepest[key] = float(noise.sd[cells].max())
-                self.least[key] = float(noise.least[cells].min())
-        self.keys = sorted(keys, key=lambda key: (len(key), key), reverse=True)
-        if sum(self.size(key) for key in self.keys) > budget:
-            raise NotCertifiedError("its tables contain too many others")
-        self.density = self.densities(self.steepest)
+        keys, starts = [table.axes for table in problem.observed_tables], problem.observed.offsets[:-1]
+        try:
+            self.tables = ClosedTables.of(problem.domain.schema.shape, keys, MOST_CELLS * problem.observed.size + 1e6)
+        except TooManyTablesError:
+            raise NotCertifiedError("its tables contain too many others") from None
+        unmeasured, exact = (np.add.reduceat(own.astype(int), starts) for own in (problem.unmeasured, problem.exact))
+        if any(((own > 0) & (own < problem.observed.sizes)).any() for own in (unmeasured, exact)):
+            raise NotCertifiedError(
+                "a table is measured, or known exactly, in part, and its counts are too many to list"
+            )
+        self.steepest, self.least = np.full((2, self.tables.sizes.size), np.inf)
+        self.steepest[: starts.size] = np.where(unmeasured > 0, np.inf, np.maximum.reduceat(noise.sd, starts))
+        self.least[: starts.size] = np.where(unmeasured > 0, np.inf, np.minimum.reduceat(noise.least, starts))
 
-    def size(self, key: Key) -> int:
-        """Cells of a table."""
-        return int(np.prod([self.shape[axis] for axis in key], dtype=np.int64))
-
-    def densities(self, sd: dict[Key, float]) -> dict[Key, float]:
+    def densities(self, sd: Float) -> Float:
         """Information about every set's part, for each table that contains it 1 / (variance * levels outside)."""
-        found = dict.fromkeys(self.keys, 0.0)
-        for key, value in sd.items():
-            found[key] = np.inf if value == 0 else 1 / value**2
-        for axis, n in enumerate(self.shape):
-            for key in self.keys:
-                if axis in key:
-                    found[_without(key, axis)] += found[key] / n
+        found = np.divide(1.0, sd**2, out=np.full_like(sd, np.inf), where=sd > 0)
+        for table, without, levels in self.tables.by_axis():
+            found[without] += found[table] / levels
         return found
 
-    def least_variances(self) -> dict[Key, float]:
+    def least_variances(self) -> Float:
         """Of a cell of every table, were all variances within each table as small as the least."""
-        density, found = self.densities(self.least), {}
-        for key in self.keys:
-            share = float(np.prod([1 - 1 / self.shape[axis] for axis in key]))
-            found[key] = 0.0 if not share else share / density[key] if density[key] else np.inf
-        for axis, n in enumerate(self.shape):
-            for key in reversed(self.keys):
-                if axis in key:
-                    found[key] += found[_without(key, axis)] / n**2
+        density, share = self.densities(self.least), np.ones_like(self.least)
+        for table, _, levels in self.tables.by_axis():
+            share[table] *= 1 - 1 / levels
+        found = np.divide(share, density, out=np.where(share > 0, np.inf, 0.0), where=density > 0)
+        for table, without, levels in self.tables.by_axis():
+            found[table] += found[without] / levels**2
         return found
 
+    def norms(self, cells: Float) -> Float:
+        """Of every table."""
+        return np.sqrt(np.add.reduceat(cells**2, self.tables.offsets[:-1]))
 
-def _without(key: Key, axis: int) -> Key:
-    return tuple(other for other in key if other != axis)
+    def views(self, cells: Float, rows: Index) -> Iterator[tuple[int, int, Float, Float]]:
+        """Of some steps the two tables, and their cells: (before, levels, after), and without the axis."""
+        for table, without, _, before, levels, after in self.tables.up[rows].tolist():
+            start, end = self.tables.offsets[table], self.tables.offsets[without]
+            size = before * after
+            whole = cells[start : start + size * levels].reshape(before, levels, after)
+            yield table, without, whole, cells[end : end + size].reshape(before, after)
 
 
 def certify_wide(problem: Problem, noise: WeighedNoise, family: Separated, y: Float, x: Float) -> tuple[float, float]:
     """Bound and violation, both in standard errors."""
     rho, off = noise.weighted(y - x)
-    optimality = _parts(problem, family, rho)
-    sizes, violation = _disagreements(problem, noise, family, y, x)
-    variances = family.least_variances()
-    apart, figures, scale = 0.0, 0.0, float(np.nanmax(abs(x), initial=0.0))
-    for key, (size, worst) in sizes.items():
-        if variances[key] == 0 and worst > EXACT_TO * scale:
-            raise NotCertifiedError(f"a figure that is known exactly is off by {worst:.3g}")
-        if variances[key] > 0:
-            figures = max(figures, worst / float(np.sqrt(variances[key])) * (1 + 1e-9))
-        if family.least.get(key, 0.0) > 0:
-            apart += (size / family.least[key]) ** 2
-    return optimality + off + float(np.sqrt(apart)) + figures, violation
+    optimality = _parts(family, rho)
+    claimed = np.logical_and.reduceat(np.isfinite(x), problem.observed.offsets[:-1])
+    cells = np.zeros(family.tables.cells)
+    cells[: x.size] = np.where(np.repeat(claimed, problem.observed.sizes), x, 0.0)
+    scale = float(abs(cells).max(initial=0.0))
+    sizes, worst = _disagreements(family, cells, _certain(family, cells, claimed, y, scale), claimed)
+    steepest, least, variances = (
+        own[: claimed.size] for own in (family.steepest, family.least, family.least_variances())
+    )
+    exact = claimed & (variances == 0)
+    if worst[exact].max(initial=0.0) > EXACT_TO * scale:
+        raise NotCertifiedError(f"a figure that is known exactly is off by {worst[exact].max():.3g}")
+    noisy, figures = claimed & (least > 0), claimed & (variances > 0)
+    apart = float(np.linalg.norm(sizes[noisy] / least[noisy])) * (1 + 1e-9)
+    figure = float((worst[figures] / np.sqrt(variances[figures])).max(initial=0.0)) * (1 + 1e-9)
+    measured = claimed & (steepest > 0)
+    return optimality + off + apart + figure, float((worst[measured] / steepest[measured]).max(initial=0.0))
 
 
-def _parts(problem: Problem, family: Separated, rho: Float) -> float:
+def _parts(family: Separated, rho: Float) -> float:
     """The residuals' parts in the norm of the information about each, with the rounding of splitting them."""
-    held: dict[Key, Float] = {}
-    added: dict[Key, float] = dict.fromkeys(family.keys, 0.0)  # sizes of what was added up in every table
-    square, rounding = 0.0, 0.0
-    for key in family.keys:
-        cells = held.pop(key) if key in held else np.zeros([family.shape[axis] for axis in key])
-        if key in family.observed:
-            own = rho[problem.observed.block(family.observed[key])].reshape(cells.shape)
-            added[key] += float(np.linalg.norm(own))
-            cells = cells + own
-        for place, axis in enumerate(key):
-            mean = cells.mean(axis=place)
-            cells -= np.expand_dims(mean, place)
-            rest = key[:place] + key[place + 1 :]
-            size = float(np.linalg.norm(mean))
-            added[key] += size * np.sqrt(family.shape[axis])
-            added[rest] += size
-            held[rest] = held[rest] + mean if rest in held else mean
-        density = family.density[key]
-        if density == np.inf or not cells.any():
-            continue
-        square += float(np.vdot(cells, cells)) / density
-        adds = len(key) + len(family.shape) + 2
-        rounding += (adds * ROUNDING * added[key]) ** 2 / density
+    tables, density = family.tables, family.densities(family.steepest)
+    cells = np.zeros(tables.cells)
+    cells[: rho.size] = rho
+    added = family.norms(cells)  # sizes of what is added up in every table
+    squares = np.empty(len(tables.up))
+    take_parts.fastest()(cells, tables.steps(tables.up), squares)
+    means = np.sqrt(squares)
+    np.add.at(added, tables.up[:, 0], means * np.sqrt(tables.up[:, 4]))
+    np.add.at(added, tables.up[:, 1], means)
+    parts = family.norms(cells)
+    left = (parts > 0) & (density < np.inf)
+    adds = tables.variables + len(tables.shape) + 2
+    square = float((parts[left] ** 2 / density[left]).sum())
+    rounding = float(((adds * ROUNDING * added)[left] ** 2 / density[left]).sum())
     return float(np.sqrt(square)) * (1 + rho.size * ROUNDING) + float(np.sqrt(rounding))
 
 
-def _disagreements(
-    problem: Problem, noise: WeighedNoise, family: Separated, y: Float, x: Float
-) -> tuple[dict[Key, tuple[float, float]], float]:
-    """How far every observed table is from tables that agree, in norm and in its worst cell; and the latter in errors.
+def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Flags) -> tuple[Float, Float]:
+    """How far every observed table is from tables that agree, in norm and in its worst cell.
 
-    The tables that agree have each set's part from its own table, in extended precision.
+    `cells` are what is claimed; tables that agree have the parts of `certain`, which are the same but for what is
+    known exactly and for what is not claimed.
     """
-    certain = _certain(problem, family, x, y, float(np.nanmax(abs(x), initial=0.0)))
-    agreeing: dict[Key, NDArray] = {}
-    rounding: dict[Key, float] = {}
-    unobserved: dict[Key, NDArray] = {}
-    for key in family.keys:
-        given = _given(problem, family, x, key)
-        found = certain.get(key), given, unobserved.pop(key, None)
-        table = next(own for own in found if own is not None)
-        part = table.astype(np.longdouble)
-        for place in range(len(key)):
-            rest = key[:place] + key[place + 1 :]
-            if rest not in certain and rest not in unobserved and _given(problem, family, x, rest) is None:
-                unobserved[rest] = table.sum(axis=place, dtype=np.longdouble)
-            part -= part.mean(axis=place, keepdims=True)
-        agreeing[key] = part
-        operations = sum(family.shape[axis] + 4 for axis in key) + 2
-        rounding[key] = operations * EXTENDED * float(np.linalg.norm(table.astype(float)))
-    for axis, n in enumerate(family.shape):
-        for key in family.keys:
-            if axis in key:
-                rest = _without(key, axis)
-                agreeing[key] += np.expand_dims(agreeing[rest], key.index(axis)) / n
-                rounding[key] += rounding[rest] / np.sqrt(n)
-    sizes, violation = {}, 0.0
-    for key in family.observed:
-        given = _given(problem, family, x, key)
-        if given is not None:
-            gap = abs(given - agreeing[key]).astype(float)
-            sizes[key] = float(np.linalg.norm(gap)) + rounding[key], float(gap.max()) + rounding[key]
-            if family.steepest.get(key, 0.0) > 0:
-                violation = max(violation, sizes[key][1] / family.steepest[key])
-    return sizes, violation
+    tables, gaps = family.tables, np.zeros(cells.size)
+    upwards = tables.up[np.argsort(tables.variables[tables.up[:, 0]], kind="stable")]
+    spread_gaps.fastest()(certain, gaps, tables.steps(upwards))
+    values, found = family.norms(certain), family.norms(gaps)
+    rounding = np.zeros(found.size)
+    for steps in np.split(upwards, np.flatnonzero(np.diff(tables.variables[upwards[:, 0]])) + 1):
+        table, without, levels = steps[:, 0], steps[:, 1], steps[:, 4]
+        summing = (ROUNDING * (levels + 2)) ** 2 * (values[table] + values[without])  # compensated
+        spreading = 4 * ROUNDING * ((levels + 4) * found[table] + found[without])
+        moved = (rounding[without] / np.sqrt(levels) + summing + spreading) ** 2
+        rounding += np.sqrt(np.bincount(table, moved, rounding.size))  # what steps of one table move is orthogonal
+    gaps += cells - certain
+    rounding = rounding[: claimed.size]
+    worst = np.maximum.reduceat(abs(gaps), tables.offsets[:-1])[: claimed.size]
+    return family.norms(gaps)[: claimed.size] + rounding, worst + rounding
 
 
-def _certain(problem: Problem, family: Separated, x: Float, y: Float, scale: float) -> dict[Key, NDArray]:
-    """Tables that follow from one that is known exactly, as the values known say."""
-    found: dict[Key, NDArray] = {}
-    for key in family.keys:
-        exact = _given(problem, family, y, key) if family.steepest.get(key) == 0 else None
-        if exact is not None:
-            found.setdefault(key, exact.astype(np.longdouble))
-            if abs(exact - found[key]).max() > EXACT_TO * scale:
-                raise NotCertifiedError("values known exactly contradict one another")
-            given = _given(problem, family, x, key)
-            off = float("inf") if given is None else float(abs(given - exact).max())
-            if off > EXACT_TO * scale:
-                raise NotCertifiedError(f"x contradicts what is known exactly by {off:.3g}")
-        if key in found:
-            for place in range(len(key)):
-                found.setdefault(key[:place] + key[place + 1 :], found[key].sum(axis=place))
+def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: float) -> Float:
+    """What is claimed, with what is known exactly in its place, and sums of these in tables that are not claimed."""
+    tables = family.tables
+    found = cells.copy()
+    known, valued = family.steepest == 0, np.zeros(family.steepest.size, dtype=np.bool_)
+    valued[: claimed.size] = claimed
+    for number in np.flatnonzero(known).tolist():
+        own = slice(*tables.offsets[number : number + 2])
+        if not valued[number] or abs(cells[own] - y[own]).max() > EXACT_TO * scale:
+            off = abs(cells[own] - y[own]).max() if valued[number] else np.inf
+            raise NotCertifiedError(f"x contradicts what is known exactly by {off:.3g}")
+        found[own] = y[own]
+    exact = known.copy()
+    for finer, coarser, _ in tables.by_axis():
+        exact[coarser] |= exact[finer]
+    for _, without, whole, sums in family.views(found, np.flatnonzero(exact[tables.up[:, 0]])):
+        total = whole.sum(axis=1, dtype=np.longdouble)
+        if known[without] and abs(sums - total).max() > EXACT_TO * scale:
+            raise NotCertifiedError("values known exactly contradict one another")
+        if not known[without]:
+            sums[...] = total
+            known[without] = valued[without] = True
+    for table, without, whole, sums in family.views(found, np.flatnonzero(~valued[tables.up[:, 1]])):
+        if valued[table] and not valued[without]:
+            sums[...] = whole.sum(axis=1, dtype=np.longdouble)
+            valued[without] = True
     return found
-
-
-def _given(problem: Problem, family: Separated, vector: Float, key: Key) -> Float | None:
-    """A table of a vector, if it was observed and has values."""
-    i = family.observed.get(key)
-    if i is None or not np.isfinite(vector[problem.observed.block(i)]).all():
-        return None
-    return vector[problem.observed.block(i)].reshape([family.shape[axis] for axis in key])

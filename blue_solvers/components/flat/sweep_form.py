@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from blue_solvers.components.flat.axis_steps import copy_weighted, spread_evenly, take_means
-from blue_solvers.components.flat.closed_tables import ClosedTables
 from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders.arrays import Flags, Float, Index, Integers
+from constraint_builders.relations.closed_tables import ClosedTables
 
 
 class SweepForm:
@@ -65,7 +65,7 @@ class SweepForm:
     def violation(self, Y: Float) -> float:
         """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
         cells, worst = self._estimate(Y), 0.0
-        for table, without, before, levels, after in self._tables.steps(self._noisy.members).tolist():
+        for table, without, before, levels, after in self._tables.steps(self._tables.up).tolist():
             sums = cells[table : table + before * levels * after].reshape(before, levels, -1).sum(axis=1)
             own = cells[without : without + before * after].reshape(sums.shape)
             worst = max(worst, float(abs(sums - own).max()))
@@ -92,7 +92,10 @@ class SweepForm:
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
         places = self._wanted.places
-        return np.repeat(self._tables.cell_variances(self._noisy.scale)[places], self._tables.sizes[places])
+        by_table = self._noisy.scale.copy()
+        for table, without, levels in self._tables.by_axis():
+            by_table[table] = by_table[table] * (1 - 1 / levels) + by_table[without] / levels**2
+        return np.repeat(by_table[places], self._tables.sizes[places])
 
 
 class Sweep:
@@ -110,12 +113,12 @@ class Sweep:
 
     def __init__(self, tables: ClosedTables, runs: Runs, density: Float, members: Flags) -> None:
         self._tables = tables
-        self.runs, self.members = runs, members
+        self.runs = runs
         self.scale = np.divide(1.0, density, out=np.zeros_like(density), where=density > 0)
-        self._up, self._down = tables.steps(members), tables.steps_by_axis(members)
-        self._factors = np.ones(len(self._up))
-        place, table = tables.last_steps(members)
-        self._factors[place] = self.scale[table]
+        own = tables.up[members[tables.up[:, 0]]]
+        self._up, self._down = tables.steps(own), tables.steps(own[np.argsort(own[:, 2], kind="stable")])
+        last = np.append(own[1:, 0] != own[:-1, 0], np.ones(min(len(own), 1), dtype=np.bool_))
+        self._factors = np.where(last, self.scale[own[:, 0]], 1.0)
         self._total = int(tables.offsets[np.flatnonzero(tables.variables == 0)[0]])
         self._total_factor = float(self.scale[tables.variables == 0][0])
 
@@ -172,7 +175,10 @@ class Runs:
 
     def densities(self, tables: ClosedTables) -> Float:
         """Information about every component, weights being precisions."""
-        return tables.densities(np.bincount(self.places, self.weights, tables.sizes.size).astype(float))
+        density = np.bincount(self.places, self.weights, tables.sizes.size).astype(float)
+        for table, without, levels in tables.by_axis():
+            density[without] += density[table] / levels
+        return density
 
     def read(self, values: Float, tables: ClosedTables) -> Float:
         """All closed tables, (S, K): values times weights, 0 where there are none."""

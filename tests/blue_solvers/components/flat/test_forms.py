@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from blue_solvers import blue
 from blue_solvers.components import ArrayForm, SweepForm, TableForm, TreeForm, choice, components_of
-from blue_solvers.components.flat.closed_tables import ClosedTables, TooManyTablesError
 from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders import Problem, Schema, gallery
+from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
 from constraint_builders.schema_order import in_schema_order
 from tests.helpers.effort import examples
 from tests.helpers.strategies import Case, cases

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constraint_builders.arrays import Flags, Float, Index, Integers
+from constraint_builders.arrays import Index, Integers
 
 MOST_BITS = 62
 
@@ -102,37 +102,12 @@ class ClosedTables:
         """Cells of every table, (tables,)."""
         return np.diff(self.offsets)
 
-    def steps(self, members: Flags) -> Integers:
-        """Steps of `take_means` over some tables: a table's, one after the other, those of many variables first."""
-        table, without, _, *sizes = self.up[members[self.up[:, 0]]].T
+    def steps(self, rows: Integers) -> Integers:
+        """Rows of `up` by cells, (steps, 5): where the table lies, where without the axis; before, levels, after."""
+        table, without, _, *sizes = rows.T
         return np.ascontiguousarray(np.stack([self.offsets[table], self.offsets[without], *sizes], axis=1))
 
-    def steps_by_axis(self, members: Flags) -> Integers:
-        """Steps of `spread_evenly` over some tables: an axis's, one after the other."""
-        axes = self.up[members[self.up[:, 0]], 2]
-        return self.steps(members)[np.argsort(axes, kind="stable")]
-
-    def last_steps(self, members: Flags) -> tuple[Index, Index]:
-        """The last of the steps of every table, and the table."""
-        table = self.up[members[self.up[:, 0]], 0]
-        place = np.flatnonzero(np.append(table[1:] != table[:-1], np.ones(min(table.size, 1), dtype=np.bool_)))
-        return place, table[place]
-
-    def densities(self, precisions: Float) -> Float:
-        """Information about every component from all tables that hold it, (tables,)."""
-        density = precisions.copy()
-        for table, without, levels in self._by_axis():
-            density[without] += density[table] / levels
-        return density
-
-    def cell_variances(self, by_component: Float) -> Float:
-        """Variance of a cell of every table, (tables,), from the components'."""
-        variances = by_component.copy()
-        for table, without, levels in self._by_axis():
-            variances[table] = variances[table] * (1 - 1 / levels) + variances[without] / levels**2
-        return variances
-
-    def _by_axis(self) -> Iterator[tuple[Integers, Integers, int]]:
+    def by_axis(self) -> Iterator[tuple[Integers, Integers, int]]:
         """The tables that keep an axis, themselves without it, and its levels; axis by axis."""
         by_axis = self.up[np.argsort(self.up[:, 2], kind="stable")]
         starts = np.searchsorted(by_axis[:, 2], np.arange(len(self.shape) + 1))
