@@ -8,7 +8,10 @@ from importlib import import_module
 from pathlib import Path
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-SHARED_CODE = ("__init__", "__main__", "invented_state", "measuring", "version_cases")
+SHARED_CODE = (
+    "__init__", "__main__", "interval_designs", "invented_state", "measuring", "paper_times", "printed_figures",
+    "unequal_variances", "version_cases",
+)  # fmt: skip
 
 
 def main() -> None:

@@ -27,8 +27,9 @@ import numpy as np
 
 from bench import hierarchies, solvers
 from bench.measuring import best_seconds, in_own_process, peak_bytes, print_table
-from bench.paper_tables import TABLE_3, table_3_problem
+from bench.printed_figures import TABLE_3
 from bench.spine import problem_of_a_state
+from bench.unequal_variances import random_variances
 from blue_solvers import Auto, Cholesky, ConjugateGradient, Solver, blue
 from constraint_builders import Problem
 from constraint_builders.files.settings import production_settings
@@ -132,7 +133,7 @@ def table_3(replicates: int) -> list[list[str]]:
     for row in TABLE_3:
         worst = dict.fromkeys(exact, 0.0)
         for _ in range(replicates):
-            problem = table_3_problem(row, rng)
+            problem = random_variances(row, rng)
             y = rng.standard_normal(problem.observed.size) * np.sqrt(problem.variances)
             dense = blue(problem, "dense") @ y
             for name, solver in exact.items():

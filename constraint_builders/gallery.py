@@ -14,14 +14,21 @@ from numpy.typing import NDArray
 from constraint_builders.description.schema import Schema
 from constraint_builders.problem import Problem
 
+PL94_SHAPE = {"hhgq": 8, "votingage": 2, "hispanic": 2, "cenrace": 63}
 PL94_RECODES = {"hhgq": {"hhinstlevels": ["household"] + ["institutional"] * 4 + ["noninstitutional"] * 3}}
 
 # Variances of the query groups at one geounit of each geolevel in the 2020 production release (persons, United States),
-# 1 / (rho * geolevel share * query share); certificate RUN1A US-Persons.
+# 1 / (rho * geolevel share * query share); certificate RUN1A US-Persons. In this order: total, cenrace, the groups of
+# few cells, the two crosses of cenrace with a variable of two levels, the cross with both, detailed.
 PL94_VARIANCES = {
-    "State": (1.2091923983582196, 760.3804865009271, 380.19024325046354, 134.1847917354577, 19.83601269132853),
-    "County": (4.701627401105837, 1469.7287255856845, 524.9031162806016, 145.51769560254303, 19.49242341625576),
-}
+    "State": (1.2091923983582196, 760.3804865009271, 760.3804865009271,
+              380.19024325046354, 134.1847917354577, 19.83601269132853),
+    "County": (4.701627401105837, 1469.7287255856845, 1469.7287255856845,
+               524.9031162806016, 145.51769560254303, 19.49242341625576),
+    "Block": (7963.257458627891, 4424.031921459939, 7963.257458627891,
+              1896.0136806256883, 560.792778776612, 10.092848490022675),
+}  # fmt: skip
+DHC_RHO = 0.0999
 
 
 def toy() -> Problem:
@@ -65,30 +72,49 @@ def _all_up_to(schema: Schema, most: int, variance: float) -> Problem:
 
 def pl94() -> Problem:
     """Redistricting data of one county: the query groups and variances of 2020 production, all 16 marginals desired."""
-    schema = Schema({"hhgq": 8, "votingage": 2, "hispanic": 2, "cenrace": 63}, PL94_RECODES)
+    schema = Schema(PL94_SHAPE, PL94_RECODES)
     return Problem(schema, _pl94_queries("County"), desired=_all_marginals(schema.names))
 
 
-def pl94_counties(counties: int = 55) -> Problem:
+def pl94_block() -> Problem:
+    """The "PL94 Block" of SEA BLUE: redistricting data of one block, all 16 marginals desired.
+
+    The variances are those of 2020 production, which reproduce the paper's widths. As in the paper the recoded query
+    group, of institutions, is left out.
+    """
+    schema = Schema(PL94_SHAPE)
+    return Problem(schema, _without_recodes(_pl94_queries("Block")), desired=_all_marginals(schema.names))
+
+
+def pl94_counties(counties: int = 55, *, recoded: bool = True) -> Problem:
     """Redistricting data of a state and its counties, the county being a variable; all marginals desired.
 
     The state's query groups have the variances of 2020 production at the state level, those crossed with the county
     the variances at the county level.
+
+    Parameters
+    ----------
+    counties : int
+    recoded : bool
+        False leaves out the recoded query group: with 55 counties that is the "PL94 Multi" of SEA BLUE.
     """
-    schema = Schema({"county": counties, "hhgq": 8, "votingage": 2, "hispanic": 2, "cenrace": 63}, PL94_RECODES)
+    schema = Schema({"county": counties, **PL94_SHAPE}, PL94_RECODES if recoded else None)
     detailed = " * ".join(schema.names[1:])
-    observed = {name.replace("detailed", detailed): value for name, value in _pl94_queries("State").items()}
-    for name, value in _pl94_queries("County").items():
+    of_state, of_county = (_pl94_queries(geolevel) for geolevel in ("State", "County"))
+    if not recoded:
+        of_state, of_county = _without_recodes(of_state), _without_recodes(of_county)
+    observed = {name.replace("detailed", detailed): value for name, value in of_state.items()}
+    for name, value in of_county.items():
         crossed = {"total": "county", "detailed": "detailed"}.get(name, f"county * {name}")
         observed[crossed] = value
     return Problem(schema, observed, desired=_all_marginals(schema.names))
 
 
 def _pl94_queries(geolevel: str) -> dict[str, float]:
-    total, small, by_race, three_way, detailed = PL94_VARIANCES[geolevel]
+    total, cenrace, small, by_race, three_way, detailed = PL94_VARIANCES[geolevel]
     return {
         "total": total,
-        "cenrace": small,
+        "cenrace": cenrace,
         "hispanic": small,
         "votingage": small,
         "hhinstlevels": small,
@@ -101,17 +127,29 @@ def _pl94_queries(geolevel: str) -> dict[str, float]:
     }
 
 
-def dhc() -> Problem:
-    """Demographic and Housing Characteristics of one state, as in section 6.1 of SEA BLUE; all 32 marginals desired.
+def _without_recodes(queries: Mapping[str, float]) -> dict[str, float]:
+    recodes = {name for of_variable in PL94_RECODES.values() for name in of_variable}
+    return {name: variance for name, variance in queries.items() if not recodes & set(name.split(" * "))}
 
-    Observed are the full cross, the cross of the two variables of size 2, and one of these by itself. Each query of the
-    2020 state release has rho 0.0999, so variance 1 / 0.0999 a cell; the single margin is the best combination of the
-    sums over the 3, 4 and 38 bins of the three binned tables that contain it.
+
+def dhc() -> Problem:
+    """Demographic and Housing Characteristics of one state, the "DHC State" of SEA BLUE; all 32 marginals desired.
+
+    Each query of the 2020 state release has rho 0.0999, so variance 1 / 0.0999 a cell. As in the paper binned variables
+    are summed out. Observed are the full cross; the sums over 40 age groups, and over these and 25 groups of relgq; the
+    cross of the two variables of size 2; and sex by itself, the best combination of the sums over the 3, 4 and 38 bins
+    of three tables. Section 6.1 of the paper does not name the second and third, without which its widths do not come
+    out.
     """
     schema = Schema({"relgq": 42, "sex": 2, "age": 116, "hispanic": 2, "cenrace": 63})
-    variance = 1 / 0.0999
-    margin = variance / sum(1 / bins for bins in (3, 4, 38))
-    observed = {"sex": margin, "sex * hispanic": variance, "detailed": variance}
+    variance = 1 / DHC_RHO
+    observed = {
+        "sex": variance / sum(1 / bins for bins in (3, 4, 38)),
+        "sex * hispanic": variance,
+        "sex * hispanic * cenrace": 40 * 25 * variance,
+        "relgq * sex * hispanic * cenrace": 40 * variance,
+        "detailed": variance,
+    }
     return Problem(schema, observed, desired=_all_marginals(schema.names))
 
 
