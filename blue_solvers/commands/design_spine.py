@@ -12,9 +12,8 @@ from blue_solvers.commands.common import SubParsers, new_parser, plural, print_c
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.picture import require_picture, written
 from blue_solvers.commands.quiet import reading
-from blue_solvers.spine_design.bypasses import optimise_bypasses
-from blue_solvers.spine_design.regrouping import optimise_spine
 from blue_solvers.spine_design.report import SpineReport, compare_spines
+from blue_solvers.spine_design.starts import best_spine
 from constraint_builders import Schema, Spine
 from constraint_builders.geography import (
     Entities,
@@ -127,10 +126,11 @@ def _strategies(args: argparse.Namespace, plain: Spine, entities: Entities) -> d
     before, after = _strategy(args, plain, shares), _strategy(args, optimised, shares)
     found = {PLAIN: before, OPTIMISED: bypass(after)}
     if args.optimise:
-        grouped = optimise_spine(
-            after, TOTALS, entities, args.optimise, fanout_cutoff=args.fanout_cutoff, variant=args.variant
-        )
-        found[OURS] = optimise_bypasses(grouped.strategy, TOTALS, entities, args.optimise).strategy
+        starts = {PLAIN: before, OPTIMISED: after}
+        cutoff, variant = args.fanout_cutoff, args.variant
+        found[OURS] = best_spine(
+            starts, TOTALS, entities, args.optimise, fanout_cutoff=cutoff, variant=variant
+        ).strategy
     return found
 
 

@@ -1,31 +1,36 @@
-"""Which geounits to bypass, by exact variances of entities' totals instead of Theorem 2 and its zCDP twin.
+"""Which geounits to bypass, by exact variances of functionals instead of Theorem 2 and its zCDP twin.
 
 The paper bypasses a geounit only where no query of any geounit gets worse. Here those are bypassed whose bypassing
-lowers a chosen objective of chosen entities, whatever it does to others; `compare_spines` of
+lowers a chosen objective of chosen functionals, whatever it does to others; `compare_spines` of
 `blue_solvers.spine_design.report` shows what that costs.
 Sums of shares on paths, and so the privacy guarantee, are the same. Every bypass lowers the
-exact objective. Which ones are tried in which order is a heuristic: up the spine and, afresh, down it, again and again
-until none helps; the better of both is kept.
+exact objective. Which ones are tried in which order is a heuristic: up the spine and, afresh, down it, and up it from
+what Algorithm 3 bypasses, again and again until none helps; the best is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
 from itertools import product
+from operator import add
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from blue_solvers.spine_design.contributions import Triple, cell_space, determined, leaf_sums, share_information
+from blue_solvers.spine_design.functionals import CellSpace, Functionals, read_functionals
 from blue_solvers.spine_design.objective import Guide, Objective, read_weights, schedules, score
-from blue_solvers.spine_design.totals import Triple, share_precisions
 from constraint_builders.arrays import Float
+from constraint_builders.budget import Measure
 from constraint_builders.description.schema import Schema
-from constraint_builders.geography import Entities, Strategy, bypass_chosen, leaves
-from constraint_builders.geography.entities import check_blocks
+from constraint_builders.geography import Entities, Strategy, bypass_chosen, bypassing_improves, leaves
 
 UPWARDS, DOWNWARDS = 1, -1
+STARTS = ((UPWARDS, False), (DOWNWARDS, False), (UPWARDS, True))  # the last from the bypasses of Algorithm 3
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class BypassedSpine:
     bypassed : tuple of int
         Positions, in the spine that was given, of the geounits bypassed.
     variances : ndarray, (K,)
-        Exact variance of every entity's total.
+        Exact variance of every functional.
     objective, start : float
         The objective now and before.
     """
@@ -53,23 +58,24 @@ class BypassedSpine:
 def optimise_bypasses(
     strategy: Strategy,
     schema: Schema,
-    entities: Entities,
+    entities: Entities | Functionals,
     objective: Objective = "mean",
     *,
     weights: ArrayLike | None = None,
     sweeps: int = 5,
 ) -> BypassedSpine:
-    """Bypass the geounits whose bypassing makes entities' totals more accurate.
+    """Bypass the geounits whose bypassing makes entities, or any functionals, more accurate.
 
     Parameters
     ----------
     strategy : Strategy
-        Of plain marginals, not bypassed, with all leaves measured. Geounits of a level without query shares are left
-        alone, since those in their place would be measured at that level.
+        Not bypassed, with all leaves measured. Geounits of a level without query shares are left alone, since those in
+        their place would be measured at that level.
     schema : Schema
-    entities : Entities
+    entities : Entities or Functionals
+        Of entities, their totals.
     objective : {"mean", "worst", "weighted"}
-        Of the entities' variances.
+        Of their variances. The result is never worse than the strategy given, nor than Algorithm 3's below the root.
     weights : array_like, (K,), optional
         Not negative, for ``"weighted"``.
     sweeps : int
@@ -82,17 +88,20 @@ def optimise_bypasses(
     Raises
     ------
     ValueError
-        If a table is recoded, a leaf is not measured, or the weights do not fit.
+        If what is measured in a leaf does not determine the functionals, or the weights do not fit.
     """
-    check_blocks(leaves(strategy.spine).size, entities)
-    wanted = read_weights(objective, weights, entities.size)
-    start = _BypassSearch(strategy, schema, entities)
+    functionals = read_functionals(entities, schema, leaves(strategy.spine).size)
+    wanted, space = read_weights(objective, weights, functionals.size), cell_space(strategy, schema, functionals)
+    start = _BypassSearch(strategy, space)
     first = best = score(objective, wanted, start.variances)
     chosen, variances = frozenset[int](), start.variances
-    for schedule, step in product(schedules(objective), (UPWARDS, DOWNWARDS)):
-        search = _BypassSearch(strategy, schema, entities)
-        for power in schedule:
-            search.run(Guide(wanted, power), sweeps, step)
+    for schedule, (step, improved) in product(schedules(objective), STARTS):
+        search = _BypassSearch(strategy, space)
+        if improved:
+            search.bypass_what_improves_all(strategy.measure)
+        for power in (None, *schedule):
+            if power is not None:
+                search.run(Guide(wanted, power), sweeps, step)
             now = score(objective, wanted, search.variances)
             if now < best:
                 best, chosen, variances = now, frozenset(search.bypassed), search.variances
@@ -102,17 +111,16 @@ def optimise_bypasses(
 class _BypassSearch:
     """The tree with what every geounit's children add up to; a bypassed geounit stays in it, unmeasured."""
 
-    def __init__(self, strategy: Strategy, schema: Schema, entities: Entities) -> None:
+    def __init__(self, strategy: Strategy, space: CellSpace) -> None:
         spine = strategy.spine
-        self._precision_of = share_precisions(strategy, schema)
+        self._space, self._information_of = space, share_information(strategy, space)
         self._share = list(strategy.shares)
-        self._level = spine.level_of.tolist()
+        self._level, self._levels = spine.level_of.tolist(), spine.levels
         self._parent = spine.parent.tolist()
         self._heirs: list[list[int]] = [[] for _ in self._parent]
         for geounit, parent in enumerate(self._parent):
             if parent >= 0:
                 self._heirs[parent].append(geounit)
-        self._inside = sparse.csr_array(entities.contains.T)
         self._row = {int(leaf): row for row, leaf in enumerate(leaves(spine))}
         measurable = [bool(strategy.query_shares.get(level)) for level in spine.levels]
         self._from_below = sorted((i for i, below in enumerate(self._heirs) if below), key=lambda i: -self._level[i])
@@ -120,26 +128,32 @@ class _BypassSearch:
         self.bypassed: set[int] = set()
         self._sums: dict[int, Triple] = {}
         for geounit in self._from_below:
-            precisions = [self._precision(child) for child in self._heirs[geounit]]
-            self._sums[geounit] = self._summed(self._heirs[geounit], np.array(precisions))
+            below = self._heirs[geounit]
+            self._sums[geounit] = self._summed(below, [(self._level[i], self._share[i]) for i in below])
         root = self._from_below[-1]
-        self.variances = self._sums[root].lifted(self._precision(root)).s2
+        self.variances = self._sums[root].lifted(self._information(root)).s2
 
-    def _precision(self, geounit: int) -> float:
-        return 0.0 if geounit in self.bypassed else self._precision_of(self._level[geounit], self._share[geounit])
+    def _information(self, geounit: int) -> Float:
+        if geounit in self.bypassed:
+            return np.zeros((self._space.dimensions, self._space.dimensions))
+        return self._information_of(self._level[geounit], self._share[geounit])
 
-    def _summed(self, geounits: Sequence[int], precisions: Float) -> Triple:
-        """What geounits contribute together if they have these precisions."""
-        inner = [n for n, geounit in enumerate(geounits) if geounit in self._sums]
-        outer = [n for n, geounit in enumerate(geounits) if geounit not in self._sums]
-        if not precisions[outer].all():
-            raise ValueError("a leaf is not measured: give the lowest geolevel a share before choosing what to bypass")
-        variances = 1 / precisions[outer]
-        part = variances @ self._inside[[self._row[geounits[n]] for n in outer]]
-        total = Triple(variances.sum(), part, part)
-        for n in inner:
-            total = total + self._sums[geounits[n]].lifted(float(precisions[n]))
-        return total
+    def _summed(self, geounits: Sequence[int], measured: Sequence[tuple[int, Fraction]]) -> Triple:
+        """What geounits contribute together if they are measured at these levels, with these shares."""
+        rows: dict[tuple[int, Fraction], list[int]] = {}
+        found = []
+        for geounit, own in zip(geounits, measured, strict=True):
+            if geounit in self._row:
+                rows.setdefault(own, []).append(self._row[geounit])
+            else:
+                found.append(self._sums[geounit].lifted(self._information_of(*own)))
+        found += [self._of_leaves(own, alike) for own, alike in rows.items()]
+        return reduce(add, found)
+
+    def _of_leaves(self, measured: tuple[int, Fraction], rows: Sequence[int]) -> Triple:
+        variance = determined(self._information_of(*measured), self._levels[measured[0]])
+        gather = sparse.csr_array((np.ones(len(rows)), (np.zeros(len(rows), dtype=int), rows)), (1, len(self._row)))
+        return leaf_sums(self._space, variance, gather)[0]
 
     def run(self, guide: Guide, sweeps: int, step: int) -> None:
         """Sweep over the geounits, up or down the spine, until no bypass helps."""
@@ -148,28 +162,39 @@ class _BypassSearch:
             if not [geounit for geounit in waiting if self._try(geounit, guide)]:
                 return
 
+    def bypass_what_improves_all(self, measure: Measure) -> None:
+        """Bypass as Algorithm 3 does, below the root."""
+        for geounit in self._candidates:
+            share, of_heirs = self._share[geounit], [self._share[heir] for heir in self._heirs[geounit]]
+            if bypassing_improves(share, of_heirs, measure):
+                self._accept(geounit, *self._effect(geounit))
+
     def _try(self, geounit: int, guide: Guide) -> bool:
         """Bypass a geounit if that lowers the guide."""
-        level, share, heirs = self._level[geounit], self._share[geounit], self._heirs[geounit]
-        precisions = [self._precision_of(level, self._share[heir] + share) for heir in heirs]
-        changed = {geounit: self._summed(heirs, np.array(precisions))}
-        change = changed[geounit].lifted(0.0) - self._sums[geounit].lifted(self._precision(geounit))
-        ancestor = self._parent[geounit]
-        while ancestor >= 0:
-            old, precision = self._sums[ancestor], self._precision(ancestor)
-            changed[ancestor] = old + change
-            change = changed[ancestor].lifted(precision) - old.lifted(precision)
-            ancestor = self._parent[ancestor]
-        variances = self.variances + change.s2
+        variances, changed = self._effect(geounit)
         if not guide.lowers(self.variances, variances):
             return False
-        self.variances = variances
-        self._sums |= changed
-        self._bypass(geounit)
+        self._accept(geounit, variances, changed)
         return True
 
-    def _bypass(self, geounit: int) -> None:
+    def _effect(self, geounit: int) -> tuple[Float, dict[int, Triple]]:
+        """The variances if a geounit were bypassed, and the sums that would change."""
+        level, share, heirs = self._level[geounit], self._share[geounit], self._heirs[geounit]
+        changed = {geounit: self._summed(heirs, [(level, self._share[heir] + share) for heir in heirs])}
+        own = self._information(geounit)
+        change = changed[geounit].lifted(0 * own) - self._sums[geounit].lifted(own)
+        ancestor = self._parent[geounit]
+        while ancestor >= 0:
+            old, information = self._sums[ancestor], self._information(ancestor)
+            changed[ancestor] = old + change
+            change = changed[ancestor].lifted(information) - old.lifted(information)
+            ancestor = self._parent[ancestor]
+        return self.variances + change.s2, changed
+
+    def _accept(self, geounit: int, variances: Float, changed: dict[int, Triple]) -> None:
         """Hand the share and the level to the heirs, which become heirs of the geounits above too."""
+        self.variances = variances
+        self._sums |= changed
         for heir in self._heirs[geounit]:
             self._share[heir] += self._share[geounit]
             self._level[heir] = self._level[geounit]

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.spine_design.totals import Triple, leaf_variance, member_sums
-from constraint_builders.arrays import Index
+from blue_solvers.spine_design.contributions import Triple, inverse, leaf_sums, leaf_variance, member_sums
+from blue_solvers.spine_design.functionals import CellSpace
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.spine import Spine
-from constraint_builders.geography import Entities
 from constraint_builders.geography.partitions import level_above
 
 
@@ -35,24 +35,25 @@ class RegroupingChange:
 class GroupedChildren:
     """A geounit whose children are being grouped: for every group how many members it has of each kind.
 
-    Members of a kind contribute alike, so that only their numbers matter. `entities` are those that some member meets.
+    Members of a kind contribute alike, so that only their numbers matter. `functionals` are those that some member
+    meets. A group that has more members than `most` already may keep them, but gets no more.
     """
 
-    def __init__(self, kinds: Triple, counts: Index, entities: Index, most: int) -> None:
-        self.kinds, self.counts, self.entities, self.most = kinds, counts, entities, most
+    def __init__(self, kinds: Triple, counts: Index, functionals: Index, most: int) -> None:
+        self.kinds, self.counts, self.functionals, self.most = kinds, counts, functionals, most
 
-    def group_sums(self, counts: NDArray, precision: float) -> Triple:
+    def group_sums(self, counts: NDArray, information: Float) -> Triple:
         """What groups contribute, (groups,); an empty one nothing."""
-        filled = counts.any(axis=-1)
+        filled = np.asarray(counts.any(axis=-1))[..., None, None]
         sums = self.kinds.summed(counts)
-        sums = Triple(np.where(filled, sums.s0, 1.0), sums.s1, sums.s2)
-        lifted = sums.lifted(precision)
+        sums = Triple(np.where(filled, sums.s0, np.eye(sums.s0.shape[-1])), sums.s1, sums.s2)
+        lifted = sums.lifted(information)
         return Triple(np.where(filled, lifted.s0, 0.0), lifted.s1, lifted.s2)
 
-    def sums(self, precision: float) -> Triple:
+    def sums(self, information: Float) -> Triple:
         """Sum of what all groups contribute."""
-        groups = self.group_sums(self.counts, precision)
-        return Triple(groups.s0.sum(), groups.s1.sum(axis=0), groups.s2.sum(axis=0))
+        groups = self.group_sums(self.counts, information)
+        return Triple(groups.s0.sum(axis=0), groups.s1.sum(axis=0), groups.s2.sum(axis=0))
 
     def changes(self) -> Iterator[RegroupingChange]:
         """All mergers of two groups, then all moves of members of one kind to another group or a new one."""
@@ -89,41 +90,35 @@ class GroupedChildren:
 
 
 class MembersOfGroups:
-    """The geounits that are being grouped, family by family."""
+    """The geounits that are being grouped, family by family; `kind` numbers the leaves' kinds."""
 
     def __init__(
-        self, spine: Spine, precisions: Mapping[str, float], entities: Entities, level: str, rule: Callable[[int], int]
+        self,
+        spine: Spine,
+        information: Mapping[str, Float],
+        space: CellSpace,
+        kind: Index,
+        level: str,
+        rule: Callable[[int], int],
     ) -> None:
         self.above = spine.level_index(level_above(spine, level))
         below = self.above + 2
         if below >= len(spine.levels):
             raise ValueError(f"geolevel {level!r} has nothing below it to group")
-        self._spine, self._precisions, self._group_precision = spine, precisions, precisions[level]
+        self._spine, self._information, self._group_information = spine, information, information[level]
+        self._space = space
         self.units = spine.members[below]
         self._group = spine.parent[self.units]
         parent = spine.rank_in_level[spine.parent[self._group]]
         order = np.lexsort((np.array([spine.geocodes[i] for i in self.units]), parent))
         self.of_family = np.split(order, np.cumsum(np.bincount(parent))[:-1])
-        self._variance = leaf_variance(spine, precisions)
+        self._variance = leaf_variance(spine, information)
         if below == len(spine.levels) - 1:
-            self._kind = entities.intersections()
-            self._inside = sparse.csr_array(entities.contains.T)
-            self._sums = None
+            self._kind, self._sums = kind, None
         else:
             self._kind = np.arange(self.units.size)
-            self._sums = member_sums(spine, precisions, entities, below)
+            self._sums = member_sums(spine, information, space, below)
         self._most = [rule(rows.size) for rows in self.of_family]
-        self._refuse_crowds(level)
-
-    def _refuse_crowds(self, level: str) -> None:
-        for rows, most in zip(self.of_family, self._most, strict=True):
-            groups, sizes = np.unique(self._group[rows], return_counts=True)
-            if sizes.max() > most:
-                code = self._spine.geocodes[groups[sizes.argmax()]]
-                raise ValueError(
-                    f"{level} {code!r} has {sizes.max()} members, the fan-out rule allows {most}: start from the "
-                    "groups of `regroup_blocks` or `group_tracts`, or raise fanout_cutoff"
-                )
 
     def kinds_of(self, number: int) -> Index:
         """For every member of a family the number of its kind."""
@@ -135,23 +130,25 @@ class MembersOfGroups:
         owner = np.unique(self._group[rows], return_inverse=True)[1]
         counts = np.zeros((owner.max() + 1, kind.max() + 1), dtype=np.intp)
         np.add.at(counts, (owner, kind), 1)
-        kinds = self._contributions(number, 0.0)
+        kinds = self._contributions(number, np.zeros_like(self._group_information))
         met = np.flatnonzero((kinds.s2 != 0).any(axis=0))
         return GroupedChildren(kinds.of(met), counts, met, self._most[number])
 
     def relaxed_sums(self, number: int) -> Triple:
         """What all members contribute, each with the most information that groups can add to it."""
-        extra = self._group_precision * min(self._most[number], self.of_family[number].size)
+        rows = self.of_family[number]
+        largest = int(np.unique(self._group[rows], return_counts=True)[1].max())
+        extra = self._group_information * min(max(self._most[number], largest), rows.size)
         kinds, counts = self._contributions(number, extra), np.bincount(self.kinds_of(number))
         return kinds.summed(counts)
 
-    def _contributions(self, number: int, extra: float) -> Triple:
-        """What a member of every kind of a family contributes, with additional precision."""
+    def _contributions(self, number: int, extra: Float) -> Triple:
+        """What a member of every kind of a family contributes, with additional information."""
         rows = self.of_family[number]
         first = rows[np.unique(self._kind[rows], return_index=True)[1]]
         if self._sums is not None:
             level = self._spine.level_of[self.units[0]]
-            return self._sums[first].lifted(self._precisions[self._spine.levels[level]] + extra)
-        variance = 1 / (1 / self._variance + extra)
-        part = variance * self._inside[first].toarray()
-        return Triple(np.full(first.size, variance), part, part)
+            return self._sums[first].lifted(self._information[self._spine.levels[level]] + extra)
+        variance = inverse(inverse(self._variance) + extra)
+        chosen = sparse.csr_array(sparse.eye_array(self.units.size, format="csr")[first])
+        return leaf_sums(self._space, variance, chosen)

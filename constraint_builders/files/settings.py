@@ -57,13 +57,11 @@ from constraint_builders.files.documents import parse_toml, read_document
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.schema_file import Levels, build_schema
 
-PRODUCTION = ("pl94_us_persons", "pl94_pr_persons", "pl94_us_units", "pl94_pr_units", "dhc_us_persons")
+PRODUCTION = (
+    "pl94_us_persons", "pl94_pr_persons", "pl94_us_units", "pl94_pr_units", "dhc_us_persons", "dhc_pr_persons",
+    "dhc_us_units", "dhc_pr_units", "dhc_us_units_tenvacgq", "dhc_pr_units_tenvacgq",
+)  # fmt: skip
 EXAMPLES = ("blocks_adult_race",)
-NOT_AT_HAND = {
-    "dhc_pr_persons": "no source at hand gives its geolevels and losses",
-    "dhc_us_units": "only its total rho, 77005/10000, is at hand, not its 10 tables nor their losses",
-    "dhc_pr_units": "no source at hand gives its schema, geolevels and losses",
-}
 
 Selections = Mapping[str, Mapping[str, tuple[int, ...]]]
 
@@ -147,20 +145,19 @@ def production_settings(name: str) -> Settings:
     Parameters
     ----------
     name : str
-        One of `PRODUCTION`.
+        One of `PRODUCTION`. The DHC units runs measured two histograms in every geounit, of households and, under the
+        name that ends in ``_tenvacgq``, of units.
 
     Raises
     ------
     ValueError
-        If there is no product of that name, or its numbers are not at hand.
+        If there is no product of that name.
 
     Examples
     --------
     >>> production_settings("pl94_us_persons").variances()["State"]["total"]
     1.2091923983582196
     """
-    if name in NOT_AT_HAND:
-        raise ValueError(f"settings {name!r} are not built in: {NOT_AT_HAND[name]}; give a settings file")
     if name not in PRODUCTION:
         raise ValueError(f"no settings {name!r}: there are {', '.join(PRODUCTION)}")
     return _shipped("production", name)
@@ -198,7 +195,7 @@ def find_settings(name_or_path: str) -> Settings:
         return read_settings(name_or_path)
     if name_or_path in EXAMPLES:
         return _shipped("examples", name_or_path)
-    if name_or_path not in (*PRODUCTION, *NOT_AT_HAND):
+    if name_or_path not in PRODUCTION:
         there = ", ".join((*PRODUCTION, *EXAMPLES))
         raise ValueError(f"no settings {name_or_path!r}: there are {there}; a file's name ends in .toml")
     return production_settings(name_or_path)

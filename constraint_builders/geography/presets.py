@@ -43,6 +43,8 @@ class ProductionRun:
         Which spine.
     columns : tuple of str
         Columns of the block table that it needs.
+    root : {"US", "State"}
+        The geolevel of the root: Puerto Rico is one by itself, at the level of the states.
 
     References
     ----------
@@ -53,6 +55,7 @@ class ProductionRun:
     settings_name: str
     product: str
     columns: tuple[str, ...]
+    root: str = "US"
 
     def entities(self, blocks: BlockTable, variant: Variant = "paper") -> Entities:
         """The run's categories of off-spine entities, each with the region outside as one more.
@@ -72,7 +75,7 @@ class ProductionRun:
         """
         columns = self._read(blocks, variant)
         areas = on_spine_areas(columns["aian"])
-        categories: dict[str, Sequence[str]] = {"AIAN": areas}
+        categories: dict[str, Sequence[str]] = {"AIAN": areas} if "aian" in self.columns else {}
         if "gq" in columns:
             categories["GQ"] = columns["gq"]
         if self.product == "DHC":
@@ -102,10 +105,12 @@ class ProductionRun:
         """
         columns = self._read(blocks, variant)
         if self.product == "DHC":
-            plain = _tract_subset_spine(columns)
+            plain = _tract_subset_spine(columns, self.root)
             plain = chunk_siblings(
                 plain, "Tract_Subset", "Tract_Subset_Group", fanout_cutoff=fanout_cutoff, variant=variant
             )
+        elif self.root == "State":
+            plain = Spine.from_geoids(columns["geoid"])
         else:
             plain = aian_spine(columns["geoid"], on_spine_areas(columns["aian"]))
         return regroup_blocks(plain, self.entities(blocks, variant), fanout_cutoff=fanout_cutoff, variant=variant)
@@ -123,7 +128,7 @@ class ProductionRun:
         Raises
         ------
         ValueError
-            If the losses of the run's tables are not at hand (DHC units), or the spine lacks a geolevel.
+            If the spine lacks a geolevel.
         ImportError
             If polars is not there: settings come with the extra ``frames``.
         """
@@ -148,7 +153,11 @@ class ProductionRun:
         lengths = {name: len(codes) for name, codes in columns.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns of the block table differ in length: {lengths}")
-        return columns
+        states = {geoid[:2] for geoid in columns["geoid"]}
+        if self.root == "State" and len(states) > 1:
+            raise ValueError(f"the run {self.name!r} is of one state: the blocks lie in {', '.join(sorted(states))}")
+        nowhere = [""] * len(columns["geoid"])
+        return {"aian": nowhere, "mcd": nowhere, **columns}
 
 
 REDISTRICTING_PERSONS = ProductionRun(
@@ -159,8 +168,26 @@ REDISTRICTING_UNITS = ProductionRun(
 )
 DHC_PERSONS = ProductionRun("DHC persons", "dhc_us_persons", "DHC", ("geoid", "aian", "prim", "school_district"))
 DHC_UNITS = ProductionRun("DHC units", "dhc_us_units", "DHC", DHC_PERSONS.columns)
+"""Its settings are of the histogram of households; `dhc_us_units_tenvacgq` has the run's other one."""
 
-RUNS = {run.name: run for run in (REDISTRICTING_PERSONS, REDISTRICTING_UNITS, DHC_PERSONS, DHC_UNITS)}
+PR_REDISTRICTING_PERSONS = ProductionRun(
+    "redistricting persons, Puerto Rico", "pl94_pr_persons", "redistricting", ("geoid", "gq", "place"), "State"
+)
+PR_REDISTRICTING_UNITS = ProductionRun(
+    "redistricting units, Puerto Rico", "pl94_pr_units", "redistricting", ("geoid", "place"), "State"
+)
+PR_DHC_PERSONS = ProductionRun(
+    "DHC persons, Puerto Rico", "dhc_pr_persons", "DHC", ("geoid", "prim", "school_district"), "State"
+)
+PR_DHC_UNITS = ProductionRun("DHC units, Puerto Rico", "dhc_pr_units", "DHC", PR_DHC_PERSONS.columns, "State")
+
+RUNS = {
+    run.name: run
+    for run in (
+        REDISTRICTING_PERSONS, REDISTRICTING_UNITS, DHC_PERSONS, DHC_UNITS,
+        PR_REDISTRICTING_PERSONS, PR_REDISTRICTING_UNITS, PR_DHC_PERSONS, PR_DHC_UNITS,
+    )
+}  # fmt: skip
 
 
 def minor_civil_divisions_and_places(blocks: BlockTable, areas: Sequence[str]) -> dict[str, list[str]]:
@@ -188,17 +215,18 @@ def minor_civil_divisions_and_places(blocks: BlockTable, areas: Sequence[str]) -
     return {"MCD": mcds, "place": places}
 
 
-def _tract_subset_spine(columns: Mapping[str, Sequence[str]]) -> Spine:
-    """Levels US, State, County, Prim, Tract_Subset, Block_Group, Block, split by AIAN area."""
+def _tract_subset_spine(columns: Mapping[str, Sequence[str]], root: str) -> Spine:
+    """Levels from the root's to Prim, Tract_Subset, Block_Group and Block, split by AIAN area below the US."""
     areas = on_spine_areas(columns["aian"])
-    levels: dict[str, list[str]] = {
-        level: [] for level in ("US", "State", "County", "Prim", "Tract_Subset", "Block_Group", "Block")
-    }
+    names = ("US", "State", "County", "Prim", "Tract_Subset", "Block_Group", "Block")
+    levels: dict[str, list[str]] = {level: [] for level in names[names.index(root) :]}
     for geoid, area, prim in zip(columns["geoid"], areas, columns["prim"], strict=True):
-        code = (IN_AIAN if area else OUTSIDE_AIAN) + geoid
-        in_prim = f"{code[:6]}.{prim}"
-        subset = f"{in_prim}.{code[6:12]}.{area}"
-        path = ("", code[:3], code[:6], in_prim, subset, f"{subset}.{code[12]}", code)
-        for level, geocode in zip(levels, path, strict=True):
-            levels[level].append(geocode)
+        branch = "" if root != "US" else IN_AIAN if area else OUTSIDE_AIAN
+        code, state = branch + geoid, len(branch) + 2
+        in_prim = f"{code[: state + 3]}.{prim}"
+        subset = f"{in_prim}.{code[state + 3 : state + 9]}.{area}"
+        path = ("", code[:state], code[: state + 3], in_prim, subset, f"{subset}.{code[state + 9]}", code)
+        for level, geocode in zip(names, path, strict=True):
+            if level in levels:
+                levels[level].append(geocode)
     return from_partitions(levels)

@@ -9,9 +9,10 @@ import pytest
 from blue_solvers import ConvergenceError, blue
 from blue_solvers.spine_design.allocation import allocate_budget
 from blue_solvers.spine_design.bypasses import optimise_bypasses
+from blue_solvers.spine_design.contributions import functional_variances as total_variances
+from blue_solvers.spine_design.functionals import Functionals
 from blue_solvers.spine_design.regrouping import optimise_spine
 from blue_solvers.spine_design.report import compare_spines, entity_variances, entity_workload, workload_variances
-from blue_solvers.spine_design.totals import total_variances
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.geography import (
     Entities,
@@ -282,17 +283,19 @@ def test_bad_requests_are_refused():
         optimise_spine(strategy, SCHEMA, entities, "weighted")
     with pytest.raises(ValueError, match="finite numbers, none negative"):
         optimise_bypasses(strategy, SCHEMA, entities, "weighted", weights=[-1.0] * entities.size)
-    with pytest.raises(ValueError, match="has 9 members, the fan-out rule allows 3"):
-        optimise_spine(strategy, SCHEMA, entities, fanout_cutoff=0)
     with pytest.raises(ValueError, match="'Block' has nothing below it to group"):
         optimise_spine(strategy, SCHEMA, entities, level="Block")
     with pytest.raises(ValueError, match="different shares: optimise first, then bypass"):
         optimise_spine(bypass_chosen(strategy, [2]), SCHEMA, entities)
     recoded = Schema({"sex": 2, "age": 3}, recodes={"age": {"adult": [0, 1, 1]}})
-    with pytest.raises(ValueError, match="table 'adult' of 'State' is recoded by 'adult'"):
-        optimise_spine(even_strategy(spine, ("adult", "detailed")), recoded, entities)
+    with pytest.raises(ValueError, match="'Block', in the leaves, do not determine all that the functionals"):
+        optimise_spine(
+            even_strategy(spine, ("total", "adult")), recoded, Functionals.of_entities(entities, recoded, "sex")
+        )
+    with pytest.raises(ValueError, match="the queries are of 6 cells, the schema has 2"):
+        optimise_spine(strategy, Schema({"sex": 2}), Functionals.of_entities(entities, SCHEMA))
     unmeasured = Strategy.from_levels(spine, 1, {"Tract": 1}, {"Tract": {"total": 1}})
-    with pytest.raises(ValueError, match="a leaf is not measured"):
+    with pytest.raises(ValueError, match="nothing is measured at 'Block', in a leaf"):
         optimise_bypasses(unmeasured, SCHEMA, entities)
     with pytest.raises(ValueError, match="nothing is measured at 'Block'"):
         optimise_spine(unmeasured, SCHEMA, entities)

@@ -6,9 +6,9 @@ import pytest
 from bench import geography as bench
 from bench.invented_state import BLOCKS, block_geoids
 from blue_solvers.spine_design.bypasses import optimise_bypasses
+from blue_solvers.spine_design.contributions import functional_variances as total_variances
 from blue_solvers.spine_design.regrouping import optimise_spine
 from blue_solvers.spine_design.report import compare_spines, entity_variances
-from blue_solvers.spine_design.totals import total_variances
 from constraint_builders import Spine
 from constraint_builders.geography import Entities, bypass, compositions, leaves, osed, regroup_blocks
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +15,7 @@ from constraint_builders.description.table import parse_table
 from constraint_builders.files import PRODUCTION, production_settings, read_settings
 from constraint_builders.files.settings import find_settings, parse_partition
 from constraint_builders.relations.marginals import refines
-from tests.helpers.places import PRODUCTION_SETTINGS
+from tests.helpers.places import DHC_SETTINGS, PRODUCTION_SETTINGS
 
 SMALL = """
 geolevels = ["State", "Block"]
@@ -42,10 +43,10 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def facts() -> dict[str, Any]:
-    if not PRODUCTION_SETTINGS.exists():
-        pytest.skip(f"the published facts are not at {PRODUCTION_SETTINGS}")
-    return json.loads(PRODUCTION_SETTINGS.read_text())
+def facts(path: Path = PRODUCTION_SETTINGS) -> dict[str, Any]:
+    if not path.exists():
+        pytest.skip(f"the published facts are not at {path}")
+    return json.loads(path.read_text())
 
 
 @pytest.mark.parametrize("name", ["pl94_us_persons", "pl94_pr_persons"])
@@ -58,17 +59,51 @@ def test_variances_are_the_published_ones(name: str) -> None:
     assert production_settings(name).variances() == measured
 
 
-@pytest.mark.parametrize("name", PRODUCTION)
+@pytest.mark.parametrize("name", [name for name in PRODUCTION if name.startswith("pl94")])
 def test_shares_are_the_published_fractions(name: str) -> None:
     settings = production_settings(name)
     assert list(settings.budget.losses) == list(settings.geolevels)
     published = facts()[name]
-    if "rho_total" in published:
-        assert settings.budget.total == Fraction(published["rho_total"])
-        return
     assert settings.budget.total == Fraction(published["rho"])
     expected = {level: Fraction(share) for level, share in published["geolevel_share"].items()}
     assert settings.budget.geolevel_shares == expected
+
+
+@pytest.mark.parametrize("name", [name for name in PRODUCTION if name.startswith("dhc")])
+def test_dhc_losses_are_those_of_the_published_code(name: str) -> None:
+    settings, run = production_settings(name), name.removesuffix("_tenvacgq")
+    published = facts(DHC_SETTINGS)[run]
+    households = "tenvacgq" not in name
+    expected: dict[str, dict[str, Fraction]] = {}
+    for level, row in published["rho_per_geolevel_query_x1e4"].items():
+        own = zip(published["queries"], row, published["query_cells"], strict=True)
+        for query, rho, cells in ((q, r, c) for q, r, c in own if (q != "tenvacgq") == households):
+            assert parse_table(settings.schema, query).size == cells
+            expected.setdefault(level, {})[query] = Fraction(rho, 10_000)
+    assert {level: dict(row) for level, row in settings.budget.losses.items()} == expected
+    assert list(settings.geolevels) == published["geolevels"]
+    both = [n for n in PRODUCTION if n.startswith(run)]
+    assert sum(production_settings(n).budget.total for n in both) == Fraction(published["rho_total"])
+
+
+def test_recodes_of_households_are_those_of_their_attributes() -> None:
+    path = DHC_SETTINGS.with_name("dhc_hhtype_levels.csv")
+    if not path.exists():
+        pytest.skip(f"the published facts are not at {path}")
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    schema = production_settings("dhc_us_units").schema
+    recodes = {
+        "multig": ["multigenerational"],
+        "coupled_hh_type": ["couple"],
+        "DetailedCoupleTypeMultGenDetOwnChildSize": ["couple", "multigenerational", "own_children", "size"],
+    }
+    for name, attributes in recodes.items():
+        groups = [tuple(row[attribute] for attribute in attributes) for row in rows]
+        number = {group: i for i, group in enumerate(dict.fromkeys(groups))}
+        expected = {frozenset(i for i, own in enumerate(groups) if own == group) for group in number}
+        found = np.asarray(next(recode.groups for recode in schema.recodes if recode.name == name))
+        assert {frozenset(np.flatnonzero(found == group).tolist()) for group in set(found.tolist())} == expected
 
 
 def test_units_and_dhc_variances_are_the_rounded_ones_of_the_fact_sheet() -> None:
@@ -173,9 +208,7 @@ def test_a_wrong_file_is_refused_by_name_and_key(old: str, new: str, message: st
     assert "small.toml: " in str(refusal.value)
 
 
-def test_what_is_not_at_hand_is_said() -> None:
-    with pytest.raises(ValueError, match=r"dhc_us_units.*total rho, 77005/10000.*give a settings file"):
-        production_settings("dhc_us_units")
+def test_settings_that_are_not_there_are_named() -> None:
     with pytest.raises(ValueError, match="no settings 'acs': there are pl94_us_persons"):
         production_settings("acs")
 

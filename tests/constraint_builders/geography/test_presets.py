@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from constraint_builders.files import production_settings
 from constraint_builders.geography import aian_spine, leaves, osed, partitions
 from constraint_builders.geography.presets import (
     DHC_PERSONS,
@@ -86,11 +87,49 @@ def test_dhc_spine_and_budget(blocks, variant):
     assert DHC_PERSONS.strategy(spine, bypassed=False).observed()["Prim"]["detailed"][0] == pytest.approx(1e4 / 478)
 
 
-def test_dhc_units_share_the_spine_but_their_budget_is_not_known(blocks):
+def test_dhc_units_share_the_spine_of_the_persons(blocks):
     spine = DHC_UNITS.spine(blocks)
     assert spine.geocodes == DHC_PERSONS.spine(blocks).geocodes
-    with pytest.raises(ValueError, match="'dhc_us_units' are not built in: only its total rho"):
-        DHC_UNITS.strategy(spine)
+    other = production_settings("dhc_us_units_tenvacgq").budget.total
+    assert DHC_UNITS.strategy(spine).loss + other == Fraction(77005, 10000)
+    households = DHC_UNITS.strategy(spine, bypassed=False).observed()["County"]
+    assert households["coupled_hh_type * hisp * hhtenshort_2lev"][0] == pytest.approx(1e4 / 3944)
+    assert len(households) == 9
+
+
+@pytest.fixture
+def island(blocks):
+    kept = [i for i, geoid in enumerate(blocks["geoid"]) if geoid.startswith("44")]
+    table = {name: [column[i] for i in kept] for name, column in blocks.items() if name not in ("aian", "mcd")}
+    return table | {"geoid": ["72" + geoid[2:] for geoid in table["geoid"]]}
+
+
+@pytest.mark.parametrize(("name", "loss"), [
+    ("redistricting persons", Fraction(293764, 114921)), ("redistricting units", Fraction(11417641, 152349649)),
+    ("DHC persons", Fraction(49622, 10000)), ("DHC units", Fraction(77005, 10000)),
+])  # fmt: skip
+def test_puerto_rico_is_a_root_by_itself(island, name, loss):
+    run = RUNS[f"{name}, Puerto Rico"]
+    spine = run.spine(island)
+    of_dhc = name.startswith("DHC")
+    levels = ("Prim", "Tract_Subset_Group", "Tract_Subset") if of_dhc else ("Tract",)
+    assert spine.levels == ("State", "County", *levels, "Block_Group", "Block")
+    assert [spine.geocodes[i] for i in leaves(spine)] == island["geoid"]
+    assert not [entity for entity in run.entities(island).names if entity.startswith(("AIAN", "MCD 72"))]
+    other = production_settings("dhc_pr_units_tenvacgq").budget.total if name == "DHC units" else 0
+    strategy = run.strategy(spine)
+    assert strategy.loss + other == loss
+    assert set(strategy.path_sums()) == {1}
+    with pytest.raises(ValueError, match="is of one state: the blocks lie in 44, 72"):
+        run.spine(island | {"geoid": ["44" + island["geoid"][0][2:], *island["geoid"][1:]]})
+
+
+def test_published_variances_of_puerto_rico(island):
+    run = RUNS["redistricting persons, Puerto Rico"]
+    observed = run.strategy(run.spine(island), bypassed=False).observed()
+    assert observed["State"]["detailed"][0] == pytest.approx(31.837988176443442, rel=1e-12)
+    assert observed["Block_Group"]["total"][0] == pytest.approx(1.9724938960100027, rel=1e-12)
+    assert "total" not in observed["State"]
 
 
 def test_a_missing_column_is_named(blocks):
