@@ -1,9 +1,14 @@
-"""Every benchmark can be imported, and says what it does."""
+"""Every benchmark can be imported and says what it does; those beside printed figures compute what these are of."""
 
 from importlib import import_module
 
+import numpy as np
 import pytest
 
+from bench import paper_times, unequal_variances
+from bench.printed_figures import TABLE_2, TABLE_3, Comparison
+from blue_solvers import blue
+from constraint_builders import gallery
 from tests.helpers.places import ROOT
 
 NAMES = sorted(path.stem for path in (ROOT / "bench").glob("*.py") if not path.stem.startswith("__"))
@@ -12,3 +17,53 @@ NAMES = sorted(path.stem for path in (ROOT / "bench").glob("*.py") if not path.s
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_is_imported(name: str) -> None:
     assert import_module(f"bench.{name}").__doc__
+
+
+@pytest.mark.parametrize("row", TABLE_3)
+def test_table_3_as_computed_is_what_the_paper_prints(row: str) -> None:
+    """Exactly in expectation: mean squared errors from one column of noise for every cell."""
+    problem = unequal_variances.cyclic_variances(row)
+    noise = np.diag(np.sqrt(problem.variances))
+    heuristic = unequal_variances.authors_estimate(problem, noise)
+    best = unequal_variances.averaged(problem, blue(problem, "cholesky") @ noise)
+    printed = dict(zip(("heuristic", "best", "between"), TABLE_3[row], strict=True))
+    expected = {
+        name: (own**2).sum() / 369
+        for name, own in (("heuristic", heuristic), ("best", best), ("between", heuristic - best))
+    }
+    assert len(best) == 369
+    assert expected["between"] == pytest.approx(printed["between"], rel=0.05, abs=1e-4)  # 100 draws: to 1.5 %
+    for name in ("heuristic", "best"):  # means of 100 draws, whose standard error is about .009
+        assert expected[name] == pytest.approx(printed[name], abs=0.03)
+
+
+def test_the_authors_estimate_is_the_best_where_variances_are_equal() -> None:
+    problem = gallery.cube(4, 4)
+    y = np.random.default_rng(1).standard_normal((625, 2))
+    expected = unequal_variances.averaged(problem, blue(problem, "dense") @ y)
+    assert unequal_variances.authors_estimate(problem, y) == pytest.approx(expected, abs=1e-12)
+
+
+def test_variances_in_turn_begin_with_the_total() -> None:
+    tables = unequal_variances.cyclic_variances("All Counts 1 Var")
+    variances = tables.observed.tables(tables.variances)
+    assert variances["v0"].tolist() == [1 + place % 3 for place in (125, 250, 375, 500)]
+    assert variances["v0 * v3"][0].tolist() == [1 + place % 3 for place in (126, 127, 128, 129)]
+    assert set(variances["v1 * v2"].ravel().tolist()) == {2.0}
+
+
+def test_a_figure_differs_by_its_own_its_printed_and_its_rounding_errors() -> None:
+    exact = Comparison("5", "row", "raw", np.array([1.2344]), 1.234, 40)
+    assert exact.scores == pytest.approx(0.0004 / (1e-3 / 12**0.5))
+    assert not exact.differs
+    drawn = Comparison("4", "row", "t", np.array([0.9, 1.0, 1.1, 1.0]), 1.5, 1)
+    spread = np.array([0.9, 1.0, 1.1, 1.0]).std(ddof=1)
+    assert drawn.scores == pytest.approx(-0.5 / (spread**2 / 4 + spread**2 + 1e-6 / 12) ** 0.5)
+    assert drawn.differs
+    assert not Comparison("5", "row", "raw", np.array([9.0]), 1.0, 40, comparable=False).differs
+
+
+def test_times_are_of_the_papers_problems() -> None:
+    assert {name: make().desired.size for name, make in paper_times.PROBLEMS.items()} == {
+        name: counts for name, (counts, *_) in TABLE_2.items()
+    }

@@ -1,15 +1,15 @@
 """Which spine, and which budget on it, makes what is wanted most precise."""
 
 from blue_solvers.spine_design.allocation import allocate_budget
+from blue_solvers.spine_design.block_functionals import BlockFunctionals
 from blue_solvers.spine_design.bypasses import optimise_bypasses
-from blue_solvers.spine_design.functionals import Functionals
 from blue_solvers.spine_design.regrouping import OptimisedSpine, optimise_spine
 from blue_solvers.spine_design.report import compare_spines, entity_variances, entity_workload
 from blue_solvers.spine_design.starts import BestSpine, best_spine
 
 __all__ = [
     "BestSpine",
-    "Functionals",
+    "BlockFunctionals",
     "OptimisedSpine",
     "allocate_budget",
     "best_spine",

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from blue_solvers.spine_design.block_functionals import BlockFunctionals, CellSpace, read_functionals
 from blue_solvers.spine_design.contributions import Triple, cell_space, determined, leaf_sums, share_information
-from blue_solvers.spine_design.functionals import CellSpace, Functionals, read_functionals
 from blue_solvers.spine_design.objective import Guide, Objective, read_weights, schedules, score
 from constraint_builders.arrays import Float
 from constraint_builders.budget import Measure
@@ -58,7 +58,7 @@ class BypassedSpine:
 def optimise_bypasses(
     strategy: Strategy,
     schema: Schema,
-    entities: Entities | Functionals,
+    entities: Entities | BlockFunctionals,
     objective: Objective = "mean",
     *,
     weights: ArrayLike | None = None,
@@ -72,7 +72,7 @@ def optimise_bypasses(
         Not bypassed, with all leaves measured. Geounits of a level without query shares are left alone, since those in
         their place would be measured at that level.
     schema : Schema
-    entities : Entities or Functionals
+    entities : Entities or BlockFunctionals
         Of entities, their totals.
     objective : {"mean", "worst", "weighted"}
         Of their variances. The result is never worse than the strategy given, nor than Algorithm 3's below the root.

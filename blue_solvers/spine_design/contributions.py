@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.spine_design.functionals import CellSpace, Functionals, read_functionals
+from blue_solvers.spine_design.block_functionals import BlockFunctionals, CellSpace, read_functionals
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
@@ -96,7 +96,7 @@ def _weighed(members: NDArray | sparse.csr_array, part: Float) -> Float:
     return (members @ part.reshape(len(part), -1)).reshape(*members.shape[:-1], *part.shape[1:])
 
 
-def functional_variances(strategy: Strategy, schema: Schema, wanted: Entities | Functionals) -> Float:
+def functional_variances(strategy: Strategy, schema: Schema, wanted: Entities | BlockFunctionals) -> Float:
     """Exact variances of functionals, of entities' totals for example, (K,).
 
     Parameters
@@ -105,7 +105,7 @@ def functional_variances(strategy: Strategy, schema: Schema, wanted: Entities | 
         Not bypassed, all leaves at the lowest level.
     schema : Schema
         Of the strategy's tables.
-    wanted : Entities or Functionals
+    wanted : Entities or BlockFunctionals
 
     Raises
     ------
@@ -120,7 +120,7 @@ def functional_variances(strategy: Strategy, schema: Schema, wanted: Entities | 
     return sums.lifted(information[strategy.spine.levels[0]]).s2[0]
 
 
-def cell_space(strategy: Strategy, schema: Schema, functionals: Functionals) -> CellSpace:
+def cell_space(strategy: Strategy, schema: Schema, functionals: BlockFunctionals) -> CellSpace:
     """The combinations of cells that a strategy's tables tie together."""
     tables = dict.fromkeys(name for row in strategy.query_shares.values() for name, alpha in row.items() if alpha)
     return CellSpace(schema, list(tables), functionals)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.spine_design.block_functionals import CellSpace
 from blue_solvers.spine_design.contributions import Triple, inverse, leaf_sums, leaf_variance, member_sums
-from blue_solvers.spine_design.functionals import CellSpace
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography.partitions import level_above

@@ -24,9 +24,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
+from blue_solvers.spine_design.block_functionals import BlockFunctionals, read_functionals
 from blue_solvers.spine_design.contributions import Triple, cell_space, functional_variances, level_information
 from blue_solvers.spine_design.families_of_units import GroupedChildren, MembersOfGroups, RegroupingChange
-from blue_solvers.spine_design.functionals import Functionals, read_functionals
 from blue_solvers.spine_design.objective import Guide, Objective, read_weights, schedules, score
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
@@ -71,7 +71,7 @@ class OptimisedSpine:
 def optimise_spine(
     strategy: Strategy,
     schema: Schema,
-    entities: Entities | Functionals,
+    entities: Entities | BlockFunctionals,
     objective: Objective = "mean",
     *,
     weights: ArrayLike | None = None,
@@ -89,7 +89,7 @@ def optimise_spine(
         Algorithm 2 (`regroup_blocks`), or the census block groups. `best_spine` tries several.
     schema : Schema
         Of the strategy's tables.
-    entities : Entities or Functionals
+    entities : Entities or BlockFunctionals
         Of entities, their totals.
     objective : {"mean", "worst", "weighted"}
         Of their variances.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
+from blue_solvers.spine_design.block_functionals import BlockFunctionals
 from blue_solvers.spine_design.bypasses import optimise_bypasses
-from blue_solvers.spine_design.functionals import Functionals
 from blue_solvers.spine_design.objective import Objective
 from blue_solvers.spine_design.regrouping import OptimisedSpine, optimise_spine
 from constraint_builders.arrays import Float
@@ -48,7 +48,7 @@ class BestSpine:
 def best_spine(
     starts: Mapping[str, Strategy],
     schema: Schema,
-    entities: Entities | Functionals,
+    entities: Entities | BlockFunctionals,
     objective: Objective = "mean",
     *,
     weights: ArrayLike | None = None,

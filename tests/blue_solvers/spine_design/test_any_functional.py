@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers.spine_design import (
-    Functionals,
+    BlockFunctionals,
     best_spine,
     entity_variances,
     optimise_bypasses,
@@ -79,9 +79,9 @@ def cases(draw):
     kind = draw(st.sampled_from(["total", "adult", "any"]))
     if kind == "any":
         weights = sparse.random_array((3, 2 * len(geoids)), density=0.5, rng=rng).toarray() - 0.5
-        functionals = Functionals("uvw", rng.normal(size=(2, 6)), weights)
+        functionals = BlockFunctionals("uvw", rng.normal(size=(2, 6)), weights)
     else:
-        functionals = Functionals.of_entities(entities, SCHEMA, kind)
+        functionals = BlockFunctionals.of_entities(entities, SCHEMA, kind)
     return starts, functionals, draw(st.sampled_from(["mean", "worst", "weighted"])), rng
 
 
@@ -117,7 +117,7 @@ def test_functionals_of_entities_are_cells_of_tables():
     entities = Entities.from_labels({"place": list("aabbabab")}, outside=False)
     tables = {level: {"adult": "1/2", "detailed": "1/2"} for level in spine.levels}
     strategy = Strategy.from_levels(spine, 1, dict.fromkeys(spine.levels, "1/5"), tables)
-    functionals = Functionals.of_entities(entities, SCHEMA, "sex * adult")
+    functionals = BlockFunctionals.of_entities(entities, SCHEMA, "sex * adult")
     assert functionals.size == 8
     expected = entity_variances(strategy, SCHEMA, entities, "sex * adult", solver="cholesky").ravel()
     assert functional_variances(strategy, SCHEMA, functionals) == pytest.approx(expected, rel=ROUNDING)
@@ -138,21 +138,21 @@ def test_census_groups_that_break_the_rule_may_be_a_start():
 
 def test_bad_functionals_are_refused():
     with pytest.raises(ValueError, match="functional 'a' is given 2 times"):
-        Functionals(["a", "a"], np.eye(2), np.ones((2, 2)))
+        BlockFunctionals(["a", "a"], np.eye(2), np.ones((2, 2)))
     with pytest.raises(ValueError, match="a row for each of 2 functionals: got 1 rows"):
-        Functionals(["a", "b"], np.eye(2), np.ones((1, 2)))
+        BlockFunctionals(["a", "b"], np.eye(2), np.ones((1, 2)))
     with pytest.raises(ValueError, match="weights have 3 columns, which 2 queries do not divide"):
-        Functionals(["a"], np.eye(2), np.ones((1, 3)))
+        BlockFunctionals(["a"], np.eye(2), np.ones((1, 3)))
     with pytest.raises(ValueError, match="must be finite numbers"):
-        Functionals(["a"], np.eye(2), [[np.nan, 1.0]])
+        BlockFunctionals(["a"], np.eye(2), [[np.nan, 1.0]])
     with pytest.raises(ValueError, match="functional 'b' is zero: leave it out"):
-        Functionals(["a", "b"], np.eye(2), [[1.0, 1.0], [0.0, 0.0]])
+        BlockFunctionals(["a", "b"], np.eye(2), [[1.0, 1.0], [0.0, 0.0]])
     with pytest.raises(ValueError, match="there is no start"):
-        best_spine({}, SCHEMA, Functionals(["a"], np.eye(6), np.ones((1, 6))))
+        best_spine({}, SCHEMA, BlockFunctionals(["a"], np.eye(6), np.ones((1, 6))))
     spine = Spine.from_geoids(["100000", "100001"], WIDTHS)
     wide = Schema({"cell": 80})
     tables = {level: {"detailed": 1} for level in spine.levels}
     strategy = Strategy.from_levels(spine, 1, {"Block": 1}, tables)
-    every_cell = Functionals([str(i) for i in range(80)], np.eye(80), np.eye(80, 160))
+    every_cell = BlockFunctionals([str(i) for i in range(80)], np.eye(80), np.eye(80, 160))
     with pytest.raises(ValueError, match="tie more than 64 combinations of cells together"):
         optimise_bypasses(strategy, wide, every_cell)

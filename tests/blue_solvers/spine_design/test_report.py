@@ -8,9 +8,9 @@ import pytest
 
 from blue_solvers import ConvergenceError, blue
 from blue_solvers.spine_design.allocation import allocate_budget
+from blue_solvers.spine_design.block_functionals import BlockFunctionals
 from blue_solvers.spine_design.bypasses import optimise_bypasses
 from blue_solvers.spine_design.contributions import functional_variances as total_variances
-from blue_solvers.spine_design.functionals import Functionals
 from blue_solvers.spine_design.regrouping import optimise_spine
 from blue_solvers.spine_design.report import compare_spines, entity_variances, entity_workload, workload_variances
 from constraint_builders import Problem, Schema, Spine
@@ -290,10 +290,10 @@ def test_bad_requests_are_refused():
     recoded = Schema({"sex": 2, "age": 3}, recodes={"age": {"adult": [0, 1, 1]}})
     with pytest.raises(ValueError, match="'Block', in the leaves, do not determine all that the functionals"):
         optimise_spine(
-            even_strategy(spine, ("total", "adult")), recoded, Functionals.of_entities(entities, recoded, "sex")
+            even_strategy(spine, ("total", "adult")), recoded, BlockFunctionals.of_entities(entities, recoded, "sex")
         )
     with pytest.raises(ValueError, match="the queries are of 6 cells, the schema has 2"):
-        optimise_spine(strategy, Schema({"sex": 2}), Functionals.of_entities(entities, SCHEMA))
+        optimise_spine(strategy, Schema({"sex": 2}), BlockFunctionals.of_entities(entities, SCHEMA))
     unmeasured = Strategy.from_levels(spine, 1, {"Tract": 1}, {"Tract": {"total": 1}})
     with pytest.raises(ValueError, match="nothing is measured at 'Block', in a leaf"):
         optimise_bypasses(unmeasured, SCHEMA, entities)

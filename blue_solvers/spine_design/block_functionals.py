@@ -17,7 +17,7 @@ from constraint_builders.geography import Entities
 from constraint_builders.relations.marginals import margin_matrix
 
 
-class Functionals:
+class BlockFunctionals:
     """Linear functionals, each a weighted sum, over blocks and queries, of queries of a block's cells.
 
     Parameters
@@ -39,8 +39,8 @@ class Functionals:
 
     >>> import numpy as np
     >>> women_and_men = np.eye(2)
-    >>> Functionals(["difference"], women_and_men, np.array([[2, 0, 0, -1]]))
-    Functionals(1 functional of 2 blocks of 2 cells)
+    >>> BlockFunctionals(["difference"], women_and_men, np.array([[2, 0, 0, -1]]))
+    BlockFunctionals(1 functional of 2 blocks of 2 cells)
     """
 
     def __init__(self, names: Sequence[str], queries: Any, weights: Any) -> None:
@@ -70,7 +70,7 @@ class Functionals:
             raise ValueError("queries and weights must be finite numbers")
 
     @classmethod
-    def of_entities(cls, entities: Entities, schema: Schema, table: str = "total") -> Functionals:
+    def of_entities(cls, entities: Entities, schema: Schema, table: str = "total") -> BlockFunctionals:
         """Every cell of a table in every entity, entity by entity, cells in C order.
 
         Parameters
@@ -121,10 +121,10 @@ class Functionals:
 
     def __repr__(self) -> str:
         plural = "" if self.size == 1 else "s"
-        return f"Functionals({self.size:,} functional{plural} of {self.blocks:,} blocks of {self.cells:,} cells)"
+        return f"BlockFunctionals({self.size:,} functional{plural} of {self.blocks:,} blocks of {self.cells:,} cells)"
 
 
-def read_functionals(given: Entities | Functionals, schema: Schema, blocks: int) -> Functionals:
+def read_functionals(given: Entities | BlockFunctionals, schema: Schema, blocks: int) -> BlockFunctionals:
     """Entities as functionals, their totals; functionals as they are.
 
     Raises
@@ -137,7 +137,7 @@ def read_functionals(given: Entities | Functionals, schema: Schema, blocks: int)
         raise ValueError(
             f"the {what} are of {given.blocks:,} blocks, the spine has {blocks:,} leaves: use one block table for both"
         )
-    functionals = Functionals.of_entities(given, schema) if isinstance(given, Entities) else given
+    functionals = BlockFunctionals.of_entities(given, schema) if isinstance(given, Entities) else given
     cells = make_table(schema, schema.names).size
     if functionals.cells != cells:
         raise ValueError(f"the queries are of {functionals.cells:,} cells, the schema has {cells:,}")
@@ -155,7 +155,7 @@ class CellSpace:
     schema : Schema
     tables : sequence of str
         All that are measured anywhere.
-    functionals : Functionals
+    functionals : BlockFunctionals
 
     Raises
     ------
@@ -166,7 +166,7 @@ class CellSpace:
     MOST_DIMENSIONS = 64
     TOLERANCE = 1e-9  # relative length at which a direction is rounding
 
-    def __init__(self, schema: Schema, tables: Sequence[str], functionals: Functionals) -> None:
+    def __init__(self, schema: Schema, tables: Sequence[str], functionals: BlockFunctionals) -> None:
         detailed = make_table(schema, schema.names)
         sums = {name: margin_matrix(schema, detailed, parse_table(schema, name)) for name in tables}
         self.basis: Float = np.zeros((detailed.size, 0))
