@@ -55,7 +55,7 @@ BLOCKS = 40
 METHODS = ("exact", "t", "distribution_free")
 KINDS = ("raw", "clip")
 REPLICATES = {
-    "3 x 3": 4000, "4 x 4": 2000, "5 x 5": 400, "6 x 6": 100, "PL94 Block": 200, "PL94 Multi": 20, "DHC State": 12,
+    "3 x 3": 4000, "4 x 4": 2000, "5 x 5": 400, "6 x 6": 100, "PL94 Block": 200, "PL94 Multi": 10, "DHC State": 8,
 }  # fmt: skip
 QUICK = dict.fromkeys(("3 x 3", "4 x 4", "PL94 Block"), 40)
 SUMMARY_FILE = (

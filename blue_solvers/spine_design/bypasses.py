@@ -11,6 +11,7 @@ what Algorithm 3 bypasses, again and again until none helps; the best is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -19,14 +20,14 @@ from operator import add
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from blue_solvers.spine_design.block_functionals import BlockFunctionals, CellSpace, read_functionals
-from blue_solvers.spine_design.contributions import Triple, cell_space, determined, leaf_sums, share_information
+from blue_solvers.spine_design.contributions import Triple, cell_space, determined, share_information
 from blue_solvers.spine_design.objective import Guide, Objective, read_weights, schedules, score
 from constraint_builders.arrays import Float
 from constraint_builders.budget import Measure
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
 from constraint_builders.geography import Entities, Strategy, bypass_chosen, bypassing_improves, leaves
 
 UPWARDS, DOWNWARDS = 1, -1
@@ -96,7 +97,7 @@ def optimise_bypasses(
     first = best = score(objective, wanted, start.variances)
     chosen, variances = frozenset[int](), start.variances
     for schedule, (step, improved) in product(schedules(objective), STARTS):
-        search = _BypassSearch(strategy, space)
+        search = start.fresh()
         if improved:
             search.bypass_what_improves_all(strategy.measure)
         for power in (None, *schedule):
@@ -108,8 +109,24 @@ def optimise_bypasses(
     return BypassedSpine(bypass_chosen(strategy, chosen), tuple(sorted(chosen)), variances, best, first)
 
 
+@dataclass(frozen=True)
+class _Leaves:
+    """Leaves of one parent that are measured alike, and stay so: their number, sums of weights and of their squares."""
+
+    number: int
+    linear: Float
+    squares: Float
+
+    def measured(self, variance: Float) -> Triple:
+        """What they contribute, each with a covariance."""
+        return Triple(self.number * variance, self.linear @ variance, self.squares @ variance.ravel())
+
+
 class _BypassSearch:
-    """The tree with what every geounit's children add up to; a bypassed geounit stays in it, unmeasured."""
+    """The tree with what every geounit's heirs add up to; a bypassed geounit stays in it, unmeasured.
+
+    Heirs are geounits with children, and `_Leaves`, which have numbers after those of the geounits.
+    """
 
     def __init__(self, strategy: Strategy, space: CellSpace) -> None:
         spine = strategy.spine
@@ -117,11 +134,10 @@ class _BypassSearch:
         self._share = list(strategy.shares)
         self._level, self._levels = spine.level_of.tolist(), spine.levels
         self._parent = spine.parent.tolist()
+        self._leaves: dict[int, _Leaves] = {}
         self._heirs: list[list[int]] = [[] for _ in self._parent]
-        for geounit, parent in enumerate(self._parent):
-            if parent >= 0:
-                self._heirs[parent].append(geounit)
-        self._row = {int(leaf): row for row, leaf in enumerate(leaves(spine))}
+        self._variance_of: dict[tuple[int, Fraction], Float] = {}
+        self._gather(strategy.spine)
         measurable = [bool(strategy.query_shares.get(level)) for level in spine.levels]
         self._from_below = sorted((i for i, below in enumerate(self._heirs) if below), key=lambda i: -self._level[i])
         self._candidates = [geounit for geounit in self._from_below[:-1] if measurable[self._level[geounit]]]
@@ -133,27 +149,50 @@ class _BypassSearch:
         root = self._from_below[-1]
         self.variances = self._sums[root].lifted(self._information(root)).s2
 
+    def fresh(self) -> _BypassSearch:
+        """The same tree, to be searched by itself."""
+        other = copy(self)
+        other._share, other._level = list(self._share), list(self._level)
+        other._heirs = [list(heirs) for heirs in self._heirs]
+        other._sums, other.bypassed = dict(self._sums), set(self.bypassed)
+        return other
+
+    def _gather(self, spine: Spine) -> None:
+        """Find the heirs of every geounit, leaves together that are measured alike."""
+        alike: dict[tuple[int, int, Fraction], list[int]] = {}
+        for row, leaf in enumerate(leaves(spine).tolist()):
+            alike.setdefault((self._parent[leaf], self._level[leaf], self._share[leaf]), []).append(row)
+        for geounit, parent in enumerate(self._parent):
+            if parent >= 0 and spine.child_counts[geounit]:
+                self._heirs[parent].append(geounit)
+        d = self._space.dimensions
+        for (parent, level, share), rows in alike.items():
+            linear, squares = (part[rows].sum(axis=0) for part in (self._space.weights, self._space.squares))
+            number = len(self._share)
+            self._leaves[number] = _Leaves(len(rows), linear.reshape(-1, d), squares.reshape(-1, d * d))
+            self._share.append(share)
+            self._level.append(level)
+            self._heirs[parent].append(number)
+
     def _information(self, geounit: int) -> Float:
         if geounit in self.bypassed:
             return np.zeros((self._space.dimensions, self._space.dimensions))
         return self._information_of(self._level[geounit], self._share[geounit])
 
-    def _summed(self, geounits: Sequence[int], measured: Sequence[tuple[int, Fraction]]) -> Triple:
-        """What geounits contribute together if they are measured at these levels, with these shares."""
-        rows: dict[tuple[int, Fraction], list[int]] = {}
+    def _summed(self, heirs: Sequence[int], measured: Sequence[tuple[int, Fraction]]) -> Triple:
+        """What heirs contribute together if they are measured at these levels, with these shares."""
         found = []
-        for geounit, own in zip(geounits, measured, strict=True):
-            if geounit in self._row:
-                rows.setdefault(own, []).append(self._row[geounit])
+        for heir, own in zip(heirs, measured, strict=True):
+            if heir in self._leaves:
+                found.append(self._leaves[heir].measured(self._leaf_variance(own)))
             else:
-                found.append(self._sums[geounit].lifted(self._information_of(*own)))
-        found += [self._of_leaves(own, alike) for own, alike in rows.items()]
+                found.append(self._sums[heir].lifted(self._information_of(*own)))
         return reduce(add, found)
 
-    def _of_leaves(self, measured: tuple[int, Fraction], rows: Sequence[int]) -> Triple:
-        variance = determined(self._information_of(*measured), self._levels[measured[0]])
-        gather = sparse.csr_array((np.ones(len(rows)), (np.zeros(len(rows), dtype=int), rows)), (1, len(self._row)))
-        return leaf_sums(self._space, variance, gather)[0]
+    def _leaf_variance(self, measured: tuple[int, Fraction]) -> Float:
+        if measured not in self._variance_of:
+            self._variance_of[measured] = determined(self._information_of(*measured), self._levels[measured[0]])
+        return self._variance_of[measured]
 
     def run(self, guide: Guide, sweeps: int, step: int) -> None:
         """Sweep over the geounits, up or down the spine, until no bypass helps."""
@@ -165,9 +204,12 @@ class _BypassSearch:
     def bypass_what_improves_all(self, measure: Measure) -> None:
         """Bypass as Algorithm 3 does, below the root."""
         for geounit in self._candidates:
-            share, of_heirs = self._share[geounit], [self._share[heir] for heir in self._heirs[geounit]]
-            if bypassing_improves(share, of_heirs, measure):
+            of_heirs = [self._share[heir] for heir in self._heirs[geounit] for _ in range(self._number(heir))]
+            if bypassing_improves(self._share[geounit], of_heirs, measure):
                 self._accept(geounit, *self._effect(geounit))
+
+    def _number(self, heir: int) -> int:
+        return self._leaves[heir].number if heir in self._leaves else 1
 
     def _try(self, geounit: int, guide: Guide) -> bool:
         """Bypass a geounit if that lowers the guide."""
