@@ -100,6 +100,8 @@ def optimise_bypasses(
         search = start.fresh()
         if improved:
             search.bypass_what_improves_all(strategy.measure)
+            if not search.bypassed:  # the search from no bypass, which was made
+                continue
         for power in (None, *schedule):
             if power is not None:
                 search.run(Guide(wanted, power), sweeps, step)

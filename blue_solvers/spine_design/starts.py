@@ -81,9 +81,9 @@ def best_spine(
             start, schema, entities, objective,
             weights=weights, level=level, fanout_cutoff=fanout_cutoff, variant=variant,
         )  # fmt: skip
+        strategies = (groups[name].strategy, start) if groups[name].changes else (start,)
         candidates = [
-            optimise_bypasses(strategy, schema, entities, objective, weights=weights)
-            for strategy in (groups[name].strategy, start)
+            optimise_bypasses(strategy, schema, entities, objective, weights=weights) for strategy in strategies
         ]
         bypassed[name] = min(candidates, key=lambda candidate: candidate.objective)
     best = min(bypassed, key=lambda name: bypassed[name].objective)
