@@ -69,22 +69,32 @@ class Triple:
         """From the sums over its children, what a geounit of some information contributes to its parent."""
         below = inverse(self.s0)
         variance = inverse(information + below)
-        slope = self.s1 @ below
-        left = self.s2 - (self.s1 * slope).sum(axis=-1)
-        part = slope @ variance
-        return Triple(variance, part, (slope * part).sum(axis=-1) + left)
+        slope = _times(self.s1, below)
+        part = _times(slope, variance)
+        return Triple(variance, part, self.s2 + _dots(slope, part - self.s1))
 
     def lifted_change(self, change: Triple, information: Float) -> Triple:
         """First-order change of `lifted` when the sums change."""
         below = inverse(self.s0)
         variance = inverse(information + below)
-        slope = self.s1 @ below
+        slope = _times(self.s1, below)
+        turned = _times(slope, change.s0)
         d_variance = variance @ below @ change.s0 @ below @ variance
-        d_slope = (change.s1 - slope @ change.s0) @ below
-        d_left = change.s2 - 2 * (slope * change.s1).sum(axis=-1) + ((slope @ change.s0) * slope).sum(axis=-1)
-        d_part = d_slope @ variance + slope @ d_variance
-        own = (d_part * slope).sum(axis=-1) + ((slope @ variance) * d_slope).sum(axis=-1)
-        return Triple(d_variance, d_part, own + d_left)
+        d_slope = _times(change.s1 - turned, below)
+        d_part = _times(d_slope, variance) + _times(slope, d_variance)
+        d_left = change.s2 + _dots(slope, turned - 2 * change.s1)
+        return Triple(d_variance, d_part, d_left + _dots(d_part, slope) + _dots(_times(slope, variance), d_slope))
+
+
+def _times(rows: Float, matrices: Float) -> Float:
+    """Rows of functionals (..., K, d) times matrices (..., d, d)."""
+    return rows * matrices if matrices.shape[-1] == 1 else rows @ matrices
+
+
+def _dots(left: Float, right: Float) -> Float:
+    """Products of rows, (..., K, d) each, with one another, (..., K)."""
+    product: Float = left * right
+    return product[..., 0] if product.shape[-1] == 1 else product.sum(axis=-1)
 
 
 def inverse(matrices: Float) -> Float:
