@@ -5,10 +5,11 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from bench import paper_times, unequal_variances
+from bench import paper_times, squared_error_rule, unequal_variances
 from bench.printed_figures import TABLE_2, TABLE_3, Comparison
 from blue_solvers import blue
-from constraint_builders import gallery
+from constraint_builders import Spine, gallery
+from constraint_builders.budget import Measure
 from tests.helpers.places import ROOT
 
 NAMES = sorted(path.stem for path in (ROOT / "bench").glob("*.py") if not path.stem.startswith("__"))
@@ -67,3 +68,16 @@ def test_times_are_of_the_papers_problems() -> None:
     assert {name: make().desired.size for name, make in paper_times.PROBLEMS.items()} == {
         name: counts for name, (counts, *_) in TABLE_2.items()
     }
+
+
+@pytest.mark.parametrize("measure", squared_error_rule.MEASURES)
+def test_the_rule_by_squared_errors_harms_some_queries_and_algorithm_3_none(measure: Measure) -> None:
+    geoids = [f"4400{c}000{t}0{g}0{b:02d}" for c in range(2) for t in range(3) for g in range(3) for b in range(9)]
+    widths = {"State": 2, "County": 5, "Tract": 9, "Block_Group": 11, "Block": 14}
+    rows = list(squared_error_rule.rows(Spine.from_geoids(geoids, widths), measure))
+    assert len(rows) == 6
+    for _, _, rule, _, mean, harmed, worst, _ in rows:
+        by_squares = rule == "squared error"
+        assert (float(worst) > 1.5) == by_squares
+        assert (float(harmed.rstrip("%")) > 0) == by_squares
+        assert float(mean) < 1 or (float(mean) == 1 and not by_squares)
