@@ -23,9 +23,13 @@ from constraint_builders.extras import EXTRA_OF, missing_extra
 COMMANDS = (estimate, info, simulate, query, report_page, design_spine, benchmark, demo)
 
 LONGEST, MOST_READ = 400, 100_000  # characters of a message that are shown, and looked at
-PARAMETERS = re.compile(
-    r"\b(desired|memory|schema|settings|solver|totals|undetermined|within)=(?!\S)"
-)  # of the library: flags here
+FLAGS = (  # parameters of the library, in messages, and what they are called here
+    (re.compile(r"\b(desired|memory|schema|settings|solver|totals|undetermined|within)=(?!\S)"), r"--\1"),
+    (re.compile(r"\bcells=\['(\w+)', '(\w+)'\]"), r"--cells \1 --cells \2"),
+    (re.compile(r"\bcolumns=\{('[^']*'): \.\.\.\}"), r"--columns \1=..."),
+    (re.compile(r"\bcolumns=(?![\w\[{])"), "--columns"),
+    (re.compile(r"(?<!['\w])names_(to|sep)\b=?"), r"--names-\1"),
+)
 FAILED, BAD_INPUT = 1, 2
 
 
@@ -92,7 +96,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reason(error: Exception) -> str:
-    return PARAMETERS.sub(r"--\1", _complaint(error))
+    text = _complaint(error)
+    for parameter, flag in FLAGS:
+        text = parameter.sub(flag, text)
+    return text
 
 
 def _complaint(error: Exception) -> str:

@@ -87,22 +87,13 @@ def problem_from(
     (('total', 'sex'), array([0.  , 0.95,  inf]))
     """
     from constraint_builders.files.labelled_arrays import is_dataset, problem_from_dataset
-    from constraint_builders.files.survey_frame import problem_from_frame
+    from constraint_builders.files.source import open_source
+    from constraint_builders.files.survey_frame import Said, measured_as_said
 
     if is_dataset(frame):
         if columns or names_to or cells or suppressed or exact:
             raise TypeError("a dataset says its tables by its dimensions: columns, names_to and marks are for frames")
         return problem_from_dataset(frame, schema, desired=desired, noise=noise, undetermined=undetermined)
-    return problem_from_frame(
-        frame,
-        schema,
-        columns=columns or {},
-        names_to=names_to,
-        names_sep=names_sep,
-        cells=cells,
-        suppressed=suppressed,
-        exact=exact,
-        desired=desired,
-        noise=noise,
-        undetermined=undetermined,
-    )
+    said = Said(columns or {}, names_to, names_sep, cells, suppressed, exact)
+    table = measured_as_said(open_source(frame), schema, said, desired=desired, noise=noise, undetermined=undetermined)
+    return table.problem, table.y

@@ -27,6 +27,7 @@ def test_folders_of_tests_are_folders_of_the_package(package: str) -> None:
 def test_nothing_but_whole_subjects_stands_outside() -> None:
     assert {path.name for path in TESTS.iterdir() if path.is_dir()} - {"__pycache__"} == {
         *PACKAGES,
+        "each_extra",
         "first_hour",
         "helpers",
         "honours",

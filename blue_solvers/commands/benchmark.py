@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from blue_solvers import SOLVERS
 from blue_solvers.benchmarking import benchmark
-from blue_solvers.commands.common import SubParsers, new_parser, print_columns, progress, refuse_overwriting
+from blue_solvers.commands.common import SubParsers, new_parser, print_columns, refuse_overwriting
 from blue_solvers.commands.picture import require_picture, written
+from blue_solvers.commands.progress import progress
 from constraint_builders import Problem, gallery
 
 if TYPE_CHECKING:

@@ -1,23 +1,18 @@
-"""What several subcommands share: their input, and how they print."""
+"""What several subcommands share, and how they print."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blue_solvers import Certificate, Estimate, TwoPass, projected_work
-from blue_solvers.commands.kinds import require_file
-from blue_solvers.commands.progress import progress
-from blue_solvers.commands.quiet import reading
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
 
 if TYPE_CHECKING:
     import polars
@@ -38,30 +33,6 @@ def new_parser(subparsers: SubParsers, name: str, purpose: str, example: str) ->
     )
 
 
-def add_input_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare INPUT, ``--schema`` and ``--desired``."""
-    parser.add_argument(
-        "input",
-        metavar="INPUT",
-        help="noisy tables, such as .csv or .parquet: a row for each cell, with columns table, one for each variable "
-        "(a level, * where summed out, a recode's group), value and variance (0 exact, inf not measured); for estimate "
-        "also a folder of noisy measurement files",
-    )
-    parser.add_argument("--schema", metavar="FILE", help="variables and recodes, .toml; by default inferred and shown")
-    parser.add_argument(
-        "--desired",
-        metavar="TABLE",
-        action="append",
-        help="a table to estimate, may be repeated, or 'all'; by default those of the schema file, else those of INPUT",
-    )
-    parser.add_argument(
-        "--undetermined",
-        choices=["nan", "error"],
-        help="of a long table, what becomes of cells that nothing measured determines: NaN with a note that says why "
-        "(the default), or an error",
-    )
-
-
 def announce(problem: Problem, solver: str) -> None:
     """Say how much work lies ahead, before it begins, where two passes are to do it and it is much."""
     closed_form = problem.geounit_variances is not None and problem.equalities is None
@@ -71,42 +42,11 @@ def announce(problem: Problem, solver: str) -> None:
             print(f"projected  {work} to prepare {plural(work.geounits, 'geounit')}", file=sys.stderr, flush=True)
 
 
-def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
-    """Read the problem that `add_input_arguments` describes, and show the schema if it had to be inferred."""
-    from constraint_builders.files import format_schema, read_schema_file
-    from constraint_builders.files.measured_table import read_measured_table
-
-    desired = "all" if args.desired == ["all"] else args.desired
-    undetermined: Literal["error", "nan"] = args.undetermined or "nan"
-    require_file(args.input, "a long table")
-    progress(f"reading {args.input}")
-    with reading():
-        path: str | None = args.schema
-        if path is not None:
-            file = read_schema_file(path)
-            wanted = desired or file.desired
-            table = read_measured_table(
-                args.input, file.schema, desired=wanted, noise=file.noise, undetermined=undetermined
-            )
-        else:
-            table = read_measured_table(args.input, desired=desired, undetermined=undetermined)
-    if path is None:
-        print(
-            f"Schema inferred from {args.input}; where it is wrong, correct it in a file and pass that as --schema:\n"
-        )
-        print(textwrap.indent(format_schema(table.problem.domain.schema), "    "))
-    for column in table.ignored:
-        print(f"ignored    column {column!r}, of notes")
-    for name in table.combined:
-        print(f"combined   table {name!r} of several sources")
-    return table.problem, table.y
-
-
-def refuse_overwriting(out: str, inputs: Iterable[str | None]) -> None:
+def refuse_overwriting(out: str, inputs: Iterable[str | None], option: str = "--out") -> None:
     """Refuse an output that is one of the inputs, by whatever name or link."""
     for path in inputs:
         if path and Path(path).exists() and Path(out).exists() and os.path.samefile(path, out):
-            raise ValueError(f"--out {out} would overwrite what is read: choose another file")
+            raise ValueError(f"{option} {out} would overwrite what is read: choose another file")
 
 
 def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:

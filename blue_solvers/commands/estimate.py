@@ -13,12 +13,10 @@ from blue_solvers import SOLVERS, blue
 from blue_solvers.commands.common import (
     SubParsers,
     add_digits_argument,
-    add_input_arguments,
     announce,
     coverage,
     new_parser,
     plural,
-    read_input,
     refuse_overwriting,
     report,
     write_rounded,
@@ -27,6 +25,13 @@ from blue_solvers.commands.estimate_release import run_on_folder
 from blue_solvers.commands.fit_line import fit_line
 from blue_solvers.commands.picture import picture, require_picture
 from blue_solvers.commands.progress import progress
+from blue_solvers.commands.table_input import (
+    OF_TABLES,
+    add_input_arguments,
+    read_input,
+    require_schema_writable,
+    write_schema,
+)
 from blue_solvers.nonnegative import METHODS, Movement, movements
 from blue_solvers.uncertainty import normal_intervals
 
@@ -39,7 +44,7 @@ NOT_OF_FOLDERS = {
     "--digits": "its result keeps all digits, give --digits to query",
     "--undetermined": "its tables are measured whole or not at all",
     "--nonnegative": "its result keeps unbiased estimates, of which any places can be asked; fit a long table instead",
-}
+} | dict.fromkeys(OF_TABLES, "its settings say what its columns are")
 
 
 def add_parser(subparsers: SubParsers) -> None:
@@ -122,7 +127,7 @@ def run(args: argparse.Namespace) -> None:
         raise FileNotFoundError(f"{args.input}: No such file or directory")
     if Path(args.input).is_dir():
         for option, instead in NOT_OF_FOLDERS.items():
-            if getattr(args, option[2:]) is not None:
+            if getattr(args, option[2:].replace("-", "_")) is not None:
                 raise ValueError(f"{option} is for one file of tables, and {args.input} is a folder: {instead}")
         return run_on_folder(args)
     for option in ("--settings", "--within", "--totals", "--memory"):
@@ -132,7 +137,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def run_on_table(args: argparse.Namespace) -> None:
-    """Estimate from a long table."""
+    """Estimate from a file of tables, long or wide."""
     from constraint_builders.files import estimates_frame, with_measurements
     from constraint_builders.files.formats import writer_of
     from constraint_builders.files.long_table import with_nonnegative
@@ -141,6 +146,7 @@ def run_on_table(args: argparse.Namespace) -> None:
     writer_of(args.out)  # refuses, before any work, what could not be written after it
     require_writable(args.out)
     refuse_overwriting(args.out, (args.input, args.schema))
+    require_schema_writable(args)
     if args.plot:
         require_picture(args.plot)
     problem, y = read_input(args)
@@ -178,6 +184,7 @@ def run_on_table(args: argparse.Namespace) -> None:
             written.enter_context(picture(est.fit(draws=0), args.plot))
         write_rounded(frame, args.out, args.digits)
     report(est, args.out)
+    write_schema(args, problem)
     if fit is not None:
         print(f"fit        {fit}")
     for movement in moved:

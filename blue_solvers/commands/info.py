@@ -10,16 +10,15 @@ import numpy as np
 from blue_solvers import Auto
 from blue_solvers.commands.common import (
     SubParsers,
-    add_input_arguments,
     new_parser,
     plural,
     print_columns,
-    read_input,
     report_undetermined,
 )
 from blue_solvers.commands.fit_line import proof_lines
 from blue_solvers.commands.kinds import RESULT
 from blue_solvers.commands.progress import progress
+from blue_solvers.commands.table_input import add_input_arguments, read_input, require_schema_writable, write_schema
 from blue_solvers.contract import plain_problem
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -49,7 +48,10 @@ def run(args: argparse.Namespace) -> None:
     if (Path(args.input) / RESULT).exists():
         print_result(args.input)
     else:
-        print_problem(read_input(args)[0])
+        require_schema_writable(args)
+        problem, _ = read_input(args)
+        print_problem(problem)
+        write_schema(args, problem)
 
 
 def print_result(path: str) -> None:

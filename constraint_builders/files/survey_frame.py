@@ -3,56 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 import polars as pl
 
-from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.cell_keys import SUMMED_OUT
 from constraint_builders.files.columns import TABLE, Columns, find_columns, plain_name
 from constraint_builders.files.labels import LabelNumbers, summed_out_labels
-from constraint_builders.files.measured_table import measured
+from constraint_builders.files.measured_table import MeasuredTable, measured
 from constraint_builders.files.naming import naming
 from constraint_builders.files.numbers import EMPTY, TEXT, read_labels
-from constraint_builders.files.source import Source, open_source
+from constraint_builders.files.source import Source
 from constraint_builders.files.wide_table import with_rows_for_cells
-from constraint_builders.problem import Problem
 
 NOT_MEASURED, EXACT = np.inf, 0.0
 
 
-def problem_from_frame(
-    source: Any,
+@dataclass(frozen=True)
+class Said:
+    """What is said of a table that it does not say itself; as in `constraint_builders.problem_from`."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    names_to: str | Sequence[str] | None = None
+    names_sep: str = "_"
+    cells: Sequence[str] | None = None
+    suppressed: Sequence[str | float] = ()
+    exact: Sequence[str | float] = ()
+
+
+def measured_as_said(
+    table: Source,
     schema: Schema | None,
+    said: Said,
     *,
-    columns: Mapping[str, str],
-    names_to: str | Sequence[str] | None,
-    names_sep: str,
-    cells: Sequence[str] | None,
-    suppressed: Sequence[str | float],
-    exact: Sequence[str | float],
-    desired: Sequence[str] | str | None,
-    noise: str,
-    undetermined: Literal["error", "nan"],
-) -> tuple[Problem, Float]:
-    """What `constraint_builders.problem_from` does."""
-    table = open_source(source)
+    desired: Sequence[str] | str | None = None,
+    noise: str = "gaussian",
+    undetermined: Literal["error", "nan"] = "nan",
+) -> MeasuredTable:
+    """What a table that was opened says; parameters and errors as in `constraint_builders.problem_from`."""
     with naming(table.what):
-        table = replace(table, frame=_renamed(table.frame, columns))
-        if names_to is not None:
-            table = with_rows_for_cells(table, names_to, names_sep, cells)
-        elif cells is not None:
+        table = replace(table, frame=_renamed(table.frame, said.columns))
+        if said.names_to is not None:
+            table = with_rows_for_cells(table, said.names_to, said.names_sep, said.cells)
+        elif said.cells is not None:
             raise ValueError(
                 "cells names columns of a wide table: give names_to too, the variable whose levels they are"
             )
         table = _with_names_of_tables(table, schema)
         found = find_columns(table.frame, schema)
-        table = replace(table, frame=_without_marks(table.frame, found, suppressed, exact))
-    understood = measured(table, schema, desired=desired, noise=noise, undetermined=undetermined)
-    return understood.problem, understood.y
+        table = replace(table, frame=_without_marks(table.frame, found, said.suppressed, said.exact))
+    return measured(table, schema, desired=desired, noise=noise, undetermined=undetermined)
+
+
+def names_its_tables(table: Source) -> bool:
+    """Whether a column says what every row counts, as in a long table."""
+    return any(plain_name(name) == TABLE for name in table.frame.columns)
 
 
 def _renamed(frame: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
@@ -71,7 +79,7 @@ def _renamed(frame: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
 def _with_names_of_tables(table: Source, schema: Schema | None) -> Source:
     """Name the table of every row by the variables that it does not sum out, where no column does."""
     frame = table.frame
-    if any(plain_name(name) == TABLE for name in frame.columns):
+    if names_its_tables(table):
         return table
     variables = find_columns(frame, schema, named=False).variables
     named = [_factors(table, schema, variable, column).alias(variable) for variable, column in variables.items()]
