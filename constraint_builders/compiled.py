@@ -13,6 +13,7 @@ import inspect
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cache
 from types import FunctionType
@@ -120,9 +121,23 @@ def _numba(kernel: str, instead: str) -> Any:
     if not has_numba():
         raise missing_extra("compiled kernels need numba", "fast", instead)
     try:
-        return importlib.import_module("numba")
+        return _imported_whole("numba")
     except ImportError as error:
         raise ImportError(f"numba is installed and cannot be imported to compile {kernel}: {error}") from error
+
+
+def _imported_whole(name: str) -> Any:
+    """Import a library in a thread of its own: an interrupt of the main thread leaves no half of it behind."""
+    imported: Future[Any] = Future()
+
+    def load() -> None:
+        try:
+            imported.set_result(importlib.import_module(name))
+        except BaseException as error:
+            imported.set_exception(error)
+
+    threading.Thread(target=load, name=f"import {name}", daemon=True).start()
+    return imported.result()
 
 
 def _compile(loop: Any, numba: Any) -> Any:
@@ -134,9 +149,32 @@ def _compile(loop: Any, numba: Any) -> Any:
     whole = _copy(loop, globals_)
     whole.__qualname__ = f"{loop.__name__}_{_fingerprint([loop, *helpers]):08x}"
     try:
-        return numba.njit(cache=True, **OPTIONS)(whole)
+        return _Interruptible(numba.njit(cache=True, **OPTIONS)(whole))
     except RuntimeError:  # numba finds no folder that it may write to
-        return numba.njit(**OPTIONS)(whole)
+        return _Interruptible(numba.njit(**OPTIONS)(whole))
+
+
+class _Interruptible:
+    """A compiled loop that lets an interrupt through as what it is, while numba compiles it too."""
+
+    def __init__(self, loop: Any) -> None:
+        self._loop = loop
+
+    def __call__(self, *arguments: Any) -> Any:
+        try:
+            return self._loop(*arguments)
+        except SystemError as error:  # numba's own C code makes this of any exception amid its work
+            cause: BaseException | None = error
+            while isinstance(cause, SystemError):
+                cause = cause.__cause__ or cause.__context__
+            if isinstance(cause, KeyboardInterrupt):
+                raise cause from None
+            raise
+
+    @property
+    def stats(self) -> Any:
+        """What numba found on disk."""
+        return self._loop.stats
 
 
 def _copy(function: FunctionType, globals_: dict[str, Any]) -> FunctionType:

@@ -32,14 +32,21 @@ def in_own_process(problem: Problem, solver: SolverName | Solver, columns: int, 
         raise TypeError(f"solver {solver!r} cannot be pickled ({error}): {ELSEWHERE}") from None
     code = f"import sys, pickle; sys.path[:] = pickle.load(sys.stdin.buffer); from {__name__} import answer; answer()"
     command = [sys.executable, "-c", code]
-    try:
-        done = subprocess.run(command, input=sent, capture_output=True, timeout=timeout, check=False)
-    except subprocess.TimeoutExpired:
-        return Figures(status=f"TimeoutError: no answer within {timeout:g} s")
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        return Figures(status=f"ChildProcessError: {said[-1] if said else f'ended with code {done.returncode}'}")
-    answered = json.loads(done.stdout.splitlines()[-1])
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            out, complaints = process.communicate(sent, timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return Figures(status=f"TimeoutError: no answer within {timeout:g} s")
+        except BaseException:  # an interrupt: the process ends with it, and is seen to
+            process.kill()
+            process.wait()
+            raise
+    if process.returncode:
+        said = complaints.decode(errors="replace").strip().splitlines()
+        return Figures(status=f"ChildProcessError: {said[-1] if said else f'ended with code {process.returncode}'}")
+    answered = json.loads(out.splitlines()[-1])
     if "unreadable" in answered:
         raise TypeError(
             f"solver {solver!r} is not known in a process of its own ({answered['unreadable']}): {ELSEWHERE}"

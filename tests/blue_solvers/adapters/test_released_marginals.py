@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ from blue_solvers.adapters import (
     problem_from_releases,
 )
 from blue_solvers.adapters.released_marginals import MeasuredMarginal
-from constraint_builders import Problem, Schema
+from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms.laws import DiscreteGaussian
 
 SIZES = {"sex": 2, "age": 3, "race": 2}
@@ -207,3 +208,25 @@ def test_the_noise_of_a_measurement(kind: str, law: str | None, variance: float 
     assert size == pytest.approx(variance, rel=1e-6)
     drawn = np.array(own([0] * 4000 if number == "int" else [0.0] * 4000), dtype=float)
     assert drawn.var() == pytest.approx(size, rel=0.2)
+
+
+def test_opendp_is_too_wide_on_redistricting_tables_by_half() -> None:
+    """Its ``ContingencyTable.std`` adds precisions of marginals that cover the question, each summed down by itself."""
+    given = gallery.pl94()
+    variances = {name: float(np.ravel(own)[0]) for name, own in given.observed.tables(given.variances).items()}
+    del variances["hhinstlevels"]  # a recode, which OpenDP has none of
+    sizes = dict(zip(given.schema.names, (8, 2, 2, 63), strict=True))
+    problem = Problem(Schema(sizes), variances)
+    table = ExactMarginals(problem, np.zeros(problem.observed.size))
+    ratios = {}
+    for ways in range(5):
+        for asked in combinations(sizes, ways):
+            precision = 0.0
+            for name, variance in variances.items():
+                clique = {"total": (), "detailed": tuple(sizes)}.get(name, tuple(name.split(" * ")))
+                if set(asked) <= set(clique):
+                    precision += np.prod([sizes[own] for own in asked]) / np.prod([sizes[o] for o in clique]) / variance
+            ratios[asked] = (1 / np.sqrt(precision)) / table.std(asked).max()
+    assert min(ratios.values()) > 1 - 1e-12
+    assert max(ratios, key=ratios.__getitem__) == ("votingage", "hispanic")
+    assert max(ratios.values()) == pytest.approx(1.5025, abs=1e-4)
