@@ -17,9 +17,9 @@ def problem_from(
     columns: Mapping[str, str] | None = None,
     names_to: str | Sequence[str] | None = None,
     names_sep: str = "_",
-    cells: Sequence[str] | None = None,
-    suppressed: Sequence[str | float] = (),
-    exact: Sequence[str | float] = (),
+    cells: str | Sequence[str] | None = None,
+    suppressed: str | float | Sequence[str | float] = (),
+    exact: str | float | Sequence[str | float] = (),
     desired: Sequence[str] | str | None = None,
     noise: str = "gaussian",
     undetermined: Literal["error", "nan"] = "nan",
@@ -29,7 +29,8 @@ def problem_from(
     Columns are recognised by their names: the value (``value`` or ``estimate``); how precise it is (``variance``,
     ``std_error``, ``moe_90`` of any level, ``cv_percent``, with their usual spellings); ``geolevel``, ``geocode``,
     ``parent``, ``source``, notes; all others are variables. A row counts what its labels say, ``*``, ``total`` or
-    ``all`` where a variable is summed out; a column ``table`` may say it too.
+    ``all`` where a variable is summed out; a column ``table`` may say it too. Labels that may count everybody, such as
+    ``All ages``, and the Census Bureau's marks, such as -666666666, are asked about.
 
     An empty value was not measured, whatever is said of its precision: it is estimated where others determine it.
 
@@ -52,11 +53,11 @@ def problem_from(
         ``female_se`` are a cell's two columns.
     names_sep : str
         Between the levels of several variables in a cell's name.
-    cells : sequence of str, optional
+    cells : str or sequence of str, optional
         The columns that are cells, where one column says how precise a whole row is.
-    suppressed : sequence of str or float
+    suppressed : str, float or sequence of them
         Marks of cells that were not published, such as ``["(D)"]`` or ``[-666666666]``.
-    exact : sequence of str or float
+    exact : str, float or sequence of them
         Marks, in the column of the precision, of values that are known exactly: ``["*****"]`` of the Census Bureau.
     desired, noise, undetermined
         As in `Problem`; cells that nothing determines are by default NaN, each with a note that says why.

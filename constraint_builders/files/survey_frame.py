@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -20,6 +21,8 @@ from constraint_builders.files.source import Source
 from constraint_builders.files.wide_table import with_rows_for_cells
 
 NOT_MEASURED, EXACT = np.inf, 0.0
+CENSUS_MARKS = tuple(-111_111_111 * digit for digit in range(2, 10))  # in place of numbers, in files of the ACS
+EVERYBODY = re.compile(r"(total|all)\W+(?!others?\b)\w|both sexes$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,9 @@ class Said:
     columns: Mapping[str, str] = field(default_factory=dict)
     names_to: str | Sequence[str] | None = None
     names_sep: str = "_"
-    cells: Sequence[str] | None = None
-    suppressed: Sequence[str | float] = ()
-    exact: Sequence[str | float] = ()
+    cells: str | Sequence[str] | None = None
+    suppressed: str | float | Sequence[str | float] = ()
+    exact: str | float | Sequence[str | float] = ()
 
 
 def measured_as_said(
@@ -64,6 +67,8 @@ def names_its_tables(table: Source) -> bool:
 
 
 def _renamed(frame: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
+    if not isinstance(columns, Mapping):
+        raise TypeError(f"columns is a mapping, such as {{'moe': 'moe_90'}}: got {type(columns).__name__}")
     for name in columns:
         if name not in frame.columns:
             raise ValueError(f"columns names {name!r}, which is none: there are {', '.join(map(repr, frame.columns))}")
@@ -96,6 +101,12 @@ def _factors(table: Source, schema: Schema | None, variable: str, column: str) -
     own = schema.labels_of(variable) if schema else labels.drop_nulls().unique().to_list()
     known = [label for label in own if label.strip() != SUMMED_OUT]
     if not schema:  # a column that says total or all counts everybody there, as margins of crosstabs do
+        perhaps = [label for label in known if EVERYBODY.match(label.strip())]
+        if perhaps:
+            raise ValueError(
+                f"column {column!r}: does {perhaps[0]!r} count everybody? write 'total' in its place, or give a schema "
+                "where it is a level"
+            )
         known = [label for label in known if LabelNumbers(summed_out_labels(())).get(label) < 0]
     out = LabelNumbers(summed_out_labels(known))
     choices = {variable: LabelNumbers(known)}
@@ -113,10 +124,18 @@ def _factors(table: Source, schema: Schema | None, variable: str, column: str) -
 
 
 def _without_marks(
-    frame: pl.DataFrame, columns: Columns, suppressed: Sequence[str | float], exact: Sequence[str | float]
+    frame: pl.DataFrame,
+    columns: Columns,
+    suppressed: str | float | Sequence[str | float],
+    exact: str | float | Sequence[str | float],
 ) -> pl.DataFrame:
     """Say of suppressed cells that they were not measured, and of exact ones that they have no noise."""
     value, spread = frame[columns.value], frame[columns.spread.column]
+    suppressed, exact = _several(suppressed), _several(exact)
+    unsaid = _marked(value, CENSUS_MARKS) & ~_marked(value, suppressed)
+    if unsaid.any():
+        mark = value.filter(unsaid)[0]
+        raise ValueError(f"value {mark} is a mark of the Census Bureau, no number: name it by suppressed=")
     hidden = _marked(value, suppressed)
     empty = hidden | _empty(value) | _marked(spread, suppressed)
     known = _marked(spread, exact) & ~empty
@@ -138,11 +157,18 @@ def _without_marks(
     return frame.with_columns(nothing.to_series(), said.to_series())
 
 
+def _several(marks: Any) -> Sequence[str | float]:
+    """Marks, of which one alone may be given by itself."""
+    return [marks] if isinstance(marks, str | int | float) else list(marks)
+
+
 def _marked(column: pl.Series, marks: Sequence[str | float]) -> pl.Series:
     """Where a column holds one of the marks."""
-    if column.dtype in TEXT:
-        return column.cast(pl.String).str.strip_chars().is_in([str(mark).strip() for mark in marks]).fill_null(False)
     numbers = [float(mark) for mark in marks if _is_number(mark)]
+    if column.dtype in TEXT:
+        text = column.cast(pl.String).str.strip_chars()
+        marked = text.is_in([str(mark).strip() for mark in marks]) | text.cast(pl.Float64, strict=False).is_in(numbers)
+        return marked.fill_null(False)
     if not numbers or not column.dtype.is_numeric():
         return pl.Series(column.name, np.zeros(column.len(), dtype=bool))
     return column.cast(pl.Float64).is_in(numbers).fill_null(False)

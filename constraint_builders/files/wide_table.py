@@ -23,7 +23,7 @@ class _Cell:
 
 
 def with_rows_for_cells(
-    table: Source, names_to: str | Sequence[str], names_sep: str = "_", cells: Sequence[str] | None = None
+    table: Source, names_to: str | Sequence[str], names_sep: str = "_", cells: str | Sequence[str] | None = None
 ) -> Source:
     """Give every cell of a wide table a row of its own.
 
@@ -51,7 +51,7 @@ def with_rows_for_cells(
         raise ValueError(
             f"names_to {names_to!r}: name the variables, which are no columns yet, of which cells are levels"
         )
-    found = _cells(table.frame, cells)
+    found = _cells(table.frame, [cells] if isinstance(cells, str) else cells)
     used = {column for cell in found for column in (cell.value, cell.spread)}
     kept = [name for name in table.frame.columns if name not in used]
     parts = [_rows(table.frame, kept, cell, variables, names_sep) for cell in found]

@@ -228,3 +228,45 @@ def test_the_inferred_schema_is_shown_and_written(tmp_path: Path) -> None:
     assert format_schema(problem.schema).splitlines()[0] == "[variables]"
     write_schema_file(tmp_path / "schema.toml", problem.schema)
     assert read_schema_file(tmp_path / "schema.toml").schema == problem.schema
+
+
+@pytest.mark.parametrize("label", ["All ages", "Total population", "total, 16 and over", "Both sexes"])
+def test_a_label_that_may_count_everybody_is_asked_about(label: str) -> None:
+    """Taken for a level it would be one more group, and no table would be made to agree with it."""
+    frame = pd.DataFrame({"age": [label, "young", "old"], "value": [5.0, 2, 2], "variance": [1.0, 1, 1]})
+    with pytest.raises(ValueError, match=rf"column 'age': does '{label}' count everybody\? write 'total'"):
+        problem_from(frame)
+    problem, _ = problem_from(frame, Schema({"age": [label, "young", "old"]}))
+    assert problem.observed.names == ("age",)
+    problem, _ = problem_from(frame.replace(label, "total"))
+    assert problem.observed.names == ("total", "age")
+
+
+@pytest.mark.parametrize("label", ["All other", "All others", "Allegheny", "Totally", "both parents"])
+def test_a_label_that_only_begins_so_is_a_level(label: str) -> None:
+    problem, _ = problem_from(pd.DataFrame({"group": [label, "one"], "value": [5.0, 2], "variance": [1.0, 1]}))
+    assert problem.schema.labels_of("group") == (label, "one")
+
+
+@pytest.mark.parametrize("kind", [float, int, str])
+def test_a_mark_of_the_census_bureau_is_no_number(kind: type) -> None:
+    values = [kind(own) for own in (20, -666666666, 12)]
+    frame = pd.DataFrame({"sex": ["total", "f", "m"], "value": values, "variance": [1.0, 1, 1]})
+    with pytest.raises(ValueError, match=r"value -666666666\S* is a mark of the Census Bureau.*suppressed="):
+        problem_from(frame)
+    problem, y = problem_from(frame, suppressed=values[1])
+    np.testing.assert_allclose(estimate(problem, y).values, [20, 8, 12])
+
+
+def test_one_mark_and_one_cell_may_be_given_by_themselves() -> None:
+    frame = pd.DataFrame({"sex": ["total", "f", "m"], "value": ["20", "(D)", "12"], "se": ["**", "1", "2"]})
+    problem, _ = problem_from(frame, suppressed="(D)", exact="**")
+    np.testing.assert_array_equal(problem.variances, [0, np.inf, 4])
+    wide = pd.DataFrame({"female": [1.0], "std_error": [1.0]})
+    problem, _ = problem_from(wide, names_to="sex", cells="female")
+    assert problem.observed.names == ("sex",)
+
+
+def test_columns_that_are_no_mapping_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"columns is a mapping, such as .*: got list"):
+        problem_from(WIDE, columns=["f"])
