@@ -24,7 +24,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "input",
         metavar="INPUT",
-        help="noisy tables, such as .csv, .parquet, .arrow or .xlsx: a row for each cell, with columns table, one for "
+        help="noisy tables in CSV, Parquet, Arrow or Excel: a row for each cell, with columns table, one for "
         "each variable (a level, * where summed out, a recode's group), value and variance (0 exact, inf not "
         "measured), or std_error, moe_90, cv_percent; without a column table the labels say what a row counts; wide "
         "tables with --names-to; for estimate also a folder of noisy measurement files",
