@@ -125,7 +125,12 @@ def _scaling(A: sparse.csr_array) -> tuple[NDArray[np.float64], NDArray[np.float
         return rows, columns
     entries = abs(A).tocoo()
     entries.eliminate_zeros()
-    logs, row, column = np.log2(entries.data), entries.row, entries.col
+    row, column = entries.row, entries.col
+    largest = np.zeros(A.shape[0]), np.zeros(A.shape[1])
+    for place, own in zip((row, column), largest, strict=True):
+        np.maximum.at(own, place, entries.data)
+    counts = entries.data > ROUNDING * np.minimum(largest[0][row], largest[1][column])  # the others are rounding
+    logs, row, column = np.log2(entries.data[counts]), row[counts], column[counts]
     r, c = np.zeros(A.shape[0]), np.zeros(A.shape[1])
     for _ in range(SCALING_ROUNDS):
         r = -_middle(logs + c[column], row, A.shape[0])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from constraint_builders.relations.elimination import eliminate
+from constraint_builders.relations.elimination import eliminate, relations_between_rows
 from tests.helpers.exact_reference import rational_rank
 
 
@@ -36,3 +37,17 @@ def test_what_remains_and_what_was_solved(system: tuple[np.ndarray, np.ndarray])
         assert np.linalg.matrix_rank(np.vstack([A, both]), tol=1e-8) == rational_rank(A)
     assert found.remaining.shape[1] == A.shape[1]
     assert set(others) >= set(np.unique(found.remaining.nonzero()[1]))
+
+
+@pytest.mark.parametrize("size", [8, 64])
+def test_rounding_in_place_of_zeros_decides_no_unit(size: int) -> None:
+    """Weights as a product of matrices leaves them, 1e-17 where it cancelled: rows that are independent stay so."""
+    rng = np.random.default_rng(size)
+    W = np.linalg.qr(rng.normal(size=(size, size)))[0] * (rng.random((size, size)) < 0.3) + np.eye(size)
+    empty = (W == 0).nonzero()
+    W[empty] = rng.normal(size=empty[0].size) * 10.0 ** rng.uniform(-34, -16, empty[0].size)
+    assert np.linalg.cond(W) < 1e3
+    assert relations_between_rows(sparse.csr_array(W)).shape == (0, size)
+    twice = relations_between_rows(sparse.csr_array(np.vstack([W, W[:3] + W[3:6]]))).toarray()
+    assert twice.shape == (3, size + 3)
+    assert abs(twice @ np.vstack([W, W[:3] + W[3:6]])).max() < 1e-11 * abs(twice).max()
