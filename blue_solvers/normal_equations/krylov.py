@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 from constraint_builders.arrays import Float
 
 Product = Callable[[Float], Float]
+Sizes = Callable[[Float, NDArray[np.intp]], Float]
+GROWTH = 1e12  # of a residual beside the right-hand side: rounding grows, not an answer
 
 
 def conjugate_gradients(
     product: Product,
     R: Float,
     precondition: Product,
-    sizes: Product,
+    sizes: Sizes,
     target: Float,
     max_iterations: int,
 ) -> tuple[Float, int, bool]:
@@ -31,7 +33,7 @@ def conjugate_gradients(
     precondition : callable
         A symmetric positive definite approximation of the inverse of N; may give back what it got.
     sizes : callable
-        Norm of every column of a residual, (K,).
+        Norms of the columns of a residual, whose numbers among all K are the second argument.
     target : ndarray, (K,)
         A column is done when its residual's norm is at most this.
     max_iterations : int
@@ -45,7 +47,9 @@ def conjugate_gradients(
         Whether every column reached its target; not if one grew beyond all numbers.
     """
     Z = np.zeros_like(R)
-    active = np.flatnonzero(sizes(R) > target)
+    active = np.arange(R.shape[1])
+    start = sizes(R, active)
+    active = active[start > target]
     r = R[:, active]
     p = np.array(precondition(r))
     rho = np.einsum("ij,ij->j", r, p)
@@ -59,8 +63,8 @@ def conjugate_gradients(
             _add_columns(Z, active, alpha * p)
             q *= alpha
             r -= q
-            left = sizes(r)
-            if not np.isfinite(left).all():  # out of the range of N, where residuals grow
+            left = sizes(r, active)
+            if not (left <= GROWTH * start[active]).all():  # out of the range of N, where residuals grow
                 return Z, iteration + 1, False
             open_ = (left > target[active]) & (curvature > 0)
             if not open_.all():

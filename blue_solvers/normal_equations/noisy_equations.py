@@ -12,12 +12,14 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from blue_solvers.contract import UnsupportedProblemError
+from blue_solvers.normal_equations.krylov import Sizes
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.relations.elimination import eliminate
 
 EPSILON = float(np.finfo(float).eps)
 ROUNDING = 16  # multiples of the unit roundoff of |A||y| below which a residual says nothing
+Iterate = Callable[[Float, Sizes, Float], tuple[Float, int]]
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,15 @@ class Equations:
     Sigma : LinearOperator, (n, n)
     Sigma_matrix : csr_array or None
         Sigma, where it is known entry by entry.
+    moving : ndarray of bool, (n,)
+        Cells that do not.
     """
 
     A: sparse.csr_array
     b: Float
     Sigma: LinearOperator
     Sigma_matrix: sparse.csr_array | None
+    moving: Flags
 
     @cached_property
     def A_transposed(self) -> sparse.csr_array:
@@ -103,11 +108,14 @@ class NormalSolver(ABC):
         The same that is aimed at, as long as another solution comes nearer to it.
     label : str
         The library that does the work.
+    iterate : callable or None
+        Of what iterates as far as rounding permits: Z as `solve`, to sizes of a residual's columns that it is given.
     """
 
     rtol: float = 0.0
     goal: float = 0.0
     label: str
+    iterate: Iterate | None = None
 
     @abstractmethod
     def solve(self, R: Float, target: Float) -> tuple[Float, int]:
@@ -125,12 +133,13 @@ def equations_of(problem: Problem, rows: str) -> list[Equations]:
     known_by_table = problem.is_structural and problem.table_variances is not None
     if rows == "independent" and problem.exact.any() and not known_by_table:
         noisy = np.sort(eliminate(A, np.flatnonzero(noisy_cells)).pivot_rows)
-    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], problem.noise_covariance, problem.noise.entries())
+    Sigma, entries = problem.noise_covariance, problem.noise.entries()
+    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], Sigma, entries, noisy_cells)
     if not problem.exact.any():
         return [adjusted]
     exact_A, exact_b = problem.exact_equations
     exact_Sigma = sparse.csr_array(sparse.diags_array(problem.exact.astype(float)))
-    return [Equations(exact_A, exact_b, aslinearoperator(exact_Sigma), exact_Sigma), adjusted]
+    return [Equations(exact_A, exact_b, aslinearoperator(exact_Sigma), exact_Sigma, problem.exact), adjusted]
 
 
 def variance_spread(problem: Problem) -> float:

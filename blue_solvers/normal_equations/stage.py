@@ -14,6 +14,7 @@ from blue_solvers.normal_equations.noisy_equations import (
     Equations,
     NormalSolverFactory,
 )
+from blue_solvers.normal_equations.settling import Settling
 from constraint_builders.arrays import Float
 
 SWEEPS = 6
@@ -50,6 +51,7 @@ class Stage:
         self.solver = make_solver(equations)
         self._absolute = abs(equations.A)
         self._deviations = equations.deviations[:, None]
+        self._settling = Settling(equations, self.solver.iterate) if self.solver.iterate is not None else None
 
     def project(self, Y: Float, b: Float) -> tuple[Float, Projected]:
         """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold."""
@@ -62,8 +64,12 @@ class Stage:
             steps += iterations
             return X - equations.Sigma @ (equations.A_transposed @ Z)
 
-        floor = self._sizes(self._absolute @ abs(Y) + abs(b))
+        terms = self._absolute @ abs(Y) + abs(b)
+        floor = self._sizes(terms)
         X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, floor)
+        if self._settling is not None:
+            X, more = self._settling.settle(X, R, b, terms)
+            R, steps = equations.A @ X - b if more else R, steps + more
         sizes, goal = self._sizes(R), np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)
         residual = float((sizes / np.maximum(first, np.finfo(float).tiny)).max(initial=0.0))
         violation = float(abs(R).max(initial=0.0))

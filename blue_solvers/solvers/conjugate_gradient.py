@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from blue_solvers.contract import Capability, ConvergenceError, Info, Prepared, Refusal, Solver
-from blue_solvers.normal_equations.krylov import Product, conjugate_gradients
+from blue_solvers.normal_equations.krylov import Product, Sizes, conjugate_gradients
 from blue_solvers.normal_equations.multigrid_cycle import multigrid_cycle
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
@@ -132,17 +132,16 @@ class _KrylovNormalSolver(NormalSolver):
         self._precondition = _preconditioner(equations, options.preconditioner)
         self.rtol = USUAL if options.rtol is None else options.rtol
         self.goal = 0.0 if options.rtol is None else options.rtol
+        self.iterate = self._iterated if options.rtol is None else None
         self.label = f"{options.preconditioner or 'no'} preconditioner"
 
     def solve(self, R: Float, target: Float) -> tuple[Float, int]:
         deviations = self._equations.deviations[:, None]
+        return self._iterated(R, lambda residual, _: np.linalg.norm(residual / deviations, axis=0), target)
+
+    def _iterated(self, R: Float, sizes: Sizes, target: Float) -> tuple[Float, int]:
         Z, iterations, converged = conjugate_gradients(
-            self._equations.normal_product,
-            R,
-            self._precondition,
-            lambda residual: np.linalg.norm(residual / deviations, axis=0),
-            target,
-            self._options.max_iterations,
+            self._equations.normal_product, R, self._precondition, sizes, target, self._options.max_iterations
         )
         if not converged:
             raise ConvergenceError(

@@ -202,7 +202,12 @@ class _Fit:
 
         target = np.maximum(RTOL * sizes(R), ROUNDING * EPSILON * sizes(magnitude))
         Z, _, converged = conjugate_gradients(
-            self._normal_product, R, lambda M: M / self._scale, sizes, target, MAX_ITERATIONS
+            self._normal_product,
+            R,
+            lambda M: M / self._scale,
+            lambda residual, _: sizes(residual),
+            target,
+            MAX_ITERATIONS,
         )
         if not converged or not (sizes(R - self._normal_product(Z)) <= 10 * target).all():
             raise ConvergenceError("sea_blue's oblique down pass did not converge: use solver='cholesky' or 'cg'")

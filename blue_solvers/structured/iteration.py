@@ -172,7 +172,7 @@ class NearestStructuredEstimate(Prepared):
                     break
                 goal = np.maximum(target, RESTART * _sizes(R))
                 correction, iterations, converged = conjugate_gradients(
-                    self._product, R, lambda R: R, _sizes, goal, self._max_iterations
+                    self._product, R, lambda R: R, lambda R, _: _sizes(R), goal, self._max_iterations
                 )
                 steps += iterations
                 if not converged:

@@ -8,7 +8,7 @@ from blue_solvers.normal_equations.krylov import conjugate_gradients
 from constraint_builders.arrays import Float
 
 
-def norms(R: Float) -> Float:
+def norms(R: Float, _: object = None) -> Float:
     with np.errstate(over="ignore"):
         return np.sqrt(np.square(R).sum(axis=0))
 

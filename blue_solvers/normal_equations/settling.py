@@ -1,0 +1,121 @@
+"""The last digits of equations whose noise is of many sizes, in counts instead of standard deviations.
+
+In units of its noise an equation of much noise is as good as solved while it is off by many roundings of the figures.
+Cells that such equations determine by what is known exactly have no standard error by which that would be small.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blue_solvers.contract import ConvergenceError
+from blue_solvers.normal_equations.krylov import conjugate_gradients
+from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, Iterate
+from constraint_builders.arrays import Float
+
+ROUNDS = 4
+SETTLED = 4.0  # roundings of a row's terms, and of the largest value, that it may be off by
+CONTRADICTIONS = (1.0, 4.0, 16.0)  # the same by which values that are known exactly contradict one another
+ITERATIONS = 1_000  # towards any solution, with equal weights
+
+
+class Settling:
+    """Moves what nearly solves A x = b to where every row holds to rounding, along Sigma A' only.
+
+    Parameters
+    ----------
+    equations : Equations
+    solve : callable
+        Z of (A Sigma A') Z = R for (m, K), by iterations that end where sizes of columns are at most (K,).
+    """
+
+    def __init__(self, equations: Equations, solve: Iterate) -> None:
+        self._equations = equations
+        self._solve = solve
+
+    @cached_property
+    def _extended(self) -> sparse.csr_array:
+        return self._equations.A.astype(np.longdouble)
+
+    @cached_property
+    def _moving(self) -> sparse.csr_array:
+        """A over the cells that do not stay as they are."""
+        return sparse.csr_array(self._equations.A @ sparse.diags_array(self._equations.moving.astype(float)))
+
+    @cached_property
+    def _transposed(self) -> sparse.csr_array:
+        return self._moving.T.tocsr()
+
+    @cached_property
+    def _inverse_squares(self) -> Float:
+        squares = np.asarray(self._moving.power(2).sum(axis=1))[:, None]
+        return np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0)
+
+    def settle(self, X: Float, R: Float, b: Float, terms: Float) -> tuple[Float, int]:
+        """Settled cells and iterations.
+
+        Parameters
+        ----------
+        X : ndarray, (n, K)
+        R : ndarray, (m, K)
+            A X - b, as float64 has it.
+        b : ndarray, (m, 1)
+        terms : ndarray, (m, K)
+            What rows were summed of, in absolute values: they hold once they are off by roundings of that.
+        """
+        largest = np.maximum(abs(X).max(axis=0, initial=0.0), abs(b).max(initial=0.0))
+        allowed = np.maximum(EPSILON * np.maximum(terms, largest), np.finfo(float).tiny)
+        steps, beyond = 0, _beyond(R, allowed)
+        for _ in range(ROUNDS):
+            if (beyond <= SETTLED).all():
+                break
+            try:
+                settled, iterations = self._settled(X, b, allowed)
+            except ConvergenceError:
+                break
+            steps += iterations
+            left = _beyond(self._off(settled, b), allowed)
+            better = left < beyond
+            if not better.any():
+                break
+            X, beyond = np.where(better, settled, X), np.where(better, left, beyond)
+        return X, steps
+
+    def _off(self, X: Float, b: Float) -> Float:
+        """A X - b, whose rounding would be in the range of nothing."""
+        return np.asarray(self._extended @ X.astype(np.longdouble) - b, dtype=float)
+
+    def _settled(self, X: Float, b: Float, allowed: Float) -> tuple[Float, int]:
+        """The solutions of A x = A g that are nearest to X, where g is any solution of A x = b, as near as there is."""
+        one, off = np.ones(X.shape[1]), self._off(X, b)
+
+        def sizes(R: Float, columns: NDArray[np.intp]) -> Float:
+            return _beyond(R, allowed[:, columns])
+
+        steps = 0
+        for multiple in CONTRADICTIONS:
+            Z, iterations, converged = conjugate_gradients(
+                lambda Z: self._moving @ (self._transposed @ Z),
+                off,
+                lambda R: self._inverse_squares * R,
+                sizes,
+                multiple * one,
+                ITERATIONS,
+            )
+            steps += iterations
+            if converged:
+                break
+        else:
+            raise ConvergenceError
+        apart = self._off(self._transposed @ Z, np.zeros_like(b))
+        Z, iterations = self._solve(apart, sizes, one)
+        return X - self._equations.Sigma @ (self._equations.A_transposed @ Z), steps + iterations
+
+
+def _beyond(R: Float, allowed: Float) -> Float:
+    """By how much the worst row of every column exceeds what is allowed."""
+    return (abs(R) / allowed).max(axis=0, initial=0.0)
