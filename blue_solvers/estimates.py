@@ -46,8 +46,8 @@ class Estimator(Protocol):
     def variances(self) -> Float:
         """Exact variance of every desired cell."""
 
-    def proved(self, y: Float) -> tuple[Float, Info, Certificate]:
-        """The estimate of the observed cells with its report and certificate."""
+    def certificate(self, y: Float, values: Float, observed: Float | None = None) -> Certificate:
+        """How far values over the desired layout are from the best ones at most, whoever made them."""
 
 
 Frame = TypeVar("Frame")
@@ -127,8 +127,12 @@ class Estimate:
         return self.values - half, self.values + half
 
     def certificate(self) -> Certificate:
-        """A proof of how far the values are from the best estimate, in which no solver takes part."""
-        return self.proof or self.operator.over_observed.proved(self.y)[2]
+        """A proof of how far these values are from the best estimate, in which no solver takes part.
+
+        As ``certify(problem, y, values)`` gives it; where other cells are desired than observed, of the values together
+        with an estimate of the observed cells.
+        """
+        return self.proof or self.operator.certificate(self.y, self.values, self.observed)
 
     def fit(self, draws: int = 200, rng: np.random.Generator | int | None = None) -> Fit:
         """Whether the measurements agree with the noise that they claim.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -13,9 +13,10 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.about import logger
+from blue_solvers.column_units import in_range
 from blue_solvers.contract import Info, Prepared, Solver, UnsupportedProblemError
 from blue_solvers.estimates import Estimate
-from blue_solvers.proving import is_exact, proved
+from blue_solvers.proving import Judge, certified, is_exact, proved
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification import Certificate
 from constraint_builders import Problem
@@ -24,8 +25,6 @@ from constraint_builders.description.labelled import has_row_labels, refuse_labe
 from constraint_builders.description.reals import real_array, refuse_masked
 
 MOST_DENSE = 1_000  # cells up to which the dense solver is tried where another's answer is not proved
-LARGEST = 1e100  # of values whose squares, in units of any noise, are numbers
-FIRST_ROWS = 64  # that mostly show whether a column is out of range
 
 
 def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator:
@@ -143,14 +142,14 @@ class BlueOperator(LinearOperator):
         Y = self._readable(X)
         if not Y.shape[1]:
             return np.zeros((self.shape[0], 0))
-        return _in_range(lambda columns: self._prepared.apply(columns)[0], Y)
+        return in_range(lambda columns: self._prepared.apply(columns)[0], Y)
 
     def _rmatvec(self, x: Float) -> Float:  # scipy below 1.16 does not fall back on `_rmatmat`
         return self._rmatmat(np.reshape(x, (-1, 1)))[:, 0]
 
     def _rmatmat(self, X: Float) -> Float:
         V = _finite(_real(X), "the vector over the desired layout")
-        return _in_range(self._prepared.adjoint, V) if V.shape[1] else np.zeros((self.shape[1], 0))
+        return in_range(self._prepared.adjoint, V) if V.shape[1] else np.zeros((self.shape[1], 0))
 
     def _readable(self, X: Float) -> Float:
         """A finite float copy where needed: cells that were not measured may hold anything, their columns are zero."""
@@ -216,7 +215,7 @@ class BlueOperator(LinearOperator):
         start = time.perf_counter()
         if certify or (certify is None and self._is_over_observed):
             P = self.over_observed
-            observed, info, proof = P.proved(y)
+            observed, info, proof = P._proved(y, lambda x: self._judged(y, x))
             values = observed.copy() if P is self else self._tabulated(observed)
         else:
             values, info = self._reported(y)
@@ -224,17 +223,38 @@ class BlueOperator(LinearOperator):
         values.flags.writeable = False
         return Estimate(self, y, values, replace(info, seconds=time.perf_counter() - start), proof, observed)
 
-    def proved(self, y: Float) -> tuple[Float, Info, Certificate]:
+    def certificate(self, y: Float, values: Float, observed: Float | None = None) -> Certificate:
+        """How far values over the desired layout are from the best ones at most, whoever made them.
+
+        Parameters
+        ----------
+        y : ndarray, (n,)
+        values : ndarray, (m,)
+        observed : ndarray, (n,), optional
+            Of the observed cells what belongs to them; by default this operator's own estimate, refined. Where the
+            observed cells are desired, `values` say it.
+        """
+        if self._is_over_observed:
+            return certified(self.problem, y, values)
+        if observed is None:
+            observed = self.over_observed.estimate(y).values
+        return certified(self._determined, y, observed, values)
+
+    def _judged(self, y: Float, x: Float) -> Certificate:
+        """The certificate of an estimate of the observed cells together with the desired ones that follow from it."""
+        return self.certificate(y, x if self._is_over_observed else self._tabulated(x), x)
+
+    def _proved(self, y: Float, judge: Judge) -> tuple[Float, Info, Certificate]:
         """The estimate, (n,), where desired tables are the observed ones: refined, with its report and certificate.
 
         Where refinement does not reach a proof, `auto` tries the dense solver on what is small enough. What then is not
         proved is not called exact.
         """
         x, info = self._reported(y)
-        x, certificate = proved(self.problem, y, x, self.matvec)
+        x, certificate = proved(y, x, self.matvec, judge)
         if not is_exact(certificate) and self.solver == Auto() and self.problem.observed.size <= MOST_DENSE:
             other = blue(self.problem, Dense())
-            found, told, proof = other.proved(y)
+            found, told, proof = other._proved(y, judge)
             if (proof.bound or np.inf) < (certificate.bound or np.inf):
                 x, info, certificate = found, replace(told, reason=f"{info.reason}, then {told.reason}"), proof
         reason = info.reason if is_exact(certificate) else f"{info.reason}; {certificate}"
@@ -243,8 +263,7 @@ class BlueOperator(LinearOperator):
     def _tabulated(self, x: Float) -> Float:
         """The desired cells from consistent observed ones, NaN where nothing determines them."""
         lost = self.problem.undetermined
-        problem = self.problem if lost is None else self.problem.determined
-        values = problem.tabulate(x[:, None])[:, 0]
+        values = self._determined.tabulate(x[:, None])[:, 0]
         return values if lost is None else np.where(lost, np.nan, values)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
@@ -271,7 +290,7 @@ class BlueOperator(LinearOperator):
             return X
 
         start = time.perf_counter()
-        X = _in_range(apply, columns).reshape(-1, *Y.shape[1:])
+        X = in_range(apply, columns).reshape(-1, *Y.shape[1:])
         return X, replace(reports[0], seconds=time.perf_counter() - start)
 
     def _reported(self, y: Float) -> tuple[Float, Info]:
@@ -293,8 +312,11 @@ class BlueOperator(LinearOperator):
         """The operator, by the same solver, whose desired tables are the observed ones."""
         if self._is_over_observed:
             return self
-        determined = self.problem if self.problem.undetermined is None else self.problem.determined
-        return blue(determined.observing(), self.solver)
+        return blue(self._determined.observing(), self.solver)
+
+    @property
+    def _determined(self) -> Problem:
+        return self.problem if self.problem.undetermined is None else self.problem.determined
 
     @property
     def _is_over_observed(self) -> bool:
@@ -342,27 +364,6 @@ class BlueOperator(LinearOperator):
             "\n  ".join((f"<{self.shape[0]}x{self.shape[1]} BlueOperator by {self.solver.name}: {tables}", *lines))
             + ">"
         )
-
-
-def _in_range(linear: Callable[[Float], Float], X: Float) -> Float:
-    """A linear map of columns so small or large that their squares would not be numbers: in units of their own."""
-    if _moderate(X):
-        return linear(X)
-    sizes = abs(X).max(axis=0)
-    if not ((sizes > LARGEST) | ((sizes < 1 / LARGEST) & (sizes > 0))).any():
-        return linear(X)
-    exponents = np.where((sizes > LARGEST) | (sizes < 1 / LARGEST), np.frexp(sizes)[1], 0)
-    with np.errstate(over="ignore", under="ignore"):
-        result = np.ldexp(linear(np.ldexp(X, -exponents)), exponents)
-    if not np.isfinite(result).all():
-        raise OverflowError("the estimate is beyond what float64 holds: give values in larger units")
-    return result
-
-
-def _moderate(X: Float) -> bool:
-    """Whether the extremes of all cells together, and the first ones of every column, show no column out of range."""
-    largest = max(float(X.max()), -float(X.min()))
-    return largest <= LARGEST and bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())
 
 
 def _real(X: Any) -> Float:

@@ -13,32 +13,33 @@ from constraint_builders.arrays import Float
 PROMISE = 1e-9  # standard errors
 EXACT = 1e-8  # standard errors up to which an answer is called exact
 REFINEMENTS = 2
+Judge = Callable[[Float], Certificate]
 
 
-def proved(problem: Problem, y: Float, x: Float, estimate: Callable[[Float], Float]) -> tuple[Float, Certificate]:
+def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -> tuple[Float, Certificate]:
     """The estimate of the observed cells with its certificate, refined by the solver that made it.
 
     Parameters
     ----------
-    problem : Problem
-    y : ndarray, (n,)
-    x : ndarray, (n,)
-        Its estimate.
-    estimate : callable
+    y, x : ndarray, (n,)
+        What was measured, 0 where nothing was, and its estimate.
+    linear : callable
         The linear part of the estimate of the observed cells, (n,) to (n,).
+    judge : callable
+        The certificate of x.
 
     Returns
     -------
     x : ndarray, (n,)
     certificate : Certificate
-        Of these values; cells that were not measured are left out where they stand in the way of a proof.
+        Of these values.
     """
-    certificate = _certified(problem, y, x)
+    certificate = judge(x)
     for _ in range(REFINEMENTS):
         if certificate.bound is None or certificate.bound <= PROMISE:
             break
-        refined = x + estimate(np.where(problem.unmeasured, 0.0, y - x))
-        better = _certified(problem, y, refined)
+        refined = x + linear(y - x)
+        better = judge(refined)
         if better.bound is None or better.bound >= certificate.bound:
             break
         gained = better.bound <= certificate.bound / 2  # otherwise what is left is rounding
@@ -48,11 +49,12 @@ def proved(problem: Problem, y: Float, x: Float, estimate: Callable[[Float], Flo
     return x, certificate
 
 
-def _certified(problem: Problem, y: Float, x: Float) -> Certificate:
-    certificate = certify(problem, y, x)
+def certified(problem: Problem, y: Float, x: Float, desired: Float | None = None) -> Certificate:
+    """As `certify`; cells of x that were not measured are left out where they stand in the way of a proof."""
+    certificate = certify(problem, y, x, desired)
     if is_exact(certificate) or not problem.unmeasured.any():
         return certificate
-    measured = certify(problem, y, np.where(problem.unmeasured, np.nan, x))
+    measured = certify(problem, y, np.where(problem.unmeasured, np.nan, x), desired)
     return measured if is_exact(measured) else certificate
 
 

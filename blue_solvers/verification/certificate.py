@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from blue_solvers.verification.claims import Claim, claims
 from blue_solvers.verification.layers import holds_all
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
 from blue_solvers.verification.sums import Sum
@@ -51,7 +52,7 @@ class Certificate:
         return f"not certified: {self.reason}" + (f" ({self.piece})" if self.piece else "")
 
 
-def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
+def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | None = None) -> Certificate:
     """Bound how far anybody's answer is from the best linear unbiased estimate. No solver takes part.
 
     Parameters
@@ -61,6 +62,8 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
         What was measured, over the observed layout.
     x : array_like, (n,)
         The answer over the observed layout; NaN in cells that were not measured where it says nothing about them.
+    desired : array_like, (m,), optional
+        The answer over the desired layout, which is then judged too; NaN in cells that it says nothing about.
 
     Returns
     -------
@@ -69,7 +72,7 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
     Raises
     ------
     ValueError
-        If a shape does not fit, or a value is NaN or infinite in a cell that was measured.
+        If a shape does not fit, or a value is NaN or infinite in a cell that was measured, or infinite in `desired`.
 
     Notes
     -----
@@ -86,32 +89,35 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike) -> Certificate:
     proved, at most 0.8 standard errors
     """
     y, x = _cells(problem, y, "y"), _cells(problem, x, "x")
+    wanted = None if desired is None else _wanted(problem, desired)
     order = in_schema_order(problem)
     if order is not None:
         problem, y, x = order.problem, y[order.observed], x[order.observed]
+        wanted = None if wanted is None else wanted[order.desired]
     try:
-        bound, violation = _bounded(problem, y, x)
+        bound, violation = _bounded(problem, y, x, [] if wanted is None else claims(problem, x, wanted))
     except NotCertifiedError as refusal:
         return Certificate(None, str(refusal), None, _agreement_of_nested(problem, x))
     return judged(bound, violation)
 
 
-def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, float]:
+def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray, made: list[Claim]) -> tuple[float, float]:
     """By the shortest proof that there is."""
-    if problem.observed.size <= MOST_LISTED and can_be_listed(problem):
-        return certify_listed(problem, WeighedNoise.of(problem), y, x)
-    if problem.spine is not None and holds_all(problem):
-        return certify_by_sums(problem, y, x)
+    figures = problem.observed.size + sum(claim.figures.size for claim in made)
+    if figures <= MOST_LISTED and can_be_listed(problem, made):
+        return certify_listed(problem, WeighedNoise.of(problem), y, x, made)
+    if problem.spine is not None and holds_all(problem, made):
+        return certify_by_sums(problem, y, x, made)
     noise = WeighedNoise.of(problem)
     try:
         family = Separated(problem, noise)
     except NotCertifiedError:
-        if holds_all(problem):
-            return certify_by_sums(problem, y, x)
-        if can_be_listed(problem):
-            return certify_listed(problem, noise, y, x)
+        if holds_all(problem, made):
+            return certify_by_sums(problem, y, x, made)
+        if can_be_listed(problem, made):
+            return certify_listed(problem, noise, y, x, made)
         raise
-    return certify_wide(problem, noise, family, y, x)
+    return certify_wide(problem, noise, family, y, x, made)
 
 
 def _agreement_of_nested(problem: Problem, x: np.ndarray) -> str | None:
@@ -160,4 +166,16 @@ def _cells(problem: Problem, values: ArrayLike, what: str) -> np.ndarray:
             raise ValueError(f"{where} of {what} is not finite: give a number")
     if what == "y" and problem.unmeasured.any():
         return np.where(problem.unmeasured, 0.0, vector)
+    return vector
+
+
+def _wanted(problem: Problem, desired: ArrayLike) -> np.ndarray:
+    if not problem.is_tabular:
+        raise ValueError("a problem without tables has no desired cells but the observed ones: leave out `desired`")
+    vector = np.asarray(real_array(desired, "desired"), dtype=float)
+    if vector.shape != (problem.desired.size,):
+        raise ValueError(f"desired must have shape ({problem.desired.size},): got {vector.shape}")
+    if np.isinf(vector).any():
+        where = problem.desired.describe(int(np.isinf(vector).argmax()))
+        raise ValueError(f"{where} of desired is infinite: give a number, or NaN where nothing is claimed")
     return vector

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from constraint_builders import Problem, Schema
@@ -234,23 +235,28 @@ def _sums(schema: Schema, sheets: Sequence[Sheet]) -> tuple[list[tuple[int, Sum]
     return sums, [(j, Sum(schema, tables[0], tables[j])) for j in numbers]
 
 
-def holds_all(problem: Problem) -> list[Table] | None:
+def holds_all(problem: Problem, made: Sequence[Claim] = ()) -> list[Table] | None:
     """For every geolevel of a problem the table that holds all others; None if there is none, or equalities."""
     if not problem.is_tabular or problem.equalities is not None:
         return None
     levels, domain = problem.observed_levels, problem.domain
     observed = list(zip(levels, problem.observed_tables, strict=True))
-    return finest_tables(domain.schema, len(domain.spine.levels), observed)
+    claimed = [(claim.level, claim.table) for claim in made]
+    return finest_tables(domain.schema, len(domain.spine.levels), observed, claimed)
 
 
 def problem_layers(
-    problem: Problem, y: Float, x: Float, correlated: tuple[WeighedNoise, Float, Float] | None = None
+    problem: Problem,
+    y: Float,
+    x: Float,
+    correlated: tuple[WeighedNoise, Float, Float] | None = None,
+    made: Sequence[Claim] = (),
 ) -> list[Layer]:
     """The layers of a problem in which a table holds all others.
 
     Of correlated noise with that noise, the weighted residuals, and where what is left of them goes.
     """
-    finest, schema, tree = holds_all(problem), problem.domain.schema, problem.domain.spine
+    finest, schema, tree = holds_all(problem, made), problem.domain.schema, problem.domain.spine
     if finest is None:
         raise NotCertifiedError("no measured table holds all others")
     by_geounit = problem.geounit_variances
@@ -265,6 +271,10 @@ def problem_layers(
             sheet.least = np.square(noise.least[cut]).reshape(shape)
             sheet.rho, sheet.left = rho[cut].reshape(shape), left[cut].reshape(shape)
         sheets[level].append(sheet)
+    for claim in made:
+        nothing_known = np.full((tree.members[claim.level].size, 1), np.inf)
+        figures = claim.figures.reshape(-1, claim.table.size)
+        sheets[claim.level].append(Sheet(f"claim {claim.index}", claim.table, nothing_known, x=figures))
     layers = layers_of(schema, tree, finest, sheets)
     if problem.zeros is not None:
         for layer, members in zip(layers, tree.members, strict=True):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cholesky, lstsq, null_space
 from scipy.sparse.linalg import lsqr
 
+from blue_solvers.verification.claims import Claim, matrix_of_claims
 from blue_solvers.verification.rational_elimination import relations
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
@@ -31,10 +34,12 @@ class Listed:
         Observed cells as sums of the counts that may be other than 0; of equations the counts are the cells.
     F, f : csr_array (k, N), ndarray (k,)
         What is known exactly: F d = f.
+    claims : csr_array, (c, N)
+        Cells that are claimed besides.
     """
 
-    def __init__(self, problem: Problem, y: Float) -> None:
-        self.M = _counts(problem)
+    def __init__(self, problem: Problem, y: Float, made: Sequence[Claim] = ()) -> None:
+        self.M, self.claims = _counts(problem, made)
         exact = np.flatnonzero(problem.exact)
         rows, values = [self.M[exact]], [y[exact]]
         if problem.matrix is not None:
@@ -47,34 +52,46 @@ class Listed:
         self.F = sparse.csr_array(sparse.vstack(rows, format="csr"))
         self.f = np.concatenate(values)
 
+    @property
+    def figures(self) -> sparse.csr_array:
+        """The rows of `M`, then those of `claims`."""
+        return sparse.csr_array(sparse.vstack([self.M, self.claims], format="csr"))
 
-def can_be_listed(problem: Problem) -> bool:
+
+def can_be_listed(problem: Problem, made: Sequence[Claim] = ()) -> bool:
     """Whether the matrix of counts is small enough."""
-    return not problem.is_tabular or problem.domain.size * len(problem.observed_tables) <= MOST_ENTRIES
+    tables = len(problem.observed_tables) + len(made)
+    return not problem.is_tabular or problem.domain.size * tables <= MOST_ENTRIES
 
 
-def _counts(problem: Problem) -> sparse.csr_array:
-    if problem.matrix is not None:
-        return sparse.csr_array(sparse.eye_array(problem.observed.size))
-    if problem.summing is not None:
-        return problem.summing.matrix
+def _counts(problem: Problem, made: Sequence[Claim]) -> tuple[sparse.csr_array, sparse.csr_array]:
+    if not problem.is_tabular:
+        size = problem.observed.size
+        M = sparse.csr_array(sparse.eye_array(size)) if problem.summing is None else problem.summing.matrix
+        return M, sparse.csr_array((0, M.shape[1]))
     M = problem.marginal_matrix()
+    claimed = matrix_of_claims(problem, made) if made else sparse.csr_array((0, M.shape[1]))
     if problem.zeros is None:
-        return M
-    return sparse.csr_array(M[:, np.flatnonzero(~problem.zeros.detailed(problem.domain.leaves))])
+        return M, claimed
+    possible = np.flatnonzero(~problem.zeros.detailed(problem.domain.leaves))
+    return sparse.csr_array(M[:, possible]), sparse.csr_array(claimed[:, possible])
 
 
-def certify_listed(problem: Problem, noise: WeighedNoise, y: Float, x: Float) -> tuple[float, float]:
+def certify_listed(
+    problem: Problem, noise: WeighedNoise, y: Float, x: Float, made: Sequence[Claim] = ()
+) -> tuple[float, float]:
     """Bound and violation, both in standard errors."""
-    listed = Listed(problem, y)
+    listed = Listed(problem, y, made)
     cells = np.flatnonzero(noise.noisy)
     rho, off = noise.weighted(y - x)
     g, error = _what_no_relation_explains(sparse.csr_array(listed.M[cells]), listed.F, noise, cells, rho)
     optimality = noise.size(g, error) + off
-    scale = max(float(np.nanmax(abs(x), initial=0.0)), float(abs(y).max(initial=0.0)))
-    v = disagreement(listed, noise, x, scale)
-    return optimality + noise.inverse_size(v) + _in_standard_errors(listed, noise, v, scale), float(
-        np.divide(v, noise.sd, out=np.zeros_like(v), where=noise.noisy).max(initial=0.0)
+    figures = np.concatenate([x, *(claim.figures for claim in made)])
+    scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
+    v = _disagreement(listed, noise, figures, scale)
+    own = v[: x.size]
+    return optimality + noise.inverse_size(own) + _in_standard_errors(listed, noise, v, scale), float(
+        np.divide(own, noise.sd, out=np.zeros_like(own), where=noise.noisy).max(initial=0.0)
     )
 
 
@@ -128,14 +145,13 @@ def _least_squares(H: sparse.csr_array, root: Float, g: Float) -> Float:
     return lsqr(B @ sparse.diags_array(1 / scale), root * g, atol=0, btol=1e-15, iter_lim=1000)[0] / scale
 
 
-def disagreement(listed: Listed, noise: WeighedNoise, x: Float, scale: float) -> Float:
-    """How far every cell of x is from the tables of one set of counts that satisfies what is known exactly."""
-    known = np.isfinite(x)
-    rows = np.flatnonzero(known)
-    A = sparse.csr_array(sparse.vstack([listed.M[rows], listed.F], format="csr"))
-    goal = np.concatenate([x[rows], listed.f]).astype(np.longdouble)
+def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: float) -> Float:
+    """How far every figure is from the tables of one set of counts that satisfies what is known exactly."""
+    rows = np.flatnonzero(np.isfinite(figures))
+    A = sparse.csr_array(sparse.vstack([listed.figures[rows], listed.F], format="csr"))
+    goal = np.concatenate([figures[rows], listed.f]).astype(np.longdouble)
     long_A = A.astype(np.longdouble)
-    sd = noise.sd[rows]
+    sd = np.concatenate([noise.sd, np.zeros(listed.claims.shape[0])])[rows]
     typical = float(np.median(sd[sd > 0])) if (sd > 0).any() else 1.0
     heavy = np.maximum(np.where(sd > 0, sd, typical), typical * 1e-6)
     weights = np.concatenate([1 / heavy, np.full(listed.f.size, 1e3 / heavy.min(initial=typical))])
@@ -151,7 +167,7 @@ def disagreement(listed: Listed, noise: WeighedNoise, x: Float, scale: float) ->
     contradiction = float(abs(left[exact_rows]).max(initial=0.0))
     if contradiction > EXACT_TO * scale:
         raise NotCertifiedError(f"x contradicts what is known exactly by {contradiction:.3g}")
-    v = np.zeros(x.size)
+    v = np.zeros(figures.size)
     per_row = int(np.diff(A.indptr).max(initial=0))
     v[rows] = abs(left[: rows.size]).astype(float) + 4 * EXTENDED * per_row * scale
     return v
@@ -176,7 +192,7 @@ def _in_standard_errors(listed: Listed, noise: WeighedNoise, v: Float, scale: fl
 
 def _standard_errors_from_below(listed: Listed, noise: WeighedNoise) -> Float:
     """For any direction z of possible counts a figure's variance is at least z_i^2 / (z' Sigma^-1 z)."""
-    M, cells = listed.M, np.flatnonzero(noise.noisy)
+    M, cells = listed.figures, np.flatnonzero(noise.noisy)
     if M.shape[0] * M.shape[1] <= MOST_DENSE and M.shape[1] <= 1500:
         T = M.toarray()
         if listed.F.shape[0]:
@@ -196,6 +212,6 @@ def _standard_errors_from_below(listed: Listed, noise: WeighedNoise) -> Float:
         )
     squares = M.multiply(M)
     precision = np.divide(1.0, noise.least**2, out=np.zeros_like(noise.sd), where=noise.noisy)
-    information = squares.T @ precision
+    information = squares[: precision.size].T @ precision
     per_count = np.divide(1.0, information, out=np.zeros_like(information), where=information > 0)
     return np.sqrt(np.asarray((squares @ sparse.diags_array(per_count)).max(axis=1).todense()).ravel())

@@ -69,3 +69,9 @@ class Sum:
         for axis, groups, _ in self._groups:
             array = np.take(array, groups, axis=axis)
         return array
+
+    def group_sizes(self) -> list[NDArray[np.intp]]:
+        """Along every axis of the fine table that is in the coarse one, how many levels each of its cells sums."""
+        groups = {axis: np.bincount(own, minlength=count) for axis, own, count in self._groups}
+        kept = (axis for axis in range(1, len(self.fine) + 1) if axis not in self._summed)
+        return [groups.get(axis, np.ones(self.fine[axis - 1], dtype=np.intp)) for axis in kept]

@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.layers import Below, Layer, Sheet, problem_layers
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.tally import Tally
@@ -61,16 +62,16 @@ def sweep(layers: Sequence[Layer], finish: bool = True) -> Tally:
     return tally
 
 
-def certify_by_sums(problem: Problem, y: Float, x: Float) -> tuple[float, float]:
+def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] = ()) -> tuple[float, float]:
     """Bound and violation of a problem in which a table holds all others, both in standard errors."""
     if problem.covariance is None:
-        layers = problem_layers(problem, y, x)
+        layers = problem_layers(problem, y, x, made=made)
         tally = sweep(layers)
         left = float(np.sqrt(tally.left)) + tally.moved()
     else:
         noise, remains = WeighedNoise.of(problem), np.zeros(y.size)
         rho, off = noise.weighted(y - x)
-        layers = problem_layers(problem, y, x, (noise, rho, remains))
+        layers = problem_layers(problem, y, x, (noise, rho, remains), made)
         tally = sweep(layers)
         left = noise.size(remains) + tally.moved() * float(np.sqrt(remains.size)) + off
     tables = {sheet.key: (level, sheet.table) for level, layer in enumerate(layers) for sheet in layer.sheets}

@@ -11,18 +11,26 @@ from how far its sums are from the next coarser tables: differences of sums, whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.compensated_sums import spread_gaps, take_parts
+from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.description.table import make_table
 from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
 
 MOST_CELLS = 4.0  # of all tables that some observed table contains, for each observed cell
 EXACT_TO = 1e-13
+EXTENDED = float(np.finfo(np.longdouble).eps)
+Key = tuple[int, ...]
+Agreeing = tuple[NDArray[np.longdouble], Float]  # cells of all tables, and their rounding by table, in norm
 
 
 class Separated:
@@ -81,6 +89,35 @@ class Separated:
             found[table] += found[without] / levels**2
         return found
 
+    def coarser(self, table: int, axes: Key, kept: Key) -> dict[Key, int]:
+        """The numbers of the tables that keep some of `kept`, by these, from the number of one of `axes`."""
+        without = {(own, axis): coarse for own, coarse, axis, *_ in self.tables.up.tolist()}
+        for axis in set(axes) - set(kept):
+            table = without[table, axis]
+        found = {kept: table}
+        for k in range(len(kept), 0, -1):
+            for part in combinations(kept, k):
+                found |= {_without(part, axis): without[found[part], axis] for axis in part}
+        return found
+
+    def least_variances_of(self, key: Key, numbers: dict[Key, int], total: Sum) -> Float:
+        """Of the cells of a table that sums those of `key`, (cells,), as `least_variances`.
+
+        Each is a product of one indicator for every axis: of a group of g levels of n what is constant has g^2 / n^2 of
+        the mean's variance, and the rest g - g^2 / n of a contrast's.
+        """
+        density = self.densities(self.least)
+        sizes = [np.asarray(own, dtype=float) for own in total.group_sizes()]
+        found = np.zeros(total.coarse)
+        for part, number in numbers.items():
+            share = np.ones(())
+            for g, axis in zip(sizes, key, strict=True):
+                n = self.tables.shape[axis]
+                share = np.multiply.outer(share, g - g**2 / n if axis in part else (g / n) ** 2)
+            precision = density[number]
+            found += np.where(share > 0, share / precision if precision else np.inf, 0.0)
+        return found.ravel()
+
     def norms(self, cells: Float) -> Float:
         """Of every table."""
         return np.sqrt(np.add.reduceat(cells**2, self.tables.offsets[:-1]))
@@ -94,7 +131,13 @@ class Separated:
             yield table, without, whole, cells[end : end + size].reshape(before, after)
 
 
-def certify_wide(problem: Problem, noise: WeighedNoise, family: Separated, y: Float, x: Float) -> tuple[float, float]:
+def _without(key: Key, axis: int) -> Key:
+    return tuple(other for other in key if other != axis)
+
+
+def certify_wide(
+    problem: Problem, noise: WeighedNoise, family: Separated, y: Float, x: Float, made: Sequence[Claim] = ()
+) -> tuple[float, float]:
     """Bound and violation, both in standard errors."""
     rho, off = noise.weighted(y - x)
     optimality = _parts(family, rho)
@@ -102,7 +145,9 @@ def certify_wide(problem: Problem, noise: WeighedNoise, family: Separated, y: Fl
     cells = np.zeros(family.tables.cells)
     cells[: x.size] = np.where(np.repeat(claimed, problem.observed.sizes), x, 0.0)
     scale = float(abs(cells).max(initial=0.0))
-    sizes, worst = _disagreements(family, cells, _certain(family, cells, claimed, y, scale), claimed)
+    certain = _certain(family, cells, claimed, y, scale)
+    sizes, worst, agreeing = _disagreements(family, cells, certain, claimed)
+    besides = max((_of_claim(problem, family, claim, agreeing, scale) for claim in made), default=0.0)
     steepest, least, variances = (
         own[: claimed.size] for own in (family.steepest, family.least, family.least_variances())
     )
@@ -113,7 +158,9 @@ def certify_wide(problem: Problem, noise: WeighedNoise, family: Separated, y: Fl
     apart = float(np.linalg.norm(sizes[noisy] / least[noisy])) * (1 + 1e-9)
     figure = float((worst[figures] / np.sqrt(variances[figures])).max(initial=0.0)) * (1 + 1e-9)
     measured = claimed & (steepest > 0)
-    return optimality + off + apart + figure, float((worst[measured] / steepest[measured]).max(initial=0.0))
+    return optimality + off + apart + max(figure, besides), float(
+        (worst[measured] / steepest[measured]).max(initial=0.0)
+    )
 
 
 def _parts(family: Separated, rho: Float) -> float:
@@ -135,8 +182,8 @@ def _parts(family: Separated, rho: Float) -> float:
     return float(np.sqrt(square)) * (1 + rho.size * ROUNDING) + float(np.sqrt(rounding))
 
 
-def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Flags) -> tuple[Float, Float]:
-    """How far every observed table is from tables that agree, in norm and in its worst cell.
+def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Flags) -> tuple[Float, Float, Agreeing]:
+    """How far every observed table is from tables that agree, in norm and in its worst cell; and the latter tables.
 
     `cells` are what is claimed; tables that agree have the parts of `certain`, which are the same but for what is
     known exactly and for what is not claimed.
@@ -152,10 +199,31 @@ def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Fla
         spreading = 4 * ROUNDING * ((levels + 4) * found[table] + found[without])
         moved = (rounding[without] / np.sqrt(levels) + summing + spreading) ** 2
         rounding += np.sqrt(np.bincount(table, moved, rounding.size))  # what steps of one table move is orthogonal
+    agreeing = certain.astype(np.longdouble) - gaps, rounding
     gaps += cells - certain
     rounding = rounding[: claimed.size]
     worst = np.maximum.reduceat(abs(gaps), tables.offsets[:-1])[: claimed.size]
-    return family.norms(gaps)[: claimed.size] + rounding, worst + rounding
+    return family.norms(gaps)[: claimed.size] + rounding, worst + rounding, agreeing
+
+
+def _of_claim(problem: Problem, family: Separated, claim: Claim, agreeing: Agreeing, scale: float) -> float:
+    """What a table of cells, or of groups of them, that is claimed besides is off by, beside its standard errors."""
+    key, schema = claim.table.axes, problem.domain.schema
+    source = next((i for i, own in enumerate(problem.observed_tables) if set(key) <= set(own.axes)), None)
+    if source is None:
+        raise NotCertifiedError(f"table {claim.table.name!r} is claimed, which no observed one contains")
+    numbers = family.coarser(int(family.tables.place_of[source]), problem.observed_tables[source].axes, key)
+    own = agreeing[0][slice(*family.tables.offsets[numbers[key] : numbers[key] + 2])]
+    total = Sum(schema, make_table(schema, tuple(schema.names[axis] for axis in key)), claim.table)
+    largest = float(np.prod([sizes.max() for sizes in total.group_sizes()]))
+    rounding = float(agreeing[1][numbers[key]]) + (total.adds + 1) * EXTENDED * float(np.linalg.norm(own.astype(float)))
+    off = abs(claim.figures - total.down(own[None])[0]).astype(float) + rounding * float(np.sqrt(largest))
+    variances = family.least_variances_of(key, numbers, total)
+    fixed = variances == 0
+    if (off[fixed] > EXACT_TO * scale).any():
+        raise NotCertifiedError(f"a figure that is known exactly is off by {off[fixed].max():.3g}")
+    ratios = np.divide(off, np.sqrt(variances), out=np.zeros_like(off), where=~fixed)
+    return float(np.nanmax(ratios, initial=0.0)) * (1 + 1e-9)
 
 
 def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: float) -> Float:
