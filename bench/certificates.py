@@ -1,32 +1,33 @@
 """Certificates beside true errors and beside an apply: what is proved, how closely, at what cost.
 
-    python -m bench certificates             gallery, Rhode Island at 2,016 cells, 2,000 invented problems of each kind
-    python -m bench certificates --quick     small ones, Rhode Island at 16 cells, 60 invented problems of each kind
+    python -m bench certificates             gallery, Rhode Island at 2,016 cells, 20,000 invented problems
+    python -m bench certificates --quick     small ones, Rhode Island at 16 cells, 90 invented problems
 
-Invented problems are those of the tests, answered by every solver that takes them; true errors are against 600 bits, of
-the figure that is furthest off, in its own standard errors. "ratio" is the median of bound over true error where both
-are above 1e-14. Times are processor time; "x apply" counts applies of the solver that `blue` chooses.
+Invented problems are those of the tests, of all kinds; true errors are against 600 bits (`bench.invented_answers` says
+of what, and what is promised). "broken" counts answers that are neither refused nor marked and break a promise, or whose
+bound is below the error; each is printed. Times are processor time; "x apply" counts applies of the solver that
+`blue` chooses. With `--records FILE` the answers are kept, and a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from bench.invented_answers import HEADER, broken, collect, table, tightness
 from bench.invented_state import block_geoids
 from bench.measuring import print_table
 from bench.spine import problem_of_a_state
-from blue_solvers import SOLVERS, blue
+from blue_solvers import blue
 from blue_solvers.verification import certify
 from constraint_builders import Problem, gallery
 from noise_mechanisms import add_noise
 
-SEEN = 1e-14
 Figures = list[str]
 
 
@@ -34,13 +35,24 @@ def main(argv: list[str]) -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(prog="python -m bench certificates", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small problems, and few invented ones")
+    parser.add_argument("--problems", type=int, help="invented problems (20,000)")
+    parser.add_argument("--records", type=Path, help="a file for their answers, one a line")
+    parser.add_argument("--workers", type=int, default=1, help="processes (1)")
     options = parser.parse_args(argv)
+    with TemporaryDirectory() as folder:
+        _invented(options, options.records or Path(folder) / "answers.jsonl")
+    print()
     header = ["problem", "cells", "bound", "disagreement", "plan+apply s", "apply s", "certify s", "x apply"]
     print_table(header, [_cost(name, problem()) for name, problem in _problems(options.quick).items()])
-    print()
-    header = ["kind", "problems", "answers", "worst error", "worst bound", "ratio", "above 1e-9", "too low",
-              "refused", "not certified", "ms each"]  # fmt: skip
-    print_table(header, _invented(60 if options.quick else 2000))
+
+
+def _invented(options: argparse.Namespace, records: Path) -> None:
+    found = collect(options.problems or (90 if options.quick else 20_000), records, options.workers)
+    problems = len({(answer.kind, answer.seed) for answer in found})
+    print(f"{problems:,} invented problems, {len(found):,} answers; {tightness(found)}")
+    print_table(HEADER, table(found))
+    for line in broken(found):
+        print(line)
 
 
 def _problems(quick: bool) -> dict[str, Callable[[], Problem]]:
@@ -85,67 +97,3 @@ def _seconds(run: Callable[[], tuple]) -> tuple:
     start = time.process_time()
     first, second = run()
     return time.process_time() - start, first, second
-
-
-def _invented(seeds: int) -> list[Figures]:
-    from tests.helpers.oracles.invent import all_kinds
-
-    return [_of_kind(kind, seeds) for kind in all_kinds()]
-
-
-def _of_kind(kind: object, seeds: int) -> Figures:
-    from tests.helpers.oracles.exact import solve
-    from tests.helpers.oracles.invent import invent
-
-    counted: Counter[str] = Counter()
-    found, spent = [], 0.0
-    for seed in range(seeds):
-        invented = invent(seed, kind)
-        if invented is None:
-            continue
-        described = replace(invented.description, desired=invented.description.observed)
-        try:
-            problem = described.problem()
-        except ValueError:
-            counted["refused"] += 1
-            continue
-        counted["problems"] += 1
-        reference = solve(described, invented.y)
-        for solver in SOLVERS:
-            try:
-                P = blue(problem, solver)
-                x, info = P.apply(invented.y)
-                x = x + P.offset
-            except (ValueError, NotImplementedError, RuntimeError):
-                counted["refused answers"] += 1
-                continue
-            if not info.exact:
-                continue
-            start = time.process_time()
-            certificate = certify(problem, invented.y, x)
-            spent += time.process_time() - start
-            counted["answers"] += 1
-            if certificate.bound is None:
-                counted["not certified"] += 1
-                continue
-            off = np.maximum(abs(x - reference.estimate) - np.spacing(abs(reference.estimate)), 0)
-            uncertain = reference.std_errors > 0
-            found.append((certificate.bound, (off[uncertain] / reference.std_errors[uncertain]).max(initial=0.0)))
-    bounds, errors = np.array(found).reshape(-1, 2).T
-    both = (bounds > SEEN) & (errors > SEEN)
-    ratio = f"{np.median(bounds[both] / errors[both]):.1f}" if both.any() else ""
-    name = f"{kind.covariance or 'independent'}{', cells' if kind.cellwise else ''}, "  # type: ignore[attr-defined]
-    name += f"{kind.decades:g} decades, counts {kind.count:g}"  # type: ignore[attr-defined]
-    return [
-        name,
-        f"{counted['problems']:,}",
-        f"{counted['answers']:,}",
-        f"{errors.max(initial=0.0):.1e}",
-        f"{bounds.max(initial=0.0):.1e}",
-        ratio,
-        f"{int((bounds > 1e-9).sum()):,}",
-        f"{int((bounds * (1 + 1e-6) < errors).sum()):,}",
-        f"{counted['refused']:,}",
-        f"{counted['not certified']:,}",
-        f"{1000 * spent / max(counted['answers'], 1):.1f}",
-    ]

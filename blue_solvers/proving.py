@@ -55,7 +55,8 @@ def certified(problem: Problem, y: Float, x: Float, desired: Float | None = None
     if is_exact(certificate) or not problem.unmeasured.any():
         return certificate
     measured = certify(problem, y, np.where(problem.unmeasured, np.nan, x), desired)
-    return measured if is_exact(measured) else certificate
+    closer = measured.bound is not None and (certificate.bound is None or measured.bound < certificate.bound)
+    return measured if closer else certificate
 
 
 def is_exact(certificate: Certificate) -> bool:

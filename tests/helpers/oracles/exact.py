@@ -45,6 +45,44 @@ class Reference:
         return np.sqrt(self.variances)
 
 
+@dataclass(frozen=True)
+class Weighed:
+    """What the estimate makes of functionals of the desired cells, each rounded once.
+
+    Attributes
+    ----------
+    weights : ndarray, (n, K)
+        The measurements' share in them, of noisy cells; 0 for others.
+    covariance : ndarray, (m, K)
+        Of every desired cell with each of them.
+    """
+
+    weights: np.ndarray
+    covariance: np.ndarray
+
+
+class _Reduced:
+    """Counts by what is free in them: d = start + N z, of which the measurements see the columns J."""
+
+    def __init__(self, description: Description, y: np.ndarray) -> None:
+        ctx.prec = BITS
+        M, D = description.marginal_matrix(), description.desired_matrix()
+        possible = ~description.empty_cells()
+        M, self.D = M[:, possible], D[:, possible]
+        v = description.variances
+        exact, self.noisy = np.flatnonzero(v == 0), np.flatnonzero((v > 0) & np.isfinite(v))
+        self.start, N = _solutions(*_known(description, M, exact, y))
+        NM, self.ND = _times(M, N), _times(self.D, N)
+        self.B = _rows(NM, self.noisy)
+        self.J = _independent_columns(self.B)
+        self.base_y = [_q(y[i]) - _dot(M[i], self.start) for i in self.noisy]
+        self.A = _columns(self.B, self.J)
+        self.WA = _precision(description, self.noisy)(self.A)
+        self.DJ = _ball(_columns(self.ND, self.J))
+        if self.J:
+            self.cov = (_ball(self.A).transpose() * self.WA).inv()
+
+
 def solve(description: Description, y: np.ndarray) -> Reference:
     """Estimate and variances of the desired cells.
 
@@ -53,40 +91,35 @@ def solve(description: Description, y: np.ndarray) -> Reference:
     ContradictionError
         If exact values, equalities and zeros contradict one another.
     """
-    ctx.prec = BITS
-    M, D = description.marginal_matrix(), description.desired_matrix()
-    possible = ~description.empty_cells()
-    M, D = M[:, possible], D[:, possible]
-    v = description.variances
-    exact, noisy = np.flatnonzero(v == 0), np.flatnonzero((v > 0) & np.isfinite(v))
-    C, right = _known(description, M, exact, y)
-    start, N = _solutions(C, right)
-    NM, ND = _times(M, N), _times(D, N)
-    B = _rows(NM, noisy)
-    J = _independent_columns(B)
-    moved = _moved_by_the_undetermined(B, ND, J)
-    base_y = [_q(y[i]) - _dot(M[i], start) for i in noisy]
-    base_D = [_dot(row, start) for row in D]
-    A = _columns(B, J)
-    W = _precision(description, noisy)
-    WA = W(A)
-    if J:
-        normal = _ball(A).transpose() * WA
-        rhs = _ball(_column(base_y)).transpose() * WA
-        DJ = _ball(_columns(ND, J))
-        cov = normal.inv()
-        z = cov * rhs.transpose()
-        moved_by = DJ * z
-        estimate = [_mid(moved_by[i, 0] + _to_arb(base_D[i])) for i in range(D.shape[0])]
-        DC = DJ * cov
+    r = _Reduced(description, y)
+    base_D = [_dot(row, r.start) for row in r.D]
+    if r.J:
+        moved_by = r.DJ * (r.cov * (_ball(_column(r.base_y)).transpose() * r.WA).transpose())
+        estimate = [_mid(moved_by[i, 0] + _to_arb(base_D[i])) for i in range(r.D.shape[0])]
+        DC = r.DJ * r.cov
         variances = [
-            _mid(sum((DC[i, k] * DJ[i, k] for k in range(len(J))), arb(0))) if any(ND[i, j] for j in J) else 0.0
-            for i in range(D.shape[0])
+            _mid(sum((DC[i, k] * r.DJ[i, k] for k in range(len(r.J))), arb(0))) if any(r.ND[i, j] for j in r.J) else 0.0
+            for i in range(r.D.shape[0])
         ]
     else:
-        estimate, variances = [float(Fraction(int(q.p), int(q.q))) for q in base_D], [0.0] * D.shape[0]
-    determined = ~np.array(moved, dtype=bool)
+        estimate, variances = [float(Fraction(int(q.p), int(q.q))) for q in base_D], [0.0] * r.D.shape[0]
+    determined = ~np.array(_moved_by_the_undetermined(r.B, r.ND, r.J), dtype=bool)
     return Reference(np.where(determined, estimate, np.nan), np.where(determined, variances, np.nan), determined)
+
+
+def weigh(description: Description, y: np.ndarray, V: np.ndarray) -> Weighed:
+    """The same of functionals V, (m, K), of desired cells that are all determined."""
+    r = _Reduced(description, y)
+    weights, covariance = np.zeros((description.variances.size, V.shape[1])), np.zeros((r.D.shape[0], V.shape[1]))
+    if r.J:
+        pulled = r.cov * (r.DJ.transpose() * _ball(_rational(V)))
+        weights[r.noisy] = _mids(r.WA * pulled)
+        covariance = _mids(r.DJ * pulled)
+    return Weighed(weights, covariance)
+
+
+def _mids(matrix: arb_mat) -> np.ndarray:
+    return np.array([_mid(value) for value in matrix.entries()]).reshape(matrix.nrows(), matrix.ncols())
 
 
 def _q(value: float) -> fmpq:
