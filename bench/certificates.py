@@ -5,8 +5,8 @@
 
 Invented problems are those of the tests, of all kinds; true errors are against 600 bits (`bench.invented_answers` says
 of what, and what is promised). "broken" counts answers that are neither refused nor marked and break a promise, or whose
-bound is below the error; each is printed. Times are processor time; "x apply" counts applies of the solver that
-`blue` chooses. With `--records FILE` the answers are kept, and a run that was stopped goes on where it was.
+bound is below the error; each is printed. Times are processor time; "x apply" counts applies of the solver
+that `blue` chooses. With `--records FILE` the answers are kept, and a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations

@@ -149,19 +149,25 @@ def _linear(est: Estimate, invented: Any) -> dict[str, float]:
     off[~np.isfinite(invented.description.variances) | (invented.description.variances == 0)] = 0
     within, std_errors = V.T @ exact.covariance, invented.reference.std_errors
     own, summed = np.sqrt(np.maximum(np.diag(within), 0)), abs(V).T @ std_errors
+    v = invented.description.variances
+    most = np.sqrt(v[np.isfinite(v)].max()) * abs(V).sum(axis=0)  # what is known exactly was summed of noise
     noise = np.sqrt(np.maximum(np.einsum("ij,ij->j", off, P.problem.noise_covariance @ off), 0))
     column = abs(P.covariance @ V[:, 0] - exact.covariance[:, 0])
     functionals = abs(P.functional_covariance(sparse.csc_array(V)) - within)
+    everywhere = np.full(size, most[0])
     return {
-        "adjoint": _largest(noise, own, summed),
-        "column": _largest(column, std_errors * own[0], std_errors * summed[0]),
-        "functionals": _largest(functionals, np.outer(own, own), np.outer(summed, summed)),
+        "adjoint": _largest(noise, own, summed, most),
+        "column": _largest(column, std_errors * own[0], std_errors * summed[0], everywhere * most[0]),
+        "functionals": _largest(functionals, np.outer(own, own), np.outer(summed, summed), np.outer(most, most)),
     }
 
 
-def _largest(off: np.ndarray, size: np.ndarray, terms: np.ndarray) -> float:
-    """What is off beyond the rounding of the terms that were added up, beside the size of their sum."""
-    beyond = np.maximum(off - FLOOR * EPSILON * terms, 0)
+def _largest(off: np.ndarray, size: np.ndarray, terms: np.ndarray, noise: np.ndarray) -> float:
+    """What is off beyond the rounding of the terms that were added up, beside the size of their sum.
+
+    Where that is 0, all there was is noise that went.
+    """
+    beyond = np.maximum(off - FLOOR * EPSILON * np.where(size > 0, terms, noise), 0)
     infinite = np.where(beyond > 0, np.inf, 0.0)
     return float(np.divide(beyond, size, out=infinite, where=size > 0).max(initial=0.0))
 
