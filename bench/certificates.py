@@ -4,9 +4,9 @@
     python -m bench certificates --quick     small ones, Rhode Island at 16 cells, 90 invented problems
 
 Invented problems are those of the tests, of all kinds; true errors are against 600 bits (`bench.invented_answers` says
-of what, and what is promised). "broken" counts answers that are neither refused nor marked and break a promise, or whose
-bound is below the error; each is printed. Times are processor time; "x apply" counts applies of the solver
-that `blue` chooses. With `--records FILE` the answers are kept, and a run that was stopped goes on where it was.
+of what, and what is promised). "broken" counts answers that are neither refused nor marked and break a promise, or
+whose bound is below the error; each is printed. Times are processor time; "x apply" counts applies of the solver that
+`blue` chooses. With `--records FILE` the answers are kept, and a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations

@@ -2,7 +2,13 @@
 
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.normal_equations.sparse_factor import inverse_on_pattern
-from blue_solvers.uncertainty.covariance import covariance_block, covariance_columns, estimate_variances, variances
+from blue_solvers.uncertainty.covariance import (
+    covariance_block,
+    covariance_columns,
+    estimate_variances,
+    proved_variances,
+    variances,
+)
 from blue_solvers.uncertainty.functionals import Functionals, cell_weights, functionals
 from blue_solvers.uncertainty.intervals import half_widths, intervals, normal_intervals, refine_to_integers
 from blue_solvers.uncertainty.monte_carlo import LargestErrors, Replicates, SecondMoments, order_statistic
@@ -33,6 +39,7 @@ __all__ = [
     "inverse_on_pattern",
     "normal_intervals",
     "order_statistic",
+    "proved_variances",
     "refine_to_integers",
     "simultaneous_band",
     "variances",

@@ -1,0 +1,215 @@
+"""Variances between two proved numbers: the certificate of a column of the covariance.
+
+Of cell i the column k of all cells' covariances with it is the estimate from y = Sigma e_i of a problem in which all
+that is known exactly is 0. If no combination of the counts behind a claimed column is further than b of its standard
+errors from that, then of the variance v itself
+
+    |k_i - v| <= b sqrt(v),    so that sqrt(v) lies between (sqrt(b^2 + 4 k_i) - b) / 2 and (sqrt(b^2 + 4 k_i) + b) / 2.
+
+A cell that is summed from several measured ones takes their sum instead of e_i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from blue_solvers.verification.certificate import Certificate, certify
+from blue_solvers.verification.matrices import Listed, can_be_listed
+from blue_solvers.verification.rational_elimination import relations
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
+from constraint_builders import Problem
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.reals import real_array
+
+EXACT_TO = 1e-13  # of the largest figure: what figures known exactly may be off by in a certificate
+PROVED = 1e-7  # of a variance: what is left open of one that is called proved
+
+
+@dataclass(frozen=True)
+class VarianceBounds:
+    """What is proved of the variances of some cells.
+
+    Attributes
+    ----------
+    cells : ndarray of int, (K,)
+        Positions in the desired layout.
+    lower, upper : ndarray, (K,)
+        The variance is between these; 0 and ``inf`` where nothing is proved.
+    reasons : tuple of str
+        Of every cell what proves it, or why nothing does.
+    """
+
+    cells: Index
+    lower: Float
+    upper: Float
+    reasons: tuple[str, ...]
+
+    @property
+    def proved(self) -> np.ndarray:
+        """Which are known to 1e-7 of themselves; a variance that is 0 if the upper bound is.
+
+        Returns
+        -------
+        ndarray of bool, (K,)
+        """
+        return np.isfinite(self.upper) & (self.upper - self.lower <= PROVED * self.upper)
+
+    def __str__(self) -> str:
+        found = self.proved
+        open_ = "" if found.all() else f"; not of cell {self.cells[~found][0]}: {self.reasons[int(np.argmin(found))]}"
+        return f"proved of {np.count_nonzero(found):,} of {found.size:,} variances to {PROVED:g} of themselves{open_}"
+
+
+def unit_noise(problem: Problem, cells: Sequence[int] | ArrayLike) -> Float:
+    """What to estimate columns of the covariance from: Sigma times the measured cells that make up every cell, (n, K).
+
+    NaN where a cell rests on what was not measured, or on no sum of measured cells with whole numbers of each.
+    """
+    problem, weights = _measured(problem), _weights(problem, _cells(problem, cells))
+    sums = np.asarray(problem.noise_covariance @ np.nan_to_num(weights))
+    sums[problem.exact] = 0.0
+    sums[:, np.isnan(weights).any(axis=0)] = np.nan
+    return sums
+
+
+def certify_variances(
+    problem: Problem, cells: Sequence[int] | ArrayLike, columns: ArrayLike, observed: ArrayLike | None = None
+) -> VarianceBounds:
+    """Bounds of the variances of some cells of the best linear unbiased estimate. No solver takes part.
+
+    Parameters
+    ----------
+    problem : Problem
+    cells : sequence of int, (K,)
+        Positions in the desired layout.
+    columns : array_like, (m, K)
+        Anybody's covariances of every desired cell with these.
+    observed : array_like, (n, K), optional
+        Those of every observed cell with these; left out where the observed cells are desired.
+
+    Returns
+    -------
+    VarianceBounds
+
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, or there is no such cell.
+
+    Examples
+    --------
+    >>> from constraint_builders import Schema
+    >>> problem = Problem(Schema({"sex": 2}), {"total": 1.0, "sex": 1.0})
+    >>> found = certify_variances(problem, [0], [[2 / 3], [1 / 3], [1 / 3]])
+    >>> found.lower.round(9), found.upper.round(9), found.proved
+    (array([0.66666667]), array([0.66666667]), array([ True]))
+    """
+    chosen = _cells(problem, cells)
+    claimed = _columns(columns, "columns", (problem.desired.size, chosen.size))
+    same = problem.desired is problem.observed
+    if observed is None and not same:
+        raise ValueError("other cells are desired than observed: give the covariances of the observed cells too")
+    seen = claimed if observed is None else _columns(observed, "observed", (problem.observed.size, chosen.size))
+    noise, centred = WeighedNoise.of(_measured(problem)), _without_right_hand_sides(_measured(problem))
+    weights, sums = _weights(problem, chosen), unit_noise(problem, chosen)
+    listed = Listed(centred, np.zeros(noise.sd.size)) if can_be_listed(centred) else None
+    lower, upper, reasons = np.zeros(chosen.size), np.full(chosen.size, np.inf), []
+    for k, cell in enumerate(chosen.tolist()):
+        if np.isnan(sums[:, k]).any():
+            reasons.append("it is no sum of cells that were measured")
+            continue
+        if _is_known_exactly(listed, weights[:, k]):
+            reasons.append("it is known exactly: it follows from what is")
+            upper[k] = 0.0
+            continue
+        proof = _closest(centred, sums[:, k], seen[:, k], None if same else claimed[:, k])
+        reasons.append(proof.reason)
+        if proof.bound is not None:
+            largest = max(float(np.nanmax(abs(own[:, k]), initial=0.0)) for own in (sums, seen, claimed))
+            within = proof.bound + _rounding(noise, weights[:, k])
+            lower[k], upper[k] = _between(float(claimed[cell, k]), within, EXACT_TO * largest)
+    return VarianceBounds(chosen, lower, upper, tuple(reasons))
+
+
+def _closest(problem: Problem, y: Float, x: Float, desired: Float | None) -> Certificate:
+    """The better proof of two: with cells that were not measured, or without."""
+    found = [certify(problem, y, x, desired)]
+    if problem.unmeasured.any():
+        found.append(certify(problem, y, np.where(problem.unmeasured, np.nan, x), desired))
+    return min(found, key=lambda proof: np.inf if proof.bound is None else proof.bound)
+
+
+def _is_known_exactly(listed: Listed | None, weights: Float) -> bool:
+    """Whether a sum of measured cells follows from what is known exactly, in rational numbers."""
+    if listed is None or not listed.F.shape[0]:
+        return False
+    try:
+        return bool(relations(sparse.csr_array(sparse.csr_array(weights[None]) @ listed.M), listed.F).shape[0])
+    except NotCertifiedError:
+        return False
+
+
+def _between(value: float, b: float, nothing: float) -> tuple[float, float]:
+    """Of what a variance can be; a figure that is known exactly may be claimed to vary by `nothing`."""
+    root = float(np.sqrt(max(b**2 + 4 * value, 0.0)))
+    slack = 1 + 8 * ROUNDING
+    lower = max((root - b) / 2, 0.0) ** 2 / slack if value > nothing else 0.0
+    return lower, ((root + b) / 2) ** 2 * slack
+
+
+def _rounding(noise: WeighedNoise, weights: Float) -> float:
+    """How far rounding in Sigma w may move the estimate from it, in its own standard errors."""
+    spread = noise.sd * abs(weights)
+    if noise.correlated is None:
+        return 4 * ROUNDING * float(np.linalg.norm(spread))
+    return noise.inverse_size(4 * ROUNDING * np.count_nonzero(weights) * noise.sd * float(spread.sum()))
+
+
+def _weights(problem: Problem, cells: Index) -> Float:
+    """Measured cells that add up to every cell, whatever the counts are, (n, K); NaN where there are none."""
+    if problem.desired is problem.observed:
+        found = np.zeros((problem.observed.size, cells.size))
+        found[cells, np.arange(cells.size)] = 1
+    else:
+        units = np.zeros((problem.desired.size, cells.size))
+        units[cells, np.arange(cells.size)] = 1
+        found = np.asarray(problem.tabulate_transpose(units))
+    whole = (found == np.rint(found)).all(axis=0)
+    lost = (found[problem.unmeasured] != 0).any(axis=0) | ~whole
+    if problem.undetermined is not None:
+        lost |= problem.undetermined[cells]
+    found[:, lost] = np.nan
+    return found
+
+
+def _measured(problem: Problem) -> Problem:
+    """The same had it been measured what other cells need that are not determined."""
+    return problem if problem.undetermined is None else problem.determined
+
+
+def _without_right_hand_sides(problem: Problem) -> Problem:
+    if problem.equalities is not None:
+        E, e = problem.equalities
+        problem = problem.replace(equalities=(E, np.zeros_like(e)))
+    return problem if problem.b is None else problem.replace(b=None)
+
+
+def _cells(problem: Problem, cells: Sequence[int] | ArrayLike) -> Index:
+    chosen = np.asarray(cells)
+    if chosen.ndim != 1 or (chosen.size and not np.issubdtype(chosen.dtype, np.integer)):
+        raise ValueError("cells must be positions in the desired layout: whole numbers, one after another")
+    if chosen.size and not (chosen.min() >= 0 and chosen.max() < problem.desired.size):
+        raise ValueError(f"cells must be positions from 0 to {problem.desired.size - 1}: got {chosen.tolist()}")
+    return chosen.astype(np.intp)
+
+
+def _columns(values: ArrayLike, what: str, shape: tuple[int, int]) -> Float:
+    found = np.asarray(real_array(values, what), dtype=float)
+    if found.shape != shape:
+        raise ValueError(f"{what} must have shape {shape}: got {found.shape}")
+    return found

@@ -1,0 +1,153 @@
+"""Variances between proved numbers: the true one is always between, and nearly always pinned down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from blue_solvers import blue
+from blue_solvers.uncertainty import proved_variances
+from blue_solvers.verification import certify_variances
+from blue_solvers.verification.variance_bounds import unit_noise
+from constraint_builders import Problem, Schema, gallery
+from tests.helpers.effort import first_of
+from tests.helpers.oracles.invent import Kind, all_kinds, invent
+
+KINDS = sorted((kind for kind in all_kinds() if kind.count == 20), key=lambda kind: kind.decades % 12)
+ROOM = 1e-15  # of the reference's own rounding
+
+
+@pytest.mark.parametrize("kind", first_of(KINDS, 4), ids=str)
+def test_the_true_variance_is_between(kind: Kind) -> None:
+    """Recodes, spines, zeros, equalities, exact and unmeasured cells, every covariance, in exact arithmetic."""
+    tried = proved = 0
+    for seed in range(300, 310):
+        found = invent(seed, kind)
+        if found is None:
+            continue
+        try:
+            P = blue(found.description.problem())
+        except ValueError:
+            continue
+        cells = np.random.default_rng(seed).permutation(P.shape[0])[:4]
+        bounds, true = proved_variances(P, cells), found.reference.variances[cells]
+        assert (bounds.lower <= true * (1 + ROOM)).all()
+        assert (true * (1 - ROOM) <= bounds.upper).all()
+        tried, proved = tried + cells.size, proved + int(bounds.proved.sum())
+    assert tried > 20
+    assert proved > (0.95 if kind.decades < 10 else 0.85) * tried
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-3, 1.0])
+def test_no_column_that_is_wrong_excludes_the_true_variance(size: float) -> None:
+    rng, tried = np.random.default_rng(0), 0
+    for seed in range(24):
+        found = invent(seed, replace(KINDS[seed % 8], unmeasured=False))
+        if found is None:
+            continue
+        try:
+            P = blue(found.description.problem())
+        except ValueError:
+            continue
+        cell = int(rng.integers(P.shape[0]))
+        true = found.reference.variances[cell]
+        observed = P.over_observed @ unit_noise(P.problem, [cell])
+        x = P.problem.tabulate(observed) if P.problem.desired is not P.problem.observed else observed
+        moved = P.over_observed @ rng.standard_normal(observed.shape)
+        moved *= size * true / max(abs(moved).max(), 1e-300)
+        same = P.problem.desired is P.problem.observed
+        consistent = x + (moved if same else P.problem.tabulate(moved))
+        spoilt = x.copy()
+        spoilt[cell] *= 1 + size
+        for wrong, with_it in ((consistent, observed + moved), (spoilt, spoilt if same else observed)):
+            bounds = certify_variances(P.problem, [cell], wrong, None if same else with_it)
+            assert bounds.lower[0] <= true * (1 + ROOM)
+            assert true * (1 - ROOM) <= bounds.upper[0]
+            off = abs(wrong[cell, 0] - true) / true if true else 0.0
+            assert off <= 1e-7 or not bounds.proved[0] or bounds.upper[0] == 0
+            tried += 1
+    assert tried > 20
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem.from_matrix([[1.0, 1, -1, 0], [0, 0, 1, -2]], [1.0, 2.0, 4.0, 1.0], b=[0.0, 3.0]),
+        Problem.from_summing_matrix([[1, 1, 1], [1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], [1.0, 2, 3, 4, 5]),
+        Problem.from_matrix([[1.0, 1, -1]], sparse.csr_array(np.array([[2.0, 1, 0], [1, 2, 0.5], [0, 0.5, 1]]))),
+    ],
+    ids=["equations", "sums", "correlated"],
+)
+def test_equations_and_sums(problem: Problem) -> None:
+    n = problem.observed.size
+    A, S = problem.constraint_matrix().toarray(), problem.noise_covariance @ np.eye(n)
+    true = np.diag(S - S @ A.T @ np.linalg.solve(A @ S @ A.T, A @ S))
+    bounds = proved_variances(problem, range(n))
+    assert bounds.proved.all()
+    np.testing.assert_allclose(bounds.lower, true, rtol=1e-9)
+    np.testing.assert_allclose(bounds.upper, true, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "problem", [gallery.cube(5, 5), gallery.adult(2), gallery.pl94()], ids=["cube", "wide", "recode"]
+)
+def test_large_tables(problem: Problem) -> None:
+    P = blue(problem)
+    cells = np.linspace(0, P.shape[0] - 1, 5).astype(int)
+    bounds, closed = proved_variances(P, cells), P.variances()[cells]
+    assert bounds.proved.all()
+    assert (bounds.lower <= closed * (1 + 1e-12)).all()
+    assert (closed * (1 - 1e-12) <= bounds.upper).all()
+
+
+def test_what_is_known_exactly_has_no_variance() -> None:
+    """Also a cell that follows from what is known, though it was measured with noise."""
+    problem = Problem(Schema({"a": 2, "b": 2}), {"a": [0.0, 1.0], "total": 0.0, "a * b": 4.0})
+    bounds = proved_variances(problem, [0, 1, 2, 3])
+    np.testing.assert_array_equal(bounds.upper[:3], 0)
+    assert bounds.proved.all()
+    assert bounds.lower[3] == pytest.approx(2)
+    assert bounds.reasons[0] == "it is known exactly: it follows from what is"
+
+
+def test_what_was_not_measured_says_so() -> None:
+    problem = Problem(Schema({"a": 2, "b": 2}), {"a * b": [[1.0, 1], [1, np.inf]], "total": 2.0})
+    bounds = proved_variances(problem, [0, 3])
+    assert bounds.proved.tolist() == [True, False]
+    assert bounds.upper[1] == np.inf
+    assert str(bounds) == (
+        "proved of 1 of 2 variances to 1e-07 of themselves; not of cell 3: it is no sum of cells that were measured"
+    )
+
+
+def test_a_heuristic_is_not_proved() -> None:
+    v = {"a * b": np.arange(1.0, 13).reshape(4, 3), "a": 1.0, "b": [1.0, 9, 4]}
+    problem = Problem(Schema({"a": 4, "b": 3}), v)
+    bounds = proved_variances(blue(problem, "sea_blue"), range(5))
+    best = blue(problem).variances()[:5]
+    assert (bounds.lower <= best).all()
+    assert (best <= bounds.upper).all()
+
+
+@pytest.mark.parametrize(
+    ("cells", "columns", "observed", "said"),
+    [
+        ([9], np.ones((2, 1)), np.ones((9, 1)), "cells must be positions from 0 to 1: got \\[9\\]"),
+        ([0.5], np.ones((2, 1)), np.ones((9, 1)), "whole numbers, one after another"),
+        ([0], np.ones((3, 1)), np.ones((9, 1)), r"columns must have shape \(2, 1\): got \(3, 1\)"),
+        ([0], np.ones((2, 1)), np.ones((2, 1)), r"observed must have shape \(9, 1\): got \(2, 1\)"),
+        ([0], np.ones((2, 1)), None, "give the covariances of the observed cells too"),
+    ],
+)
+def test_what_is_no_column_is_refused(cells: list, columns: np.ndarray, observed: object, said: str) -> None:
+    problem = Problem(Schema({"a": 3, "b": 2}), {"a * b": 1.0, "a": 1.0}, ["b"])
+    with pytest.raises(ValueError, match=said):
+        certify_variances(problem, cells, columns, observed)  # type: ignore[arg-type]
+
+
+def test_no_cells_have_no_bounds() -> None:
+    bounds = proved_variances(gallery.toy(), np.zeros(0, dtype=int))
+    assert bounds.lower.shape == (0,)
