@@ -20,6 +20,8 @@ Long = NDArray[np.longdouble]
 EXTENDED = float(np.finfo(np.longdouble).eps)
 MOST_ENTRIES = 3_000_000  # of the matrix of counts
 MOST_DENSE = 1_000_000
+MOST_FIGURES = 4_000_000  # times counts, and counts, up to which least standard errors are worked out by dense algebra
+MOST_COUNTS = 2_000
 REFINEMENTS = 4
 FIXED = 1e-9  # of a figure's counts that may still move: less is rounding, the figure is known exactly
 EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums
@@ -82,9 +84,15 @@ def certify_listed(
 ) -> tuple[float, float]:
     """Bound and violation, both in standard errors."""
     listed = Listed(problem, y, made)
+    if listed.F.shape[0] and not _has_few_figures(listed):
+        raise NotCertifiedError(
+            f"exact knowledge among {listed.figures.shape[0]:,} figures: their least standard errors are worked out by "
+            f"dense algebra, which is for {MOST_COUNTS:,} counts, and {MOST_FIGURES:,} figures times counts, at most"
+        )
     cells = np.flatnonzero(noise.noisy)
     rho, off = noise.weighted(y - x)
-    g, error = _what_no_relation_explains(sparse.csr_array(listed.M[cells]), listed.F, noise, cells, rho)
+    H = _relations(problem, listed, cells)
+    g, error = _what_no_relation_explains(H, noise, cells, rho)
     optimality = noise.size(g, error) + off
     figures = np.concatenate([x, *(claim.figures for claim in made)])
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
@@ -95,11 +103,22 @@ def certify_listed(
     )
 
 
+def _has_few_figures(listed: Listed) -> bool:
+    figures, counts = listed.figures.shape
+    return figures * counts <= MOST_FIGURES and counts <= MOST_COUNTS
+
+
+def _relations(problem: Problem, listed: Listed, cells: NDArray[np.intp]) -> sparse.csr_array:
+    """Combinations of noisy cells that are known for every possible truth; of equations these themselves."""
+    if problem.matrix is not None and not problem.unmeasured.any():
+        return sparse.csr_array(problem.matrix[:, cells], dtype=np.longdouble)
+    return relations(sparse.csr_array(listed.M[cells]), listed.F)
+
+
 def _what_no_relation_explains(
-    M: sparse.csr_array, F: sparse.csr_array, noise: WeighedNoise, cells: NDArray[np.intp], rho: Float
+    H: sparse.csr_array, noise: WeighedNoise, cells: NDArray[np.intp], rho: Float
 ) -> tuple[Float, Float]:
     """Rho less the combination of relations that comes closest, over all cells, and a bound of its rounding."""
-    H = relations(M, F)
     near = H.astype(float)
     root = _root(noise, cells, near.shape[0])
     steepness = abs(near)
@@ -193,7 +212,7 @@ def _in_standard_errors(listed: Listed, noise: WeighedNoise, v: Float, scale: fl
 def _standard_errors_from_below(listed: Listed, noise: WeighedNoise) -> Float:
     """For any direction z of possible counts a figure's variance is at least z_i^2 / (z' Sigma^-1 z)."""
     M, cells = listed.figures, np.flatnonzero(noise.noisy)
-    if M.shape[0] * M.shape[1] <= MOST_DENSE and M.shape[1] <= 1500:
+    if _has_few_figures(listed):
         T = M.toarray()
         if listed.F.shape[0]:
             T = T @ null_space(listed.F.toarray())
@@ -206,10 +225,6 @@ def _standard_errors_from_below(listed: Listed, noise: WeighedNoise) -> Float:
         R = (T @ U[:, kept]) / s[kept]
         size = np.linalg.norm(R, axis=1)
         return np.where(size > 1e-13 * np.linalg.norm(T, axis=1) / s[0], size, 0.0) * 0.9
-    if listed.F.shape[0]:
-        raise NotCertifiedError(
-            "exact knowledge among so many cells: the least standard errors of the figures are not known"
-        )
     squares = M.multiply(M)
     precision = np.divide(1.0, noise.least**2, out=np.zeros_like(noise.sd), where=noise.noisy)
     information = squares[: precision.size].T @ precision

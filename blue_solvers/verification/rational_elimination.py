@@ -43,14 +43,16 @@ def relations(noisy: sparse.csr_array, free: sparse.csr_array) -> sparse.csr_arr
     found: list[Row] = []
     operations = 0
     for _, row, own in rows:
-        while True:
-            hit = next((j for j in row if j in pivots), None)
-            if hit is None:
-                break
+        waiting = list(row)
+        while waiting:
+            hit = waiting.pop()
+            if hit not in row or hit not in pivots:
+                continue
             other, others = pivots[hit]
             factor = _ratio(row[hit], other[hit])
             _subtract(row, other, factor)
             _subtract(own, others, factor)
+            waiting.extend(other)
             operations += len(other) + len(others)
             if operations > MOST_OPERATIONS:
                 raise NotCertifiedError("working out which cells must agree in rational numbers takes too long")
@@ -74,6 +76,8 @@ def _read(entries: tuple[NDArray, NDArray]) -> tuple[int, Row]:
 
 
 def _ratio(a: int | Fraction, b: int | Fraction) -> int | Fraction:
+    if b == 1:
+        return a
     ratio = Fraction(a) / b
     return ratio.numerator if ratio.denominator == 1 else ratio
 

@@ -361,3 +361,35 @@ def test_a_branch_may_skip_geolevels() -> None:
     assert found.bound < 1e-9
     wrong = x + problem.marginal_matrix()[:, 5].toarray().ravel() * 1e-3
     assert (certify(problem, y, wrong).bound or 1) > 1e-5
+
+
+def dense_equations(rows: int, cells: int) -> tuple[Problem, np.ndarray, np.ndarray, np.ndarray]:
+    """Equations without a zero in them, measurements, the estimate, and its standard errors."""
+    rng = np.random.default_rng(0)
+    A, v, y = rng.normal(size=(rows, cells)), rng.uniform(1, 4, cells), rng.normal(10, 1, cells)
+    gain = (A * v).T @ np.linalg.inv((A * v) @ A.T)
+    x = y - gain @ (A @ y)
+    return Problem.from_matrix(A, v), y, x - gain @ (A @ x), np.sqrt(v - np.einsum("ij,ji,i->i", gain, A, v))
+
+
+def test_equations_without_a_zero_are_certified_as_fast_as_they_are_solved() -> None:
+    """What relates the cells are the equations themselves: nothing is eliminated in rational numbers."""
+    problem, y, x, std_errors = dense_equations(300, 500)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("blue_solvers.verification.matrices.relations", lambda *_: pytest.fail("eliminated"))
+        assert certify(problem, y, x).bound < 1e-10
+        P = problem.constraint_matrix("all").toarray()
+        moved = x + 1e-5 * (np.eye(500) - np.linalg.pinv(P) @ P)[0] * std_errors[0]
+        error = (abs(moved - x) / std_errors).max()
+        assert certify(problem, y, moved).bound >= error * (1 - 1e-6)
+
+
+def test_equations_of_too_many_cells_are_refused_before_any_work() -> None:
+    A = sparse.csr_array(sparse.eye_array(10, 2001, k=1) - sparse.eye_array(10, 2001))
+    problem = Problem.from_matrix(A, np.ones(2001))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("blue_solvers.verification.matrices.lsqr", lambda *_, **__: pytest.fail("worked"))
+        said = certify(problem, np.ones(2001), np.ones(2001))
+    assert said.bound is None
+    assert "among 2,001 figures" in said.reason
+    assert "2,000 counts" in said.reason
