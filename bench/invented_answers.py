@@ -56,7 +56,7 @@ class Answer:
         Of a column of the covariance and of covariances of two functionals, beside the roots of both variances; these
         and the adjoint less the rounding of the terms that are added up.
     why : str
-        The reason of a refusal.
+        The reason of a refusal, be it of the variances alone.
     """
 
     kind: int
@@ -103,8 +103,12 @@ def _answer(kind: int, seed: int, solver: str, problem: Problem, invented: Any) 
     if not est.info.exact:
         verdict = "marked" if est.certificate().bound is not None else "not certified"
         return Answer(kind, seed, solver, verdict, bound=est.certificate().bound, why=str(est.certificate()))
-    figures = {**_estimates(est, invented), "variance": _variances(est, invented), **_linear(est, invented)}
-    return Answer(kind, seed, solver, "exact", _was_refined(est), est.certificate().bound, **figures)
+    figures, why = _estimates(est, invented), ""
+    try:
+        figures |= {"variance": _variances(est, invented), **_linear(est, invented)}
+    except (ValueError, RuntimeError) as error:
+        why = f"refused its variances: {error}"
+    return Answer(kind, seed, solver, "exact", _was_refined(est), est.certificate().bound, **figures, why=why)
 
 
 def _configured(solver: str) -> Solver | str:
