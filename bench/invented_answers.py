@@ -177,15 +177,18 @@ def _largest(off: np.ndarray, size: np.ndarray, terms: np.ndarray, noise: np.nda
 
 
 def collect(problems: int, records: Path, workers: int) -> list[Answer]:
-    """The answers to at least so many problems, kind by kind in turn; those that `records` has are not asked again."""
+    """The answers to so many problems, kind by kind in turn; those that `records` has are not asked again."""
     found = read(records)
     done = {(answer.kind, answer.seed) for answer in found}
+    if len(done) >= problems:
+        return found
     with records.open("a") as file, Pool(workers) as pool:
         for start in range(0, MOST_SEEDS, ROUND):
-            if len({(answer.kind, answer.seed) for answer in found}) >= problems:
-                return found
-            for some in pool.imap(_of_seed, list(_open(start, done)), chunksize=4):
+            for some in pool.imap(_of_seed, list(_open(start, done)), chunksize=1):
+                if len(done) >= problems:
+                    return found
                 found += some
+                done |= {(answer.kind, answer.seed) for answer in some}
                 file.writelines(json.dumps(asdict(answer)) + "\n" for answer in some)
             file.flush()
     return found
