@@ -87,7 +87,8 @@ class WeighedNoise:
                 square += float(part @ part)
                 np.multiply(part, inverse, out=rho[here])
             return rho, 6 * ROUNDING * float(np.sqrt(square))
-        rho = self._solve(self.correlated, np.where(self.noisy, q, 0.0))
+        q = np.where(self.noisy, q, 0.0)  # nothing is claimed of some that are not
+        rho = self._solve(self.correlated, q)
         left = np.where(self.noisy, q - np.asarray(self.correlated @ rho), 0.0)
         rounding = ROUNDING * (abs(q) + 4 * np.sqrt(q.size) * self.sd * float(np.linalg.norm(self.sd * rho)))
         return rho, self.inverse_size(abs(left) + rounding)

@@ -393,3 +393,13 @@ def test_equations_of_too_many_cells_are_refused_before_any_work() -> None:
     assert said.bound is None
     assert "among 2,001 figures" in said.reason
     assert "2,000 counts" in said.reason
+
+
+def test_cells_of_which_nothing_is_said_leave_noise_that_others_share_alone() -> None:
+    """Right answers with NaN in cells that were not measured had a bound that was no number."""
+    own = np.array([1.0, 2, np.inf, 1, 2, 1, 1, 3, 2])
+    covariance = LowRankPlusDiagonal(own, np.where(np.isinf(own), 0.0, 0.5)[:, None])
+    problem = Problem(Schema({"a": 3, "c": 2}), {"a": None, "a * c": None}, covariance=covariance)
+    y = np.arange(9.0)
+    x = blue(problem, "cholesky") @ np.where(problem.unmeasured, 0.0, y)
+    assert certify(problem, y, np.where(problem.unmeasured, np.nan, x)).bound < 1e-10
