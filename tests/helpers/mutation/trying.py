@@ -31,6 +31,8 @@ LIBRARIES = [
     "numba",
     "pandas",
     "flint",
+    "hypothesis.extra.numpy",
+    "xdist.plugin",
 ]
 
 
@@ -88,7 +90,8 @@ def _run(chosen: list[str]) -> None:
     os.dup2(said, 1)
     os.dup2(said, 2)
     limit_memory()
-    status = pytest.main([*OPTIONS, "--exitfirst", *chosen])
+    imported = "ignore:Module already imported so cannot be rewritten"
+    status = pytest.main([*OPTIONS, "--exitfirst", "-W", imported, *chosen])
     sys.stdout.flush()
     os._exit(int(status))
 
