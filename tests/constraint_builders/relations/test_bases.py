@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema
@@ -16,6 +16,7 @@ from constraint_builders.relations.bases import factor_bases
 PARTITIONS = st.integers(2, 8).flatmap(
     lambda n: st.lists(st.lists(st.integers(0, n - 1), min_size=n, max_size=n), min_size=1, max_size=4)
 )
+CROSSING = [[0, 0, 1, 0, 0, 1], [0, 1, 0, 0, 1, 0], [0, 1, 1, 0, 1, 1]]  # 12|3, 13|2, 1|23 of three levels, twice
 
 
 def over_levels(groups: list[int]) -> np.ndarray:
@@ -29,6 +30,10 @@ def relabelled(groups: list[int]) -> list[int]:
 
 
 @given(PARTITIONS)
+@example([*CROSSING, [0, 1, 0, 2, 3, 2]])  # which refines the second alone, and crosses the others
+@example([[0, 1, 0, 2, 3, 2], *CROSSING])
+@example([*CROSSING, [0, 0, 1, 2, 2, 3]])
+@example([*CROSSING, [0, 1, 1, 2, 3, 3]])
 def test_one_basis_serves_all_recodes_that_have_one(found: list[list[int]]) -> None:
     """By ranks alone: each factor's rows span its groups, and all functionals together are independent."""
     recodes = {f"r{i}": groups for i, groups in enumerate(dict.fromkeys(tuple(relabelled(own)) for own in found))}
