@@ -14,7 +14,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import ConjugateGradient, ConvergenceError, UnsupportedProblemError, blue
 from blue_solvers.contract import Info
-from blue_solvers.structured.nearest import nearest_structured
+from blue_solvers.structured.nearest import nearest_structured, variance_ratio
 from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.arrays import Float
@@ -230,6 +230,18 @@ def test_the_one_variance_is_the_geometric_mid_range_of_each_geounit() -> None:
     structured = problem.observed.tables(nearest_structured(problem).variances)
     assert np.array_equal(structured["T", "a"], [[2, 2], [9, 9], [np.inf, np.inf]])
     assert np.array_equal(structured["S", "a"], [[0, 0]])
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e9])
+def test_the_ratio_of_variances_is_that_of_one_table_in_any_unit(unit: float) -> None:
+    a, b = np.array([1.0, 4.0]) * unit, np.array([[100.0, 100.0], [300.0, 700.0]]) * unit
+    schema = Schema({"a": 2, "b": 2})
+    assert variance_ratio(Problem(schema, {"a": a, "detailed": b})) == pytest.approx(7)
+    b[0, 0] = 0  # known exactly
+    assert variance_ratio(Problem(schema, {"a": a, "detailed": b})) == pytest.approx(7)
+    b[0, 1] = np.inf
+    assert variance_ratio(Problem(schema, {"a": a, "detailed": b})) == np.inf
+    assert variance_ratio(Problem(schema, {"total": 9 * unit, "detailed": unit})) == 1
 
 
 def test_refusals_say_which_solver_instead() -> None:

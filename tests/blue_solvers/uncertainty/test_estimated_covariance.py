@@ -80,6 +80,24 @@ def test_columns_blocks_and_functionals_are_those_of_the_operator(solver):
     np.testing.assert_allclose(found.std_errors**2, found.variances)
 
 
+@pytest.mark.parametrize("desired", [["total"], "all", ["detailed", "a", "b", "total"]])
+def test_variances_by_applies_take_any_number_of_blocks(desired, monkeypatch):
+    """More cells wanted than measured, and fewer; in blocks of two."""
+    monkeypatch.setattr("blue_solvers.uncertainty.covariance.VARIANCE_BLOCK", 2)
+    P = blue(Problem(Schema({"a": 3, "b": 4}), {"detailed": 2.0}, desired=desired))
+    np.testing.assert_allclose(variances(P, "applies"), np.diag(dense_covariance(P)), rtol=1e-12)
+
+
+def test_functionals_that_do_not_fit_are_refused_by_their_number(monkeypatch):
+    """The weights of 5 functionals over 12 cells, and two copies of them: 24 bytes for each."""
+    P, W = blue(Problem(Schema({"a": 3, "b": 4}), {"detailed": 2.0})), np.ones((12, 5))
+    monkeypatch.setattr("constraint_builders.memory.free_memory", lambda: 24 * 12 * 5)
+    assert functionals(P, np.ones(12), W).estimate == pytest.approx(12)
+    monkeypatch.setattr("constraint_builders.memory.free_memory", lambda: 24 * 12 * 5 - 1)
+    with pytest.raises(MemoryError, match="the weights of 5 functionals needs"):
+        functionals(P, np.ones(12), W)
+
+
 def test_heuristic_gets_its_own_covariance():
     heuristic, best = blue(unequal(), SeaBlue()), blue(unequal(), "dense")
     own = variances(heuristic, "applies")
