@@ -27,6 +27,17 @@ def test_redundant_rows_span_the_same(problem: Problem) -> None:
     assert rational_rank((A.T @ A).toarray()) == problem.rank
 
 
+def test_children_add_up_in_tables_of_some_of_several_variables() -> None:
+    """Nothing but the sums over children relates two levels: 6 independent rows, and these again among all."""
+    schema, spine = Schema({"a": 2, "b": 3, "c": 2}), Spine([-1, 0, 0], ["S", "C", "C"])
+    problem = Problem(schema, {"S": {"b * a": 1.0}, "C": {"a * b": 2.0}}, spine=spine)
+    A, M = problem.constraint_matrix("all"), problem.marginal_matrix()
+    assert problem.constraint_matrix().shape[0] == problem.rank == 6
+    assert A.shape[0] == 12
+    assert rational_rank((A.T @ A).toarray()) == 6
+    assert not (A @ M).nnz or abs(A @ M).max() == 0
+
+
 @given(spine_problems())
 def test_desired_tables_follow_from_consistent_ones(problem: Problem) -> None:
     M = problem.marginal_matrix()

@@ -16,6 +16,7 @@ from blue_solvers.uncertainty import (
     functionals,
     variances,
 )
+from blue_solvers.uncertainty.functionals import observed_weights
 from constraint_builders import Problem, Schema, Spine, gallery
 from tests.blue_solvers.uncertainty.checks import problem_of
 from tests.helpers.effort import examples
@@ -90,12 +91,13 @@ def test_variances_by_applies_take_any_number_of_blocks(desired, monkeypatch):
 
 def test_functionals_that_do_not_fit_are_refused_by_their_number(monkeypatch):
     """The weights of 5 functionals over 12 cells, and two copies of them: 24 bytes for each."""
-    P, W = blue(Problem(Schema({"a": 3, "b": 4}), {"detailed": 2.0})), np.ones((12, 5))
-    monkeypatch.setattr("constraint_builders.memory.free_memory", lambda: 24 * 12 * 5)
-    assert functionals(P, np.ones(12), W).estimate == pytest.approx(12)
-    monkeypatch.setattr("constraint_builders.memory.free_memory", lambda: 24 * 12 * 5 - 1)
-    with pytest.raises(MemoryError, match="the weights of 5 functionals needs"):
-        functionals(P, np.ones(12), W)
+    P, W = blue(Problem(Schema({"a": 3, "b": 4}), {"detailed": 2.0})), sparse.csc_array(np.ones((12, 5)))
+    for found in (lambda: functionals(P, np.ones(12), W).estimate, lambda: observed_weights(P, W)):
+        monkeypatch.setattr("constraint_builders.memory.free_memory", lambda: 24 * 12 * 5)
+        assert found().shape[-1] == 5
+        monkeypatch.setattr("constraint_builders.memory.free_memory", lambda: 24 * 12 * 5 - 1)
+        with pytest.raises(MemoryError, match="the weights of 5 functionals needs"):
+            found()
 
 
 def test_heuristic_gets_its_own_covariance():

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema
-from constraint_builders.relations.bases import factor_bases
+from constraint_builders.relations.bases import _pivot_columns, factor_bases
+from tests.helpers.exact_reference import rational_rank
 
 PARTITIONS = st.integers(2, 8).flatmap(
     lambda n: st.lists(st.lists(st.integers(0, n - 1), min_size=n, max_size=n), min_size=1, max_size=4)
@@ -58,6 +59,15 @@ def test_one_basis_serves_all_recodes_that_have_one(found: list[list[int]]) -> N
             np.testing.assert_array_equal(functionals.setdefault(mode, along), along)
     together = np.concatenate(list(functionals.values()))
     assert np.linalg.matrix_rank(together) == len(together)
+
+
+@given(st.lists(st.lists(st.integers(0, 1), min_size=5, max_size=5).filter(any), min_size=1, max_size=6))
+@example([[0, 1, 1, 0, 0], [0, 1, 0, 1, 1], [0, 0, 1, 1, 0], [0, 1, 0, 1, 0], [0, 1, 1, 0, 1]])
+def test_pivots_are_the_columns_of_a_nonsingular_minor(matrix: list[list[int]]) -> None:
+    """Of indicators of any groups, whose elimination leaves whole numbers beside 0 and 1."""
+    rows = [{column: 1 for column, entry in enumerate(row) if entry} for row in matrix]
+    pivots, A = _pivot_columns(rows), np.array(matrix)
+    assert len(pivots) == len(set(pivots)) == rational_rank(A) == rational_rank(A[:, pivots])
 
 
 @pytest.mark.parametrize("count", [2, 3])
