@@ -27,10 +27,11 @@ def test_redundant_rows_span_the_same(problem: Problem) -> None:
     assert rational_rank((A.T @ A).toarray()) == problem.rank
 
 
-def test_children_add_up_in_tables_of_some_of_several_variables() -> None:
+@pytest.mark.parametrize("names", [("a * b", "a * b"), ("b * a", "a * b"), ("b * a", "b * a")])
+def test_children_add_up_in_tables_of_some_of_several_variables(names: tuple[str, str]) -> None:
     """Nothing but the sums over children relates two levels: 6 independent rows, and these again among all."""
     schema, spine = Schema({"a": 2, "b": 3, "c": 2}), Spine([-1, 0, 0], ["S", "C", "C"])
-    problem = Problem(schema, {"S": {"b * a": 1.0}, "C": {"a * b": 2.0}}, spine=spine)
+    problem = Problem(schema, {"S": {names[0]: 1.0}, "C": {names[1]: 2.0}}, spine=spine)
     A, M = problem.constraint_matrix("all"), problem.marginal_matrix()
     assert problem.constraint_matrix().shape[0] == problem.rank == 6
     assert A.shape[0] == 12
