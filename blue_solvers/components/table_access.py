@@ -88,16 +88,8 @@ class TableAccess:
             factors = (self._scale * weights).reshape(-1, *[1] * (block.ndim - 1))
             np.multiply(block[(slice(None), *self._slots)], factors, out=coordinates)
 
-    def read(self, block: Float) -> Float:
-        """The table's cells, (G, *shape, K), of slots (G, ..., K)."""
-        found = block[(slice(None), *self._slots)]
-        for axis, sums in enumerate(self._maps, start=1):
-            if sums is not None:
-                found = along(sums, found, axis)
-        return self.cells(np.array(found, order="C", copy=True))
-
     def spread(self, cells: Float, block: Float) -> None:
-        """Add the transpose of `read` to slots."""
+        """Add to slots what cells say of them: the transpose of summing slots to the table."""
         slots = self.coordinates(np.ascontiguousarray(cells))
         for axis, sums in enumerate(self._maps, start=1):
             if sums is not None:

@@ -152,6 +152,13 @@ def test_structural_zeros_and_equalities_with_a_right_hand_side() -> None:
             np.testing.assert_allclose(E @ np.nan_to_num(estimate), [31.0, 4.0], atol=1e-8)
 
 
+@pytest.mark.parametrize(("rtol", "exact"), [(1e-12, True), (0.1, False)])
+def test_what_is_left_of_the_iterations_says_whether_the_estimate_is_exact(rtol: float, exact: bool) -> None:
+    problem = cellwise(Problem(SCHEMA, {"total": 1.0, "detailed": 1.0}), 1e3)
+    _, info = blue(problem, ConjugateGradient(rtol=rtol, preconditioner="two_pass")).apply(noise(problem))
+    assert info.exact is exact
+
+
 def test_exact_totals_are_kept() -> None:
     problem = cellwise(
         Problem(Schema({"a": 3, "b": 4}), {"total": 0.0, "a": 0.0, "b": 2.0, "detailed": 1.0}, "all"), 8.0
