@@ -16,6 +16,7 @@ from tests.helpers.places import ROOT
 pytest.importorskip("cosmic_ray", reason="scripts/mutants installs it")
 pytest.importorskip("coverage", reason="scripts/mutants installs it")
 
+from tests.helpers.mutation.coverage_by_test import concerned
 from tests.helpers.mutation.sampling import AREAS, changes_meaning, files_by_area, mutants_of, sample
 
 SOURCE = '''"""Two functions."""
@@ -74,6 +75,17 @@ def test_every_file_is_of_one_area() -> None:
     assert len(files) == len(set(files)) > 80
     with pytest.raises(ValueError, match="blue_solvers/nowhere: no Python file is there"):
         files_by_area(ROOT, ["blue_solvers/nowhere"])
+
+
+def test_tests_of_a_file_are_those_of_its_folder_and_what_else_concerns_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for path in ("blue_solvers/uncertainty/regions.py", "blue_solvers/quantiles.py"):
+        assert concerned([path]) == ["tests/blue_solvers/uncertainty"]
+    assert concerned(["blue_solvers/signals.py"]) == ["tests/blue_solvers"]
+    of_readers = concerned(["constraint_builders/files/rows.py", "constraint_builders/files/labels.py"])
+    assert {"tests/constraint_builders/files", "tests/first_hour/test_mistakes_in_files.py"} < set(of_readers)
+    for tests in (of_readers, concerned(path for own in files_by_area(ROOT, []).values() for path in own)):
+        assert all((ROOT / path).exists() for path in tests)
 
 
 def test_what_changes_only_annotations_is_no_mutant() -> None:

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.helpers.mutation.coverage_by_test import Tests
+from tests.helpers.mutation.coverage_by_test import Tests, concerned
 from tests.helpers.mutation.sampling import AREAS, Mutant, sample
 from tests.helpers.mutation.trying import Outcome, attempt, failure, import_libraries
 
@@ -52,7 +52,8 @@ def main() -> int:
     print(f"{len(mutants)} mutants; measuring which tests run which lines", flush=True)
     coverage = Path("coverage_by_test.json")
     measuring = [sys.executable, "-m", "tests.helpers.mutation.coverage_by_test", str(coverage)]
-    subprocess.run(measuring, check=True, stdout=subprocess.DEVNULL)
+    of_these = concerned(mutant.path for mutant in mutants)
+    subprocess.run([*measuring, *of_these], check=True, stdout=subprocess.DEVNULL)
     tests = Tests.read(coverage)
     import_libraries()
     quick = sorted(tests.seconds, key=tests.seconds.__getitem__)[:20]

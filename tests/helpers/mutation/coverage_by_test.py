@@ -6,7 +6,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -14,14 +14,22 @@ import coverage
 import pytest
 
 PACKAGES = ["constraint_builders", "blue_solvers"]
-CONCERNED = [  # what the five areas are tested by
-    "tests/constraint_builders",
-    *(f"tests/blue_solvers/{name}" for name in ("components", "solvers", "structured", "uncertainty", "verification")),
+ESTIMATES = [
+    *(f"tests/blue_solvers/{name}" for name in ("components", "solvers", "structured", "verification")),
     *(f"tests/blue_solvers/test_{name}.py" for name in ("operator", "proved_estimates", "undetermined", "adjustments")),
-    "tests/first_hour/test_mistakes_in_files.py",
-    "tests/blue_solvers/commands/test_malformed_files.py",
-    "tests/test_order_of_axes.py",
+    *(f"tests/blue_solvers/streaming/test_{name}.py" for name in ("streaming", "streamed_equalities")),
+    "tests/test_compiled_kernels.py",
 ]
+CONCERNED = {  # what tests a folder beside the tests of that name, and a file of a whole package
+    "blue_solvers/components": ESTIMATES,
+    "blue_solvers/structured": ESTIMATES,
+    "constraint_builders/relations": ["tests/constraint_builders", "tests/test_order_of_axes.py"],
+    "constraint_builders/files": [
+        "tests/first_hour/test_mistakes_in_files.py",
+        *(f"tests/blue_solvers/commands/test_{name}.py" for name in ("malformed_files", "simulate_query")),
+    ],
+    "blue_solvers/quantiles.py": ["tests/blue_solvers/uncertainty"],
+}
 OPTIONS = ["-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "--tb=line"]
 MEMORY = 12 << 30  # bytes of address space, which a mutant may not exceed
 
@@ -76,6 +84,18 @@ def measure(out: Path, tests: list[str]) -> None:
     out.write_text(json.dumps({"tests": passed, "lines": lines}))
 
 
+def concerned(paths: Iterable[str]) -> list[str]:
+    """Tests that may run some files: those of their folders, and what `CONCERNED` has."""
+    found: set[str] = set()
+    for path in set(paths):
+        others = [test for folder, tests in CONCERNED.items() if path.startswith(folder) for test in tests]
+        own = PurePosixPath("tests", PurePosixPath(path).parent)
+        while not Path(own).is_dir():
+            own = own.parent
+        found.update(others if others and len(own.parts) == 2 else [*others, str(own)])
+    return sorted(test for test in found if not any(str(above) in found for above in PurePosixPath(test).parents))
+
+
 @dataclass(frozen=True)
 class Tests:
     """What was measured."""
@@ -113,4 +133,4 @@ class Tests:
 
 
 if __name__ == "__main__":
-    measure(Path(sys.argv[1]), sys.argv[2:] or CONCERNED)
+    measure(Path(sys.argv[1]), sys.argv[2:])
