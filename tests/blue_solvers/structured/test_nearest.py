@@ -15,6 +15,7 @@ from scipy.sparse.linalg import aslinearoperator
 from blue_solvers import ConjugateGradient, ConvergenceError, UnsupportedProblemError, blue
 from blue_solvers.contract import Info
 from blue_solvers.structured.nearest import nearest_structured, variance_ratio
+from blue_solvers.structured.scaled_precision import scaled_precision
 from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.arrays import Float
@@ -285,3 +286,19 @@ def test_variances_that_do_not_fit(change: Callable[[Float], Float], message: st
     problem = Problem(Schema({"a": 27}), {"a": 2.0, "total": 1.0})
     with pytest.raises(ValueError, match=message):
         problem.with_variances(change(problem.variances))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_least_precision_of_an_operator_is_not_taken_for_larger(seed: int) -> None:
+    """By the power method, against eigenvalues: D = s Sigma^-1 s has none below what it is said to have at least."""
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((12, 12))
+    Sigma, deviations = root @ root.T + np.eye(12), rng.uniform(0.5, 2, 12)
+    covariance = aslinearoperator(Sigma)
+    covariance.solve = lambda V: np.linalg.solve(Sigma, V)
+    precision = scaled_precision(Problem(Schema({"a": 12}), {"a": None}, covariance=covariance), deviations)
+    D = deviations[:, None] * np.linalg.inv(Sigma) * deviations
+    assert precision.product(np.eye(12)) == pytest.approx(D, rel=1e-9)
+    least = np.linalg.eigvalsh(D).min()
+    assert least / 4 < precision.least <= least
+    assert not precision.certain

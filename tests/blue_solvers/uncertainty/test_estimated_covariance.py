@@ -140,6 +140,14 @@ def test_stochastic_estimates_scatter_as_they_say():
     assert (abs((scores**2).mean(axis=1) - 1) < 5 * np.sqrt(2 / repetitions) + 3 / probes).all()
 
 
+@pytest.mark.parametrize("desired", [["total"], "all"])
+def test_stochastic_estimates_of_more_and_fewer_cells_than_were_measured(desired):
+    P = blue(Problem(Schema({"a": 3, "b": 4}), {"detailed": 2.0}, desired=desired))
+    found, errors = estimate_variances(P, 400, rng=3)
+    assert found.shape == errors.shape == (P.shape[0],)
+    assert (abs(found - P.variances()) <= 6 * errors + 1e-12).all()
+
+
 def test_stochastic_estimate_does_not_depend_on_batches(monkeypatch):
     P = blue(unequal(), "dense")
     seen = []

@@ -87,3 +87,15 @@ def test_no_pivot_magnifies_rounding(small: float, matrix: list[list[float]], pl
     assert found.free_columns.size == 0
     errors = found.solved[:, [len(A)]].toarray().ravel() - np.array(expected)[found.solved_columns]
     assert abs(errors).max() < 1e-13 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("unit", [1e-13, 1e13])
+def test_no_unit_of_an_unknown_decides_what_is_zero(unit: float) -> None:
+    """Entries of 1, and in one column of 1 in another unit."""
+    A = np.array([[1, 1, 0, 1], [1, 0, 1, 0], [0, 1, 1, 0], [1, 1, 1, 0]], dtype=float)
+    for column in range(4):
+        scaled = A.copy()
+        scaled[:, column] *= unit
+        found = eliminate(sparse.csr_array(scaled), np.arange(4))
+        assert found.pivot_rows.size == rational_rank(A) == 4
+        assert found.free_columns.size == 0
