@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blue_solvers.verification.equalities import Tied
+from blue_solvers.verification.known_tables import LevelTable
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from constraint_builders import Problem, Schema
@@ -16,7 +18,15 @@ from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.relations.marginals import refines
 
-LevelTable = tuple[int, Table]
+
+@dataclass(frozen=True)
+class Unread:
+    """A table of geounits that is read when rows of it are asked for, each time anew."""
+
+    read: Callable[[], Float]
+
+    def __getitem__(self, rows: slice | Index) -> Float:
+        return self.read()[rows]
 
 
 @dataclass
@@ -30,7 +40,7 @@ class Sheet:
     table : Table
     variance : ndarray, (G, 1) or (G, cells)
         0 exact, ``inf`` not measured.
-    y, x : ndarray (G, cells), or None
+    y, x : ndarray (G, cells), or what gives its rows when they are asked for, or None
         What was measured, and what is claimed; None where nothing was.
     least : ndarray, optional
         Of the same shape as `variance`: a diagonal below the covariance, if that is not diagonal.
@@ -38,17 +48,20 @@ class Sheet:
         Of correlated noise the weighted residuals, and where what is left of them goes.
     known : ndarray of bool (G,), optional
         Geounits in all whose parts the table is known exactly, or in which it is: what is moved there costs nothing.
+    tied : Tied, optional
+        What combinations of cells that are known exactly say of it.
     """
 
     key: str
     table: Table
     variance: Float
-    y: Float | None = None
-    x: Float | None = None
+    y: Float | Unread | None = None
+    x: Float | Unread | None = None
     least: Float | None = None
     rho: Float | None = None
     left: Float | None = None
     known: Flags | None = None
+    tied: Tied | None = None
 
 
 @dataclass
@@ -107,6 +120,8 @@ class Layer:
         Geounits of which something has come up from below.
     elsewhere : ndarray of bool, (G,)
         Of these, those whose own tables are in what has come up already.
+    alone : ndarray of bool, (G,)
+        Geounits that may be all of their parent: they have no siblings here.
     dead : ndarray of bool, (G, cells), or None
         Cells of the finest table that are known to be empty.
     """
@@ -119,6 +134,7 @@ class Layer:
     upward: Sum | None
     has_below: Flags
     elsewhere: Flags
+    alone: Flags
     dead: Flags | None = None
     below: Below | None = field(default=None, repr=False)
 
@@ -206,6 +222,7 @@ def layers_of(
                 Sum(schema, finest[level], finest[level - 1]) if level else None,
                 np.zeros(parent.size, dtype=bool) if has_below is None else has_below,
                 np.zeros(parent.size, dtype=bool),
+                np.bincount(parent + 1)[parent + 1] == 1,
             )
         )
     return layers
@@ -219,8 +236,9 @@ def _padded(sheet: Sheet, rows: int) -> Sheet:
     if sheet.rho is not None:
         raise NotCertifiedError("its noise is correlated, and branches of its spine skip geolevels")
 
-    def padded(array: Float, value: float) -> Float:
-        return np.concatenate([array, np.full((more, array.shape[1]), value)])
+    def padded(array: Float | Unread, value: float) -> Float:
+        own = array[:]
+        return np.concatenate([own, np.full((more, own.shape[1]), value)])
 
     y, x = (None if own is None else padded(own, value) for own, value in ((sheet.y, 0.0), (sheet.x, np.nan)))
     return replace(sheet, variance=padded(sheet.variance, np.inf), y=y, x=x)

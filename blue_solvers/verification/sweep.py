@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from blue_solvers.verification.equalities import added
 from blue_solvers.verification.layers import Below, Layer, Sheet, problem_layers
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.tally import Tally
@@ -40,6 +41,7 @@ def sweep(layers: Sequence[Layer], finish: bool = True) -> Tally:
     tally = Tally()
     for level in reversed(range(len(layers))):
         layer, above = layers[level], layers[level - 1] if level else None
+        tally.has_empty |= layer.dead is not None
         for sheet in layer.sheets:
             tally.note(sheet.key, (sheet.variance if sheet.least is None else sheet.least)[~layer.elsewhere])
         onward: tuple[Sum, Below] | None = None
@@ -110,13 +112,19 @@ def _variance(layer: Layer, here: Place) -> Float:
 def _collected(layer: Layer, here: Place, tally: Tally) -> tuple[list[Float | None], Float, Float]:
     """Residuals of all tables, all in the finest now; that; and the size of what was added up in every geounit."""
     read = np.where(layer.elsewhere[here], 0.0, 1.0)[:, None]
-    found = [_residuals(sheet, here, read, tally) for sheet in layer.sheets]
+    found: list[Float | None] = [None] * len(layer.sheets)
     size = np.zeros(len(read))
-    for j in reversed(range(1, len(found))):
-        part, (i, s) = found[j], layer.sums[j - 1]
-        found[j] = None
-        if part is None or not part.any():
+    for j in reversed(range(len(found))):
+        part = _residuals(layer.sheets[j], here, read, tally)
+        came, found[j] = found[j], None
+        if part is None or came is None:
+            part = came if part is None else part
+        else:
+            part += came
+        if not j or part is None or not part.any():
+            found[j] = part if not j else None
             continue
+        i, s = layer.sums[j - 1]
         size += np.sqrt(layer.sheets[0].table.size / layer.sheets[j].table.size) * _norms(part)
         into = found[i]
         if into is None:
@@ -151,6 +159,8 @@ def _residuals(sheet: Sheet, here: Place, read: Float, tally: Tally) -> Float | 
     else:
         tally.weighted += float(np.einsum("ij,ij,ij->", q, q, precision)) * (6 * ROUNDING) ** 2
     q *= precision
+    if sheet.tied is not None:
+        tally.weighted += sheet.tied.pull(q, variance, here)
     return q
 
 
@@ -178,15 +188,19 @@ def _sums(layer: Layer, here: Place, tally: Tally) -> tuple[Float | Long, Float,
         _compare(layer, 0, here, rows, true, error[:, 0], tally)
     elif claimed is not None:
         tally.look_at(claimed)
+        if sheet.tied is not None:
+            tally.tied = added(tally.tied, sheet.tied.sums(here, claimed, None))
     norms, precision = _norms(true), np.longdouble if _is_small(layer) or below is not None else np.float64
     unit = UNIT if precision is np.longdouble else ROUNDING / 2
-    sums, adds = [true], [0]
+    sums, adds, sources = {0: true}, [0], {i for i, _ in layer.sums}
     for j, (i, s) in enumerate(layer.sums, 1):
-        sums.append(s.down(sums[i], precision))
+        total = s.down(sums[i], precision)
+        if j in sources:
+            sums[j] = total
         adds.append(adds[i] + s.adds + 1)
         ratio = sheet.table.size / layer.sheets[j].table.size
         lost = unit * adds[j] * np.sqrt(ratio) * norms
-        _compare(layer, j, here, rows, sums[j], np.minimum(ratio * error[:, 0], error[:, 1]) + lost, tally)
+        _compare(layer, j, here, rows, total, np.minimum(ratio * error[:, 0], error[:, 1]) + lost, tally)
     return true, norms, error
 
 
@@ -203,10 +217,10 @@ def _compare(
         return
     x, every = sheet.x[here], bool(rows.all())
     off = x - true
-    off = np.abs(off, out=off).astype(float, copy=False)
-    off += error[:, None]
     if j and np.isnan(off).any() and not np.isnan(x[np.isnan(off)]).all():
         raise NotCertifiedError(f"table {sheet.table.name!r} at {layer.name} has cells below that nothing is said of")
+    if sheet.tied is not None:
+        tally.tied = added(tally.tied, sheet.tied.sums(here, x, abs(off).astype(float) + error[:, None]))
     variance = sheet.variance[here]
     least = variance if sheet.least is None else sheet.least[here]
     y = None if sheet.y is None else sheet.y[here]
@@ -215,9 +229,9 @@ def _compare(
         variance, least = np.where(empty, 0.0, variance), np.where(empty, 0.0, least)
         y = None if y is None else np.where(empty, 0.0, y)
     if not every:
-        off, x, variance, least = off[rows], x[rows], variance[rows], least[rows]
+        off, error, x, variance, least = off[rows], error[rows], x[rows], variance[rows], least[rows]
         y = None if y is None else y[rows]
-    tally.judge(variance, least, off, x, y)
+    tally.judge(sheet.key, layer.alone[here][rows], variance, least, off, error, x, y)
 
 
 def _starts(parents: Index) -> Index:
