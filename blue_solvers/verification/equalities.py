@@ -249,7 +249,7 @@ class _Counts:
         sizes = [own.size * table.size for own, table in zip(leaves, finest, strict=True)]
         self._starts = np.cumsum([0, *sizes])
         self._group = np.concatenate([self._groups(level) for level in range(len(leaves))])
-        self._sizes = np.bincount(self._group[self._group >= 0])
+        self._sizes = np.bincount(self._group[self._group >= 0], minlength=1)
 
     def _groups(self, level: int) -> Index:
         """A number for all counts of a level that may be moved against one another; -1 for those that stay."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -25,8 +22,7 @@ from tests.blue_solvers.streaming.test_cluster import write_counties
 from tests.blue_solvers.streaming.test_streamed_equalities import with_equalities
 from tests.helpers.effort import first_of, lengths
 from tests.helpers.oracles.invent import Kind, invent
-from tests.helpers.partitioned import KILL_AFTER, read_estimates
-from tests.helpers.places import ROOT
+from tests.helpers.partitioned import read_estimates
 
 
 def proof_in(out: Path) -> StoredProof:
@@ -110,6 +106,7 @@ class Recorded:
 
 def recorded_equalities(seed: int, at: int, folder: Path, monkeypatch: pytest.MonkeyPatch):
     problem, y = with_equalities(seed)
+    folder.mkdir(exist_ok=True)
     parts = partition(folder / "in", problem, y, at=problem.spine.levels[at])
     recorded = Recorded()
     recorded.watch(monkeypatch, parts)
@@ -189,7 +186,7 @@ def test_a_combination_that_is_not_kept_is_not_certified(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("seed", first_of([4, 6, 7], 1))
 def test_any_cut_and_any_order_prove_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fits = []
-    for at in range(4):
+    for at in (0, 2):
         parts, recorded, out = recorded_equalities(seed, at, tmp_path / str(at), monkeypatch)
         proof = proof_in(out)
         assert proof.certificate.bound < 1e-8
@@ -199,21 +196,6 @@ def test_any_cut_and_any_order_prove_the_same(seed: int, tmp_path: Path, monkeyp
         monkeypatch.undo()
     assert len({fit.degrees_of_freedom for fit in fits}) == 1
     np.testing.assert_allclose([fit.statistic for fit in fits], fits[0].statistic, rtol=1e-8)
-
-
-def test_killed_runs_have_the_same_certificate(tmp_path: Path) -> None:
-    problem, y = with_equalities(4)
-    partition(tmp_path / "in", problem, y, at=problem.spine.levels[2])
-    stream(tmp_path / "in", tmp_path / "whole")
-    ends = []
-    while not ends or ends[-1] != 0:
-        assert len(ends) < 20
-        command = [sys.executable, "-c", KILL_AFTER, str(tmp_path / "in"), str(tmp_path / "out"), "40", "before"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        ends.append(subprocess.run(command, cwd=ROOT, check=False, env=environment).returncode)
-    assert len(ends) > 2
-    assert (tmp_path / "out" / CHECKSUMS).read_text() == (tmp_path / "whole" / CHECKSUMS).read_text()
-    assert proof_in(tmp_path / "out").certificate.bound < 1e-8
 
 
 def test_split_parts_prove_and_fit_as_whole_ones_do(tmp_path: Path) -> None:

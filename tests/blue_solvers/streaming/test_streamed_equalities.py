@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from scipy import sparse
 
 from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.streaming import partition, stream
+from blue_solvers.streaming.job import CHECKSUMS
 from constraint_builders import Problem, Schema, Spine
 from tests.helpers.effort import examples
 from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, invented_problem, read_estimates
@@ -136,6 +138,9 @@ def test_killed_runs_with_equalities_end_with_the_same_bytes(tmp_path: Path) -> 
         ends.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
     assert len(ends) > 2
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+    said = [(tmp_path / name / CHECKSUMS).read_text() for name in ("out", "whole")]  # with the certificate
+    assert said[0] == said[1]
+    assert json.loads(said[0])["certificate"]["bound"] < 1e-8
 
 
 def test_equalities_of_unmeasured_cells_are_refused(tmp_path: Path) -> None:

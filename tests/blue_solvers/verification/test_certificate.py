@@ -370,3 +370,36 @@ def test_a_branch_may_skip_geolevels() -> None:
     assert found.bound < 1e-9
     wrong = x + problem.marginal_matrix()[:, 5].toarray().ravel() * 1e-3
     assert (certify(problem, y, wrong).bound or 1) > 1e-5
+
+
+EXACT_KINDS = [
+    ({"S": {"detailed": 0.0, "sex": 4.0}, "B": {"detailed": 1.0, "age": 2.0}}, ("S", "sex")),
+    ({"S": {"sex": 0.0, "total": 1.0}, "B": {"detailed": 1.0, "age": 2.0}}, ("S", "total")),
+    ({"S": {"detailed": 1.0}, "B": {"detailed": 0.0, "age": 1.0}}, ("S", "detailed")),
+    ({"S": {"total": 0.0}, "B": {"detailed": 1.0, "total": [0.0] * 29 + [1.0]}}, ("B", "total")),
+]
+
+
+@pytest.mark.parametrize(("observed", "name"), EXACT_KINDS)
+def test_what_follows_from_exact_tables_of_a_spine_is_exact(observed: dict, name: tuple[str, str]) -> None:
+    """Off by any number it is refused: it has no standard error that it could be divided by."""
+    spine = Spine([-1] + [0] * 30, ["S"] + ["B"] * 30)
+    problem = Problem(Schema({"sex": 2, "age": 100}), observed, spine=spine)
+    M = problem.marginal_matrix()
+    counts = np.random.default_rng(0).poisson(5, M.shape[1]).astype(float)
+    y = M @ counts + np.sqrt(problem.variances) * np.random.default_rng(1).standard_normal(M.shape[0])
+    P = blue(problem)
+    x = P @ y + P.offset
+    assert certify(problem, y, x).bound < 1e-8
+    cells = np.arange(*problem.observed.slice(name).indices(x.size))
+    cell = int(cells[-1])
+    assert P.variances()[cell] < 1e-12
+    wrong = x.copy()
+    wrong[cell] += 1e-6
+    assert certify(problem, y, wrong).bound is None
+    uncertain = int(np.flatnonzero(P.variances() > 0.1)[7]) if (P.variances() > 0.1).any() else None
+    if uncertain is not None:
+        wrong = x.copy()
+        wrong[uncertain] += 1e-6
+        found = certify(problem, y, wrong)
+        assert found.bound is None or found.bound > 1e-7
