@@ -36,7 +36,7 @@ from blue_solvers.results.checksums import (
 )
 from blue_solvers.streaming.part_data import Design, Part
 from blue_solvers.streaming.subtrees import LevelTable
-from blue_solvers.verification.equalities import Ties
+from blue_solvers.verification.ties import Ties
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import read_schema_file, write_schema_file

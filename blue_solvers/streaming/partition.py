@@ -31,9 +31,9 @@ from blue_solvers.streaming.part_files import (
     write_manifest,
 )
 from blue_solvers.streaming.subtrees import LevelTable, part_bytes
-from blue_solvers.verification.equalities import Ties
 from blue_solvers.verification.known_tables import finest_known
 from blue_solvers.verification.layers import finest_tables
+from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index

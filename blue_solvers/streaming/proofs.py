@@ -18,10 +18,10 @@ from blue_solvers.streaming.part_files import TOP, Partitions
 from blue_solvers.streaming.workplace import Workplace
 from blue_solvers.verification import Certificate
 from blue_solvers.verification.branches import Branch, certificate_of
-from blue_solvers.verification.equalities import Tied
 from blue_solvers.verification.fit_of_parts import FitOfParts
 from blue_solvers.verification.layers import Below, Sheet, Unread, finest_tables
 from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.ties import TiedCells
 from blue_solvers.verification.weighed_noise import PIECE, NotCertifiedError
 from constraint_builders.arrays import Float, Index
 
@@ -180,7 +180,7 @@ def _branch(design: Design, part: Part, claim: Claim) -> Branch:
         sheet = Sheet(design.key((level, table)), table, part.variances[i][:, None], values[i], x)
         if claim.multipliers is not None and part.combinations is not None:
             share = part.combinations[:, places[i] : places[i + 1]]
-            sheet.tied = Tied.of(share, table.size, claim.multipliers)
+            sheet.tied = TiedCells.of(share, table.size, claim.multipliers)
         sheets[level].append(sheet)
     for (level, table), x in claimed.items():
         unmeasured = np.full((part.count(level), 1), np.inf)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from blue_solvers.verification.certificate import Certificate, judged
-from blue_solvers.verification.equalities import Ties
 from blue_solvers.verification.known_tables import LevelTable
 from blue_solvers.verification.layers import Below, Sheet, layers_of, mark_empty, spread_knowledge
 from blue_solvers.verification.sweep import nothing, sweep
 from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Index

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.verification.equalities import Tied
 from blue_solvers.verification.known_tables import LevelTable
 from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.ties import TiedCells
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index
@@ -48,7 +48,7 @@ class Sheet:
         Of correlated noise the weighted residuals, and where what is left of them goes.
     known : ndarray of bool (G,), optional
         Geounits in all whose parts the table is known exactly, or in which it is: what is moved there costs nothing.
-    tied : Tied, optional
+    tied : TiedCells, optional
         What combinations of cells that are known exactly say of it.
     """
 
@@ -61,7 +61,7 @@ class Sheet:
     rho: Float | None = None
     left: Float | None = None
     known: Flags | None = None
-    tied: Tied | None = None
+    tied: TiedCells | None = None
 
 
 @dataclass

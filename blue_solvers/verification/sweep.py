@@ -16,10 +16,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.verification.equalities import added
 from blue_solvers.verification.layers import Below, Layer, Sheet, problem_layers
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.ties import added
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index

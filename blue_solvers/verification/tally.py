@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.verification.equalities import Ties, added
 from blue_solvers.verification.known_tables import LevelTable, finest_known, holds_whole_cells
+from blue_solvers.verification.ties import Ties, added
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float
@@ -43,7 +43,7 @@ class Tally:
     has_empty : bool
         Whether cells are known to be empty.
     tied : list of list of float
-        Of every combination of cells that is known exactly what `Tied.sums` says; empty without any.
+        Of every combination of cells that is known exactly what `TiedCells.sums` says; empty without any.
     corrected, wrong, scale : float
         What cells known exactly are off by, together and at most; the largest figure.
     least : dict of str to float

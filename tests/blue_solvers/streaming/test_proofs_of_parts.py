@@ -18,8 +18,8 @@ from blue_solvers.streaming import job, partition, proofs, stream
 from blue_solvers.streaming.job import CHECKSUMS, Job
 from blue_solvers.streaming.part_files import Partitions
 from blue_solvers.streaming.run import work_through
-from tests.blue_solvers.streaming.test_cluster import write_counties
-from tests.blue_solvers.streaming.test_streamed_equalities import with_equalities
+from tests.blue_solvers.streaming.known_sums import with_equalities
+from tests.blue_solvers.streaming.split_counties import write_counties
 from tests.helpers.effort import first_of, lengths
 from tests.helpers.oracles.invent import Kind, invent
 from tests.helpers.partitioned import read_estimates

@@ -32,7 +32,7 @@ SAMPLED = 4096  # counts that are tried, for a figure that holds some of those t
 
 
 @dataclass(frozen=True)
-class Tied:
+class TiedCells:
     """The cells of a table that combinations speak of.
 
     Attributes
@@ -51,7 +51,7 @@ class Tied:
     multipliers: Float
 
     @classmethod
-    def of(cls, share: sparse.csr_array, cells: int, multipliers: Float) -> Tied | None:
+    def of(cls, share: sparse.csr_array, cells: int, multipliers: Float) -> TiedCells | None:
         """From the combinations' columns of a table, (k, geounits * cells); None where they say nothing of it."""
         entries = share.tocoo()
         row, column = entries.coords
@@ -151,7 +151,7 @@ class Ties:
         Parameters
         ----------
         tied : list of list of float
-            The combinations of figures; see `Tied.sums`.
+            The combinations of figures; see `TiedCells.sums`.
         corrected : float
             By how much counts are moved already.
         scale : float
