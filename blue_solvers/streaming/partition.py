@@ -31,7 +31,6 @@ from blue_solvers.streaming.part_files import (
     write_manifest,
 )
 from blue_solvers.streaming.subtrees import LevelTable, part_bytes
-from blue_solvers.verification.known_tables import finest_known
 from blue_solvers.verification.layers import finest_tables
 from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import NotCertifiedError
@@ -116,12 +115,10 @@ def partition(
 def _ties(design: Design, problem: Problem) -> Ties | None:
     """What equalities leave free; None without any, or where no proof would get as far."""
     finest = finest_tables(design.schema, len(design.levels), design.observed, design.estimated)
-    exact = (problem.exact[problem.observed.block(i)].any() for i in range(len(design.observed)))
     if not design.equal_to or finest is None:
         return None
     with suppress(NotCertifiedError):
-        known = finest_known(design.schema, [own for own, some in zip(design.observed, exact, strict=True) if some])
-        return Ties.of(problem, finest, known, {design.key(own): own for own in design.estimated})
+        return Ties.of(problem, finest, {design.key(own): own for own in design.estimated})
     return None
 
 

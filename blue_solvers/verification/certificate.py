@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from blue_solvers.verification.by_sums import certify_by_sums
 from blue_solvers.verification.layers import holds_all
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
 from blue_solvers.verification.sums import Sum
-from blue_solvers.verification.sweep import certify_by_sums
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, pieces
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem
@@ -101,17 +102,28 @@ def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, flo
     if problem.observed.size <= MOST_LISTED and can_be_listed(problem):
         return certify_listed(problem, WeighedNoise.of(problem), y, x)
     if problem.spine is not None and holds_all(problem):
-        return certify_by_sums(problem, y, x)
+        return _summed(problem, y, x)
     noise = WeighedNoise.of(problem)
     try:
         family = Separated(problem, noise)
     except NotCertifiedError:
         if holds_all(problem):
-            return certify_by_sums(problem, y, x)
+            return _summed(problem, y, x)
         if can_be_listed(problem):
             return certify_listed(problem, noise, y, x)
         raise
     return certify_wide(problem, noise, family, y, x)
+
+
+def _summed(problem: Problem, y: np.ndarray, x: np.ndarray) -> tuple[float, float]:
+    """By sums; where these say nothing of equalities, by a list of the counts."""
+    try:
+        return certify_by_sums(problem, y, x)
+    except NotCertifiedError as refusal:
+        if problem.equalities is not None and can_be_listed(problem):
+            with suppress(NotCertifiedError):
+                return certify_listed(problem, WeighedNoise.of(problem), y, x)
+        raise refusal
 
 
 def _agreement_of_nested(problem: Problem, x: np.ndarray) -> str | None:

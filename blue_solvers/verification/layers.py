@@ -234,7 +234,7 @@ def _padded(sheet: Sheet, rows: int) -> Sheet:
     if not more:
         return sheet
     if sheet.rho is not None:
-        raise NotCertifiedError("its noise is correlated, and branches of its spine skip geolevels")
+        raise NotCertifiedError("branches of its spine skip geolevels, and its noise is correlated or equalities hold")
 
     def padded(array: Float | Unread, value: float) -> Float:
         own = array[:]
@@ -253,8 +253,8 @@ def _sums(schema: Schema, sheets: Sequence[Sheet]) -> tuple[list[tuple[int, Sum]
 
 
 def holds_all(problem: Problem) -> list[Table] | None:
-    """For every geolevel of a problem the table that holds all others; None if there is none, or equalities."""
-    if not problem.is_tabular or problem.equalities is not None:
+    """For every geolevel of a problem the table that holds all others; None if it has none, or too much besides."""
+    if not problem.is_tabular or (problem.equalities is not None and problem.covariance is not None):
         return None
     levels, domain = problem.observed_levels, problem.domain
     observed = list(zip(levels, problem.observed_tables, strict=True))
@@ -262,11 +262,16 @@ def holds_all(problem: Problem) -> list[Table] | None:
 
 
 def problem_layers(
-    problem: Problem, y: Float, x: Float, correlated: tuple[WeighedNoise, Float, Float] | None = None
+    problem: Problem,
+    y: Float,
+    x: Float,
+    told: tuple[WeighedNoise, Float, Float] | None = None,
+    multipliers: Float | None = None,
 ) -> list[Layer]:
     """The layers of a problem in which a table holds all others.
 
-    Of correlated noise with that noise, the weighted residuals, and where what is left of them goes.
+    Of correlated noise with that noise, the weighted residuals, and where what is left of them goes; of equalities with
+    their multipliers.
     """
     finest, schema, tree = holds_all(problem), problem.domain.schema, problem.domain.spine
     if finest is None:
@@ -278,8 +283,10 @@ def problem_layers(
         cut, shape = problem.observed.block(i), (-1, table.size)
         own = problem.variances[cut].reshape(shape) if by_geounit is None else by_geounit[i][:, None]
         sheet = Sheet(f"{level} {table.name}", table, own, y[cut].reshape(shape), x[cut].reshape(shape))
-        if correlated is not None:
-            noise, rho, left = correlated
+        if multipliers is not None and problem.equalities is not None:
+            sheet.tied = TiedCells.of(problem.equalities[0][:, cut], table.size, multipliers)
+        if told is not None:
+            noise, rho, left = told
             sheet.least = np.square(noise.least[cut]).reshape(shape)
             sheet.rho, sheet.left = rho[cut].reshape(shape), left[cut].reshape(shape)
         sheets[level].append(sheet)

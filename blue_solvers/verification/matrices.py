@@ -9,7 +9,7 @@ from scipy.linalg import cholesky, lstsq, null_space
 from scipy.sparse.linalg import lsqr
 
 from blue_solvers.verification.rational_elimination import relations
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
@@ -19,7 +19,6 @@ MOST_ENTRIES = 3_000_000  # of the matrix of counts
 MOST_DENSE = 1_000_000
 REFINEMENTS = 4
 FIXED = 1e-9  # of a figure's counts that may still move: less is rounding, the figure is known exactly
-EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums
 
 
 class Listed:

@@ -16,12 +16,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.verification.layers import Below, Layer, Sheet, problem_layers
+from blue_solvers.verification.layers import Below, Layer, Sheet
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.ties import added
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
-from constraint_builders import Problem
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
 from constraint_builders.arrays import Float, Index
 
 WIDE = 256  # cells of a geounit from which families are worth a loop
@@ -61,22 +60,6 @@ def sweep(layers: Sequence[Layer], finish: bool = True) -> Tally:
         if level or finish:
             layer.below = None
     return tally
-
-
-def certify_by_sums(problem: Problem, y: Float, x: Float) -> tuple[float, float]:
-    """Bound and violation of a problem in which a table holds all others, both in standard errors."""
-    if problem.covariance is None:
-        layers = problem_layers(problem, y, x)
-        tally = sweep(layers)
-        left = float(np.sqrt(tally.left)) + tally.moved()
-    else:
-        noise, remains = WeighedNoise.of(problem), np.zeros(y.size)
-        rho, off = noise.weighted(y - x)
-        layers = problem_layers(problem, y, x, (noise, rho, remains))
-        tally = sweep(layers)
-        left = noise.size(remains) + tally.moved() * float(np.sqrt(remains.size)) + off
-    tables = {sheet.key: (level, sheet.table) for level, layer in enumerate(layers) for sheet in layer.sheets}
-    return tally.bound(tables, problem.domain.schema, left), tally.violation
 
 
 def nothing(layer: Layer) -> Below:

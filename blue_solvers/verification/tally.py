@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from blue_solvers.verification.known_tables import LevelTable, finest_known, holds_whole_cells
 from blue_solvers.verification.ties import Ties, added
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float
 
 Long = NDArray[np.longdouble]
-EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums
 
 
 @dataclass

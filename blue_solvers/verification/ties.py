@@ -8,15 +8,15 @@ such moves change has a standard error that they bound from below.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.verification.known_tables import LevelTable
+from blue_solvers.verification.known_tables import LevelTable, finest_known
 from blue_solvers.verification.sums import Sum
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table, make_table
@@ -25,7 +25,6 @@ from constraint_builders.relations.marginals import refines
 Place = slice | Index
 
 EXTENDED = 2 * float(np.finfo(np.longdouble).eps)
-EXACT_TO = 1e-13  # of the largest figure, or of what a combination adds: as for other exact values
 SAYS_NOTHING = 1e-9  # of a combination's largest weight: what it moves by less, no count moves
 MOVES = 1e-3  # of a count: a figure that moves by less is treated as if it were known exactly
 SAMPLED = 4096  # counts that are tried, for a figure that holds some of those that are moved
@@ -172,9 +171,7 @@ class Ties:
         return 2 * float((abs(np.array(self.inverse).reshape(k, k)) @ off[list(self.chosen)]).sum())
 
     @classmethod
-    def of(
-        cls, problem: Problem, finest: Sequence[Table], known: LevelTable | None, figures: dict[str, LevelTable]
-    ) -> Ties:
+    def of(cls, problem: Problem, finest: Sequence[Table], figures: Mapping[str, LevelTable]) -> Ties:
         """The ties of a problem on a spine.
 
         Parameters
@@ -182,13 +179,18 @@ class Ties:
         problem : Problem
         finest : sequence of Table
             For every geolevel a table that holds all others; see `layers.finest_tables`.
-        known : (int, Table) or None
-            The finest table that is known exactly somewhere.
-        figures : dict of str to (int, Table)
+        figures : mapping of str to (int, Table)
             All tables of which figures are claimed.
+
+        Raises
+        ------
+        NotCertifiedError
+            If tables are known exactly that do not nest, or no table shows which cells are known to be empty.
         """
         E, equal_to = problem.equalities or (sparse.csr_array((0, problem.observed.size)), np.zeros(0))
-        counts = _Counts(problem, finest, known)
+        tables = zip(problem.observed_levels, problem.observed_tables, strict=True)
+        exact = [own for i, own in enumerate(tables) if problem.exact[problem.observed.block(i)].any()]
+        counts = _Counts(problem, finest, finest_known(problem.domain.schema, exact))
         chosen, moves = _moves(E, counts)
         tried = counts.some(moves)
         by_row = np.array([counts.change(counts.spread(E[[row]]), tried) for row in chosen]).reshape(

@@ -16,13 +16,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import spread_gaps, take_parts
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
 
 MOST_CELLS = 4.0  # of all tables that some observed table contains, for each observed cell
-EXACT_TO = 1e-13
 
 
 class Separated:

@@ -14,8 +14,8 @@ from scipy.sparse.linalg import LinearOperator
 import blue_solvers.verification
 from blue_solvers import blue
 from blue_solvers.verification import certify
+from blue_solvers.verification.by_sums import certify_by_sums
 from blue_solvers.verification.layers import holds_all
-from blue_solvers.verification.sweep import certify_by_sums
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
@@ -370,6 +370,45 @@ def test_a_branch_may_skip_geolevels() -> None:
     assert found.bound < 1e-9
     wrong = x + problem.marginal_matrix()[:, 5].toarray().ravel() * 1e-3
     assert (certify(problem, y, wrong).bound or 1) > 1e-5
+
+
+@pytest.mark.parametrize("skips", [False, True])
+def test_equalities_on_a_large_spine_are_proved_by_sums(skips: bool) -> None:
+    """Too many cells for a list: multipliers are found in passes, and what is wrong in any way is seen."""
+    schema = Schema({"sex": 2, "age": 40})
+    parent = [-1, 0, 0, 0, *np.repeat([1, 2, 3], 40).tolist()] + [0] * skips
+    spine = Spine(parent, ["S", *["C"] * 3, *["B"] * (120 + skips)])
+    tables = {"total": 4.0, "sex": 9.0, "detailed": 3.0}
+    observed = {"S": {**tables, "total": 0.0}, "C": tables, "B": tables}
+    without = Problem(schema, observed, spine=spine)
+    M = without.marginal_matrix()
+    rng = np.random.default_rng(5)
+    truth = M @ rng.poisson(9, M.shape[1]).astype(float)
+    E = np.zeros((3, without.observed.size))
+    E[0, without.observed.slice(("C", "total")).start + np.arange(2)] = 1
+    E[1, without.observed.slice(("B", "sex")).start + np.arange(60)] = rng.choice([-1, 1, 2], 60)
+    E[2, without.observed.slice(("B", "detailed")).start + rng.integers(0, 9600, 500)] = 1
+    problem = Problem(schema, observed, spine=spine, equalities=(E, E @ truth))
+    y = truth + np.sqrt(problem.variances) * rng.standard_normal(truth.size)
+    P = blue(problem)
+    x = P @ y + P.offset
+    found = certify(problem, y, x)
+    if skips:  # the residuals of cells cannot be told by geounit there
+        assert found.bound is None
+        assert "skip geolevels" in found.reason
+        return
+    assert found.bound < 1e-8
+    Q, errors = blue(without), np.sqrt(P.variances())
+    assert certify(problem, y, Q @ y + Q.offset).bound is None  # the equalities do not hold
+    for cell in rng.choice(np.flatnonzero(errors > 1e-3), 15, replace=False):
+        wrong = x.copy()
+        wrong[cell] += 1e-5 * errors[cell]
+        assert (certify(problem, y, wrong).bound or 1) > 0.99e-5
+    for _ in range(3):  # tables agree and equalities hold, but it is the answer to other measurements
+        step = P @ (y + np.sqrt(problem.variances) * rng.standard_normal(y.size)) + P.offset - x
+        uncertain = errors > 1e-3
+        size = 1e-5 / (abs(step[uncertain]) / errors[uncertain]).max()
+        assert (certify(problem, y, x + size * step).bound or 1) > 0.99e-5
 
 
 EXACT_KINDS = [
