@@ -95,32 +95,32 @@ def _variance(layer: Layer, here: Place) -> Float:
 def _collected(layer: Layer, here: Place, tally: Tally) -> tuple[list[Float | None], Float, Float]:
     """Residuals of all tables, all in the finest now; that; and the size of what was added up in every geounit."""
     read = np.where(layer.elsewhere[here], 0.0, 1.0)[:, None]
-    found: list[Float | None] = [None] * len(layer.sheets)
+    found: dict[int, Float | None] = {}
+
+    def own(j: int) -> Float | None:  # read when it is needed, and let go when it is moved
+        if j not in found:
+            found[j] = _residuals(layer.sheets[j], here, read, tally)
+        return found[j]
+
     size = np.zeros(len(read))
-    for j in reversed(range(len(found))):
-        part = _residuals(layer.sheets[j], here, read, tally)
-        came, found[j] = found[j], None
-        if part is None or came is None:
-            part = came if part is None else part
-        else:
-            part += came
-        if not j or part is None or not part.any():
-            found[j] = part if not j else None
+    for j in reversed(range(1, len(layer.sheets))):
+        part, (i, s) = own(j), layer.sums[j - 1]
+        found[j] = None
+        if part is None or not part.any():
             continue
-        i, s = layer.sums[j - 1]
         size += np.sqrt(layer.sheets[0].table.size / layer.sheets[j].table.size) * _norms(part)
-        into = found[i]
+        into = own(i)
         if into is None:
             into = found[i] = np.zeros((len(part), layer.sheets[i].table.size))
         shaped = into.reshape(len(into), *s.fine)
         shaped += s.up(part)
-    finest = found[0]
+    finest = own(0)
     if finest is None:
         finest = found[0] = np.zeros((len(read), layer.sheets[0].table.size))
     if layer.below is not None:
         finest += layer.below.share[here]
         size += _norms(layer.below.share[here])
-    return found, finest, size + _norms(finest)
+    return [found.get(j) for j in range(len(layer.sheets))], finest, size + _norms(finest)
 
 
 def _residuals(sheet: Sheet, here: Place, read: Float, tally: Tally) -> Float | None:

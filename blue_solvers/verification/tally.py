@@ -94,9 +94,11 @@ class Tally:
         all of the one above.
         """
         self.look_at(x)
-        fixed = np.broadcast_to(variance == 0, x.shape)
-        known, its_error = x[fixed] if y is None else x[fixed] - y[fixed], np.repeat(error, fixed.sum(axis=1))
-        missing = np.nan_to_num(abs(apart[fixed] - known)).astype(float) + its_error
+        fixed, known, missing = variance == 0, np.zeros(0), 0.0
+        if fixed.any():
+            fixed = np.broadcast_to(fixed, x.shape)
+            known = x[fixed] if y is None else x[fixed] - y[fixed]
+            missing = float(np.nan_to_num(abs(apart[fixed] - known)).sum() + error @ fixed.sum(axis=1))
         off = np.abs(apart, out=apart).astype(float, copy=False)
         off += error[:, None]
         worst = off.max(axis=1, initial=0.0)
@@ -105,7 +107,7 @@ class Tally:
             worst = off.max(axis=1, initial=0.0)
         if known.size:
             self.wrong = max(self.wrong, float(np.nanmax(abs(known), initial=0.0)), float(off[fixed].max()))
-            self.corrected += float(missing.sum())
+            self.corrected += missing
             off[fixed] = 0.0
             worst = off.max(axis=1, initial=0.0)
         self.figures[key] = max(self.figures.get(key, 0.0), float(worst.max(initial=0.0)))
