@@ -74,7 +74,7 @@ class Below:
         What the residuals of all parts have in common.
     variance : ndarray, (G, 1) or (G, cells)
         Of all the cells below together: what it costs to have something back there. 0 where nothing is below.
-    total : ndarray of longdouble, (G, cells)
+    total : ndarray of longdouble or float, (G, cells)
         Sums over the leaves; NaN where these are not known.
     error : ndarray, (G, 2)
         How far rounding may have moved any of them, and all together.
@@ -84,14 +84,21 @@ class Below:
 
     share: Float
     variance: Float
-    total: NDArray[np.longdouble]
+    total: NDArray[np.longdouble] | Float
     error: Float
     known: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype="U1"))
 
     def row(self, number: int) -> Below:
-        """That of one geounit."""
+        """That of one geounit, in as little room as holds it all: one variance if all are alike, doubles if they do."""
         place = slice(number, number + 1)
-        return Below(self.share[place], self.variance[place], self.total[place], self.error[place])
+        variance, total = self.variance[place], self.total[place]
+        near = total.astype(float)
+        return Below(
+            self.share[place],
+            variance[:, :1] if (variance == variance[:, :1]).all() else variance,
+            near if np.array_equal(near, total, equal_nan=True) else total,
+            self.error[place],
+        )
 
     def put(self, number: int, other: Below) -> None:
         """Put in what came up to one geounit elsewhere."""
