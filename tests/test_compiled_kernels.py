@@ -104,6 +104,19 @@ def _gaps(rng: np.random.Generator) -> tuple[Any, ...]:
     return cells + 1e-6 * rng.normal(size=cells.size), np.zeros(cells.size), steps[::-1].copy()
 
 
+def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
+    d, n, moves = 7, 5, 9
+    cells = sparse.csc_array(rng.integers(-1, 2, (d, moves)) * (rng.random((d, moves)) < 0.5))
+    matrix = sparse.csr_array(rng.integers(0, 2, (n, d)))
+    changes = sparse.csc_array(matrix @ cells)
+    states = rng.integers(0, 6, (3, d))
+    residuals = np.ascontiguousarray(states @ matrix.T.toarray() - rng.normal(10, 3, n))
+    sparse_moves = cells.indptr, cells.indices, cells.data, changes.indptr, changes.indices, changes.data * 1.0
+    law = rng.uniform(0.1, 1, n), bool(rng.integers(2)), float(rng.choice([0.4, 1.0, np.inf]))
+    drawn = rng.integers(0, moves, (3, 200)), rng.choice([-2, -1, 1, 2], (3, 200)), rng.standard_exponential((3, 200))
+    return states, residuals, *sparse_moves, *law, *drawn, np.zeros(3, np.int64)
+
+
 # By kernel: invented arguments, and how far results may differ, relative to the largest.
 CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),
@@ -114,6 +127,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.normal_equations.kernels.gather": (_submatrices, 0),
     "blue_solvers.normal_equations.kernels.keep_largest": (_errors, 0),
     "blue_solvers.nonnegative.newton_steps.minimise_arrays": (_programme, 1e-6),
+    "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (_counts, 1e-12),
     "noise_mechanisms.integer_subspace.heat_bath.redraw_chains": (_moves, 0),
     "noise_mechanisms.integer_subspace.jumps.jump_chains": (_jumps, 0),
 }

@@ -6,6 +6,7 @@ from blue_solvers.nonnegative.least_squares import nnls, ols
 from blue_solvers.nonnegative.max_fit import max_fit
 from blue_solvers.nonnegative.microdata_rows import unit_records, weighted_rows
 from blue_solvers.nonnegative.moved_counts import METHODS, Movement, movements
+from blue_solvers.nonnegative.posterior.counts_posterior import CountsPosterior, counts_posterior
 from blue_solvers.nonnegative.programme import NotConvergedError
 from blue_solvers.nonnegative.refined_intervals import Coverage, coverage, refine_intervals
 from blue_solvers.nonnegative.reweighted_fit import reweighted_fit
@@ -14,12 +15,14 @@ from blue_solvers.nonnegative.sequential_fit import sequential_fit
 
 __all__ = [
     "METHODS",
+    "CountsPosterior",
     "Coverage",
     "Fit",
     "Movement",
     "NotConvergedError",
     "anchored_fit",
     "controlled_rounding",
+    "counts_posterior",
     "coverage",
     "max_fit",
     "movements",

@@ -85,7 +85,9 @@ def count_moves(model: FittingModel, rows: Integers) -> CountMoves:
 def _whole(matrix: sparse.csr_array) -> sparse.csr_array:
     rounded = np.rint(matrix.data)
     if not np.array_equal(rounded, matrix.data):
-        raise ValueError("whole counts need exact rows and equalities of whole coefficients: multiply them until they are")
+        raise ValueError(
+            "whole counts need exact rows and equalities of whole coefficients: multiply them until they are"
+        )
     return sparse.csr_array((rounded.astype(np.int64), matrix.indices, matrix.indptr), shape=matrix.shape)
 
 

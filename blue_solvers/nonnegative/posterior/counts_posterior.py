@@ -20,7 +20,7 @@ from scipy import sparse
 from blue_solvers.nonnegative.fit import read_measurements
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.posterior.chain_diagnostics import effective_sizes, split_scale_reduction
-from blue_solvers.nonnegative.posterior.count_moves import CountMoves, count_moves, step_sizes
+from blue_solvers.nonnegative.posterior.count_moves import count_moves, step_sizes
 from blue_solvers.nonnegative.posterior.metropolis import metropolis_steps
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
 from blue_solvers.nonnegative.programme import NotConvergedError
@@ -123,6 +123,10 @@ def counts_posterior(
         With independent noise of one of the four laws, or another of their families.
     y : array_like, (n,)
         Measurements over ``problem.observed``, in counts.
+    concentration : float
+        Beforehand counts x weigh the product of gamma(x + concentration) / x!, a Dirichlet-multinomial law given their
+        sum. 1: every table is as likely as any other; less: a few large counts among empty cells; ``inf``: everybody is
+        in any cell with the same chance.
     effective : int
         Effective draws that every desired cell must reach.
     most_draws : int
@@ -147,15 +151,14 @@ def counts_posterior(
     Notes
     -----
     The weight of counts x is the product over the measured rows of the noise's probability of y_i - (M x)_i, among
-    x >= 0 of whole numbers that meet all exact values; every such x has the same weight beforehand. A move adds a
-    whole number of steps along one of the moves of `count_moves`, the number being drawn from a symmetric law, and is
+    x >= 0 of whole numbers that meet all exact values, times what they weigh beforehand. A move adds a whole number of steps along one of the moves of `count_moves`, the number being drawn from a symmetric law, and is
     accepted with probability min(1, weight after / weight before), so that the posterior is the chain's law. The moves
     reach all counts where nothing, nested sums or both margins of a two-way table are known exactly; beyond, exact
     margins may cut the non-negative counts into parts that no listed move joins, which the diagnostic shows only if
     chains start in different parts.
 
-    Uniform beforehand means: given its sum a table is as likely as any other of that sum. So the measured margins draw
-    the cells of a near-empty table towards zero, as they should be.
+    Equally likely tables are geometric counts once the sum is known, so that the measured margins draw the cells of a
+    near-empty table towards zero, as they should.
     """
     values = read_measurements(problem, y)
     if values.ndim != 1:
@@ -203,12 +206,12 @@ class _Chains:
         self._scales = step_sizes(self._moves, information)
         self._states = whole_starts(model, y, _CHAINS, rng)
         self._residuals = np.ascontiguousarray(self._states @ model.M[rows].T - y[rows], dtype=np.float64)
-        self._accepted = self._proposed = 0
+        self._accepted, self._proposed = np.zeros(_CHAINS, dtype=np.int64), 0
 
     @property
     def acceptance(self) -> float:
         """Share of the proposals that were accepted; 1 before any."""
-        return self._accepted / self._proposed if self._proposed else 1.0
+        return float(self._accepted.sum() / self._proposed) if self._proposed else 1.0
 
     def run(self, draws: int) -> NDArray[np.int32]:
         """Advance all chains, and keep so many states of each: (chains, draws, d)."""
@@ -225,12 +228,28 @@ class _Chains:
             choices = self._moves.draw(shape, self._rng)
             lengths = 1 + np.floor(self._rng.standard_exponential(shape) * (self._scales[choices] - 1)).astype(np.int64)
             sizes = np.where(self._rng.random(shape) < 0.5, -lengths, lengths)
-            self._accepted += self._step(choices, sizes, self._rng.standard_exponential(shape))
+            self._step(choices, sizes, self._rng.standard_exponential(shape))
             self._proposed += choices.size
 
-    def _step(self, choices: Integers, sizes: Integers, costs: Float) -> int:
-        law = self._weights, self._squared, self._concentration
-        return metropolis_steps.fastest()(self._states, self._residuals, *self._arrays, *law, choices, sizes, costs)
+    def _step(self, choices: Integers, sizes: Integers, costs: Float) -> None:
+        cell_starts, cells, steps, row_starts, rows, changes = self._arrays
+        metropolis_steps.fastest()(
+            self._states,
+            self._residuals,
+            cell_starts,
+            cells,
+            steps,
+            row_starts,
+            rows,
+            changes,
+            self._weights,
+            self._squared,
+            self._concentration,
+            choices,
+            sizes,
+            costs,
+            self._accepted,
+        )
 
     @cached_property
     def _arrays(self) -> tuple[NDArray, ...]:
@@ -267,18 +286,17 @@ def _parameter(law: object) -> float:
 def _refuse_unbounded(model: FittingModel, rows: Integers) -> None:
     """Refuse cells that no measured row with entries of one sign holds: nothing bounds their counts."""
     matrix = sparse.csr_array(sparse.vstack([model.M[rows], model.exact_rows]))
-    positive = np.flatnonzero([matrix.data[a:b].min(initial=1.0) >= 0 for a, b in zip(matrix.indptr, matrix.indptr[1:])])
+    negative = sparse.csr_array((matrix.data < 0, matrix.indices, matrix.indptr), shape=matrix.shape)
+    positive = np.flatnonzero(negative.sum(axis=1) == 0)
     free = np.flatnonzero(np.diff(sparse.csc_array(matrix[positive]).indptr) == 0)
     if free.size:
         raise ValueError(
-            f"detailed cell {int(model.possible[free[0]])} is in no table that was measured or is known exactly: nothing "
-            "bounds its count from above"
+            f"detailed cell {int(model.possible[free[0]])} is in no table that was measured or is known exactly: "
+            "nothing bounds its count from above"
         )
 
 
-def _summary(
-    problem: Problem, model: FittingModel, draws: NDArray[np.int32], acceptance: float
-) -> CountsPosterior:
+def _summary(problem: Problem, model: FittingModel, draws: NDArray[np.int32], acceptance: float) -> CountsPosterior:
     mean = draws.mean(axis=(0, 1), dtype=np.float64)
     size = problem.desired.size
     means, deviations, sizes, factors = np.empty((4, size))

@@ -26,7 +26,8 @@ def step_in_numpy(
     choices: Integers,
     sizes: Integers,
     costs: Float,
-) -> int:
+    accepted: Integers,
+) -> None:
     """Propose moves to every chain, one after another; accept where the misfit grows by at most the cost.
 
     Parameters
@@ -49,13 +50,9 @@ def step_in_numpy(
         The move, and how many steps of it.
     costs : ndarray, (chains, turns)
         Exponential variables.
-
-    Returns
-    -------
-    int
-        How many proposals were accepted.
+    accepted : ndarray of int64, (chains,)
+        Counts accepted proposals.
     """
-    accepted = 0
     for chain in range(states.shape[0]):
         for move, size, cost in zip(choices[chain], sizes[chain], costs[chain], strict=True):
             cell = slice(cell_starts[move], cell_starts[move + 1])
@@ -70,8 +67,7 @@ def step_in_numpy(
             if float(weights[rows[row]] @ growth) + prior <= cost:
                 states[chain, cells[cell]] = moved
                 residuals[chain, rows[row]] = after
-                accepted += 1
-    return accepted
+                accepted[chain] += 1
 
 
 def log_prior(counts: Integers, concentration: float) -> float:
@@ -98,9 +94,9 @@ def metropolis_steps(
     choices: Integers,
     sizes: Integers,
     costs: Float,
-) -> int:
+    accepted: Integers,
+) -> None:
     """See `step_in_numpy`."""
-    accepted = 0
     for chain in range(states.shape[0]):
         for turn in range(choices.shape[1]):
             move, size = choices[chain, turn], sizes[chain, turn]
@@ -129,8 +125,7 @@ def metropolis_steps(
                 states[chain, cells[i]] += size * steps[i]
             for i in range(row_starts[move], row_starts[move + 1]):
                 residuals[chain, rows[i]] += size * changes[i]
-            accepted += 1
-    return accepted
+            accepted[chain] += 1
 
 
 def _log_weight(count: int, concentration: float) -> float:

@@ -16,7 +16,7 @@ _WHOLE = 1e-6
 
 
 def whole_starts(model: FittingModel, y: Float, chains: int, rng: np.random.Generator) -> Integers:
-    """Dispersed non-negative whole counts, (chains, d), each near a non-negative fit to measurements disturbed once more.
+    """Dispersed non-negative whole counts, (chains, d), each near a fit to measurements disturbed once more.
 
     Raises
     ------
