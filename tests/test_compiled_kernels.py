@@ -112,7 +112,8 @@ def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
     states = rng.integers(0, 6, (3, d))
     residuals = np.ascontiguousarray(states @ matrix.T.toarray() - rng.normal(10, 3, n))
     sparse_moves = cells.indptr, cells.indices, cells.data, changes.indptr, changes.indices, changes.data * 1.0
-    law = rng.uniform(0.1, 1, n), bool(rng.integers(2)), float(rng.choice([0.4, 1.0, np.inf]))
+    growths, totals = np.asarray(cells.sum(axis=0)).ravel(), states.sum(axis=1)
+    law = rng.uniform(0.1, 1, n), bool(rng.integers(2)), rng.choice([0.4, 1.0, np.inf], 3), growths, totals
     drawn = rng.integers(0, moves, (3, 200)), rng.choice([-2, -1, 1, 2], (3, 200)), rng.standard_exponential((3, 200))
     return states, residuals, *sparse_moves, *law, *drawn, np.zeros(3, np.int64)
 

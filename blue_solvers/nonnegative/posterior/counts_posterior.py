@@ -16,6 +16,7 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.special import gammaln
 
 from blue_solvers.nonnegative.fit import read_measurements
 from blue_solvers.nonnegative.model import FittingModel
@@ -40,6 +41,7 @@ _TURNS_A_CELL = 4  # proposals between two draws that are kept
 _TURNS_AT_ONCE = 1 << 18
 _VALUES_AT_ONCE = 1 << 23
 _WHOLE = 1e-9
+_GRID = np.geomspace(0.02, 100.0, 38)  # of concentrations
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class CountsPosterior:
 def counts_posterior(
     problem: Problem,
     y: ArrayLike,
-    concentration: float = 1.0,
+    concentration: float | None = None,
     effective: int = 200,
     most_draws: int = 4000,
     rng: Seed = None,
@@ -123,10 +125,11 @@ def counts_posterior(
         With independent noise of one of the four laws, or another of their families.
     y : array_like, (n,)
         Measurements over ``problem.observed``, in counts.
-    concentration : float
-        Beforehand counts x weigh the product of gamma(x + concentration) / x!, a Dirichlet-multinomial law given their
-        sum. 1: every table is as likely as any other; less: a few large counts among empty cells; ``inf``: everybody is
-        in any cell with the same chance.
+    concentration : float, optional
+        Of what is assumed beforehand: all sums are equally likely, and given the sum the counts are Dirichlet-multinomial.
+        1: every table of a sum is as likely as any other; less: a few large counts among empty cells; ``inf``: everybody
+        is in any cell with the same chance. By default it is drawn along with the counts, from 0.02 to 100 with a level
+        logarithm.
     effective : int
         Effective draws that every desired cell must reach.
     most_draws : int
@@ -151,14 +154,12 @@ def counts_posterior(
     Notes
     -----
     The weight of counts x is the product over the measured rows of the noise's probability of y_i - (M x)_i, among
-    x >= 0 of whole numbers that meet all exact values, times what they weigh beforehand. A move adds a whole number of steps along one of the moves of `count_moves`, the number being drawn from a symmetric law, and is
-    accepted with probability min(1, weight after / weight before), so that the posterior is the chain's law. The moves
-    reach all counts where nothing, nested sums or both margins of a two-way table are known exactly; beyond, exact
-    margins may cut the non-negative counts into parts that no listed move joins, which the diagnostic shows only if
-    chains start in different parts.
-
-    Equally likely tables are geometric counts once the sum is known, so that the measured margins draw the cells of a
-    near-empty table towards zero, as they should.
+    x >= 0 of whole numbers that meet all exact values, times the weight that they have beforehand, see `log_prior`. A
+    move adds a whole number of steps along one of the moves of `count_moves`, the number being drawn from a symmetric
+    law, and is accepted with probability min(1, weight after / weight before), so that the posterior is the chain's
+    law. The moves reach all counts where nothing, nested sums or both margins of a two-way table are known exactly;
+    beyond, exact margins may cut the non-negative counts into parts that no listed move joins, which the diagnostic
+    shows only if chains start in different parts.
     """
     values = read_measurements(problem, y)
     if values.ndim != 1:
@@ -166,7 +167,7 @@ def counts_posterior(
     effective, most_draws = whole_number(effective, "effective", 1), whole_number(most_draws, "most_draws", 4)
     model, generator = FittingModel.of(problem), np.random.default_rng(rng)
     model.refuse_impossible_exact(values)
-    chains = _Chains(model, values, _concentration(concentration), generator)
+    chains = _Chains(model, values, _concentrations(concentration), generator)
     kept: list[NDArray[np.int32]] = []
     wanted = min(_FIRST_DRAWS, most_draws)
     while True:
@@ -196,8 +197,8 @@ def _disagreement(result: CountsPosterior, effective: int, most_draws: int) -> s
 class _Chains:
     """Metropolis chains from dispersed starts."""
 
-    def __init__(self, model: FittingModel, y: Float, concentration: float, rng: np.random.Generator) -> None:
-        problem, self._rng, self._concentration = model.problem, rng, concentration
+    def __init__(self, model: FittingModel, y: Float, grid: Float, rng: np.random.Generator) -> None:
+        problem, self._rng, self._grid = model.problem, rng, grid
         rows = np.flatnonzero(model.measured & ~problem.exact & (np.diff(model.M.indptr) > 0))
         _refuse_unbounded(model, rows)
         self._squared, self._weights = _misfit(problem, y, rows)
@@ -206,6 +207,8 @@ class _Chains:
         self._scales = step_sizes(self._moves, information)
         self._states = whole_starts(model, y, _CHAINS, rng)
         self._residuals = np.ascontiguousarray(self._states @ model.M[rows].T - y[rows], dtype=np.float64)
+        self._totals = self._states.sum(axis=1)
+        self._concentrations = np.full(_CHAINS, grid[grid.size // 2])
         self._accepted, self._proposed = np.zeros(_CHAINS, dtype=np.int64), 0
 
     @property
@@ -219,8 +222,22 @@ class _Chains:
         for i in range(draws):
             if self._moves.cells.shape[1]:
                 self._advance(_TURNS_A_CELL * self._states.shape[1])
+                self._draw_concentrations()
             kept[:, i] = self._states
         return kept
+
+    def _draw_concentrations(self) -> None:
+        """Redraw each chain's concentration from its law given the counts."""
+        if self._grid.size == 1:
+            return
+        for chain, (state, total) in enumerate(zip(self._states, self._totals, strict=True)):
+            values, times = np.unique(state, return_counts=True)
+            a = self._grid[:, None]
+            logs = ((gammaln(values + a) - gammaln(a)) * times).sum(axis=1)
+            whole = state.size * self._grid
+            logs += gammaln(whole) - gammaln(total + whole)
+            weights = np.exp(logs - logs.max())
+            self._concentrations[chain] = self._rng.choice(self._grid, p=weights / weights.sum())
 
     def _advance(self, turns: int) -> None:
         for start in range(0, turns, _TURNS_AT_ONCE):
@@ -244,12 +261,18 @@ class _Chains:
             changes,
             self._weights,
             self._squared,
-            self._concentration,
+            self._concentrations,
+            self._growths,
+            self._totals,
             choices,
             sizes,
             costs,
             self._accepted,
         )
+
+    @cached_property
+    def _growths(self) -> Integers:
+        return np.asarray(self._moves.cells.sum(axis=0)).ravel().astype(np.int64)
 
     @cached_property
     def _arrays(self) -> tuple[NDArray, ...]:
@@ -258,8 +281,11 @@ class _Chains:
         return (*(array.astype(np.int64) for array in whole), sums.data.astype(np.float64))
 
 
-def _concentration(value: float) -> float:
-    return math.inf if isinstance(value, float) and value == math.inf else positive_number(value, "concentration")
+def _concentrations(value: float | None) -> Float:
+    """The one that was given, or those between which the chains choose."""
+    if value is None:
+        return _GRID
+    return np.array([math.inf if value == math.inf else positive_number(value, "concentration")])
 
 
 def _misfit(problem: Problem, y: Float, rows: Integers) -> tuple[bool, Float]:

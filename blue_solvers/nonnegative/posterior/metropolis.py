@@ -22,7 +22,9 @@ def step_in_numpy(
     changes: Float,
     weights: Float,
     squared: bool,
-    concentration: float,
+    concentrations: Float,
+    growths: Integers,
+    totals: Integers,
     choices: Integers,
     sizes: Integers,
     costs: Float,
@@ -44,8 +46,12 @@ def step_in_numpy(
         The misfit of a row is its weight times half the squared residual, or times its size.
     squared : bool
         Which of them.
-    concentration : float
-        a: counts x weigh the product of gamma(x + a) / x! beforehand; infinite: the product of 1 / x!.
+    concentrations : ndarray, (chains,)
+        Of the prior of each chain, see `log_prior`.
+    growths : ndarray of int64, (moves,)
+        What a step adds to the sum of all counts.
+    totals : ndarray of int64, (chains,)
+        The sums, changed in place.
     choices, sizes : ndarray of int64, (chains, turns)
         The move, and how many steps of it.
     costs : ndarray, (chains, turns)
@@ -63,19 +69,26 @@ def step_in_numpy(
             growth = (after - before) * (after + before) / 2 if squared else abs(after) - abs(before)
             if (moved < 0).any():
                 continue
-            prior = log_prior(states[chain, cells[cell]], concentration) - log_prior(moved, concentration)
+            total = totals[chain] + size * growths[move]
+            old, d, a = states[chain, cells[cell]], states.shape[1], concentrations[chain]
+            prior = log_prior(old, totals[chain], d, a) - log_prior(moved, total, d, a)
             if float(weights[rows[row]] @ growth) + prior <= cost:
+                totals[chain] = total
                 states[chain, cells[cell]] = moved
                 residuals[chain, rows[row]] = after
                 accepted[chain] += 1
 
 
-def log_prior(counts: Integers, concentration: float) -> float:
-    """Logarithm of the product of gamma(x + a) / x!, or of 1 / x!."""
-    if concentration == 1:
-        return 0.0
-    above = 0.0 if np.isinf(concentration) else gammaln(counts + concentration).sum()
-    return float(above - gammaln(counts + 1.0).sum())
+def log_prior(counts: Integers, total: int, cells: int, concentration: float) -> float:
+    """Logarithm of the Dirichlet-multinomial weight of some counts and of their sum with all others, without constants.
+
+    Given the total N over d cells, counts weigh N! gamma(d a) / gamma(N + d a) times the product of gamma(x + a) / (x!
+    gamma(a)); for infinite a N! / d^N times the product of 1 / x!. All totals are equally likely.
+    """
+    if np.isinf(concentration):
+        return float(gammaln(total + 1.0) - total * np.log(cells) - gammaln(counts + 1.0).sum())
+    alone = (gammaln(counts + concentration) - gammaln(counts + 1.0)).sum() if concentration != 1 else 0.0
+    return float(alone + gammaln(total + 1.0) - gammaln(total + cells * concentration))
 
 
 @compiled(reference=step_in_numpy)
@@ -90,7 +103,9 @@ def metropolis_steps(
     changes: Float,
     weights: Float,
     squared: bool,
-    concentration: float,
+    concentrations: Float,
+    growths: Integers,
+    totals: Integers,
     choices: Integers,
     sizes: Integers,
     costs: Float,
@@ -115,21 +130,34 @@ def metropolis_steps(
                     misfit += weights[rows[i]] * ((after - before) * (after + before) / 2)
                 else:
                     misfit += weights[rows[i]] * (abs(after) - abs(before))
+            concentration = concentrations[chain]
             if concentration != 1.0:
                 for i in range(cell_starts[move], cell_starts[move + 1]):
                     count = states[chain, cells[i]]
                     misfit += _log_weight(count, concentration) - _log_weight(count + size * steps[i], concentration)
+            total = totals[chain] + size * growths[move]
+            if total != totals[chain]:
+                d = states.shape[1]
+                misfit += _log_total(totals[chain], d, concentration) - _log_total(total, d, concentration)
             if misfit > costs[chain, turn]:
                 continue
             for i in range(cell_starts[move], cell_starts[move + 1]):
                 states[chain, cells[i]] += size * steps[i]
             for i in range(row_starts[move], row_starts[move + 1]):
                 residuals[chain, rows[i]] += size * changes[i]
+            totals[chain] = total
             accepted[chain] += 1
 
 
 def _log_weight(count: int, concentration: float) -> float:
-    """Of one count, as `log_prior`."""
+    """Of one count in `log_prior`."""
     if concentration == math.inf:
         return -math.lgamma(count + 1.0)
     return math.lgamma(count + concentration) - math.lgamma(count + 1.0)
+
+
+def _log_total(total: int, cells: int, concentration: float) -> float:
+    """Of the total in `log_prior`."""
+    if concentration == math.inf:
+        return math.lgamma(total + 1.0) - total * math.log(cells)
+    return math.lgamma(total + 1.0) - math.lgamma(total + cells * concentration)

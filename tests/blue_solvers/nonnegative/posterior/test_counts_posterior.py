@@ -33,13 +33,15 @@ def sums(tables: np.ndarray, axis: int) -> np.ndarray:
     return shaped.sum(axis=axis)
 
 
-def assert_agrees(problem: Problem, y: np.ndarray, tables: np.ndarray, logs: np.ndarray, **options: float) -> None:
+def assert_agrees(
+    problem: Problem, y: np.ndarray, tables: np.ndarray, logs: np.ndarray, concentration: float | None = 1.0
+) -> None:
     """Means, deviations and interval ends of the cells are those of the listed tables, within drawing error."""
     weight = np.exp(logs - logs.max())
     weight /= weight.sum()
     edge = (tables == tables.max()).any(axis=1) & (tables.sum(axis=1) > 5)
     assert weight[edge].sum() < 1e-4, "the list is cut off too early"
-    found = counts_posterior(problem, y, effective=4000, most_draws=64_000, rng=1, **options)
+    found = counts_posterior(problem, y, effective=4000, most_draws=64_000, concentration=concentration, rng=1)
     mean = weight @ tables
     deviation = np.sqrt(weight @ np.square(tables - mean))
     assert (abs(found.detail.ravel() - mean) <= 6 * deviation / np.sqrt(4000) + 1e-4).all()
@@ -64,14 +66,25 @@ def noisy_weight(tables: np.ndarray) -> np.ndarray:
     return weight + sum(gaussian(tables[:, j], Y[3 + j], 1.5) for j in range(6))
 
 
-@pytest.mark.parametrize("concentration", [1.0, 0.3, math.inf])
-def test_agrees_with_every_table_under_gaussian_noise(concentration: float) -> None:
+def prior(tables: np.ndarray, a: float) -> np.ndarray:
+    """Of the Dirichlet-multinomial law given the total, all totals being equally likely."""
+    total, d = tables.sum(axis=1), tables.shape[1]
+    multinomial = gammaln(total + 1.0) - gammaln(tables + 1.0).sum(axis=1)
+    if a == math.inf:
+        return multinomial - total * math.log(d)
+    parts = gammaln(tables + a).sum(axis=1) - d * gammaln(a)
+    return multinomial + parts + gammaln(d * a) - gammaln(total + d * a)
+
+
+@pytest.mark.parametrize("concentration", [1.0, 0.3, math.inf, None])
+def test_agrees_with_every_table_under_gaussian_noise(concentration: float | None) -> None:
     tables = every_table(6, 7)
-    prior = 0.0 if concentration == 1 else -gammaln(tables + 1.0).sum(axis=1)
-    if concentration == 0.3:
-        prior = prior + gammaln(tables + 0.3).sum(axis=1)
+    if concentration is None:
+        logs = np.logaddexp.reduce([prior(tables, a) for a in np.geomspace(0.02, 100, 38)])
+    else:
+        logs = prior(tables, concentration)
     problem = Problem(SCHEMA, NOISY, desired="all")
-    assert_agrees(problem, Y, tables, noisy_weight(tables) + prior, concentration=concentration)
+    assert_agrees(problem, Y, tables, noisy_weight(tables) + logs, concentration=concentration)
 
 
 def test_agrees_with_every_table_under_noise_of_whole_numbers() -> None:
@@ -91,7 +104,7 @@ def test_agrees_with_every_table_under_noise_of_whole_numbers() -> None:
 
     weight = gaussian(tables.sum(axis=1), y[0], parameter(0.3))
     weight = weight + sum(gaussian(tables[:, j], y[1 + j], parameter(0.25)) for j in range(4))
-    assert_agrees(problem, y, tables, weight)
+    assert_agrees(problem, y, tables, weight + prior(tables, 1.0))
 
 
 def test_agrees_with_every_table_under_laplace_noise() -> None:
@@ -100,7 +113,7 @@ def test_agrees_with_every_table_under_laplace_noise() -> None:
     y = np.array([4.5, 1.2, -0.7, 3.1, 0.2])
     weight = -abs(tables.sum(axis=1) - y[0]) / 1.0  # variance 2 b^2
     weight = weight - sum(abs(tables[:, j] - y[1 + j]) for j in range(4)) / math.sqrt(0.5)
-    assert_agrees(problem, y, tables, weight)
+    assert_agrees(problem, y, tables, weight + prior(tables, 1.0))
 
 
 def test_agrees_where_totals_and_zeros_are_known() -> None:
@@ -122,7 +135,7 @@ def test_agrees_where_both_margins_are_known() -> None:
     kept = (sums(tables, 2) == [5, 4]).all(axis=1) & (sums(tables, 1) == [2, 3, 4]).all(axis=1)
     tables = tables[kept]
     weight = sum(gaussian(tables[:, j], y[5 + j], 2.0) for j in range(6))
-    found = counts_posterior(problem, y, effective=4000, most_draws=64_000, rng=2)
+    found = counts_posterior(problem, y, 1.0, effective=4000, most_draws=64_000, rng=2)
     probability = np.exp(weight - weight.max()) / np.exp(weight - weight.max()).sum()
     mean = probability @ tables
     assert (abs(found.detail.ravel() - mean) <= 6 * np.sqrt(probability @ np.square(tables - mean) / 4000)).all()
@@ -138,7 +151,7 @@ def test_agrees_where_equalities_hold() -> None:
     y = Y[3:] + 0.5
     tables = every_table(6, 7)
     tables = tables[(tables[:, 0] == tables[:, 4]) & (tables[:, 1] + tables[:, 2] == 3)]
-    assert_agrees(problem, y, tables, sum(gaussian(tables[:, j], y[j], 1.5) for j in range(6)))
+    assert_agrees(problem, y, tables, prior(tables, 1.0) + sum(gaussian(tables[:, j], y[j], 1.5) for j in range(6)))
 
 
 def test_agrees_with_equations_of_a_matrix() -> None:
@@ -148,7 +161,7 @@ def test_agrees_with_equations_of_a_matrix() -> None:
     tables = every_table(3, 16)
     tables = tables[tables[:, 0] == tables[:, 1] + tables[:, 2]]
     weight = gaussian(tables[:, 0], y[0], 1.0) + gaussian(tables[:, 1], y[1], 2.0) + gaussian(tables[:, 2], y[2], 2.0)
-    assert_agrees(problem, y, tables, weight)
+    assert_agrees(problem, y, tables, weight + prior(tables, 1.0))
 
 
 def test_blocks_keep_their_totals_on_a_spine() -> None:
@@ -157,7 +170,7 @@ def test_blocks_keep_their_totals_on_a_spine() -> None:
     problem = Problem(Schema({"sex": 2}), observed, spine=spine)
     truth = problem.marginal_matrix() @ np.array([3.0, 0.0, 0.0, 0.0, 1.0, 1.0])
     y = truth + draw_noise(problem, 1, 3)[:, 0]
-    found = counts_posterior(problem, y, effective=2000, most_draws=32_000, rng=3)
+    found = counts_posterior(problem, y, 1.0, effective=2000, most_draws=32_000, rng=3)
     blocks = found.draws.reshape(-1, 3, 2)
     assert (blocks.sum(axis=2) == [3, 0, 2]).all()
     free = np.array(list(product(range(4), [0], range(3))))  # women of each block
@@ -172,7 +185,7 @@ def test_blocks_keep_their_totals_on_a_spine() -> None:
 
 
 def test_intervals_cover_counts_drawn_as_assumed_beforehand() -> None:
-    """Geometric counts with a level total have the law that is assumed; coverage is then at least the level."""
+    """Geometric counts have the law that concentration 1 assumes, given their sum."""
     problem = Problem(Schema({"a": 2, "b": 2, "c": 3}), {"a": 2.0, "b * c": 2.0, "detailed": 4.0}, desired="all")
     rng = np.random.default_rng(4)
     held = []
@@ -180,7 +193,7 @@ def test_intervals_cover_counts_drawn_as_assumed_beforehand() -> None:
         cells = rng.geometric(1 / 1.5, 12) - 1
         truth = problem.marginal_matrix() @ cells
         y = truth + draw_noise(problem, 1, rng)[:, 0]
-        found = counts_posterior(problem, y, effective=150, rng=rng)
+        found = counts_posterior(problem, y, 1.0, effective=150, rng=rng)
         low, high = found.intervals(0.8)
         true = problem.tabulate(truth[:, None])[:, 0]
         held.append(((low <= true + 1e-9) & (true <= high + 1e-9)).mean())
