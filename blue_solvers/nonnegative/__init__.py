@@ -2,6 +2,7 @@
 
 from blue_solvers.nonnegative.anchored_fit import anchored_fit
 from blue_solvers.nonnegative.fit import Fit
+from blue_solvers.nonnegative.inverted_tests import InvertedIntervals, inverted_intervals
 from blue_solvers.nonnegative.least_squares import nnls, ols
 from blue_solvers.nonnegative.max_fit import max_fit
 from blue_solvers.nonnegative.microdata_rows import unit_records, weighted_rows
@@ -18,12 +19,14 @@ __all__ = [
     "CountsPosterior",
     "Coverage",
     "Fit",
+    "InvertedIntervals",
     "Movement",
     "NotConvergedError",
     "anchored_fit",
     "controlled_rounding",
     "counts_posterior",
     "coverage",
+    "inverted_intervals",
     "max_fit",
     "movements",
     "nnls",

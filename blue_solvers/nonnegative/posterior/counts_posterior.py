@@ -126,10 +126,10 @@ def counts_posterior(
     y : array_like, (n,)
         Measurements over ``problem.observed``, in counts.
     concentration : float, optional
-        Of what is assumed beforehand: all sums are equally likely, and given the sum the counts are Dirichlet-multinomial.
-        1: every table of a sum is as likely as any other; less: a few large counts among empty cells; ``inf``: everybody
-        is in any cell with the same chance. By default it is drawn along with the counts, from 0.02 to 100 with a level
-        logarithm.
+        Of what is assumed beforehand: all sums are equally likely, and given the sum the counts are
+        Dirichlet-multinomial. 1: every table of a sum is as likely as any other; less: a few large counts among empty
+        cells; ``inf``: everybody is in any cell with the same chance. By default it is drawn along with the counts,
+        from 0.02 to 100 with a level logarithm.
     effective : int
         Effective draws that every desired cell must reach.
     most_draws : int
@@ -144,9 +144,9 @@ def counts_posterior(
     Raises
     ------
     ValueError
-        If y does not fit the problem; the noise is correlated, or of a law without a family; noise of whole numbers left
-        a measurement that is not whole; a cell is in nothing that was measured, so that its count has no bound; what is
-        known exactly is met by no whole counts.
+        If y does not fit the problem; the noise is correlated, or of a law without a family; noise of whole numbers
+        left a measurement that is not whole; a cell is in nothing that was measured, so that its count has no bound; what
+        is known exactly is met by no whole counts.
     NotConvergedError
         If the chains, started from dispersed fits, still disagree by more than 5 % in some desired cell, or are worth
         fewer than `effective` draws of it, after `most_draws`.
