@@ -174,8 +174,8 @@ def delinquent_children(variance: float = 4.0) -> Problem:
     """Delinquent children by county and education of the household's head, with both margins and the total.
 
     The example of Dharangutte, Gao, Gong and Yu, "Integer subspace differential privacy" (AAAI 2023), after Table 4 of
-    the Federal Committee on Statistical Methodology's Working Paper 22 (2005). Its printed total for the county Gamma is
-    35; the cells sum to 25, which is what the truth here has.
+    the Federal Committee on Statistical Methodology's Working Paper 22 (2005). Its printed total for the county Gamma
+    is 35; the cells sum to 25, which is what the truth here has.
     """
     schema = Schema(
         {

@@ -164,9 +164,9 @@ class BoundedMechanism:
             If the table is not allowed; if the invariants are not nested and the tables too many to list.
         """
         count, generator = whole_number(size, "size", 0), np.random.default_rng(rng)
-        if self.invariants.blocks is not None:
+        if (blocks := self.invariants.blocks) is not None:
             drawn = np.zeros((count, self.invariants.records), dtype=np.int64)
-            for cells, block in self._blocks(table):
+            for cells, block in self._laws(table, blocks):
                 drawn[:, cells] = block.sample(count, generator)
             return drawn
         allowed, probability = self.law(table)
@@ -186,9 +186,9 @@ class BoundedMechanism:
             If the table is not allowed; if the invariants are not nested and the tables too many to list.
         """
         confidential = self.invariants.read_table(table)
-        if self.invariants.blocks is not None:
+        if (blocks := self.invariants.blocks) is not None:
             released = np.zeros(confidential.size, dtype=np.int64)
-            for cells, block in self._blocks(confidential):
+            for cells, block in self._laws(confidential, blocks):
                 released[cells] = block.release_sample()
             return released
         allowed = equivalent_tables(self.invariants, confidential, self.binary, self.limit)
@@ -198,11 +198,10 @@ class BoundedMechanism:
             if bernoulli_exp(half * int(abs(proposal - confidential).sum())):
                 return proposal
 
-    def _blocks(self, table: ArrayLike) -> Iterator[tuple[Integers, BoundedBlock]]:
+    def _laws(self, table: ArrayLike, blocks: Integers) -> Iterator[tuple[Integers, BoundedBlock]]:
         """The blocks of nested invariants, and records that nothing holds, with their laws about the table."""
         values = _allowed(self.invariants, table, self.binary)
-        blocks, half = self.invariants.blocks, Fraction(self.epsilon) / 2
-        assert blocks is not None
+        half = Fraction(self.epsilon) / 2
         for cells in block_members(blocks):
             yield cells, BoundedBlock(values[cells], half, self.binary)
         free = np.flatnonzero(blocks < 0)

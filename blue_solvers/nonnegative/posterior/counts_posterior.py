@@ -145,8 +145,8 @@ def counts_posterior(
     ------
     ValueError
         If y does not fit the problem; the noise is correlated, or of a law without a family; noise of whole numbers
-        left a measurement that is not whole; a cell is in nothing that was measured, so that its count has no bound; what
-        is known exactly is met by no whole counts.
+        left a measurement that is not whole; a cell is in nothing that was measured, so that its count has no bound;
+        what is known exactly is met by no whole counts.
     NotConvergedError
         If the chains, started from dispersed fits, still disagree by more than 5 % in some desired cell, or are worth
         fewer than `effective` draws of it, after `most_draws`.
