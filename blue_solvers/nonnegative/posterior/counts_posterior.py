@@ -204,8 +204,9 @@ class _Chains:
         self._squared, self._weights = _misfit(problem, y, rows)
         self._moves = count_moves(model, rows)
         information = self._weights if self._squared else np.square(self._weights) / 2
-        self._scales = step_sizes(self._moves, information)
         self._states = whole_starts(model, y, _CHAINS, rng)
+        largest = 1.0 + self._states.max(initial=0)  # what moves that nothing measures may at most be
+        self._scales = np.minimum(step_sizes(self._moves, information), largest)
         self._residuals = np.ascontiguousarray(self._states @ model.M[rows].T - y[rows], dtype=np.float64)
         self._totals = self._states.sum(axis=1)
         self._concentrations = np.full(_CHAINS, grid[grid.size // 2])
