@@ -27,12 +27,13 @@ def flat_refusal(problem: Problem) -> str | None:
         return Refusal("it has a spine of geounits", "use solver='two_pass'")
     if problem.zeros is not None or problem.equalities is not None:
         return Refusal("it has structural zeros or equalities", "use solver='two_pass', 'cholesky' or 'cg'")
+    factors = {f for t in (*problem.observed_tables, *problem.desired_tables) for f in t.factors}
+    has_recodes = not factors <= set(problem.domain.schema.names)
     if problem.table_variances is not None:
-        return too_many_groups(problem)
+        return _too_large(problem) if has_recodes else None
     if problem.unmeasured.any():
         return Refusal("some cells of a table were not measured", "use solver='cholesky' or 'cg'")
-    factors = {f for t in (*problem.observed_tables, *problem.desired_tables) for f in t.factors}
-    if not factors <= set(problem.domain.schema.names):
+    if has_recodes:
         return Refusal("variances differ within tables and there are recodes", "use solver='cholesky' or 'cg'")
     return None
 
@@ -62,7 +63,7 @@ def _too_large(problem: Problem) -> str | None:
     cells = 8.0 * problem.domain.spine.size * as_float(prod(grouping.levels for grouping in groupings))
     free = free_memory()
     if cells > free:
-        return _does_not_fit(cells, "cells", free)
+        return _does_not_fit(cells, "cells of all its variables together", free)
     parents = 1 + int(np.count_nonzero(problem.domain.spine.child_counts))
     if MATRICES * 8.0 * parents * by_component > free:  # if no geounits were alike, nor fell apart
         matrices = projected_work(problem).bytes
@@ -72,6 +73,5 @@ def _too_large(problem: Problem) -> str | None:
 
 
 def _does_not_fit(needed: float, what: str, free: float) -> str:
-    return Refusal(
-        f"its geounits have {format_bytes(needed)} of {what} and {format_bytes(free)} are free", "use fewer geounits"
-    )
+    said = f"it has {format_bytes(needed)} of {what} and {format_bytes(free)} are free"
+    return Refusal(said, "use fewer geounits, or solver='cholesky' or 'cg'")

@@ -192,3 +192,18 @@ def test_variables_whose_joint_table_no_number_counts(count: int, levels: int) -
     expected = y + (totals.mean() - totals)[:, None] / levels
     np.testing.assert_allclose((P @ y.ravel()).reshape(y.shape), expected, atol=1e-13)
     np.testing.assert_allclose(P.variances(), 1 - 1 / levels + 1 / (levels * count), rtol=1e-12)
+
+
+def test_a_recode_among_many_variables_is_for_the_other_solvers() -> None:
+    """With recodes the closed form works on the joint table, here of 10^12 cells; the tables have 7,054."""
+    names = [f"v{i}" for i in range(12)]
+    schema = Schema(dict.fromkeys(names, 10), recodes={"v0": {"coarse": [0, 0, 0, 1, 1, 2, 2, 2, 2, 2]}})
+    pairs = [*combinations(names, 2), *(("coarse", name) for name in names[1:])]
+    tables = {"total": 1.0, "coarse": 2.0} | dict.fromkeys(names, 2.0) | {f"{a} * {b}": 3.0 for a, b in pairs}
+    problem = Problem(schema, tables)
+    with pytest.raises(UnsupportedProblemError, match=r"7\.276 TiB of cells of all its variables together"):
+        blue(problem, "sea_blue")
+    y = np.random.default_rng(0).normal(100, 1, problem.observed.size)
+    P = blue(problem)
+    assert "chose cholesky" in P.info.reason
+    np.testing.assert_allclose(P @ y, blue(problem, "cg") @ y, atol=1e-7)
