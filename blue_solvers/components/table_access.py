@@ -8,7 +8,6 @@ import numpy as np
 
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.reflections import Basis
-from blue_solvers.components.table_sums import along
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
@@ -87,11 +86,3 @@ class TableAccess:
         if self.has_numbers:
             factors = (self._scale * weights).reshape(-1, *[1] * (block.ndim - 1))
             np.multiply(block[(slice(None), *self._slots)], factors, out=coordinates)
-
-    def spread(self, cells: Float, block: Float) -> None:
-        """Add to slots what cells say of them: the transpose of summing slots to the table."""
-        slots = self.coordinates(np.ascontiguousarray(cells))
-        for axis, sums in enumerate(self._maps, start=1):
-            if sums is not None:
-                slots = along(sums.T, slots, axis)
-        block[(slice(None), *self._slots)] += slots
