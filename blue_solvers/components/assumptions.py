@@ -6,12 +6,16 @@ from math import prod
 
 import numpy as np
 
+from blue_solvers.components.flat.grouped_axes import GroupedAxes
 from blue_solvers.components.size import as_float, groupings_in_use, too_many_groups
 from blue_solvers.components.spoken_of import too_many_spoken_of
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
 from constraint_builders.memory import format_bytes, free_memory
+from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
+
+SWEEP_BYTES = 200.0  # for each cell of closed tables: matrices of groups, and where their cells are
 
 
 def flat_refusal(problem: Problem) -> str | None:
@@ -30,7 +34,7 @@ def flat_refusal(problem: Problem) -> str | None:
     factors = {f for t in (*problem.observed_tables, *problem.desired_tables) for f in t.factors}
     has_recodes = not factors <= set(problem.domain.schema.names)
     if problem.table_variances is not None:
-        return _too_large(problem) if has_recodes else None
+        return _recodes_too_large(problem) if has_recodes else None
     if problem.unmeasured.any():
         return Refusal("some cells of a table were not measured", "use solver='cholesky' or 'cg'")
     if has_recodes:
@@ -51,6 +55,20 @@ def tree_refusal(problem: Problem) -> str | None:
     if problem.geounit_variances is None:
         return Refusal("variances differ within a table of a geounit (assumption A3)", "use solver='cholesky' or 'cg'")
     return _too_large(problem)
+
+
+def _recodes_too_large(problem: Problem) -> str | None:
+    """Why neither the passes nor the sweeps would fit; sweeps hold the tables with all coarser ones."""
+    refusal = _too_large(problem)
+    if refusal is None or too_many_groups(problem) is not None:
+        return refusal
+    tables = [*problem.desired_tables, *problem.observed_tables]
+    axes = GroupedAxes(problem.domain.schema, tables)
+    try:
+        ClosedTables.of(axes.shape, [axes.of(own) for own in tables], free_memory() / SWEEP_BYTES, axes.instead)
+    except TooManyTablesError:
+        return refusal
+    return None
 
 
 def _too_large(problem: Problem) -> str | None:
