@@ -67,19 +67,33 @@ def take_means(cells: Float, steps: Integers, groups: Integers, factors: Float) 
 
 
 def _take_groups(table: Float, parts: Float, own: Integers, factor: float) -> None:
-    means, sizes = np.empty(parts.shape[1]), np.zeros(parts.shape[1])
-    for level in range(own.size):
-        sizes[own[level]] += 1
+    shares = _shares(own, parts.shape[1])
+    means = np.empty((parts.shape[1], min(STRIP, table.shape[2])))
     for b in range(table.shape[0]):
-        for i in range(table.shape[2]):
+        for first in range(0, table.shape[2], STRIP):
+            size = min(STRIP, table.shape[2] - first)
             means[:] = 0.0
             for level in range(own.size):
-                means[own[level]] += table[b, level, i]
-            for group in range(means.size):
-                means[group] /= sizes[group]
-                parts[b, group, i] += means[group]
+                line, mean = table[b, level, first : first + size], means[own[level]]
+                for i in range(size):
+                    mean[i] += line[i]
+            for group in range(shares.size):
+                part, mean = parts[b, group, first : first + size], means[group]
+                for i in range(size):
+                    mean[i] *= shares[group]
+                    part[i] += mean[i]
             for level in range(own.size):
-                table[b, level, i] = (table[b, level, i] - means[own[level]]) * factor
+                line, mean = table[b, level, first : first + size], means[own[level]]
+                for i in range(size):
+                    line[i] = (line[i] - mean[i]) * factor
+
+
+def _shares(own: Integers, count: int) -> Float:
+    """1 over the number of levels in every group."""
+    sizes = np.zeros(count)
+    for level in range(own.size):
+        sizes[own[level]] += 1
+    return 1 / sizes
 
 
 def _take_pairs(table: Float, sums: Float, factor: float) -> None:
@@ -167,14 +181,12 @@ def spread_evenly(cells: Float, steps: Integers, groups: Integers) -> None:
 
 
 def _spread_groups(table: Float, parts: Float, own: Integers) -> None:
-    sizes = np.zeros(parts.shape[1])
-    for level in range(own.size):
-        sizes[own[level]] += 1
+    shares = _shares(own, parts.shape[1])
     for b in range(table.shape[0]):
         for level in range(own.size):
-            share = 1 / sizes[own[level]]
-            for i in range(table.shape[2]):
-                table[b, level, i] += share * parts[b, own[level], i]
+            line, part, share = table[b, level], parts[b, own[level]], shares[own[level]]
+            for i in range(line.size):
+                line[i] += share * part[i]
 
 
 def _spread_pairs(table: Float, sums: Float) -> None:
