@@ -35,6 +35,7 @@ from noise_mechanisms.integer_subspace import (
     meeting_times,
     potential_scale_reduction,
     projected_noise,
+    tail_bound,
 )
 from noise_mechanisms.integer_subspace.chains import Kernel
 from noise_mechanisms.integer_subspace.coupling import autocorrelation_time, distance_of_norms
@@ -55,6 +56,13 @@ BEST_A = {
     ("intersecting", 1): math.exp(-1),
     ("intersecting", 2): math.exp(-0.35),
     ("counties", 1): math.exp(-2),
+}
+
+
+# The noise that the paper prints, county by education: Table 1 (L1) and Table 3 (L2).
+PRINTED: dict[int, list[list[int]]] = {
+    1: [[-1, -1, 0, 2], [5, 4, -2, -7], [-5, -3, 5, 3], [1, 0, -3, 2]],
+    2: [[-11, 1, 10, 0], [-3, -6, 1, 8], [-6, -5, 13, -2], [20, 10, -24, -6]],
 }
 
 
@@ -127,6 +135,7 @@ def children(scale: Scale, pictures: Path | None) -> None:
         print(f"one realisation of the noise, L{norm}: {(release.table - counts.astype(int)).reshape(4, 4).tolist()}")
         noise, row = describe(f"L{norm}", mechanism, scale)
         print_table(NOISE_HEADER, [row])
+        printed(mechanism, noise)
         save(pictures, f"children_noise_L{norm}", partial(noise_by_cell, noise=noise[:1000]))
         effort(mechanism, "children", scale)
     lattice = Lattice(invariants)
@@ -141,6 +150,17 @@ def children(scale: Scale, pictures: Path | None) -> None:
     meetings = convergence(kernels, runs=scale.couplings)
     save(pictures, "children_convergence", lambda axes: total_variation(axes, meetings))
     against_exact(lattice, scale)
+
+
+def printed(mechanism: GeneralizedLaplace, noise: np.ndarray) -> None:
+    """The realisation that the paper prints: whether it leaves the margins alone, and how common its norm is."""
+    table = np.array(PRINTED[mechanism.norm]).ravel()
+    norm, norms = float(norm_of(table, mechanism.norm)), norm_of(noise, mechanism.norm)
+    kept = "keeps both margins" if mechanism.lattice.contains(table) else "BREAKS a margin"
+    print(
+        f"the paper's own realisation {kept}; its norm is {norm:.1f}, ours {norms.mean():.1f} on average, "
+        f"{100 * (norms >= norm).mean():.0f} % of them as large; bound {tail_bound(mechanism, norm):.2f}"
+    )
 
 
 def counties(scale: Scale, pictures: Path | None) -> None:
@@ -167,6 +187,11 @@ def counties(scale: Scale, pictures: Path | None) -> None:
             label = f"double geometric, projected{', whole' if whole else ''}"
             rows.append(noise_row(label, noise, seconds / scale.projections, sizes))
         print_table(NOISE_HEADER, rows)
+        smallest = 82  # the least populous county of the country, which the paper names
+        print(
+            f"units that 1,000 draws would make negative if they held {smallest} people: at most "
+            f"{1000 * sizes.size * np.exp(-COUNTY_EPSILON * smallest):.2g} expected; the paper found none"
+        )
         if sizes.size > 50:
             effort(mechanism, "counties", scale)
             kernel = HeatBathKernel(mechanism.lattice, COUNTY_EPSILON, has_numba())

@@ -46,7 +46,7 @@ class Case:
 
 def geoids() -> list[str]:
     """Blocks of Rhode Island, or of an invented state of its shape, as this version of `bench` has them."""
-    return runpy.run_path(str(Path(__file__).with_name("places.py")))["block_geoids"]()[1]
+    return runpy.run_path(str(Path(__file__).with_name("invented_state.py")))["block_geoids"]()[1]
 
 
 def rhode_island(cells: int) -> Problem:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 MOST_ERROR_BARS = 2_000  # more are a smear, and take seconds to draw
 MOST_POINTS = 200  # of a table, drawn one by one
 MOST_NAMED_TABLES = 24
+MOST_APART = 4  # tables of their own colour among quantiles
 EXPECTED = 1.959963984540054  # standard errors within which 95 % of residuals are
 GOLDEN = 0.6180339887498949  # multiples of it are spread evenly
 TICKS = 2  # lines that the numbers of an axis take
@@ -77,6 +78,55 @@ def residuals_by_table(ax: Axes, fit: Fit) -> Axes:
     ax.set_xlim(-reach, reach)
     ax.set_xlabel(_explained(ax, fit, by_table, drawn))
     return ax
+
+
+def quantiles_by_table(ax: Axes, fit: Fit) -> Axes:
+    """Sorted residuals of every table against the quantiles of the normal law: on the line where noise is as declared.
+
+    A slope above that of the line is noise larger than declared, one below it smaller, and single points away from a
+    straight row of others are single errors. The tables that are furthest from the line, beside what chance does to as
+    many residuals, have colours and marks of their own; the others are grey.
+
+    Parameters
+    ----------
+    ax : Axes
+    fit : Fit
+        From ``est.fit()`` or `blue_solvers.fit_test`.
+    """
+    from scipy.stats import beta, norm
+
+    layout = fit.problem.observed
+    by_table = {str(name): fit.residuals[layout.slice(name)] for name in layout.names}
+    checked = {name: np.sort(own[np.isfinite(own)]) for name, own in by_table.items() if np.isfinite(own).any()}
+    strays: dict[str, float] = {}
+    for name, own in checked.items():
+        ranks = np.arange(1, own.size + 1)
+        low, high = (norm.ppf(beta.ppf(tail, ranks, own.size + 1 - ranks)) for tail in (0.025, 0.975))
+        strays[name] = float(np.max(abs(own - (low + high) / 2) / (high - low)))
+    apart = sorted(strays, key=lambda name: -strays[name])[:MOST_APART]
+    for name in sorted(checked, key=lambda name: name in apart):
+        place = apart.index(name) if name in apart else None
+        shown = _thinned(checked[name].size)
+        expected = norm.ppf((shown + 0.5) / checked[name].size)
+        mark, colour = (".", "0.7") if place is None else (MARKERS[place], COLOURS[place])
+        label = None if place is None else folded(ax, [name], "y")[0]
+        ax.plot(expected, checked[name][shown], mark, color=colour, label=label, markersize=4, markeredgewidth=0)
+    ends = norm.ppf(0.5 / max((own.size for own in checked.values()), default=2))
+    ax.plot([ends, -ends], [ends, -ends], color=GREY, linewidth=1, zorder=0)
+    ax.legend(loc="upper left", frameon=False, fontsize="small")
+    words = ["quantile of the normal law; line: noise as declared"]
+    words += [f"grey: {len(checked) - len(apart):,} other tables, nearer to it"] if len(checked) > len(apart) else []
+    ax.set_xlabel(wrapped(ax, "\n".join([*words, *_unchecked(fit, by_table)])))
+    ax.set_ylabel(wrapped(ax, "residual, in standard errors"))
+    return ax
+
+
+def _thinned(size: int) -> Index:
+    """Which of so many sorted residuals are drawn: those at both ends, and some of those between."""
+    if size <= MOST_POINTS:
+        return np.arange(size)
+    between = np.linspace(0, size - 1, MOST_POINTS // 2).astype(np.intp)
+    return np.unique(np.concatenate([np.arange(MOST_POINTS // 4), between, size - 1 - np.arange(MOST_POINTS // 4)]))
 
 
 def _rows_that_fit(ax: Axes, fit: Fit, by_table: Mapping[str, Float], largest: Mapping[str, float]) -> list[str]:
@@ -117,15 +167,18 @@ def _draw_residuals(ax: Axes, row: int, residuals: Float, limit: float) -> None:
 
 def _not_drawn(fit: Fit, by_table: Mapping[str, Float], drawn: Sequence[str]) -> list[str]:
     """Which tables have no row, and why."""
+    smaller = [name for name, own in by_table.items() if np.isfinite(own).any() and name not in drawn]
+    lines = [f"not drawn, residuals are smaller: {mentioned(smaller)}"] if smaller else []
+    return [*lines, *_unchecked(fit, by_table)]
+
+
+def _unchecked(fit: Fit, by_table: Mapping[str, Float]) -> list[str]:
+    """Which tables have no residuals, and why."""
     reasons: dict[str, list[str]] = {}
     for name, own in zip(by_table, fit.problem.observed.names, strict=True):
-        if np.isfinite(by_table[name]).any():
-            reason = "residuals are smaller"
-        else:
+        if not np.isfinite(by_table[name]).any():
             statuses = {fit.reason(i) for i in range(*fit.problem.observed.slice(own).indices(fit.y.size))}
-            reason = " or ".join(sorted(statuses))
-        if name not in drawn:
-            reasons.setdefault(reason, []).append(name)
+            reasons.setdefault(" or ".join(sorted(statuses)), []).append(name)
     return [f"not drawn, {reason}: {mentioned(names)}" for reason, names in reasons.items()]
 
 

@@ -173,8 +173,9 @@ def berkeley(variance: float = 9.0) -> Problem:
 def delinquent_children(variance: float = 4.0) -> Problem:
     """Delinquent children by county and education of the household's head, with both margins and the total.
 
-    The example of Cho and Awan (2024) on integer subspaces. Its printed total for the county Gamma is 35; the cells sum
-    to 25, which is what the truth here has.
+    The example of Dharangutte, Gao, Gong and Yu, "Integer subspace differential privacy" (AAAI 2023), after Table 4 of
+    the Federal Committee on Statistical Methodology's Working Paper 22 (2005). Its printed total for the county Gamma
+    is 35; the cells sum to 25, which is what the truth here has.
     """
     schema = Schema(
         {

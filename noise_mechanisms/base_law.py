@@ -116,8 +116,7 @@ class Law(ABC):
         The randomness is that of a cryptographic generator inside OpenDP: it takes no seed, and no two calls
         agree. The scale (sqrt(sigma2) for a Gaussian) is rounded to float64 and then used as an exact
         rational. A continuous law is drawn on the grid of multiples of 2^-1074 and rounded to float64; adding
-        that to a float is not the mechanism that OpenDP proves private, so release the counts of a census
-        with a discrete law.
+        that to a float is not the mechanism that OpenDP proves private, which is `release`.
 
         Parameters
         ----------
@@ -134,11 +133,44 @@ class Law(ABC):
         ImportError
             If OpenDP is not installed (extra ``release``), or older than 0.14.2: its samplers were biased.
         """
-        values = self._room_for(size)
+        return self.release(self._room_for(size))
+
+    def release(self, values: ArrayLike) -> NDArray[Any]:
+        """Add noise of release grade to confidential values: OpenDP's mechanism itself, whose sum is private too.
+
+        Parameters
+        ----------
+        values : array_like, (n,)
+            For a discrete law whole numbers of at most 2^62.
+
+        Returns
+        -------
+        ndarray, (n,)
+            int64 for a discrete law, float64 for a continuous one.
+
+        Raises
+        ------
+        ImportError
+            If OpenDP is not installed (extra ``release``), or older than 0.14.2: its samplers were biased.
+        ValueError
+            If a value is not finite or, for a discrete law, not whole or too large.
+        """
+        given = np.asarray(values)
+        if given.dtype != np.int64 or not self.discrete:
+            given = real_array(values, "values")
+        if given.ndim != 1:
+            raise ValueError(f"values are released as a vector: got the shape {given.shape}")
+        wrong = ~np.isfinite(given)
+        if self.discrete:
+            wrong |= (given != np.rint(given)) | (abs(given) > 2.0**62)
+        if wrong.any():
+            needed = "whole numbers of at most 2^62" if self.discrete else "finite numbers"
+            raise ValueError(f"values hold {given[wrong][0]}: noise of the law {self.name!r} is added to {needed}")
         measurement = self._measurement()
-        for block in blocks(values.size, BLOCK):
-            values[block] = measurement(values[block])
-        return values
+        released = given.astype(np.int64 if self.discrete else np.float64)
+        for block in blocks(released.size, BLOCK):
+            released[block] = measurement(released[block])
+        return released
 
     def _room_for(self, size: int) -> NDArray[Any]:
         """Zeros for so many draws, refused where they would not fit in memory."""

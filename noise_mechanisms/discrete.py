@@ -13,6 +13,7 @@ from noise_mechanisms.laws import (
     draw,
     kind_of,
     law,
+    release,
     variance_of,
 )
 
@@ -29,5 +30,6 @@ __all__ = [
     "draw",
     "kind_of",
     "law",
+    "release",
     "variance_of",
 ]

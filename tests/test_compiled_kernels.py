@@ -73,16 +73,27 @@ def _jumps(rng: np.random.Generator) -> tuple[Any, ...]:
     return np.zeros((6, basis.shape[1]), np.int64), basis, jumps, costs, 0.25, int(rng.integers(1, 3))
 
 
-def _steps(rng: np.random.Generator) -> tuple[Any, ...]:
+def _plain_steps(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """A table of two variables, one of which has 2 levels or few or many cells come after, and all that is coarser."""
     a, b, K = int(rng.integers(2, 6)), int(rng.choice([2, 3, 40, 600])), int(rng.choice([1, 3]))
     steps = np.array([[0, a * b, 1, a, b], [0, a * b + b, a, b, 1], [a * b + b, a * b + b + a, 1, a, 1]])
     return rng.normal(size=(a * b + b + a + 1, K)), steps.astype(np.int64)
 
 
+def _steps(rng: np.random.Generator) -> tuple[Any, ...]:
+    """The same, or the groups of the first variable in its place."""
+    cells, steps = _plain_steps(rng)
+    if rng.random() < 0.5:
+        return cells, np.column_stack([steps, [-1, -1, -1]]), np.zeros(0, np.int64)
+    a, b = steps[0, 3:]
+    groups = rng.permutation(np.concatenate([[0, 1], rng.integers(0, 2, a - 2)]))
+    steps = np.array([[0, a * b, 1, a, b, 1]])
+    return rng.normal(size=(a * b + 2 * b, cells.shape[1])), steps, np.concatenate([[9, 2], groups])
+
+
 def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
-    cells, steps = _steps(rng)
-    return cells, steps, rng.choice([1.0, 0.5], 3)
+    cells, steps, groups = _steps(rng)
+    return cells, steps, groups, rng.choice([1.0, 0.5], len(steps))
 
 
 def _runs(rng: np.random.Generator) -> tuple[Any, ...]:
@@ -91,17 +102,31 @@ def _runs(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _parts(rng: np.random.Generator) -> tuple[Any, ...]:
-    cells, steps = _steps(rng)
+    cells, steps = _plain_steps(rng)
     return cells[:, 0].copy(), steps, np.zeros(3)
 
 
 def _gaps(rng: np.random.Generator) -> tuple[Any, ...]:
     """Tables that agree to 1e-6."""
-    _, steps = _steps(rng)
+    _, steps = _plain_steps(rng)
     a, b = steps[0, 3:]
     counts = rng.integers(0, 1000, (a, b)).astype(float)
     cells = np.concatenate([counts.ravel(), counts.sum(axis=0), counts.sum(axis=1), [counts.sum()]])
     return cells + 1e-6 * rng.normal(size=cells.size), np.zeros(cells.size), steps[::-1].copy()
+
+
+def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
+    d, n, moves = 7, 5, 9
+    cells = sparse.csc_array(rng.integers(-1, 2, (d, moves)) * (rng.random((d, moves)) < 0.5))
+    matrix = sparse.csr_array(rng.integers(0, 2, (n, d)))
+    changes = sparse.csc_array(matrix @ cells)
+    states = rng.integers(0, 6, (3, d))
+    residuals = np.ascontiguousarray(states @ matrix.T.toarray() - rng.normal(10, 3, n))
+    sparse_moves = cells.indptr, cells.indices, cells.data, changes.indptr, changes.indices, changes.data * 1.0
+    growths, totals = np.asarray(cells.sum(axis=0)).ravel(), states.sum(axis=1)
+    law = rng.uniform(0.1, 1, n), bool(rng.integers(2)), rng.choice([0.4, 1.0, np.inf], 3), growths, totals
+    drawn = rng.integers(0, moves, (3, 200)), rng.choice([-2, -1, 1, 2], (3, 200)), rng.standard_exponential((3, 200))
+    return states, residuals, *sparse_moves, *law, *drawn, np.zeros(3, np.int64)
 
 
 # By kernel: invented arguments, and how far results may differ, relative to the largest.
@@ -114,6 +139,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.normal_equations.kernels.gather": (_submatrices, 0),
     "blue_solvers.normal_equations.kernels.keep_largest": (_errors, 0),
     "blue_solvers.nonnegative.newton_steps.minimise_arrays": (_programme, 1e-6),
+    "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (_counts, 1e-12),
     "noise_mechanisms.integer_subspace.heat_bath.redraw_chains": (_moves, 0),
     "noise_mechanisms.integer_subspace.jumps.jump_chains": (_jumps, 0),
 }

@@ -107,7 +107,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--plot",
         metavar="FILE",
-        help="draw residuals in standard errors, table by table, .png, .svg or .pdf; needs the extra 'plots'",
+        help="draw residuals and their quantiles, table by table, .png, .svg or .pdf; needs the extra 'plots'",
     )
     parser.set_defaults(run=run)
 

@@ -67,7 +67,7 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     with LevelBar("writing") as bar:
         write_result(args.out, P, est.values, std_errors, settings, bar, proof)
     report(replace(est, proof=None), args.out)
-    print("\n".join(proof_lines(proof)))
+    print("\n".join(proof_lines(proof, settings.schema)))
     zeros = [(level, table, int(cells.sum())) for (level, table), cells in release.zeros.items()]
     _report_constraints(zeros, release.unused)
 
@@ -97,7 +97,7 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
     proof = found.proof if args.fit else replace(found.proof, fit=None)
     print(f"solver     {TwoPass.name}, {found.description['reason']}")
     print(f"written    {args.out}")
-    print("\n".join(proof_lines(proof)))
+    print("\n".join(proof_lines(proof, found.schema)))
     _report_constraints(read.zeros, read.unused)
 
 

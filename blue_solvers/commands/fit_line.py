@@ -9,6 +9,8 @@ import numpy as np
 from blue_solvers.estimates import Estimate
 from blue_solvers.verification import Certificate, FitOfParts
 from blue_solvers.verification.fit_of_parts import DOUBTFUL
+from constraint_builders import Schema
+from constraint_builders.description.table import parse_table
 
 if TYPE_CHECKING:  # results need the extra frames, the command does not
     from blue_solvers.results.proof import StoredProof
@@ -54,13 +56,13 @@ def proof_line(certificate: Certificate) -> str:
     return f"proved: no figure is further than {far} standard errors from the best linear unbiased estimate"
 
 
-def proof_lines(proof: StoredProof) -> list[str]:
+def proof_lines(proof: StoredProof, schema: Schema) -> list[str]:
     """What is known of a stored result: one line of its proof, two of the fit."""
     lines = ["not certified: nobody asked for it"] if proof.certificate is None else [proof_line(proof.certificate)]
-    return lines if proof.fit is None else [*lines, *fit_lines(proof.fit)]
+    return lines if proof.fit is None else [*lines, *fit_lines(proof.fit, schema)]
 
 
-def fit_lines(fit: FitOfParts) -> list[str]:
+def fit_lines(fit: FitOfParts, schema: Schema) -> list[str]:
     """Two lines of the fit of a spine's measurements: the verdict with the worst table, and the largest residual."""
     if not fit.degrees_of_freedom or fit.worst_table is None:
         return []
@@ -72,7 +74,7 @@ def fit_lines(fit: FitOfParts) -> list[str]:
     lines = [f"fit        {verdict}; {chi_square}; worst table {table!r} at {level}, z = {worst.z:+.1f}"]
     if fit.largest:
         own = fit.largest[0]
-        place = f"cell {own.cell:,} of {own.table!r} of {own.geolevel} {own.geocode!r}"
+        place = f"{_cell(schema, own.table, own.cell)}{own.table!r} of {own.geolevel} {own.geocode!r}"
         figures = f"measured {own.value:,.6g}, expected {own.expected:,.6g}, probability {fit.probability:.2g}"
         lines.append(f"residual   largest {own.residual:+.1f} standard errors: {place}, {figures}")
     if fit.geounit is not None and not fit.fits:
@@ -80,3 +82,11 @@ def fit_lines(fit: FitOfParts) -> list[str]:
             f"geounit    furthest off: {fit.geounit.geolevel} {fit.geounit.geocode!r}, z = {fit.geounit.z:+.1f}"
         )
     return lines
+
+
+def _cell(schema: Schema, table: str, number: int) -> str:
+    """The labels of a cell, by its number in C order of the schema's; nothing of a total."""
+    own = parse_table(schema, table).in_schema_order()
+    place = np.unravel_index(number, own.shape) if own.shape else ()
+    named = ", ".join(f"{factor}={schema.labels_of(factor)[i]}" for factor, i in zip(own.factors, place, strict=True))
+    return f"cell ({named}) of " if named else ""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_ROWS = 40  # tables of a picture that is still to be read
-ROW, FRAME = 0.32, 2.2  # inches a table, and of all else
+ROW, FRAME, QUANTILES = 0.32, 2.2, 4.5  # inches a table, of all else beside tables, and of quantiles
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -43,14 +43,16 @@ def require_picture(path: str) -> None:
 
 @contextmanager
 def picture(fit: Fit, path: str) -> Iterator[None]:
-    """Draw residuals by table; the file is there once what is done within is done."""
+    """Draw residuals by table, and their quantiles; the file is there once what is done within is done."""
     from matplotlib.figure import Figure
 
-    from blue_solvers.plots import residuals_by_table
+    from blue_solvers.plots import quantiles_by_table, residuals_by_table
 
-    rows = min(len(fit.problem.observed.names), MOST_ROWS)
-    figure = Figure(figsize=(8, ROW * rows + FRAME), layout="constrained")
-    residuals_by_table(figure.subplots(), fit)
+    height = ROW * min(len(fit.problem.observed.names), MOST_ROWS) + FRAME
+    figure = Figure(figsize=(8, height + QUANTILES), layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=[height, QUANTILES])
+    residuals_by_table(above, fit)
+    quantiles_by_table(below, fit)
     with written(figure, path):
         yield
 

@@ -6,12 +6,16 @@ from math import prod
 
 import numpy as np
 
+from blue_solvers.components.flat.grouped_axes import GroupedAxes
 from blue_solvers.components.size import as_float, groupings_in_use, too_many_groups
 from blue_solvers.components.spoken_of import too_many_spoken_of
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
 from constraint_builders.memory import format_bytes, free_memory
+from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
+
+SWEEP_BYTES = 200.0  # for each cell of closed tables: matrices of groups, and where their cells are
 
 
 def flat_refusal(problem: Problem) -> str | None:
@@ -27,12 +31,13 @@ def flat_refusal(problem: Problem) -> str | None:
         return Refusal("it has a spine of geounits", "use solver='two_pass'")
     if problem.zeros is not None or problem.equalities is not None:
         return Refusal("it has structural zeros or equalities", "use solver='two_pass', 'cholesky' or 'cg'")
+    factors = {f for t in (*problem.observed_tables, *problem.desired_tables) for f in t.factors}
+    has_recodes = not factors <= set(problem.domain.schema.names)
     if problem.table_variances is not None:
-        return too_many_groups(problem)
+        return _recodes_too_large(problem) if has_recodes else None
     if problem.unmeasured.any():
         return Refusal("some cells of a table were not measured", "use solver='cholesky' or 'cg'")
-    factors = {f for t in (*problem.observed_tables, *problem.desired_tables) for f in t.factors}
-    if not factors <= set(problem.domain.schema.names):
+    if has_recodes:
         return Refusal("variances differ within tables and there are recodes", "use solver='cholesky' or 'cg'")
     return None
 
@@ -52,6 +57,20 @@ def tree_refusal(problem: Problem) -> str | None:
     return _too_large(problem)
 
 
+def _recodes_too_large(problem: Problem) -> str | None:
+    """Why neither the passes nor the sweeps would fit; sweeps hold the tables with all coarser ones."""
+    refusal = _too_large(problem)
+    if refusal is None or too_many_groups(problem) is not None:
+        return refusal
+    tables = [*problem.desired_tables, *problem.observed_tables]
+    axes = GroupedAxes(problem.domain.schema, tables)
+    try:
+        ClosedTables.of(axes.shape, [axes.of(own) for own in tables], free_memory() / SWEEP_BYTES, axes.instead)
+    except TooManyTablesError:
+        return refusal
+    return None
+
+
 def _too_large(problem: Problem) -> str | None:
     """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
     unwieldy = too_many_groups(problem) or too_many_spoken_of(problem)
@@ -62,7 +81,7 @@ def _too_large(problem: Problem) -> str | None:
     cells = 8.0 * problem.domain.spine.size * as_float(prod(grouping.levels for grouping in groupings))
     free = free_memory()
     if cells > free:
-        return _does_not_fit(cells, "cells", free)
+        return _does_not_fit(cells, "cells of all its variables together", free)
     parents = 1 + int(np.count_nonzero(problem.domain.spine.child_counts))
     if MATRICES * 8.0 * parents * by_component > free:  # if no geounits were alike, nor fell apart
         matrices = projected_work(problem).bytes
@@ -72,6 +91,5 @@ def _too_large(problem: Problem) -> str | None:
 
 
 def _does_not_fit(needed: float, what: str, free: float) -> str:
-    return Refusal(
-        f"its geounits have {format_bytes(needed)} of {what} and {format_bytes(free)} are free", "use fewer geounits"
-    )
+    said = f"it has {format_bytes(needed)} of {what} and {format_bytes(free)} are free"
+    return Refusal(said, "use fewer geounits, or solver='cholesky' or 'cg'")

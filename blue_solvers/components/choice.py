@@ -18,6 +18,8 @@ from constraint_builders.relations.closed_tables import TooManyTablesError
 
 CALL = 30e-6  # seconds that a batch of tables costs beside its data
 VISIT = 1.2e-9  # seconds for a cell to be read or written once in a pass
+TREE = 4e-4  # seconds that the form of a tree takes besides
+IN_NUMPY = 10.0  # times that sweeps take without compiled loops
 WORTH_COMPILING = 2e-4  # seconds of an estimate in numpy from which on compiled loops are loaded
 
 
@@ -38,20 +40,30 @@ class Components(Protocol):
 
 
 def components_of(problem: Problem) -> Components:
-    """The form of the decomposition that costs least, by a count of passes over cells; recodes take that of a tree."""
+    """The form of the decomposition that costs least, by a count of passes over cells.
+
+    Recodes take the sweeps or the form of a tree, which works on all cells of the variables together.
+    """
     structured = StructuredProblem.of(problem)
     tables = list(structured.observed_tables) + list(structured.desired_tables)
     if not all(factor in structured.schema.names for table in tables for factor in table.factors):
-        return TreeForm(structured)
+        by_tree = TREE + _array_seconds(structured.schema, tables)
+        return _sweeps(structured, tables, by_tree if has_numba() else by_tree / IN_NUMPY) or TreeForm(structured)
     by_array, by_table = _array_seconds(structured.schema, tables), _table_seconds(structured)
-    least = min(by_array, by_table)
-    if has_numba() and least >= WORTH_COMPILING:
-        variables = max(len(table.axes) for table in tables)
-        try:
-            return SweepForm(structured, most_cells=least / (VISIT * (variables + 3)))
-        except TooManyTablesError:  # what is coarser than the tables is more than they are
-            pass
+    if has_numba() and min(by_array, by_table) >= WORTH_COMPILING:
+        sweeps = _sweeps(structured, tables, min(by_array, by_table))
+        if sweeps is not None:
+            return sweeps
     return TableForm(structured) if by_table < by_array else ArrayForm(structured)
+
+
+def _sweeps(structured: StructuredProblem, tables: list[Table], seconds: float) -> SweepForm | None:
+    """The sweeps, where they take less than so many seconds: not where there is much that is coarser."""
+    passes = max(len(table.axes) for table in tables) + 3
+    try:
+        return SweepForm(structured, most_cells=seconds / (VISIT * passes))
+    except TooManyTablesError:
+        return None
 
 
 def _array_seconds(schema: Schema, tables: list[Table]) -> float:

@@ -8,7 +8,6 @@ import numpy as np
 
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.reflections import Basis
-from blue_solvers.components.table_sums import along
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
@@ -87,19 +86,3 @@ class TableAccess:
         if self.has_numbers:
             factors = (self._scale * weights).reshape(-1, *[1] * (block.ndim - 1))
             np.multiply(block[(slice(None), *self._slots)], factors, out=coordinates)
-
-    def read(self, block: Float) -> Float:
-        """The table's cells, (G, *shape, K), of slots (G, ..., K)."""
-        found = block[(slice(None), *self._slots)]
-        for axis, sums in enumerate(self._maps, start=1):
-            if sums is not None:
-                found = along(sums, found, axis)
-        return self.cells(np.array(found, order="C", copy=True))
-
-    def spread(self, cells: Float, block: Float) -> None:
-        """Add the transpose of `read` to slots."""
-        slots = self.coordinates(np.ascontiguousarray(cells))
-        for axis, sums in enumerate(self._maps, start=1):
-            if sums is not None:
-                slots = along(sums.T, slots, axis)
-        block[(slice(None), *self._slots)] += slots

@@ -2,10 +2,12 @@
 
 from blue_solvers.nonnegative.anchored_fit import anchored_fit
 from blue_solvers.nonnegative.fit import Fit
+from blue_solvers.nonnegative.inverted_tests import InvertedIntervals, inverted_intervals
 from blue_solvers.nonnegative.least_squares import nnls, ols
 from blue_solvers.nonnegative.max_fit import max_fit
 from blue_solvers.nonnegative.microdata_rows import unit_records, weighted_rows
 from blue_solvers.nonnegative.moved_counts import METHODS, Movement, movements
+from blue_solvers.nonnegative.posterior.counts_posterior import CountsPosterior, counts_posterior
 from blue_solvers.nonnegative.programme import NotConvergedError
 from blue_solvers.nonnegative.refined_intervals import Coverage, coverage, refine_intervals
 from blue_solvers.nonnegative.reweighted_fit import reweighted_fit
@@ -14,13 +16,17 @@ from blue_solvers.nonnegative.sequential_fit import sequential_fit
 
 __all__ = [
     "METHODS",
+    "CountsPosterior",
     "Coverage",
     "Fit",
+    "InvertedIntervals",
     "Movement",
     "NotConvergedError",
     "anchored_fit",
     "controlled_rounding",
+    "counts_posterior",
     "coverage",
+    "inverted_intervals",
     "max_fit",
     "movements",
     "nnls",

@@ -101,6 +101,7 @@ def estimate(
         tasks.run(_message, place, [(name,) for name in parts], "up")
         tasks.run(_crown, place, [()])
         tasks.run(_write, place, [(name, output) for name in parts for output in job.outputs(name)], "down")
+        tasks.run(_prove, place, [(name,) for name in sorted(job.split)])
         job.finish()
 
 
@@ -224,6 +225,10 @@ def _message(place: _Place, name: str) -> None:
 
 def _crown(place: _Place) -> None:
     _job(place).crown()
+
+
+def _prove(place: _Place, name: str) -> None:
+    _job(place).prove_split(name)
 
 
 def _write(place: _Place, name: str, output: str) -> None:

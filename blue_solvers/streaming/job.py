@@ -23,15 +23,14 @@ from blue_solvers.streaming.message_files import (
     unpack_downward,
     unpack_upward,
 )
-from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
+from blue_solvers.streaming.part_data import Downward, Estimates, Part, Upward
 from blue_solvers.streaming.part_files import TOP, PartEntry, PartitionError, Partitions, level_file
 from blue_solvers.streaming.partition import BUFFERS
-from blue_solvers.streaming.proofs import CLAIMED, PROOFS, proof_of_run, prove_part
-from blue_solvers.streaming.subtrees import SubtreeForm, part_bytes
+from blue_solvers.streaming.proofs import CLAIMED, PROOFS, ResultToProve, proof_of_run, prove_part
+from blue_solvers.streaming.subtrees import SubtreeForm, require_within, table_bytes
 from blue_solvers.streaming.workplace import Workplace, remove
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
-from constraint_builders.memory import format_bytes
 
 CHECKSUMS = "checksums.json"
 PROVING = 8 << 20  # bytes beside a part that its proof takes
@@ -84,7 +83,8 @@ class Job:
         if entry.bytes <= memory:
             return False
         whole = entry.geounits > 1 or self.input.design.equal_to
-        _require(entry.bytes if whole else _table_bytes(self.input.design, self._level(entry)), str(entry), memory)
+        least = entry.bytes if whole else table_bytes(self.input.design, self._level(entry)) + BUFFERS
+        require_within(memory, least, str(entry))
         return True
 
     def keep_within(self, memory: float) -> None:
@@ -96,7 +96,7 @@ class Job:
             If the top of the tree needs more.
         """
         top = self.input.top
-        _require(top.bytes, str(top), memory)
+        require_within(memory, top.bytes, str(top))
         parts = self.input.parts.values()
         self._spare = memory - max(entry.bytes for entry in (top, *parts) if entry.name not in self.split)
         self._spare -= PROVING if self.certify else 0
@@ -198,7 +198,7 @@ class Job:
         alike = None
         if design.equal_to:
             alike_below = self._below(self._alike_message)
-            alike = SubtreeForm(design, with_equal_noise(part), alike_below).estimates(self.variances)
+            alike = SubtreeForm(self._asked, with_equal_noise(part), alike_below).estimates(self.variances)
             self._hand_down(ALIKE_DOWN, alike)
             if self._correction() is None:
                 self._work_out_correction(part, below, alike_below)
@@ -246,6 +246,8 @@ class Job:
         """Estimates of a part, once the top is solved."""
         for output in self.outputs(name):
             self.write_output(name, output)
+        if name in self.split:
+            self.prove_split(name)
 
     def write_output(self, name: str, output: str) -> None:
         """Write one of the outputs of a part, once the top is solved."""
@@ -262,9 +264,25 @@ class Job:
         result, alike = form.estimates(self.variances).agreed(), None
         if self.input.design.equal_to:
             above = self._above(name, ALIKE_DOWN)
-            alike = SubtreeForm(self.input.design, with_equal_noise(part), above=above).estimates(self.variances)
+            alike = SubtreeForm(self._asked, with_equal_noise(part), above=above).estimates(self.variances)
         del form
         self._write(output, part, result, alike, np.arange(part.level_of.size))
+
+    def prove_split(self, name: str) -> None:
+        """Prove a part that is split, one table after another."""
+        if not self.certify or self.place.sealed(f"{PROOFS}/{name}") is not None:
+            return
+        part, above, level = self.input.read(name, ()), self._above(name), self._level(self.input.parts[name])
+
+        def estimates(i: int) -> Estimates:
+            return SubtreeForm(self._asked, part, above=above, wanted=[i], read=()).estimates(self.variances)
+
+        def measured(i: int) -> Float:
+            return self.input.read(name, [i]).values[i]
+
+        claim = ResultToProve.by_table(self._asked, level, estimates, measured, self.variances)
+        proof = prove_part(self.input.design, part, claim, {}, np.arange(1), is_top=False)
+        self.place.seal(f"{PROOFS}/{name}", proof.pack())
 
     def _require_agreement(self, name: str) -> None:
         """Raise `ValueError` if tables known exactly of a part that is split contradict others."""
@@ -284,12 +302,13 @@ class Job:
 
     def _write(self, output: str, part: Part, result: Estimates, alike: Estimates | None, kept: Index) -> None:
         """Write estimates of some geounits of a part; `alike` is with equal noise, where there are equalities."""
+        multipliers = None
         if alike is not None:
             correction = self._correction()
             if correction is None:
                 raise DamagedError(f"{self.place.work / CORRECTION} is damaged: run again")
-            result = correction.applied(result, alike)
-        self._prove(output, part, result, kept)
+            result, multipliers = correction.applied(result, alike), correction.gain
+        self._prove(output, part, result, kept, multipliers)
         files = {}
         for level, level_name in enumerate(self.input.design.levels):
             members = part.members(level)
@@ -305,17 +324,17 @@ class Job:
 
     def _is_proved(self, output: str) -> bool:
         """Whether a part is proved by itself, as it is written."""
-        return self.certify and not self.input.design.equal_to and (output == TOP or output in self.input.parts)
+        return self.certify and (output == TOP or output in self.input.parts)
 
-    def _prove(self, output: str, part: Part, result: Estimates, kept: Index) -> None:
+    def _prove(self, output: str, part: Part, result: Estimates, kept: Index, multipliers: Float | None) -> None:
         """Keep what a part says of the proof, or of the top what it is to be proved of once all parts are."""
         if not self._is_proved(output):
             return
+        claim = ResultToProve(result.cells, result.variances, multipliers)
         if output == TOP:
-            cells = {f"x{i}": own for i, own in result.cells.items()}
-            self.place.seal(CLAIMED, pack_arrays({**cells, **{f"v{i}": own for i, own in result.variances.items()}}))
+            self.place.seal(CLAIMED, claim.pack())
         else:
-            proof = prove_part(self.input.design, part, result.cells, result.variances, {}, kept, is_top=False)
+            proof = prove_part(self.input.design, part, claim, {}, kept, is_top=False)
             self.place.seal(f"{PROOFS}/{output}", proof.pack())
 
     def _tables(self, level: int, result: Estimates, rows: Index) -> list[tuple[Table, Float, Float | None]]:
@@ -368,26 +387,11 @@ class Job:
                 raise DamagedError(f"{self.place.out}: estimates of part {output} are missing: run again")
             files |= own
         files = dict(sorted(files.items()))
-        proof = proof_of_run(self.input, self.split, self.place) if self.certify else None
+        proof = proof_of_run(self.input, self.place) if self.certify else None
         said = {"input": self.input.digest, "files": files, **({} if proof is None else proof.to_json())}
         with self.place.replacing(CHECKSUMS) as temporary:
             temporary.write_text(json.dumps(said, indent=1), encoding="utf-8")
         return files, proof
-
-
-def _require(needed: float, what: str, memory: float) -> None:
-    if needed > memory:
-        raise MemoryError(
-            f"{what} needs {format_bytes(needed)} and the limit is {format_bytes(memory)}: raise it, or partition anew "
-            "with this memory"
-        )
-
-
-def _table_bytes(design: Design, level: int) -> float:
-    """Bytes of a step that takes one table of a geounit."""
-    bare = Design(design.schema, design.levels, (), ((level, design.finest),), design.zero_axes)
-    largest = max(table.size for own, table in (*design.observed, *design.desired) if own == level)
-    return float(part_bytes(bare, np.array([level]), np.array([False]))[0]) + 8.0 * 4 * largest + BUFFERS
 
 
 def _rows(array: Float, rows: Index) -> Float:

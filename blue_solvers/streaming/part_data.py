@@ -11,12 +11,12 @@ from scipy import sparse
 
 from blue_solvers.components.tree.messages import Message
 from blue_solvers.components.tree.tree_plan import Divisions
+from blue_solvers.verification.known_tables import LevelTable
+from blue_solvers.verification.ties import Ties
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.description.zeros import EmptyCells
-
-LevelTable = tuple[int, Table]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Design:
         combination.
     checked : tuple of (int, Table)
         Observed tables that are not desired, but estimated all the same: for the proof and the fit.
+    ties : Ties or None
+        What those combinations leave free: for the proof.
     """
 
     schema: Schema
@@ -47,11 +49,16 @@ class Design:
     zero_axes: tuple[int, ...] | None = None
     equal_to: tuple[float, ...] = ()
     checked: tuple[LevelTable, ...] = ()
+    ties: Ties | None = None
 
     @property
     def estimated(self) -> tuple[LevelTable, ...]:
         """The desired tables, then those that are checked."""
         return (*self.desired, *self.checked)
+
+    def key(self, table: LevelTable) -> str:
+        """What tells a table of a geolevel from all others."""
+        return f"{self.levels[table[0]]} {table[1].name}"
 
     @cached_property
     def finest(self) -> Table:

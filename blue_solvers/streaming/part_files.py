@@ -36,6 +36,7 @@ from blue_solvers.results.checksums import (
 )
 from blue_solvers.streaming.part_data import Design, Part
 from blue_solvers.streaming.subtrees import LevelTable
+from blue_solvers.verification.ties import Ties
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import read_schema_file, write_schema_file
@@ -46,7 +47,7 @@ from constraint_builders.files.safe_paths import inside, path_component
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
 EMPTY = "*:empty"
-FORMAT = 4
+FORMAT = 5
 
 
 class PartitionError(ValueError):
@@ -261,6 +262,7 @@ def write_manifest(folder: Path, design: Design, parts: Sequence[PartEntry], top
         "zero_axes": design.zero_axes,
         "equal_to": design.equal_to,
         "checked": [[level, table.name] for level, table in design.checked],
+        "ties": None if design.ties is None else asdict(design.ties),
         "parts": [asdict(part) for part in parts],
         "top": asdict(top),
     }
@@ -293,4 +295,5 @@ def _design(said: Mapping[str, Any], schema_file: Path) -> Design:
         None if axes is None else tuple(axes),
         tuple(said["equal_to"]),
         tables("checked"),
+        None if said["ties"] is None else Ties(**said["ties"]),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -30,6 +31,9 @@ from blue_solvers.streaming.part_files import (
     write_manifest,
 )
 from blue_solvers.streaming.subtrees import LevelTable, part_bytes
+from blue_solvers.verification.layers import finest_tables
+from blue_solvers.verification.ties import Ties
+from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table, parse_table
@@ -98,6 +102,7 @@ def partition(
     )
     variances = StructuredProblem.of(problem).geounit_variances
     design = _with_checked(design, spine, variances)
+    design = replace(design, ties=_ties(design, problem))
 
     def read(level: str, table: str, ranks: Index) -> Float:
         return blocks[problem.observed.names[problem.observed.index((level, table))]][ranks]
@@ -105,6 +110,16 @@ def partition(
     empty = None if problem.zeros is None else problem.zeros.empty
     shares = None if problem.equalities is None else Shares(design, spine, problem.equalities[0])
     return _write_parts(folder, design, spine, variances, read, memory, at, empty, shares)
+
+
+def _ties(design: Design, problem: Problem) -> Ties | None:
+    """What equalities leave free; None without any, or where no proof would get as far."""
+    finest = finest_tables(design.schema, len(design.levels), design.observed, design.estimated)
+    if not design.equal_to or finest is None:
+        return None
+    with suppress(NotCertifiedError):
+        return Ties.of(problem, finest, {design.key(own): own for own in design.estimated})
+    return None
 
 
 def _unmeasured_in_equalities(problem: Problem) -> str | None:
@@ -253,7 +268,7 @@ def _desired(
 def _with_checked(design: Design, spine: Spine, variances: list[Float]) -> Design:
     """The design with the observed tables that are determined everywhere and not desired."""
     others = [own for own in design.observed if own not in design.desired]
-    if not others or design.equal_to:
+    if not others:
         return design
     levels, tables = zip(*design.observed, strict=True)
     consistency = SpineConsistency(design.schema, spine, list(levels), list(tables), variances)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,79 @@ import numpy as np
 from blue_solvers.results.checksums import DamagedError
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming.message_files import pack_arrays, unpack_arrays
-from blue_solvers.streaming.part_data import Design, Part
+from blue_solvers.streaming.part_data import Design, Estimates, Part
 from blue_solvers.streaming.part_files import TOP, Partitions
 from blue_solvers.streaming.workplace import Workplace
 from blue_solvers.verification import Certificate
 from blue_solvers.verification.branches import Branch, certificate_of
 from blue_solvers.verification.fit_of_parts import FitOfParts
-from blue_solvers.verification.layers import Below, Sheet, finest_tables
+from blue_solvers.verification.layers import Below, Sheet, Unread, finest_tables
 from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.ties import TiedCells
 from blue_solvers.verification.weighed_noise import PIECE, NotCertifiedError
 from constraint_builders.arrays import Float, Index
 
+Rows = Float | Unread
 PROOFS, CLAIMED = "proofs", "claimed"  # in the folder of work: of every part, and the estimates of the top
+
+
+@dataclass(frozen=True)
+class ResultToProve:
+    """What is to be proved of a part.
+
+    Attributes
+    ----------
+    cells, variances : mapping of int to ndarray, (geounits of its level, cells), or what reads one
+        Estimates of all tables, desired or checked, by number in the design; the latter may be empty.
+    multipliers : ndarray, (k,), optional
+        Of the combinations that are known exactly.
+    values : sequence of ndarray, optional
+        What was measured, by number of the observed table, where that is not in the part.
+    """
+
+    cells: Mapping[int, Rows]
+    variances: Mapping[int, Rows]
+    multipliers: Float | None = None
+    values: Sequence[Rows] | None = None
+
+    @classmethod
+    def by_table(
+        cls,
+        design: Design,
+        level: int,
+        estimates: Callable[[int], Estimates],
+        measured: Callable[[int], Float],
+        variances: bool,
+    ) -> ResultToProve:
+        """Of a part of one level whose tables are worked out and read one by one, by their numbers in the design."""
+        estimated, read = lru_cache(maxsize=1)(estimates), lru_cache(maxsize=1)(measured)
+        own = [i for i, (where, _) in enumerate(design.desired) if where == level]
+
+        def cells(i: int) -> Float:
+            return estimated(i).cells[i]
+
+        def spreads(i: int) -> Float:
+            return estimated(i).variances[i]
+
+        return cls(
+            {i: Unread(partial(cells, i)) for i in own},
+            {i: Unread(partial(spreads, i)) for i in own if variances},
+            values=[Unread(partial(read, i)) for i in range(len(design.observed))],
+        )
+
+    def pack(self) -> bytes:
+        """In bytes; the inverse of `unpack`."""
+        named: dict[str, Any] = {f"x{i}": own for i, own in self.cells.items()}
+        named |= {f"v{i}": own for i, own in self.variances.items()}
+        return pack_arrays(named if self.multipliers is None else {**named, "multipliers": self.multipliers})
+
+    @classmethod
+    def unpack(cls, data: bytes) -> ResultToProve:
+        """What `pack` wrote."""
+        arrays = unpack_arrays(data)
+        multipliers = arrays.pop("multipliers", None)
+        cells, variances = ({int(k[1:]): own for k, own in arrays.items() if k[0] == kind} for kind in "xv")
+        return cls(cells, variances, multipliers)
 
 
 @dataclass(frozen=True)
@@ -54,7 +116,7 @@ class PartProof:
             "refusal": self.refusal,
             "fit": None if self.fit is None else self.fit.to_json(),
         }
-        arrays: dict[str, Any] = {} if self.below is None else dict(self.below.__dict__)
+        arrays = {} if self.below is None else {own.name: getattr(self.below, own.name) for own in fields(Below)}
         return pack_arrays({"said": np.frombuffer(json.dumps(said).encode(), dtype=np.uint8), **arrays})
 
     @classmethod
@@ -73,8 +135,7 @@ class PartProof:
 def prove_part(
     design: Design,
     part: Part,
-    cells: Mapping[int, Float],
-    variances: Mapping[int, Float],
+    claim: ResultToProve,
     handed: Mapping[int, Below],
     kept: Index,
     is_top: bool,
@@ -85,8 +146,7 @@ def prove_part(
     ----------
     design : Design
     part : Part
-    cells, variances : mapping of int to ndarray, (geounits of its level, cells)
-        Estimates of all tables, desired or checked, by number in the design; the latter may be empty.
+    claim : ResultToProve
     handed : mapping of int to Below
         What parts that were cut off told, by the positions of their roots.
     kept : ndarray of int
@@ -94,44 +154,44 @@ def prove_part(
     is_top : bool
         Whether there is nothing above it.
     """
-    fit = _fit(design, part, cells, variances, kept) if variances else None
+    fit = _fit(design, part, claim, kept) if claim.variances else None
     try:
-        tally, below = _branch(design, part, cells).sweep(handed, is_top)
+        tally, below = _branch(design, part, claim).sweep(handed, is_top)
     except NotCertifiedError as refusal:
         return PartProof(None, str(refusal), fit)
     return PartProof(tally, "", fit, below)
 
 
-def _branch(design: Design, part: Part, cells: Mapping[int, Float]) -> Branch:
+def _branch(design: Design, part: Part, claim: ResultToProve) -> Branch:
     levels = len(design.levels)
     finest = finest_tables(design.schema, levels, design.observed, design.estimated)
     if finest is None:
         raise NotCertifiedError(f"no measured table at {design.levels[-1]} holds all others")
-    claimed = {own: cells[i] for i, own in enumerate(design.estimated) if i in cells}
+    claimed = {own: claim.cells[i] for i, own in enumerate(design.estimated) if i in claim.cells}
     sheets: list[list[Sheet]] = [[] for _ in range(levels)]
+    values = claim.values or part.values
+    places = np.cumsum([0, *(part.count(level) * table.size for level, table in design.observed)])
     for i, (level, table) in enumerate(design.observed):
         if not part.count(level):
             continue
         x = claimed.pop((level, table), None)
         if x is None:
             raise NotCertifiedError(f"table {table.name!r} at {design.levels[level]} is not determined everywhere")
-        sheets[level].append(
-            Sheet(_key(design, level, table.name), table, part.variances[i][:, None], part.values[i], x)
-        )
+        sheet = Sheet(design.key((level, table)), table, part.variances[i][:, None], values[i], x)
+        if claim.multipliers is not None and part.combinations is not None:
+            share = part.combinations[:, places[i] : places[i + 1]]
+            sheet.tied = TiedCells.of(share, table.size, claim.multipliers)
+        sheets[level].append(sheet)
     for (level, table), x in claimed.items():
-        unmeasured = np.full((len(x), 1), np.inf)
-        sheets[level].append(Sheet(_key(design, level, table.name), table, unmeasured, None, x))
+        unmeasured = np.full((part.count(level), 1), np.inf)
+        sheets[level].append(Sheet(design.key((level, table)), table, unmeasured, None, x))
     empty = None if part.empty is None else (design.zero_axes or (), part.empty)
-    return Branch(design.schema, design.levels, finest, part.parent, part.level_of, sheets, empty)
+    one_by_one = any(isinstance(own, Unread) for own in claim.cells.values())
+    return Branch(design.schema, design.levels, finest, part.parent, part.level_of, sheets, empty, one_by_one)
 
 
-def _key(design: Design, level: int, table: str) -> str:
-    return f"{design.levels[level]} {table}"
-
-
-def _fit(
-    design: Design, part: Part, cells: Mapping[int, Float], variances: Mapping[int, Float], kept: Index
-) -> FitOfParts:
+def _fit(design: Design, part: Part, claim: ResultToProve, kept: Index) -> FitOfParts:
+    cells, variances, values = claim.cells, claim.variances, claim.values or part.values
     fit, numbers = FitOfParts(), {own: i for i, own in enumerate(design.estimated)}
     for number, level in enumerate(design.levels):
         members = part.members(number)
@@ -144,14 +204,14 @@ def _fit(
                 noise, step = part.variances[i][:, None], PIECE // own[1].size + 1
                 for start in range(0, rows.size, step):
                     here = rows[start : start + step]
-                    arrays = (part.values[i][here], cells[j][here], noise[here], variances[j][here])
+                    arrays = (values[i][here], cells[j][here], noise[here], variances[j][here])
                     sums[:, start : start + step] += fit.look_at(level, own[1].name, codes[start:], *arrays)
         if rows.size:
             fit.look_at_geounits(level, codes, *sums)
     return fit
 
 
-def proof_of_run(parts: Partitions, split: Collection[str], place: Workplace) -> StoredProof:
+def proof_of_run(parts: Partitions, place: Workplace) -> StoredProof:
     """What is proved of all parts together, and how the measurements fit, from what a run kept of every part.
 
     Raises
@@ -159,11 +219,6 @@ def proof_of_run(parts: Partitions, split: Collection[str], place: Workplace) ->
     DamagedError
         If what a part said of it is damaged.
     """
-    if parts.design.equal_to:
-        return StoredProof(Certificate(None, "linear combinations of measurements are known exactly"))
-    if split:
-        why = f"{parts.parts[min(split)]} was split by table, to keep within the given memory"
-        return StoredProof(Certificate(None, why))
     claimed = place.sealed(CLAIMED)
     proofs = {}
     for name in parts.parts:
@@ -171,28 +226,28 @@ def proof_of_run(parts: Partitions, split: Collection[str], place: Workplace) ->
         if known is None or claimed is None:
             raise DamagedError(f"{place.work / PROOFS / name} or {CLAIMED} is damaged: run again")
         proofs[name] = PartProof.unpack(known)
-    return proof_of_all(parts, proofs, unpack_arrays(claimed or b""))
+    return proof_of_all(parts, proofs, ResultToProve.unpack(claimed or b""))
 
 
-def proof_of_all(parts: Partitions, proofs: dict[str, PartProof], claimed: Mapping[str, Float]) -> StoredProof:
-    """Put all parts together with the top, whose estimates and variances are `claimed`."""
+def proof_of_all(parts: Partitions, proofs: dict[str, PartProof], claimed: ResultToProve) -> StoredProof:
+    """Put all parts together with the top, of which that is `claimed`."""
     design = parts.design
     if not any(own.refusal for own in proofs.values()):
         top = parts.read(TOP)
-        cells, variances = ({int(k[1:]): own for k, own in claimed.items() if k[0] == kind} for kind in "xv")
         handed = {parts.parts[name].leaf: own.below for name, own in proofs.items() if own.below is not None}
         kept = np.setdiff1d(np.arange(top.level_of.size), list(handed))
-        proofs = {**proofs, TOP: prove_part(design, top, cells, variances, handed, kept, is_top=True)}
+        proofs = {**proofs, TOP: prove_part(design, top, claimed, handed, kept, is_top=True)}
+    proofs = {name: proofs[name] for name in (*parts.parts, TOP) if name in proofs}  # sums depend on the order
     fits = [own.fit for own in proofs.values() if own.fit is not None]
     fit = sum(fits, FitOfParts()) if len(fits) == len(proofs) else None
     said = {name: _said(own) for name, own in proofs.items()}
     refusal = next((own.refusal for own in proofs.values() if own.refusal), "")
     if refusal:
         return StoredProof(Certificate(None, refusal), fit, said)
-    tables = {_key(design, level, table.name): (level, table) for level, table in design.estimated}
+    tables = {design.key(own): own for own in design.estimated}
     total = sum((own.tally for own in proofs.values() if own.tally is not None), Tally())
     total.least = {key: value for key, value in total.least.items() if key in tables}
-    return StoredProof(certificate_of(total, design.schema, tables), fit, said)
+    return StoredProof(certificate_of(total, design.schema, tables, design.ties), fit, said)
 
 
 def _said(proof: PartProof) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
+from constraint_builders.memory import format_bytes
 
 LevelTable = tuple[int, Table]
 
@@ -257,3 +258,19 @@ def part_bytes(design: Design, levels: Index, has_children: NDArray[np.bool_]) -
     cells = slots * (1.0 + 2 * has_children.astype(np.float64)) * columns
     cells += (3 + columns) * observed[levels] + (4 + columns) * desired[levels]  # files are copies too
     return 8 * (cells + COEFFICIENT_ARRAYS * coefficients)
+
+
+def table_bytes(design: Design, level: int) -> float:
+    """Bytes of a step that takes one table of a geounit of a level."""
+    bare = Design(design.schema, design.levels, (), ((level, design.finest),), design.zero_axes)
+    largest = max(table.size for own, table in (*design.observed, *design.desired) if own == level)
+    return float(part_bytes(bare, np.array([level]), np.array([False]))[0]) + 8.0 * 4 * largest
+
+
+def require_within(memory: float, needed: float, what: str) -> None:
+    """Raise `MemoryError` if something needs more than a limit."""
+    if needed > memory:
+        raise MemoryError(
+            f"{what} needs {format_bytes(needed)} and the limit is {format_bytes(memory)}: raise it, or partition anew "
+            "with this memory"
+        )

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from blue_solvers.verification.certificate import Certificate, judged
+from blue_solvers.verification.known_tables import LevelTable
 from blue_solvers.verification.layers import Below, Sheet, layers_of, mark_empty, spread_knowledge
 from blue_solvers.verification.sweep import nothing, sweep
 from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Index
@@ -35,6 +37,8 @@ class Branch:
         For every geolevel its tables.
     empty : (axes, ndarray of bool (G, cells)), optional
         Structural zeros, over the variables that tell them apart.
+    one_by_one : bool
+        Whether no two tables beside the finest are to be held at once.
     """
 
     schema: Schema
@@ -44,6 +48,7 @@ class Branch:
     level_of: Index
     sheets: Sequence[Sequence[Sheet]]
     empty: tuple[Sequence[int], Flags] | None = None
+    one_by_one: bool = False
 
     def sweep(self, handed: Mapping[int, Below], finish: bool) -> tuple[Tally, Below | None]:
         """What is left, and what disagrees; without `finish` also what a tree above has to know of the root.
@@ -59,6 +64,8 @@ class Branch:
         tree = LevelledTree(self.parent, self.level_of - first, self.levels[first:])
         layers = layers_of(self.schema, tree, self.finest[first:], self.sheets[first:])
         for layer, members in zip(layers, tree.members, strict=True):
+            if self.one_by_one:
+                layer.sums = [(0, own) for _, own in layer.direct]
             own = np.flatnonzero(np.isin(members, list(handed)))
             if own.size:
                 layer.below = room = nothing(layer)
@@ -78,10 +85,12 @@ class Branch:
         return tally, replace(below.row(0), known=np.array(known, dtype=str))
 
 
-def certificate_of(tally: Tally, schema: Schema, tables: Mapping[str, tuple[int, Table]]) -> Certificate:
+def certificate_of(
+    tally: Tally, schema: Schema, tables: Mapping[str, LevelTable], ties: Ties | None = None
+) -> Certificate:
     """What is proved of all parts together."""
     try:
         left = float(np.sqrt(tally.left)) + tally.moved()
-        return judged(tally.bound(tables, schema, left), tally.violation)
+        return judged(tally.bound(tables, schema, left, ties), tally.violation)
     except NotCertifiedError as refusal:
         return Certificate(None, str(refusal))

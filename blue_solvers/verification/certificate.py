@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from blue_solvers.verification.by_sums import certify_by_sums
 from blue_solvers.verification.claims import Claim, claims
 from blue_solvers.verification.layers import holds_all
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
 from blue_solvers.verification.sums import Sum
-from blue_solvers.verification.sweep import certify_by_sums
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, pieces
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem
@@ -107,17 +108,28 @@ def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray, made: list[Claim]) 
     if figures <= MOST_LISTED and can_be_listed(problem, made):
         return certify_listed(problem, WeighedNoise.of(problem), y, x, made)
     if problem.spine is not None and holds_all(problem, made):
-        return certify_by_sums(problem, y, x, made)
+        return _summed(problem, y, x, made)
     noise = WeighedNoise.of(problem)
     try:
         family = Separated(problem, noise)
     except NotCertifiedError:
         if holds_all(problem, made):
-            return certify_by_sums(problem, y, x, made)
+            return _summed(problem, y, x, made)
         if can_be_listed(problem, made):
             return certify_listed(problem, noise, y, x, made)
         raise
     return certify_wide(problem, noise, family, y, x, made)
+
+
+def _summed(problem: Problem, y: np.ndarray, x: np.ndarray, made: list[Claim]) -> tuple[float, float]:
+    """By sums; where these say nothing of equalities, by a list of the counts."""
+    try:
+        return certify_by_sums(problem, y, x, made)
+    except NotCertifiedError as refusal:
+        if problem.equalities is not None and can_be_listed(problem, made):
+            with suppress(NotCertifiedError):
+                return certify_listed(problem, WeighedNoise.of(problem), y, x, made)
+        raise refusal
 
 
 def _agreement_of_nested(problem: Problem, x: np.ndarray) -> str | None:

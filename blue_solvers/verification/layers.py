@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.verification.claims import Claim
+from blue_solvers.verification.known_tables import LevelTable
 from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.ties import TiedCells
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index
@@ -17,7 +19,15 @@ from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.relations.marginals import refines
 
-LevelTable = tuple[int, Table]
+
+@dataclass(frozen=True)
+class Unread:
+    """A table of geounits that is read when rows of it are asked for, each time anew."""
+
+    read: Callable[[], Float]
+
+    def __getitem__(self, rows: slice | Index) -> Float:
+        return self.read()[rows]
 
 
 @dataclass
@@ -31,7 +41,7 @@ class Sheet:
     table : Table
     variance : ndarray, (G, 1) or (G, cells)
         0 exact, ``inf`` not measured.
-    y, x : ndarray (G, cells), or None
+    y, x : ndarray (G, cells), or what gives its rows when they are asked for, or None
         What was measured, and what is claimed; None where nothing was.
     least : ndarray, optional
         Of the same shape as `variance`: a diagonal below the covariance, if that is not diagonal.
@@ -39,17 +49,20 @@ class Sheet:
         Of correlated noise the weighted residuals, and where what is left of them goes.
     known : ndarray of bool (G,), optional
         Geounits in all whose parts the table is known exactly, or in which it is: what is moved there costs nothing.
+    tied : TiedCells, optional
+        What combinations of cells that are known exactly say of it.
     """
 
     key: str
     table: Table
     variance: Float
-    y: Float | None = None
-    x: Float | None = None
+    y: Float | Unread | None = None
+    x: Float | Unread | None = None
     least: Float | None = None
     rho: Float | None = None
     left: Float | None = None
     known: Flags | None = None
+    tied: TiedCells | None = None
 
 
 @dataclass
@@ -62,7 +75,7 @@ class Below:
         What the residuals of all parts have in common.
     variance : ndarray, (G, 1) or (G, cells)
         Of all the cells below together: what it costs to have something back there. 0 where nothing is below.
-    total : ndarray of longdouble, (G, cells)
+    total : ndarray of longdouble or float, (G, cells)
         Sums over the leaves; NaN where these are not known.
     error : ndarray, (G, 2)
         How far rounding may have moved any of them, and all together.
@@ -72,14 +85,21 @@ class Below:
 
     share: Float
     variance: Float
-    total: NDArray[np.longdouble]
+    total: NDArray[np.longdouble] | Float
     error: Float
     known: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype="U1"))
 
     def row(self, number: int) -> Below:
-        """That of one geounit."""
+        """That of one geounit, in as little room as holds it all: one variance if all are alike, doubles if they do."""
         place = slice(number, number + 1)
-        return Below(self.share[place], self.variance[place], self.total[place], self.error[place])
+        variance, total = self.variance[place], self.total[place]
+        near = total.astype(float)
+        return Below(
+            self.share[place],
+            variance[:, :1] if (variance == variance[:, :1]).all() else variance,
+            near if np.array_equal(near, total, equal_nan=True) else total,
+            self.error[place],
+        )
 
     def put(self, number: int, other: Below) -> None:
         """Put in what came up to one geounit elsewhere."""
@@ -108,6 +128,8 @@ class Layer:
         Geounits of which something has come up from below.
     elsewhere : ndarray of bool, (G,)
         Of these, those whose own tables are in what has come up already.
+    alone : ndarray of bool, (G,)
+        Geounits that may be all of their parent: they have no siblings here.
     dead : ndarray of bool, (G, cells), or None
         Cells of the finest table that are known to be empty.
     """
@@ -120,6 +142,7 @@ class Layer:
     upward: Sum | None
     has_below: Flags
     elsewhere: Flags
+    alone: Flags
     dead: Flags | None = None
     below: Below | None = field(default=None, repr=False)
 
@@ -207,6 +230,7 @@ def layers_of(
                 Sum(schema, finest[level], finest[level - 1]) if level else None,
                 np.zeros(parent.size, dtype=bool) if has_below is None else has_below,
                 np.zeros(parent.size, dtype=bool),
+                np.bincount(parent + 1)[parent + 1] == 1,
             )
         )
     return layers
@@ -218,10 +242,11 @@ def _padded(sheet: Sheet, rows: int) -> Sheet:
     if not more:
         return sheet
     if sheet.rho is not None:
-        raise NotCertifiedError("its noise is correlated, and branches of its spine skip geolevels")
+        raise NotCertifiedError("branches of its spine skip geolevels, and its noise is correlated or equalities hold")
 
-    def padded(array: Float, value: float) -> Float:
-        return np.concatenate([array, np.full((more, array.shape[1]), value)])
+    def padded(array: Float | Unread, value: float) -> Float:
+        own = array[:]
+        return np.concatenate([own, np.full((more, own.shape[1]), value)])
 
     y, x = (None if own is None else padded(own, value) for own, value in ((sheet.y, 0.0), (sheet.x, np.nan)))
     return replace(sheet, variance=padded(sheet.variance, np.inf), y=y, x=x)
@@ -236,8 +261,8 @@ def _sums(schema: Schema, sheets: Sequence[Sheet]) -> tuple[list[tuple[int, Sum]
 
 
 def holds_all(problem: Problem, made: Sequence[Claim] = ()) -> list[Table] | None:
-    """For every geolevel of a problem the table that holds all others; None if there is none, or equalities."""
-    if not problem.is_tabular or problem.equalities is not None:
+    """For every geolevel of a problem the table that holds all others; None if it has none, or too much besides."""
+    if not problem.is_tabular or (problem.equalities is not None and problem.covariance is not None):
         return None
     levels, domain = problem.observed_levels, problem.domain
     observed = list(zip(levels, problem.observed_tables, strict=True))
@@ -249,12 +274,14 @@ def problem_layers(
     problem: Problem,
     y: Float,
     x: Float,
-    correlated: tuple[WeighedNoise, Float, Float] | None = None,
+    told: tuple[WeighedNoise, Float, Float] | None = None,
+    multipliers: Float | None = None,
     made: Sequence[Claim] = (),
 ) -> list[Layer]:
     """The layers of a problem in which a table holds all others.
 
-    Of correlated noise with that noise, the weighted residuals, and where what is left of them goes.
+    Of correlated noise with that noise, the weighted residuals, and where what is left of them goes; of equalities with
+    their multipliers.
     """
     finest, schema, tree = holds_all(problem, made), problem.domain.schema, problem.domain.spine
     if finest is None:
@@ -266,8 +293,10 @@ def problem_layers(
         cut, shape = problem.observed.block(i), (-1, table.size)
         own = problem.variances[cut].reshape(shape) if by_geounit is None else by_geounit[i][:, None]
         sheet = Sheet(f"{level} {table.name}", table, own, y[cut].reshape(shape), x[cut].reshape(shape))
-        if correlated is not None:
-            noise, rho, left = correlated
+        if multipliers is not None and problem.equalities is not None:
+            sheet.tied = TiedCells.of(problem.equalities[0][:, cut], table.size, multipliers)
+        if told is not None:
+            noise, rho, left = told
             sheet.least = np.square(noise.least[cut]).reshape(shape)
             sheet.rho, sheet.left = rho[cut].reshape(shape), left[cut].reshape(shape)
         sheets[level].append(sheet)

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import lsqr
 
 from blue_solvers.verification.claims import Claim, matrix_of_claims
 from blue_solvers.verification.rational_elimination import relations
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
@@ -24,7 +24,6 @@ MOST_FIGURES = 4_000_000  # times counts, and counts, up to which least standard
 MOST_COUNTS = 2_000
 REFINEMENTS = 4
 FIXED = 1e-9  # of a figure's counts that may still move: less is rounding, the figure is known exactly
-EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums
 
 
 class Listed:

@@ -16,12 +16,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.verification.claims import Claim
-from blue_solvers.verification.layers import Below, Layer, Sheet, problem_layers
+from blue_solvers.verification.layers import Below, Layer, Sheet
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.tally import Tally
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
-from constraint_builders import Problem
+from blue_solvers.verification.ties import added
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
 from constraint_builders.arrays import Float, Index
 
 WIDE = 256  # cells of a geounit from which families are worth a loop
@@ -41,6 +40,7 @@ def sweep(layers: Sequence[Layer], finish: bool = True) -> Tally:
     tally = Tally()
     for level in reversed(range(len(layers))):
         layer, above = layers[level], layers[level - 1] if level else None
+        tally.has_empty |= layer.dead is not None
         for sheet in layer.sheets:
             tally.note(sheet.key, (sheet.variance if sheet.least is None else sheet.least)[~layer.elsewhere])
         onward: tuple[Sum, Below] | None = None
@@ -60,22 +60,6 @@ def sweep(layers: Sequence[Layer], finish: bool = True) -> Tally:
         if level or finish:
             layer.below = None
     return tally
-
-
-def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] = ()) -> tuple[float, float]:
-    """Bound and violation of a problem in which a table holds all others, both in standard errors."""
-    if problem.covariance is None:
-        layers = problem_layers(problem, y, x, made=made)
-        tally = sweep(layers)
-        left = float(np.sqrt(tally.left)) + tally.moved()
-    else:
-        noise, remains = WeighedNoise.of(problem), np.zeros(y.size)
-        rho, off = noise.weighted(y - x)
-        layers = problem_layers(problem, y, x, (noise, rho, remains), made)
-        tally = sweep(layers)
-        left = noise.size(remains) + tally.moved() * float(np.sqrt(remains.size)) + off
-    tables = {sheet.key: (level, sheet.table) for level, layer in enumerate(layers) for sheet in layer.sheets}
-    return tally.bound(tables, problem.domain.schema, left), tally.violation
 
 
 def nothing(layer: Layer) -> Below:
@@ -111,26 +95,32 @@ def _variance(layer: Layer, here: Place) -> Float:
 def _collected(layer: Layer, here: Place, tally: Tally) -> tuple[list[Float | None], Float, Float]:
     """Residuals of all tables, all in the finest now; that; and the size of what was added up in every geounit."""
     read = np.where(layer.elsewhere[here], 0.0, 1.0)[:, None]
-    found = [_residuals(sheet, here, read, tally) for sheet in layer.sheets]
+    found: dict[int, Float | None] = {}
+
+    def own(j: int) -> Float | None:  # read when it is needed, and let go when it is moved
+        if j not in found:
+            found[j] = _residuals(layer.sheets[j], here, read, tally)
+        return found[j]
+
     size = np.zeros(len(read))
-    for j in reversed(range(1, len(found))):
-        part, (i, s) = found[j], layer.sums[j - 1]
+    for j in reversed(range(1, len(layer.sheets))):
+        part, (i, s) = own(j), layer.sums[j - 1]
         found[j] = None
         if part is None or not part.any():
             continue
         size += np.sqrt(layer.sheets[0].table.size / layer.sheets[j].table.size) * _norms(part)
-        into = found[i]
+        into = own(i)
         if into is None:
             into = found[i] = np.zeros((len(part), layer.sheets[i].table.size))
         shaped = into.reshape(len(into), *s.fine)
         shaped += s.up(part)
-    finest = found[0]
+    finest = own(0)
     if finest is None:
         finest = found[0] = np.zeros((len(read), layer.sheets[0].table.size))
     if layer.below is not None:
         finest += layer.below.share[here]
         size += _norms(layer.below.share[here])
-    return found, finest, size + _norms(finest)
+    return [found.get(j) for j in range(len(layer.sheets))], finest, size + _norms(finest)
 
 
 def _residuals(sheet: Sheet, here: Place, read: Float, tally: Tally) -> Float | None:
@@ -152,6 +142,8 @@ def _residuals(sheet: Sheet, here: Place, read: Float, tally: Tally) -> Float | 
     else:
         tally.weighted += float(np.einsum("ij,ij,ij->", q, q, precision)) * (6 * ROUNDING) ** 2
     q *= precision
+    if sheet.tied is not None:
+        tally.weighted += sheet.tied.pull(q, variance, here)
     return q
 
 
@@ -179,15 +171,19 @@ def _sums(layer: Layer, here: Place, tally: Tally) -> tuple[Float | Long, Float,
         _compare(layer, 0, here, rows, true, error[:, 0], tally)
     elif claimed is not None:
         tally.look_at(claimed)
+        if sheet.tied is not None:
+            tally.tied = added(tally.tied, sheet.tied.sums(here, claimed, None))
     norms, precision = _norms(true), np.longdouble if _is_small(layer) or below is not None else np.float64
     unit = UNIT if precision is np.longdouble else ROUNDING / 2
-    sums, adds = [true], [0]
+    sums, adds, sources = {0: true}, [0], {i for i, _ in layer.sums}
     for j, (i, s) in enumerate(layer.sums, 1):
-        sums.append(s.down(sums[i], precision))
+        total = s.down(sums[i], precision)
+        if j in sources:
+            sums[j] = total
         adds.append(adds[i] + s.adds + 1)
         ratio = sheet.table.size / layer.sheets[j].table.size
         lost = unit * adds[j] * np.sqrt(ratio) * norms
-        _compare(layer, j, here, rows, sums[j], np.minimum(ratio * error[:, 0], error[:, 1]) + lost, tally)
+        _compare(layer, j, here, rows, total, np.minimum(ratio * error[:, 0], error[:, 1]) + lost, tally)
     return true, norms, error
 
 
@@ -204,10 +200,10 @@ def _compare(
         return
     x, every = sheet.x[here], bool(rows.all())
     off = x - true
-    off = np.abs(off, out=off).astype(float, copy=False)
-    off += error[:, None]
     if j and np.isnan(off).any() and not np.isnan(x[np.isnan(off)]).all():
         raise NotCertifiedError(f"table {sheet.table.name!r} at {layer.name} has cells below that nothing is said of")
+    if sheet.tied is not None:
+        tally.tied = added(tally.tied, sheet.tied.sums(here, x, abs(off).astype(float) + error[:, None]))
     variance = sheet.variance[here]
     least = variance if sheet.least is None else sheet.least[here]
     y = None if sheet.y is None else sheet.y[here]
@@ -216,9 +212,9 @@ def _compare(
         variance, least = np.where(empty, 0.0, variance), np.where(empty, 0.0, least)
         y = None if y is None else np.where(empty, 0.0, y)
     if not every:
-        off, x, variance, least = off[rows], x[rows], variance[rows], least[rows]
+        off, error, x, variance, least = off[rows], error[rows], x[rows], variance[rows], least[rows]
         y = None if y is None else y[rows]
-    tally.judge(variance, least, off, x, y)
+    tally.judge(sheet.key, layer.alone[here][rows], variance, least, off, error, x, y)
 
 
 def _starts(parents: Index) -> Index:

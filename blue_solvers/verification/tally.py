@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
+from blue_solvers.verification.known_tables import LevelTable, finest_known, holds_whole_cells
+from blue_solvers.verification.ties import Ties, added
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError
 from constraint_builders import Schema
-from constraint_builders.arrays import Float
-from constraint_builders.description.table import Table
-from constraint_builders.relations.marginals import refines
+from constraint_builders.arrays import Flags, Float
 
-EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums
+Long = NDArray[np.longdouble]
 
 
 @dataclass
@@ -35,8 +35,14 @@ class Tally:
         Squares of what rounding may have added in weighting them.
     apart : float
         Squares of the tables' disagreement, in variances.
-    violation, figures : float
-        Its largest, in standard deviations of the measurements, and in counts.
+    violation : float
+        Its largest, in standard deviations of the measurements.
+    figures, alone : dict of str to float
+        Its largest in every table of every geolevel, in counts, and that in geounits that are all of the one above.
+    has_empty : bool
+        Whether cells are known to be empty.
+    tied : list of list of float
+        Of every combination of cells that is known exactly what `TiedCells.sums` says; empty without any.
     corrected, wrong, scale : float
         What cells known exactly are off by, together and at most; the largest figure.
     least : dict of str to float
@@ -52,7 +58,10 @@ class Tally:
     weighted: float = 0.0
     apart: float = 0.0
     violation: float = 0.0
-    figures: float = 0.0
+    figures: dict[str, float] = field(default_factory=dict)
+    alone: dict[str, float] = field(default_factory=dict)
+    has_empty: bool = False
+    tied: list[list[float]] = field(default_factory=list)
     corrected: float = 0.0
     wrong: float = 0.0
     scale: float = 0.0
@@ -68,22 +77,42 @@ class Tally:
         self.least[key] = min(self.least.get(key, np.inf), positive)
         self.exact[key] = self.exact.get(key, False) or bool((variance == 0).any())
 
-    def judge(self, variance: Float, least: Float, off: Float, x: Float, y: Float | None) -> None:
-        """Take in how far the claimed figures `x` of a table are off the sums of the finest ones; `off` is used up."""
+    def judge(
+        self,
+        key: str,
+        alone: Flags,
+        variance: Float,
+        least: Float,
+        apart: Float | Long,
+        error: Float,
+        x: Float,
+        y: Float | None,
+    ) -> None:
+        """Take in how far the claimed figures `x` of a table are off the sums of the finest ones.
+
+        They are `apart`, which is used up, and up to `error` more in every geounit; `alone` is which of these may be
+        all of the one above.
+        """
         self.look_at(x)
+        fixed, known, missing = variance == 0, np.zeros(0), 0.0
+        if fixed.any():
+            fixed = np.broadcast_to(fixed, x.shape)
+            known = x[fixed] if y is None else x[fixed] - y[fixed]
+            missing = float(np.nan_to_num(abs(apart[fixed] - known)).sum() + error @ fixed.sum(axis=1))
+        off = np.abs(apart, out=apart).astype(float, copy=False)
+        off += error[:, None]
         worst = off.max(axis=1, initial=0.0)
         if np.isnan(worst).any():  # nothing is claimed there, or nothing is known
             off = np.nan_to_num(off, copy=False)
             worst = off.max(axis=1, initial=0.0)
-        fixed = variance == 0
-        if fixed.any():
-            fixed = np.broadcast_to(fixed, off.shape)
-            against = np.nan_to_num(abs(x - (0.0 if y is None else y)))[fixed]
-            self.wrong = max(self.wrong, float(against.max()), float(off[fixed].max()))
-            self.corrected += float(off[fixed].sum() + against.sum())
+        if known.size:
+            self.wrong = max(self.wrong, float(np.nanmax(abs(known), initial=0.0)), float(off[fixed].max()))
+            self.corrected += missing
             off[fixed] = 0.0
             worst = off.max(axis=1, initial=0.0)
-        self.figures = max(self.figures, float(worst.max(initial=0.0)))
+        self.figures[key] = max(self.figures.get(key, 0.0), float(worst.max(initial=0.0)))
+        if alone.any():
+            self.alone[key] = max(self.alone.get(key, 0.0), float(worst[alone].max()))
         precision, spread = (np.divide(1.0, v, out=np.zeros_like(v), where=v > 0) for v in (least, variance))
         if precision.shape[1] == 1:
             self.apart += float(np.einsum("ij,ij->i", off, off) @ precision[:, 0])
@@ -103,7 +132,7 @@ class Tally:
         """What is left of the residuals but in the cells themselves: returned, and rounding."""
         return float(sum(np.sqrt(square) for own in (self.returned, self.rounding) for square in own.values()))
 
-    def bound(self, tables: Mapping[str, tuple[int, Table]], schema: Schema, left: float) -> float:
+    def bound(self, tables: Mapping[str, LevelTable], schema: Schema, left: float, ties: Ties | None = None) -> float:
         """The bound, from what is left of the residuals.
 
         Of one count alone, or of two where a nested family of tables is known exactly, the information says from
@@ -116,14 +145,33 @@ class Tally:
         """
         if self.wrong > EXACT_TO * self.scale:
             raise NotCertifiedError(f"x contradicts what is known exactly by {self.wrong:.3g}")
-        known = sorted((tables[key] for key, some in self.exact.items() if some), key=lambda own: (own[0], own[1].size))
-        if not all(refines(schema, b, a) for (_, a), (_, b) in pairwise(known)):
-            raise NotCertifiedError(
-                "tables are known exactly that do not nest: the least standard errors are not known"
-            )
-        information = sum(1 / least for least in self.least.values())
-        figures = (self.corrected + self.figures) * np.sqrt(information) * (2 if known else 1)
-        return float((left + np.sqrt(self.weighted) + np.sqrt(self.apart) + figures) * (1 + self.cells * ROUNDING))
+        known = finest_known(schema, (tables[key] for key, some in self.exact.items() if some))
+        bound_by = {key: self._perhaps_known(key, own, schema, known, ties) for key, own in tables.items()}
+        for key, off in bound_by.items():
+            if off is not None and off > EXACT_TO * self.scale:
+                what = tables[key][1].name
+                raise NotCertifiedError(f"figures of {what!r} that may be known exactly are off by {off:.3g}")
+        apart, longest = max(self.figures.values(), default=0.0), np.sqrt(2.0) if known else 1.0
+        if ties is not None:
+            longest = ties.length / ties.least
+            apart += (1 + 1 / longest) * ties.moved(self.tied, self.corrected, self.scale)
+        if any(off is not None and np.isfinite(self.least.get(key, np.inf)) for key, off in bound_by.items()):
+            apart += self.corrected  # which only figures have that hold all of a cell known exactly
+        counts = (self.corrected + apart * longest) * np.sqrt(sum(1 / least for least in self.least.values()))
+        return float((left + np.sqrt(self.weighted) + np.sqrt(self.apart) + counts) * (1 + self.cells * ROUNDING))
+
+    def _perhaps_known(
+        self, key: str, table: LevelTable, schema: Schema, known: LevelTable | None, ties: Ties | None
+    ) -> float | None:
+        """How far figures of a table are off that may follow from what is known of others; None where none does.
+
+        Others change with a count that is moved alone, or against another within a cell of the finest table known.
+        """
+        if self.has_empty or (ties is not None and key in ties.fixed):
+            return self.figures.get(key, 0.0)
+        if known is None or not holds_whole_cells(schema, table[1], known[1]):
+            return None
+        return self.figures.get(key, 0.0) if table[0] <= known[0] else self.alone.get(key)
 
     def to_json(self) -> dict[str, Any]:
         """As `from_json` reads it; no infinity is in it."""
@@ -140,8 +188,10 @@ def _sum(one: Any, two: Any) -> Any:
 
 ADDED: dict[str, Any] = {
     **dict.fromkeys(("cells", "left", "weighted", "apart", "corrected"), _sum),
-    **dict.fromkeys(("violation", "figures", "wrong", "scale"), max),
+    **dict.fromkeys(("violation", "wrong", "scale", "has_empty"), max),
+    **dict.fromkeys(("figures", "alone"), lambda one, two: _joined(one, two, max)),
     **dict.fromkeys(("returned", "rounding"), lambda one, two: _joined(one, two, sum)),
     "least": lambda one, two: _joined(one, two, min),
     "exact": lambda one, two: _joined(one, two, any),
+    "tied": added,
 }

@@ -16,6 +16,7 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.noise import Noise
 
 ROUNDING = np.finfo(np.float64).eps
+EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums
 PIECE = 2**16
 INVERSE_STEPS = 20  # power steps towards the least eigenvalue of the correlations
 

@@ -12,25 +12,26 @@ from how far its sums are from the next coarser tables: differences of sums, whi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from functools import cached_property
+from itertools import combinations, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.compensated_sums import spread_gaps, take_parts
 from blue_solvers.verification.sums import Sum
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import make_table
 from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
 
 MOST_CELLS = 4.0  # of all tables that some observed table contains, for each observed cell
-EXACT_TO = 1e-13
 EXTENDED = float(np.finfo(np.longdouble).eps)
 Key = tuple[int, ...]
-Agreeing = tuple[NDArray[np.longdouble], Float]  # cells of all tables, and their rounding by table, in norm
+Agreeing = tuple[
+    Float, Float, Float
+]  # cells of all tables, what to take from them, and their rounding by table, in norm
 
 
 class Separated:
@@ -91,7 +92,7 @@ class Separated:
 
     def coarser(self, table: int, axes: Key, kept: Key) -> dict[Key, int]:
         """The numbers of the tables that keep some of `kept`, by these, from the number of one of `axes`."""
-        without = {(own, axis): coarse for own, coarse, axis, *_ in self.tables.up.tolist()}
+        without = self._without
         for axis in set(axes) - set(kept):
             table = without[table, axis]
         found = {kept: table}
@@ -99,6 +100,11 @@ class Separated:
             for part in combinations(kept, k):
                 found |= {_without(part, axis): without[found[part], axis] for axis in part}
         return found
+
+    @cached_property
+    def _without(self) -> dict[tuple[int, int], int]:
+        """The number of every table without an axis, by its number and the axis."""
+        return {(own, axis): coarse for own, coarse, axis, *_ in self.tables.up.tolist()}
 
     def least_variances_of(self, key: Key, numbers: dict[Key, int], total: Sum) -> Float:
         """Of the cells of a table that sums those of `key`, (cells,), as `least_variances`.
@@ -120,7 +126,8 @@ class Separated:
 
     def norms(self, cells: Float) -> Float:
         """Of every table."""
-        return np.sqrt(np.add.reduceat(cells**2, self.tables.offsets[:-1]))
+        places = pairwise(self.tables.offsets.tolist())
+        return np.sqrt([cells[start:stop] @ cells[start:stop] for start, stop in places])
 
     def views(self, cells: Float, rows: Index) -> Iterator[tuple[int, int, Float, Float]]:
         """Of some steps the two tables, and their cells: (before, levels, after), and without the axis."""
@@ -199,11 +206,9 @@ def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Fla
         spreading = 4 * ROUNDING * ((levels + 4) * found[table] + found[without])
         moved = (rounding[without] / np.sqrt(levels) + summing + spreading) ** 2
         rounding += np.sqrt(np.bincount(table, moved, rounding.size))  # what steps of one table move is orthogonal
-    agreeing = certain.astype(np.longdouble) - gaps, rounding
-    gaps += cells - certain
-    rounding = rounding[: claimed.size]
-    worst = np.maximum.reduceat(abs(gaps), tables.offsets[:-1])[: claimed.size]
-    return family.norms(gaps)[: claimed.size] + rounding, worst + rounding, agreeing
+    apart, own = gaps + (cells - certain), rounding[: claimed.size]
+    worst = np.maximum.reduceat(abs(apart), tables.offsets[:-1])[: claimed.size]
+    return family.norms(apart)[: claimed.size] + own, worst + own, (certain, gaps, rounding)
 
 
 def _of_claim(problem: Problem, family: Separated, claim: Claim, agreeing: Agreeing, scale: float) -> float:
@@ -213,10 +218,11 @@ def _of_claim(problem: Problem, family: Separated, claim: Claim, agreeing: Agree
     if source is None:
         raise NotCertifiedError(f"table {claim.table.name!r} is claimed, which no observed one contains")
     numbers = family.coarser(int(family.tables.place_of[source]), problem.observed_tables[source].axes, key)
-    own = agreeing[0][slice(*family.tables.offsets[numbers[key] : numbers[key] + 2])]
+    place = slice(*family.tables.offsets[numbers[key] : numbers[key] + 2])
+    own = agreeing[0][place].astype(np.longdouble) - agreeing[1][place]
     total = Sum(schema, make_table(schema, tuple(schema.names[axis] for axis in key)), claim.table)
     largest = float(np.prod([sizes.max() for sizes in total.group_sizes()]))
-    rounding = float(agreeing[1][numbers[key]]) + (total.adds + 1) * EXTENDED * float(np.linalg.norm(own.astype(float)))
+    rounding = float(agreeing[2][numbers[key]]) + (total.adds + 1) * EXTENDED * float(np.linalg.norm(own.astype(float)))
     off = abs(claim.figures - total.down(own[None])[0]).astype(float) + rounding * float(np.sqrt(largest))
     variances = family.least_variances_of(key, numbers, total)
     fixed = variances == 0

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constraint_builders.arrays import Index, Integers
+from constraint_builders.arrays import Flags, Index, Integers
 
 MOST_BITS = 62
+NOTHING, ALWAYS = -1, -2  # in place of an axis
 
 
 class TooManyTablesError(Exception):
@@ -20,16 +21,18 @@ class TooManyTablesError(Exception):
 
 @dataclass(frozen=True)
 class ClosedTables:
-    """A family of tables that has with each also those that keep fewer variables.
+    """A family of tables that has with each also those that keep fewer variables, or groups of one's levels.
 
     Attributes
     ----------
     shape : tuple of int
-        Levels of the variables.
+        Levels of the axes.
     offsets : ndarray of int, (tables + 1,)
         Where the tables lie: those that were asked for, in their order, then all others.
+    kept : ndarray of int, (tables, most axes)
+        Their axes in increasing order; then ``len(shape)``.
     variables : ndarray of int, (tables,)
-        How many each of them keeps.
+        How many of them are summed out, or to groups, on the way to the coarsest table.
     up : ndarray of int, (steps, 6)
         Table, table without an axis, the axis, cells before it, levels, cells after it; tables of many variables first.
     place_of : ndarray of int, (asked for,)
@@ -38,59 +41,80 @@ class ClosedTables:
 
     shape: tuple[int, ...]
     offsets: Integers
+    kept: Index
     variables: Integers
     up: Integers
     place_of: Index
 
     @classmethod
-    def of(cls, shape: Sequence[int], tables: Sequence[tuple[int, ...]], most_cells: float) -> ClosedTables:
+    def of(
+        cls,
+        shape: Sequence[int],
+        tables: Sequence[tuple[int, ...]],
+        most_cells: float,
+        instead: Sequence[int] | None = None,
+    ) -> ClosedTables:
         """The family of some tables, each its axes in increasing order.
+
+        Parameters
+        ----------
+        shape : sequence of int
+        tables : sequence of tuple of int
+        most_cells : float
+        instead : sequence of int, optional
+            For every axis the one, of its groups, that takes its place in coarser tables: `NOTHING`, as without it, or
+            `ALWAYS` the axis itself. It must stand beside it.
 
         Raises
         ------
         TooManyTablesError
             If it has more than so many cells, or so many variables that sets of them have no number.
         """
-        levels = np.array(shape, dtype=np.int64)
-        sizes = np.array([len(axes) for axes in tables])
+        axes = _Axes.of(shape, instead)
+        width = max(map(len, tables), default=0)
+        rows = np.array([(*own, *[len(shape)] * (width - len(own))) for own in tables], dtype=np.intp)
+        rows = rows.reshape(len(tables), width)
+        sizes = axes.steps[rows].sum(axis=1)
         classes: list[_Class] = []
-        coarser = np.zeros((0, sizes.max(initial=0)), dtype=np.intp)
-        cells, count = 0.0, 0
+        coarser, cells, count = rows[:0], 0.0, 0
         for size in range(sizes.max(initial=0), -1, -1):
             asked = np.flatnonzero(sizes == size)
-            own = np.array([tables[i] for i in asked.tolist()], dtype=np.intp).reshape(asked.size, size)
-            together = np.concatenate([own, coarser])
-            _, first, place = np.unique(_codes(together, len(shape)), return_index=True, return_inverse=True)
+            together = np.concatenate([rows[asked], coarser])
+            _, first, place = np.unique(axes.codes(together), return_index=True, return_inverse=True)
             kept = together[first]
-            cells += float(levels[kept].prod(axis=1, dtype=float).sum())
+            cells += float(axes.levels[kept].prod(axis=1, dtype=float).sum())
             if cells > most_cells or kept.size > most_cells:
                 raise TooManyTablesError
             place += count
+            row, column = np.nonzero(axes.steps[kept])
+            classes.append(_Class(kept, row + count, column, asked, place[: asked.size], place[asked.size :]))
+            coarser = axes.without(kept, row, column)
             count += len(kept)
-            classes.append(_Class(kept, asked, place[: asked.size], place[asked.size :]))
-            coarser = np.concatenate([np.delete(kept, j, axis=1) for j in range(size)]) if size else kept
-        return cls._numbered(levels, sizes.size, classes)
+        return cls._numbered(axes, len(tables), classes)
 
     @classmethod
-    def _numbered(cls, levels: Integers, count: int, classes: list[_Class]) -> ClosedTables:
+    def _numbered(cls, axes: _Axes, count: int, classes: list[_Class]) -> ClosedTables:
         """Those that were asked for come first, in their order."""
-        variables = np.concatenate([np.full(len(own.kept), own.kept.shape[1]) for own in classes])
-        sizes = np.concatenate([levels[own.kept].prod(axis=1) for own in classes])
+        kept = np.concatenate([own.kept for own in classes])
         place_of = np.empty(count, dtype=np.intp)
-        rank = np.arange(count, count + variables.size)
+        rank = np.arange(count, count + len(kept))
         for own in classes:
             place_of[own.asked] = own.places
             np.minimum.at(rank, own.places, own.asked)
         order = np.argsort(rank)
         number = np.empty_like(order)
         number[order] = np.arange(order.size)
-        up, start = [np.zeros((0, 6), dtype=np.int64)], 0
-        for own, below in pairwise(classes):
-            tables = number[start : start + len(own.kept)]
-            up.append(_steps(levels[own.kept], own.kept, tables, number[below.from_finer]))
-            start += len(own.kept)
+        row, column = (np.concatenate([getattr(own, name) for own in classes]) for name in ("row", "column"))
+        without = np.concatenate([own.from_finer for own in classes])
+        lengths = np.concatenate([np.ones((len(kept), 1), dtype=np.int64), axes.levels[kept]], axis=1)
+        before = np.cumprod(lengths, axis=1)
+        sizes, up_to = before[:, -1], before[row, column]
+        axis = kept[row, column]
+        after = sizes[row] // (up_to * axes.levels[axis])
+        up = np.stack([number[row], number[without], axis, up_to, axes.levels[axis], after], axis=1).astype(np.int64)
         offsets = np.concatenate([[0], np.cumsum(sizes[order])])
-        return cls(tuple(levels.tolist()), offsets, variables[order], np.concatenate(up), number[place_of])
+        variables = axes.steps[kept].sum(axis=1)
+        return cls(tuple(axes.levels[:-1].tolist()), offsets, kept[order], variables[order], up, number[place_of])
 
     @property
     def cells(self) -> int:
@@ -118,26 +142,38 @@ class ClosedTables:
 class _Class(NamedTuple):
     """The tables of one number of variables."""
 
-    kept: Index  # (tables, variables)
-    asked: Index  # which of those that were asked for are among them,
+    kept: Index  # (tables, most axes)
+    row: Index  # the tables of all steps
+    column: Index  # and their axes' places
+    asked: Index  # which of those that were asked for are among the tables,
     places: Index  # and where
-    from_finer: Index  # where the tables of one variable more are without their first, second, ... variable
+    from_finer: Index  # which of the tables each step from those of one variable more leads to
 
 
-def _steps(levels: Integers, kept: Index, number: Index, without: Index) -> Integers:
-    """All steps of the tables of one number of axes, (tables * axes, 6), a table's one after the other."""
-    count, size = kept.shape
-    before = np.cumprod(np.concatenate([np.ones((count, 1), dtype=np.int64), levels[:, :-1]], axis=1), axis=1)
-    after = levels.prod(axis=1)[:, None] // (before * levels)
-    without = without.reshape(size, count).T
-    columns = [np.repeat(number[:, None], size, axis=1), without, kept, before, levels, after]
-    return np.stack(columns, axis=-1).reshape(-1, 6).astype(np.int64)
+class _Axes(NamedTuple):
+    """Axes, and a last one of one level that stands for none."""
 
+    levels: Integers
+    instead: Index
+    steps: Flags  # which are summed out, or to groups
 
-def _codes(rows: Index, axes: int) -> Integers:
-    """A number for every set of axes, given in increasing order."""
-    if axes <= MOST_BITS:
-        return (np.int64(1) << rows.astype(np.int64)).sum(axis=1)
-    if rows.shape[1] * np.log2(axes) > MOST_BITS:
-        raise TooManyTablesError
-    return rows @ np.int64(axes) ** np.arange(rows.shape[1])
+    @classmethod
+    def of(cls, shape: Sequence[int], instead: Sequence[int] | None) -> _Axes:
+        found = np.array([*([NOTHING] * len(shape) if instead is None else instead), ALWAYS], dtype=np.intp)
+        return cls(np.array([*shape, 1], dtype=np.int64), found, found != ALWAYS)
+
+    def without(self, kept: Index, row: Index, column: Index) -> Index:
+        """The tables that steps lead to."""
+        found, instead = kept[row], self.instead[kept[row, column]]
+        found[np.arange(len(row)), column] = np.where(instead == NOTHING, self.levels.size - 1, instead)
+        found.sort(axis=1)
+        return found
+
+    def codes(self, rows: Index) -> Integers:
+        """A number for every set of axes."""
+        count = self.levels.size - 1
+        if count <= MOST_BITS:
+            return np.where(rows < count, np.int64(1) << rows.astype(np.int64), 0).sum(axis=1)
+        if rows.shape[1] * np.log2(count + 1) > MOST_BITS:
+            raise TooManyTablesError
+        return rows @ np.int64(count + 1) ** np.arange(rows.shape[1])

@@ -161,8 +161,9 @@ def relations_between_rows(M: sparse.csr_array, most_work: float = np.inf) -> sp
 def _independent_pivots(work: sparse.csr_array, waiting: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows and columns of pivots whose square submatrix is diagonal."""
     block = sparse.csr_array(work[:, waiting])
+    least = LEAST_PIVOT * _largest(block)  # before entries are looked at: it puts those of a row in order
     rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
-    block.data = np.where(abs(block.data) >= LEAST_PIVOT * _largest(block)[rows], block.data, 0)
+    block.data = np.where(abs(block.data) >= least[rows], block.data, 0)
     block.eliminate_zeros()
     entries = block.tocoo()
     if entries.nnz == 0:

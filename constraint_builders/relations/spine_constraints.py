@@ -231,7 +231,8 @@ class SpineConsistency:
             parts = np.flatnonzero(number[spine.parent[children]] >= 0)
             cells = np.arange(table.size)
             own_rows = np.arange(parents.size)[:, None] * cells.size + cells
-            part_rows = number[spine.parent[children[parts]]][:, None] * cells.size + cells
+            mapping = cell_map(self._schema, table, self._tables[index])  # their names may order the factors otherwise
+            part_rows = number[spine.parent[children[parts]]][:, None] * cells.size + mapping
             found.append(
                 self._equations(
                     parents.size * cells.size,

@@ -12,6 +12,7 @@ Dharangutte, Gao, Gong and Yu, "Integer subspace differential privacy", AAAI 202
 
 from noise_mechanisms.integer_subspace.affine_projection import projected_noise
 from noise_mechanisms.integer_subspace.bounded import BoundedMechanism, equivalent_tables
+from noise_mechanisms.integer_subspace.bounded_chain import BoundedDraws, BoundedKernel
 from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel
 from noise_mechanisms.integer_subspace.coupling import (
     CouplingWarning,
@@ -25,9 +26,12 @@ from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.lattice_covariance import NoiseCovariance, noise_covariance
 from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, GeneralizedLaplace, LatticeRelease
+from noise_mechanisms.integer_subspace.tails import log_points_within, tail_bound
 from noise_mechanisms.integer_subspace.unimodular import SmithForm, smith_form
 
 __all__ = [
+    "BoundedDraws",
+    "BoundedKernel",
     "BoundedMechanism",
     "ChainSampler",
     "CouplingWarning",
@@ -45,10 +49,12 @@ __all__ = [
     "dispersed_starts",
     "equivalent_tables",
     "gaussian_sigma",
+    "log_points_within",
     "meeting_times",
     "noise_covariance",
     "potential_scale_reduction",
     "projected_noise",
     "smith_form",
     "stopping_delta",
+    "tail_bound",
 ]

@@ -1,13 +1,15 @@
-"""Tables that must also be non-negative, or 0 and 1: all of them listed, and the exponential mechanism among them.
+"""Tables that must also be non-negative, or 0 and 1, and the exponential mechanism among them.
 
 What the paper leaves open. The set of allowed tables now depends on the invariants' values, so that noise cannot be
 additive and no mechanism is unbiased: near the boundary it can move in one direction only. `BoundedMechanism.bias`
-shows by how much. Listing is possible for small sets of tables only, and is refused beyond.
+shows by how much. Under nested invariants draws are exact for any number of tables; under others the tables are
+listed, and where they are too many a chain is run whose error is bounded by coupling, for simulation.
 """
 
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -15,15 +17,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.description.reals import positive_number, whole_number
+from constraint_builders.description.reals import positive_number, share, whole_number
+from noise_mechanisms.integer_subspace.bounded_blocks import BoundedBlock
+from noise_mechanisms.integer_subspace.bounded_chain import BoundedDraws, BoundedKernel
+from noise_mechanisms.integer_subspace.coupling import CouplingWarning, meeting_times
 from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp
 from noise_mechanisms.integer_subspace.guarantee import Guarantee
 from noise_mechanisms.integer_subspace.invariants import Invariants
+from noise_mechanisms.integer_subspace.lattice import block_members
 from noise_mechanisms.integer_subspace.sampler import Seed
 
 _MOST_RECORDS = 500
 _DEAD_ENDS = 20  # for every table that may be listed
-_INSTEAD = "fix more, or give up the bounds and use GeneralizedLaplace or GeneralizedGaussian, which need no list"
+_INSTEAD = (
+    "fix more, or give up the bounds and use GeneralizedLaplace or GeneralizedGaussian, which need no list; "
+    "BoundedMechanism.sample_by_chain simulates without one"
+)
 
 
 def equivalent_tables(invariants: Invariants, table: ArrayLike, binary: bool = False, limit: int = 100_000) -> Integers:
@@ -51,11 +60,8 @@ def equivalent_tables(invariants: Invariants, table: ArrayLike, binary: bool = F
         If the table is itself not allowed, a record is in no set and so has no largest value, there are more than 500
         records, more than `limit` tables are equivalent, or the search for them meets too many dead ends.
     """
-    values = invariants.read_table(table)
+    values = _allowed(invariants, table, binary)
     top = 1 if binary else int(values.sum())
-    if values.min(initial=0) < 0 or (binary and values.max(initial=0) > 1):
-        needed = "0 or 1" if binary else "0 or more"
-        raise ValueError(f"the table holds values from {values.min()} to {values.max()}: they must be {needed}")
     by_record = invariants.matrix.tocsc()
     held = [by_record.indices[by_record.indptr[j] : by_record.indptr[j + 1]] for j in range(invariants.records)]
     if not binary and any(sets.size == 0 for sets in held):
@@ -150,20 +156,117 @@ class BoundedMechanism:
         return np.asarray(probability @ allowed - self.invariants.read_table(table))
 
     def sample(self, table: ArrayLike, size: int, rng: Seed = None) -> Integers:
-        """Draw tables (size, d) in floating point, simulation only: they promise nothing."""
+        """Draw tables (size, d) in floating point, simulation only: they promise nothing.
+
+        Raises
+        ------
+        ValueError
+            If the table is not allowed; if the invariants are not nested and the tables too many to list.
+        """
+        count, generator = whole_number(size, "size", 0), np.random.default_rng(rng)
+        if (blocks := self.invariants.blocks) is not None:
+            drawn = np.zeros((count, self.invariants.records), dtype=np.int64)
+            for cells, block in self._laws(table, blocks):
+                drawn[:, cells] = block.sample(count, generator)
+            return drawn
         allowed, probability = self.law(table)
-        count = whole_number(size, "size", 0)
-        return allowed[np.random.default_rng(rng).choice(probability.size, size=count, p=probability)]
+        return allowed[generator.choice(probability.size, size=count, p=probability)]
 
     def release(self, table: ArrayLike) -> Integers:
         """Draw a table (d,) for publication: exact, in integer arithmetic, from secure randomness, without a seed.
 
-        All listed tables are proposed equally often, and y accepted with probability exp(-epsilon |y - x|_1 / 2).
+        Under nested invariants block by block (`BoundedBlock`). Under others all listed tables are proposed equally
+        often, and y accepted with probability exp(-epsilon |y - x|_1 / 2). How long it takes depends on the table.
+
+        Raises
+        ------
+        ImportError
+            If the invariants are nested and OpenDP is not installed (extra ``release``).
+        ValueError
+            If the table is not allowed; if the invariants are not nested and the tables too many to list.
         """
         confidential = self.invariants.read_table(table)
+        if (blocks := self.invariants.blocks) is not None:
+            released = np.zeros(confidential.size, dtype=np.int64)
+            for cells, block in self._laws(confidential, blocks):
+                released[cells] = block.release_sample()
+            return released
         allowed = equivalent_tables(self.invariants, confidential, self.binary, self.limit)
         half = Fraction(self.epsilon) / 2
         while True:
             proposal = allowed[secrets.randbelow(allowed.shape[0])]
             if bernoulli_exp(half * int(abs(proposal - confidential).sum())):
                 return proposal
+
+    def _laws(self, table: ArrayLike, blocks: Integers) -> Iterator[tuple[Integers, BoundedBlock]]:
+        """The blocks of nested invariants, and records that nothing holds, with their laws about the table."""
+        values = _allowed(self.invariants, table, self.binary)
+        half = Fraction(self.epsilon) / 2
+        for cells in block_members(blocks):
+            yield cells, BoundedBlock(values[cells], half, self.binary)
+        free = np.flatnonzero(blocks < 0)
+        if free.size:
+            yield free, BoundedBlock(values[free], half, self.binary, free=True)
+
+    def sample_by_chain(
+        self,
+        table: ArrayLike,
+        size: int,
+        eta: float = 0.01,
+        lag: int | None = None,
+        runs: int = 200,
+        max_iterations: int = 100_000,
+        rng: Seed = None,
+    ) -> BoundedDraws:
+        """Draw tables by a Markov chain from the confidential one, stopped where its error is bounded, simulation only.
+
+        Parameters
+        ----------
+        table : array_like of whole numbers, (d,)
+        size : int
+            Number of chains, one for every draw.
+        eta : float
+            Total variation distance at which they may stop, between 0 and 1.
+        lag : int, optional
+            Of the coupled chains, `BoundedKernel.burn_in` by default.
+        runs, max_iterations : int
+            Coupled pairs, and when they are given up.
+        rng : numpy.random.Generator, SeedSequence, int or None
+
+        Returns
+        -------
+        BoundedDraws
+            With the bound reached. It is estimated, for this table alone: a delta of privacy would need one that
+            holds for every equivalent table, so there is no release by a chain.
+
+        Raises
+        ------
+        ValueError
+            If the moves need not connect the tables, or a pair did not meet: then nothing bounds the error.
+        """
+        generator = np.random.default_rng(rng)
+        values, eta = _allowed(self.invariants, table, self.binary), share(eta, "eta")
+        kernel = BoundedKernel(self.invariants, self.epsilon, values, self.binary)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CouplingWarning)  # of bounded tables small ones do meet; others are refused
+            meetings = meeting_times(kernel, lag or kernel.burn_in, runs, max_iterations, generator)
+        if not meetings.met.all():
+            raise ValueError(
+                f"{np.count_nonzero(~meetings.met)} of {runs} coupled chains did not meet within {max_iterations:,} "
+                "iterations: nothing bounds the error of this chain. Give more iterations or epsilon, or fix more sums"
+            )
+        iterations = meetings.iterations_for(eta)
+        states = np.zeros((whole_number(size, "size", 0), values.size), dtype=np.int64)
+        kernel.advance(states, iterations, generator)
+        return BoundedDraws(values + states, iterations, *meetings.bound(iterations))
+
+
+def _allowed(invariants: Invariants, table: ArrayLike, binary: bool) -> Integers:
+    """A table (d,), refused where it is itself out of bounds."""
+    values = invariants.read_table(table)
+    if values.ndim != 1:
+        raise ValueError(f"a table is a vector of {invariants.records} records: got shape {values.shape}")
+    if values.min(initial=0) < 0 or (binary and values.max(initial=0) > 1):
+        needed = "0 or 1" if binary else "0 or more"
+        raise ValueError(f"the table holds values from {values.min()} to {values.max()}: they must be {needed}")
+    return values

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from noise_mechanisms.laws import DiscreteLaplace
 
-_WORD = 64  # bits drawn before a probability is computed at all
+WORD = 64  # bits drawn before a probability is computed at all
 _FETCHED = 256  # values asked of OpenDP at once: a call costs as much as ten of them
-_GUARD = 12  # decimal digits lost at most: rounded arguments below 10^4, up to 10^6 terms
+GUARD = 12  # decimal digits lost at most: rounded arguments below 10^4, up to 10^6 terms
 
 
 def bernoulli(probability: Fraction) -> bool:
@@ -47,13 +47,13 @@ def bernoulli_exp_root(rational: Fraction, factor: Fraction, square: int) -> boo
     """True with probability exactly exp(rational - factor sqrt(square)), an exponent that must not be positive."""
 
     def probability(digits: int) -> Decimal:
-        root = _decimal(factor) * Decimal(square).sqrt()
-        return (_decimal(rational) - root).exp()
+        root = decimal(factor) * Decimal(square).sqrt()
+        return (decimal(rational) - root).exp()
 
-    return _is_below(secrets.randbits(_WORD), probability)
+    return is_below(secrets.randbits(WORD), probability)
 
 
-def _is_below(uniform: int, probability: Callable[[int], Decimal]) -> bool:
+def is_below(uniform: int, probability: Callable[[int], Decimal]) -> bool:
     """Whether a uniform number, whose first 64 bits these are, is below a real number between 0 and 1.
 
     The number is computed to as many decimal digits as it takes, and further random bits are drawn, until they decide.
@@ -65,19 +65,19 @@ def _is_below(uniform: int, probability: Callable[[int], Decimal]) -> bool:
     probability : function of digits
         The number in the current decimal context, of that precision, with an error below 10^(guard - digits).
     """
-    bits = _WORD
+    bits = WORD
     while True:
-        digits = bits // 3 + 2 * _GUARD
+        digits = bits // 3 + 2 * GUARD
         with localcontext(Context(prec=digits)):
-            value, error = probability(digits), Decimal(10) ** (_GUARD - digits)
+            value, error = probability(digits), Decimal(10) ** (GUARD - digits)
             if Decimal(uniform + 1) / Decimal(2**bits) < value - error:
                 return True
             if Decimal(uniform) / Decimal(2**bits) > value + error:
                 return False
-        uniform, bits = (uniform << _WORD) | secrets.randbits(_WORD), bits + _WORD
+        uniform, bits = (uniform << WORD) | secrets.randbits(WORD), bits + WORD
 
 
-def _decimal(value: Fraction) -> Decimal:
+def decimal(value: Fraction) -> Decimal:
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
@@ -146,10 +146,10 @@ class ShiftedGaussian:
         1 - 5 exp(-2 pi^2 sigma2) by Poisson summation, and exp(-2 pi^2 s) < 2^(-28 s). Random bits are compared first
         with that, then with the quotient itself, computed with a rigorous error bound to as many digits as they need.
         """
-        uniform = secrets.randbits(_WORD)
-        if uniform + 1 <= 2**_WORD - (5 << max(_WORD - int(28 * self.sigma2), 0)):
+        uniform = secrets.randbits(WORD)
+        if uniform + 1 <= 2**WORD - (5 << max(WORD - int(28 * self.sigma2), 0)):
             return True
-        return _is_below(uniform, lambda digits: self._theta(center, digits) / self._theta_at_zero(digits))
+        return is_below(uniform, lambda digits: self._theta(center, digits) / self._theta_at_zero(digits))
 
     def _theta_at_zero(self, digits: int) -> Decimal:
         if digits not in self._at_zero:
@@ -163,7 +163,7 @@ class ShiftedGaussian:
         total = Decimal(0)
         for k in range(nearest - reach, nearest + reach + 1):
             cost = (k - center) ** 2 / (2 * self.sigma2)
-            total += (-_decimal(cost)).exp()
+            total += (-decimal(cost)).exp()
         return total
 
 

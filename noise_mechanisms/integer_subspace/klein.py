@@ -50,6 +50,17 @@ class KleinSampler(Sampler):
             log_thetas[:, front] = log_theta(center.ravel(), width.ravel()).reshape(center.shape)
         return np.asarray(coordinates.astype(np.int64) @ self._lattice.basis.T), log_thetas.sum(axis=1)
 
+    def _release_attempt(self, laws: list[ShiftedGaussian]) -> Integers | None:
+        """Coordinates of one accepted proposal, or None as soon as one factor of the acceptance fails."""
+        coordinates = np.zeros(len(laws), dtype=np.int64)
+        for i in reversed(range(len(laws))):
+            numerator = -int(self._form.numerators[i, i + 1 :] @ coordinates[i + 1 :])
+            center = Fraction(numerator, int(self._form.denominators[i]))
+            if not laws[i].accepts(center):
+                return None
+            coordinates[i] = laws[i].take(center)
+        return coordinates
+
 
 class GaussianSampler(KleinSampler):
     """Noise with probabilities proportional to exp(-|z|^2 / 2 sigma^2) on a lattice.
@@ -99,17 +110,6 @@ class GaussianSampler(KleinSampler):
             coordinates = self._release_attempt(laws)
             if coordinates is not None:
                 return np.asarray(self._lattice.basis @ coordinates)
-
-    def _release_attempt(self, laws: list[ShiftedGaussian]) -> Integers | None:
-        """Coordinates of one accepted proposal, or None as soon as one factor of the acceptance fails."""
-        coordinates = np.zeros(len(laws), dtype=np.int64)
-        for i in reversed(range(len(laws))):
-            numerator = -int(self._form.numerators[i, i + 1 :] @ coordinates[i + 1 :])
-            center = Fraction(numerator, int(self._form.denominators[i]))
-            if not laws[i].accepts(center):
-                return None
-            coordinates[i] = laws[i].take(center)
-        return coordinates
 
 
 class L2LaplaceSampler(KleinSampler):

@@ -18,10 +18,12 @@ from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKerne
 from noise_mechanisms.integer_subspace.guarantee import Guarantee, Norm, gaussian_sigma
 from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LaplaceSampler
+from noise_mechanisms.integer_subspace.l2_ladder import L2LadderSampler
 from noise_mechanisms.integer_subspace.l2_rejection import L2RejectionSampler, proposal_epsilon
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.rejection import FreeCellSampler, RowSampler, two_way_shape
 from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
+from noise_mechanisms.integer_subspace.scale_mixture import ScaleMixtureSampler
 
 _MOST_TRIES = 2_000  # of a rejection sampler, before `auto` prefers the heat bath
 _SMALLEST_SCALE = 1e-4  # below it a step of 1 has probability exp(-10,000)
@@ -189,9 +191,9 @@ class GeneralizedLaplace(LatticeMechanism):
         Parameters
         ----------
         sampler : str
-            "auto", or for the L1 norm "blocks", "rows", "free_cells", "heat_bath" or "jumps", for the L2 norm
-            "klein_mixture", "l1_proposals" or "jumps". "heat_bath" and "jumps" are Markov chains, with their burn-in
-            rules, compiled where numba is installed.
+            "auto", or for the L1 norm "blocks", "rows", "free_cells", "scale_mixture", "heat_bath" or "jumps", for the
+            L2 norm "klein_mixture", "l2_ladder", "l1_proposals" or "jumps". "heat_bath" and "jumps" are Markov chains,
+            with their burn-in rules, compiled where numba is installed.
 
         Raises
         ------
@@ -204,7 +206,9 @@ class GeneralizedLaplace(LatticeMechanism):
             "blocks": (1, lambda: BlockSampler(self.invariants, self.epsilon)),
             "rows": (1, lambda: RowSampler(self.invariants, self.epsilon)),
             "free_cells": (1, lambda: FreeCellSampler(self.lattice, self.epsilon)),
+            "scale_mixture": (1, lambda: ScaleMixtureSampler(self.lattice, self.epsilon)),
             "heat_bath": (1, self._heat_bath),
+            "l2_ladder": (2, lambda: L2LadderSampler(self.lattice, self.epsilon)),
             "l1_proposals": (2, self._l1_proposals),
             "klein_mixture": (2, lambda: L2LaplaceSampler(self.lattice, self.epsilon)),
             "jumps": (self.norm, self._jumps),
@@ -223,17 +227,16 @@ class GeneralizedLaplace(LatticeMechanism):
         """The sampler that `release` takes by default: under the L2 norm another one than for simulation."""
         if self.norm == 1:
             return self.automatic
-        sampler = self._l1_proposals()
-        reason = f"exact and of release grade: {1 / max(sampler.acceptance, 1e-300):,.3g} L1 proposals for one draw"
-        return Choice(sampler, reason)
+        reason = "exact and of release grade on any lattice: a ladder of Gaussians"
+        return Choice(L2LadderSampler(self.lattice, self.epsilon), reason)
 
     def _l1_proposals(self) -> L2RejectionSampler:
         records = self.invariants.records
         proposals = GeneralizedLaplace(self.invariants, proposal_epsilon(self.epsilon, records)).automatic.sampler
         if not proposals.exact:
             raise NotImplementedError(
-                f"L2-norm Laplace noise of release grade needs exact L1 proposals, which {self.invariants} do not "
-                "allow: release Gaussian noise instead"
+                f"the sampler 'l1_proposals' needs exact L1 proposals, which {self.invariants} do not allow: take "
+                "'l2_ladder', which needs none"
             )
         return L2RejectionSampler(proposals, self.epsilon, records)
 

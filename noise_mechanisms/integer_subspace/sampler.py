@@ -65,7 +65,7 @@ class Sampler(ABC):
         """
         raise NotImplementedError(
             f"the sampler {self.name!r} draws in floating point, for simulation only: release with 'blocks', 'rows' or "
-            "'free_cells' under the L1 norm, 'l1_proposals' under the L2 norm, or Gaussian noise"
+            "'free_cells' under the L1 norm, 'l2_ladder' under the L2 norm, or Gaussian noise"
         )
 
 
@@ -74,7 +74,8 @@ def require_acceptance(name: str, acceptance: float) -> None:
     if acceptance < _LEAST_ACCEPTANCE:
         raise ValueError(
             f"the sampler {name!r} would accept fewer than one try in {1 / _LEAST_ACCEPTANCE:,.0f} on this lattice: "
-            "use 'heat_bath' for the L1 norm, a larger sigma or epsilon for Klein's, or fewer dimensions"
+            "use 'scale_mixture' or 'heat_bath' for the L1 norm, a larger sigma or epsilon for Klein's, or fewer "
+            "dimensions"
         )
 
 

@@ -15,7 +15,7 @@ from noise_mechanisms.laws.discrete_gaussian import DiscreteGaussian
 from noise_mechanisms.laws.discrete_laplace import DiscreteLaplace
 from noise_mechanisms.laws.gaussian import Gaussian
 from noise_mechanisms.laws.laplace import Laplace
-from noise_mechanisms.laws.named import LAWS, add_law, draw, kind_of, law, variance_of
+from noise_mechanisms.laws.named import LAWS, add_law, draw, kind_of, law, release, variance_of
 
 __all__ = [
     "LAWS",
@@ -30,5 +30,6 @@ __all__ = [
     "draw",
     "kind_of",
     "law",
+    "release",
     "variance_of",
 ]

@@ -181,3 +181,45 @@ def draw(name: str, variance: ArrayLike, rng: Seed = None, columns: int | None =
     for rows in blocks(cells.size, BLOCK // max(replicates, 1)):
         fill(kind._draw, kind._parameter_of(cells[rows]), noise[rows], rng)
     return noise.reshape(variance.shape if columns is None else (*variance.shape, columns))
+
+
+def release(name: str, variance: ArrayLike, values: ArrayLike) -> Float:
+    """Values with noise of release grade, one draw for every cell, each of its own variance; for publication.
+
+    Parameters
+    ----------
+    name : str
+        The kind of noise, a name in `LAWS`.
+    variance : array_like, any shape
+        Actual variance of every cell, finite and not negative. A cell of variance 0 stays as it is.
+    values : array_like, of the same shape
+        Confidential; see `Law.release`.
+
+    Returns
+    -------
+    ndarray of float64, shape variance.shape
+        Cells of one variance go to OpenDP together, about 10 microseconds each; every further variance costs about 0.2
+        ms.
+
+    Raises
+    ------
+    ImportError
+        If OpenDP is not installed (extra ``release``), or older than 0.14.2: its samplers were biased.
+    ValueError
+        If there is no law of that name; a variance is NaN, infinite, negative or too large for a discrete law; the
+        values have another shape, or are not what `Law.release` takes.
+    """
+    kind = kind_of(name)
+    variance, confidential = real_array(variance, f"{name}: variance"), real_array(values, "values")
+    if confidential.shape != variance.shape:
+        raise ValueError(f"values must have the shape {variance.shape} of the variances: got {confidential.shape}")
+    check_variances(kind, variance)
+    cells, released = confidential.ravel(), confidential.ravel().copy()
+    distinct, place = np.unique(variance.ravel(), return_inverse=True)
+    order = np.argsort(place.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(place.ravel(), minlength=distinct.size))
+    for value, end, start in zip(distinct.tolist(), ends, [0, *ends[:-1]], strict=True):
+        if value:
+            group = order[start:end]
+            released[group] = kind.from_variance(value).release(cells[group])
+    return released.reshape(variance.shape)

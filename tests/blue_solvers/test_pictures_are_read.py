@@ -54,6 +54,8 @@ def draw(problem: Problem, what: str, ax: Axes) -> None:
     y = measured(problem)
     if what == "residuals":
         plots.residuals_by_table(ax, estimate(problem, y).fit(draws=0))
+    elif what == "quantiles":
+        plots.quantiles_by_table(ax, estimate(problem, y).fit(draws=0))
     elif what == "noisy":
         plots.noisy_against_estimated(ax, blue(problem), y)
     elif what == "reduction":
@@ -63,7 +65,7 @@ def draw(problem: Problem, what: str, ax: Axes) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("what", ["residuals", "noisy", "reduction", "sparsity"])
+@pytest.mark.parametrize("what", ["residuals", "quantiles", "noisy", "reduction", "sparsity"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_text_neither_collides_nor_is_clipped(name: str, what: str, size: tuple[float, float]) -> None:
     figure = Figure(figsize=size, layout="constrained")
@@ -132,6 +134,38 @@ def test_residuals_are_drawn_as_they_are_and_unlikely_ones_apart() -> None:
     apart = np.concatenate([line.get_xdata() for line in ax.lines if line.get_marker() == "D"])
     assert fit.residuals[40] in apart
     assert ax.get_xlim()[1] > abs(fit.residuals[40])
+
+
+def test_quantiles_show_the_table_whose_noise_is_larger_and_the_cell_that_is_off() -> None:
+    problem = Problem(Schema({"a": 30, "b": 20}), {"a": 100.0, "b": 100.0, "a * b": 1.0, "total": 900.0})
+    y = add_noise(problem, np.zeros(problem.observed.size), 1)
+    y[problem.observed.slice("a")] *= 3
+    place = problem.observed.slice("a * b").start + 77
+    y[place] += 40
+    fit = estimate(problem, y).fit(draws=0)
+    ax = plots.quantiles_by_table(Figure().subplots(), fit)
+    drawn = {line.get_label(): np.array(line.get_xydata()) for line in ax.lines}
+    assert {"a", "a * b"} <= set(drawn)
+    slopes = {name: np.polyfit(*drawn[name].T, 1)[0] for name in ("a", "b")}
+    assert slopes["a"] > 2 > slopes["b"]
+    assert fit.residuals[place] in drawn["a * b"][-3:, 1]
+    assert np.allclose(drawn["a"][:, 1], np.sort(fit.residuals[problem.observed.slice("a")]))
+    assert len(drawn["a * b"]) <= plots.MOST_POINTS < 600
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_quantiles_say_what_is_grey_and_what_is_not_drawn(name: str) -> None:
+    problem = PROBLEMS[name]()
+    fit = estimate(problem, measured(problem)).fit(draws=0)
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    ax = plots.quantiles_by_table(figure.subplots(), fit)
+    checked = [own for own in problem.observed.names if np.isfinite(fit.residuals[problem.observed.slice(own)]).any()]
+    marks = [(line.get_color(), line.get_marker()) for line in ax.lines if not line.get_label().startswith("_")]
+    assert len(marks) == len(set(marks)) == min(plots.MOST_APART, len(checked))
+    assert {colour for colour, _ in marks} <= set(COLOURS)
+    assert (f"{len(checked) - len(marks):,} other tables" in said(figure)) == (len(checked) > len(marks))
+    if name == "some tables":
+        assert "not drawn, known exactly: total" in said(figure)
 
 
 def test_large_tables_are_drawn_by_their_quartiles() -> None:

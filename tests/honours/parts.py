@@ -12,7 +12,17 @@ import numpy as np
 from scipy import stats
 
 from blue_solvers import SOLVERS, blue
-from blue_solvers.nonnegative import METHODS, controlled_rounding, coverage, movements, nnls, ols, refine_intervals
+from blue_solvers.nonnegative import (
+    METHODS,
+    controlled_rounding,
+    counts_posterior,
+    coverage,
+    inverted_intervals,
+    movements,
+    nnls,
+    ols,
+    refine_intervals,
+)
 from blue_solvers.nonnegative.microdata_rows import unit_records, weighted_rows
 from blue_solvers.nonnegative.price.bounds import PureDP, conflicts, least_sum_error
 from blue_solvers.spine_design.report import entity_workload, workload_variances
@@ -264,6 +274,34 @@ def check_coverage(instance: Instance) -> None:
     np.testing.assert_allclose(found.bias, (fitted - wanted).mean(axis=1), atol=1e-7)
 
 
+def check_posterior(instance: Instance) -> None:
+    """Every draw is whole, not negative, and meets all that is known; means are those of its draws, near the BLUE."""
+    found = counts_posterior(instance.problem, instance.y, effective=5, most_draws=4000, rng=1)
+    draws = np.zeros((found.draws.shape[0] * found.draws.shape[1], instance.M.shape[1]))
+    zero = sorted(_zero_cells(instance)) if instance.problem.zeros is not None else []
+    draws[:, np.setdiff1d(np.arange(draws.shape[1]), zero)] = found.draws.reshape(draws.shape[0], -1)
+    assert draws.min() >= 0
+    assert (draws[:, 0].min() < draws[:, 0].max()) or len(instance.known)
+    np.testing.assert_allclose(draws @ instance.known.T, np.tile(instance.values, (len(draws), 1)), atol=1e-9)
+    np.testing.assert_allclose(found.desired, instance.D @ draws.mean(axis=0), atol=1e-9)
+    np.testing.assert_allclose(found.observed, instance.M @ draws.mean(axis=0), atol=1e-9)
+    far = abs(found.desired - instance.estimate())
+    assert (far <= 5 * instance.std_errors() + 1e-6).all()
+
+
+def check_inverted(instance: Instance) -> None:
+    """Intervals lie within the BLUE's of half the error and above 0, and hold the BLUE where it can be."""
+    cells = [0, len(instance.D) - 1]
+    found = inverted_intervals(instance.problem, instance.y, cells, 0.9, draws=2, rng=1)
+    blue_, half = instance.estimate()[cells], stats.norm.ppf(0.975) * instance.std_errors()[cells]
+    assert (found.lower <= found.upper + 1e-9).all()
+    assert (found.lower >= -1e-9).all()
+    fitted = (instance.D @ nnls(instance.problem, instance.y).detail.ravel())[cells]
+    assert (found.lower >= np.minimum(np.maximum(blue_ - half, 0), fitted) - 1e-6).all()
+    assert (found.upper <= np.maximum(blue_ + half, fitted) + 1e-6).all()
+    np.testing.assert_allclose(found.estimate, np.clip(blue_, found.lower, found.upper), atol=1e-6)
+
+
 def _counts(instance: Instance) -> np.ndarray:
     if instance.problem.schema is None or instance.problem.spine is not None:
         return instance.counts
@@ -410,6 +448,8 @@ PARTS: dict[str, Check] = {
     **{name: partial(check_fit, *pair) for name, pair in FITS.items()},
     "refine_intervals": check_refined,
     "coverage": check_coverage,
+    "counts_posterior": check_posterior,
+    "inverted_intervals": check_inverted,
     "controlled_rounding": check_rounding,
     "weighted_rows": partial(check_records, weighted_rows),
     "unit_records": partial(check_records, unit_records),

@@ -44,7 +44,10 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
             f for f in CORRELATED if "operator" in f or "share" in f
         ]
     },
-    **{part: {FIT: CORRELATED} for part in ("ols", "nnls", "max_fit", "anchored_fit", "movements")},
+    **{
+        part: {FIT: CORRELATED}
+        for part in ("ols", "nnls", "max_fit", "anchored_fit", "movements", "counts_posterior", "inverted_intervals")
+    },
     "sequential_fit": {
         FIT: CORRELATED,
         WHOLE: [

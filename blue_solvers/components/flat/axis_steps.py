@@ -1,10 +1,12 @@
 """The two sweeps of a family of tables as lists of operations, each in numpy and as a loop to be compiled.
 
 A row of a list of steps is a table and one of its axes: where the table lies, where the table without that axis lies,
-the cells before the axis, its levels, and the cells after it. Going up, the mean over the axis leaves the table and is
-added to the table without it; going down, the table without it is spread evenly over the levels. Shapes need not be
-alike. A row of a list of runs is a run of cells: where it is read, where it is written, its length, and whether it is
-added to what is there. What is read at -1 is 0.
+the cells before the axis, its levels, the cells after it, and where the groups of the levels are listed, or -1 for a
+single group. Going up, the mean over every group leaves the table and is added to the table without the axis, or with
+groups in its place; going down, that table is spread evenly over the levels. Shapes need not be alike.
+
+A row of a list of runs is a run of cells: where it is read, where it is written, its length, and whether it is added
+to what is there. What is read at -1 is 0.
 """
 
 from __future__ import annotations
@@ -20,33 +22,41 @@ STRIP = 512  # cells whose means are held at once
 SHORT = 16  # cells after an axis that are too few for a strip
 
 
-def take_means_in_numpy(cells: Float, steps: Integers, factors: Float) -> None:
+def take_means_in_numpy(cells: Float, steps: Integers, groups: Integers, factors: Float) -> None:
     """Move means over axes to the tables without them, in the order of the list.
 
     Parameters
     ----------
     cells : ndarray, (S, K)
         All tables, one after the other; changed in place.
-    steps : ndarray of int, (rows, 5)
+    steps : ndarray of int, (rows, 6)
+    groups : ndarray of int
+        The groups of the levels of axes, one after the other, each after their number.
     factors : ndarray, (rows,)
         What the table is multiplied by after each step.
     """
-    for (table, without), factor in zip(_tables(cells, steps), factors.tolist(), strict=True):
-        means = table.mean(axis=1)
-        table -= means[:, None]
+    for (table, without, own), factor in zip(_tables(cells, steps, groups), factors.tolist(), strict=True):
+        means = sum_groups(table, own) / np.bincount(own)[:, None]
+        table -= means[:, own]
         without += means
-        if factor != 1:
-            table *= factor
+        table *= factor
 
 
 @compiled(reference=take_means_in_numpy)
-def take_means(cells: Float, steps: Integers, factors: Float) -> None:
+def take_means(cells: Float, steps: Integers, groups: Integers, factors: Float) -> None:
     """See `take_means_in_numpy`."""
     flat, width, strip = cells.ravel(), cells.shape[1], np.empty(STRIP)
     for row in range(steps.shape[0]):
         start, without = steps[row, 0] * width, steps[row, 1] * width
         before, levels, after = steps[row, 2], steps[row, 3], steps[row, 4] * width
         table = flat[start : start + before * levels * after].reshape((before, levels, after))
+        listed = steps[row, 5]
+        if listed >= 0:
+            count = groups[listed]
+            own = groups[listed + 1 : listed + 1 + levels]
+            parts = flat[without : without + before * count * after].reshape((before, count, after))
+            _take_groups(table, parts, own, factors[row])
+            continue
         sums = flat[without : without + before * after].reshape((before, after))
         if levels == 2:
             _take_pairs(table, sums, factors[row])
@@ -54,6 +64,36 @@ def take_means(cells: Float, steps: Integers, factors: Float) -> None:
             _take_short(table, sums, factors[row])
         else:
             _take_long(table, sums, factors[row], strip)
+
+
+def _take_groups(table: Float, parts: Float, own: Integers, factor: float) -> None:
+    shares = _shares(own, parts.shape[1])
+    means = np.empty((parts.shape[1], min(STRIP, table.shape[2])))
+    for b in range(table.shape[0]):
+        for first in range(0, table.shape[2], STRIP):
+            size = min(STRIP, table.shape[2] - first)
+            means[:] = 0.0
+            for level in range(own.size):
+                line, mean = table[b, level, first : first + size], means[own[level]]
+                for i in range(size):
+                    mean[i] += line[i]
+            for group in range(shares.size):
+                part, mean = parts[b, group, first : first + size], means[group]
+                for i in range(size):
+                    mean[i] *= shares[group]
+                    part[i] += mean[i]
+            for level in range(own.size):
+                line, mean = table[b, level, first : first + size], means[own[level]]
+                for i in range(size):
+                    line[i] = (line[i] - mean[i]) * factor
+
+
+def _shares(own: Integers, count: int) -> Float:
+    """1 over the number of levels in every group."""
+    sizes = np.zeros(count)
+    for level in range(own.size):
+        sizes[own[level]] += 1
+    return 1 / sizes
 
 
 def _take_pairs(table: Float, sums: Float, factor: float) -> None:
@@ -101,27 +141,36 @@ def _take_long(table: Float, sums: Float, factor: float, strip: Float) -> None:
                     line[i] = (line[i] - strip[i]) * factor
 
 
-def spread_evenly_in_numpy(cells: Float, steps: Integers) -> None:
+def spread_evenly_in_numpy(cells: Float, steps: Integers, groups: Integers) -> None:
     """Add to every table what the table without an axis has, spread evenly over the axis, in the order of the list.
 
     Parameters
     ----------
     cells : ndarray, (S, K)
         All tables, one after the other; changed in place.
-    steps : ndarray of int, (rows, 5)
+    steps : ndarray of int, (rows, 6)
+    groups : ndarray of int
+        As of `take_means_in_numpy`.
     """
-    for table, without in _tables(cells, steps):
-        table += (without * (1 / table.shape[1]))[:, None]
+    for table, without, own in _tables(cells, steps, groups):
+        table += (without * (1 / np.bincount(own))[:, None])[:, own]
 
 
 @compiled(reference=spread_evenly_in_numpy)
-def spread_evenly(cells: Float, steps: Integers) -> None:
+def spread_evenly(cells: Float, steps: Integers, groups: Integers) -> None:
     """See `spread_evenly_in_numpy`."""
     flat, width, strip = cells.ravel(), cells.shape[1], np.empty(STRIP)
     for row in range(steps.shape[0]):
         start, without = steps[row, 0] * width, steps[row, 1] * width
         before, levels, after = steps[row, 2], steps[row, 3], steps[row, 4] * width
         table = flat[start : start + before * levels * after].reshape((before, levels, after))
+        listed = steps[row, 5]
+        if listed >= 0:
+            count = groups[listed]
+            own = groups[listed + 1 : listed + 1 + levels]
+            parts = flat[without : without + before * count * after].reshape((before, count, after))
+            _spread_groups(table, parts, own)
+            continue
         sums = flat[without : without + before * after].reshape((before, after))
         if levels == 2:
             _spread_pairs(table, sums)
@@ -129,6 +178,15 @@ def spread_evenly(cells: Float, steps: Integers) -> None:
             _spread_short(table, sums)
         else:
             _spread_long(table, sums, strip)
+
+
+def _spread_groups(table: Float, parts: Float, own: Integers) -> None:
+    shares = _shares(own, parts.shape[1])
+    for b in range(table.shape[0]):
+        for level in range(own.size):
+            line, part, share = table[b, level], parts[b, own[level]], shares[own[level]]
+            for i in range(line.size):
+                line[i] += share * part[i]
 
 
 def _spread_pairs(table: Float, sums: Float) -> None:
@@ -201,10 +259,18 @@ def copy_weighted(values: Float, cells: Float, runs: Integers, weights: Float) -
                 flat[target + i] = weight * found[source + i]
 
 
-def _tables(cells: Float, steps: Integers) -> Iterator[tuple[Float, Float]]:
-    """Of every step the table, (before, levels, after), and the table without its axis, (before, after)."""
+def sum_groups(table: Float, groups: Integers) -> Float:
+    """Sums over groups of levels, (before, levels, after) to (before, groups, after)."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.searchsorted(groups[order], np.arange(groups.max() + 1))
+    return np.add.reduceat(table[:, order], starts, axis=1)
+
+
+def _tables(cells: Float, steps: Integers, groups: Integers) -> Iterator[tuple[Float, Float, Integers]]:
+    """Of every step the table, (before, levels, after), that which it leads to, (before, groups, after), and groups."""
     width = cells.shape[1]
-    for table, without, before, levels, after in steps.tolist():
-        size = before * after
-        whole = cells[table : table + size * levels].reshape(before, levels, after * width)
-        yield whole, cells[without : without + size].reshape(before, after * width)
+    for table, without, before, levels, after, listed in steps.tolist():
+        own = np.zeros(levels, dtype=np.int64) if listed < 0 else groups[listed + 1 : listed + 1 + levels]
+        size = before * after * (1 if listed < 0 else int(groups[listed]))
+        whole = cells[table : table + before * levels * after].reshape(before, levels, after * width)
+        yield whole, cells[without : without + size].reshape(before, -1, after * width), own

@@ -14,10 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blue_solvers.components.flat.axis_steps import copy_weighted, spread_evenly, take_means
+from blue_solvers.components.flat.axis_steps import copy_weighted, spread_evenly, sum_groups, take_means
+from blue_solvers.components.flat.group_mixing import GroupMixing
+from blue_solvers.components.flat.group_variances import group_variances
+from blue_solvers.components.flat.grouped_axes import GroupedAxes
 from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders.arrays import Flags, Float, Index, Integers
 from constraint_builders.relations.closed_tables import ClosedTables
+
+MIXED = 8.0  # entries of matrices for each cell
 
 
 class SweepForm:
@@ -26,7 +31,7 @@ class SweepForm:
     Parameters
     ----------
     problem : StructuredProblem
-        Of one geounit, without recodes and zeros.
+        Of one geounit, without zeros.
     most_cells : float
         That the observed and desired tables may have together with all coarser ones.
 
@@ -38,24 +43,21 @@ class SweepForm:
 
     def __init__(self, problem: StructuredProblem, most_cells: float = np.inf) -> None:
         self._observed, self._desired = problem.observed.size, problem.desired.size
-        shape = problem.schema.shape
-        kept = [
-            tuple(axis for axis in table.axes if shape[axis] > 1)
-            for table in (*problem.desired_tables, *problem.observed_tables)
-        ]
-        self._tables = tables = ClosedTables.of(shape, kept, most_cells)
+        together = [*problem.desired_tables, *problem.observed_tables]
+        self._axes = axes = GroupedAxes(problem.schema, together)
+        kept = [axes.of(table) for table in together]
+        self._tables = tables = ClosedTables.of(axes.shape, kept, most_cells, axes.instead)
         desired_at, observed_at = np.split(tables.place_of, [len(problem.desired_tables)])
         variances, starts = np.concatenate(problem.geounit_variances), problem.observed.offsets[:-1]
         noisy, exact = np.isfinite(variances) & (variances > 0), variances == 0
         own = Runs.of(tables, starts[noisy], observed_at[noisy], 1 / variances[noisy])
-        density = own.densities(tables)
-        self._exact: Sweep | None = None
-        if exact.any():
-            known = Runs.of(tables, starts[exact], observed_at[exact], np.ones(np.count_nonzero(exact)))
-            known_density = known.densities(tables)
-            self._exact = Sweep(tables, known, known_density, known_density > 0)
-            density[known_density > 0] = np.inf
-        self._noisy = Sweep(tables, own, density, np.ones(density.size, dtype=np.bool_))
+        known = Runs.of(tables, starts[exact], observed_at[exact], np.ones(np.count_nonzero(exact)))
+        density, known_density = own.densities(axes, tables), known.densities(axes, tables)
+        self._mixing = GroupMixing(axes, tables, density, known_density, MIXED * most_cells) if axes.several else None
+        density[known_density > 0] = np.inf
+        self._noisy = Sweep(axes, tables, own, density, np.ones(density.size, dtype=np.bool_), self._mixing)
+        members = known_density > 0
+        self._exact = Sweep(axes, tables, known, known_density, members, self._mixing, True) if exact.any() else None
         self._wanted = Runs.of(tables, problem.desired.offsets[:-1], desired_at, np.ones(desired_at.size))
 
     def apply(self, Y: Float) -> Float:
@@ -65,9 +67,10 @@ class SweepForm:
     def violation(self, Y: Float) -> float:
         """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
         cells, worst = self._estimate(Y), 0.0
-        for table, without, before, levels, after in self._tables.steps(self._tables.up).tolist():
-            sums = cells[table : table + before * levels * after].reshape(before, levels, -1).sum(axis=1)
-            own = cells[without : without + before * after].reshape(sums.shape)
+        for table, without, axis, before, levels, _ in self._tables.up.tolist():
+            whole = cells[slice(*self._tables.offsets[[table, table + 1]])].reshape(before, levels, -1)
+            own = cells[slice(*self._tables.offsets[[without, without + 1]])].reshape(before, -1, whole.shape[2])
+            sums = sum_groups(whole, self._axes.group_of(axis))
             worst = max(worst, float(abs(sums - own).max()))
         return worst
 
@@ -75,23 +78,25 @@ class SweepForm:
         """All tables, (S, K)."""
         cells = self._noisy.components(self._noisy.runs.read(Y, self._tables))
         if self._exact is not None:
-            known = self._exact.components(self._exact.runs.read(Y, self._tables))
-            cells += known
+            cells += self._exact.components(self._exact.runs.read(Y, self._tables))
         return self._noisy.spread(cells)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
         cells = self._wanted.read(V, self._tables)
         if self._exact is None:
-            return self._noisy.runs.write(self._noisy.spread(self._noisy.components(cells)), self._observed)
+            components = self._noisy.components(cells, transpose=True)
+            return self._noisy.runs.write(self._noisy.spread(components), self._observed)
         self._noisy.take_means(cells)
-        known = self._exact.spread(self._exact.scaled(cells))
-        noisy = self._noisy.spread(self._noisy.scaled(cells))
+        known, noisy = (own.spread(own.scaled(cells)) for own in (self._exact, self._noisy))
         return self._exact.runs.write(known, self._observed) + self._noisy.runs.write(noisy, self._observed)
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
         places = self._wanted.places
+        if self._mixing is not None:
+            found = group_variances(self._axes, self._tables, self._noisy.scale, self._mixing)
+            return np.concatenate([found(number) for number in places.tolist()])
         by_table = self._noisy.scale.copy()
         for table, without, levels in self._tables.by_axis():
             by_table[table] = by_table[table] * (1 - 1 / levels) + by_table[without] / levels**2
@@ -103,42 +108,66 @@ class Sweep:
 
     Parameters
     ----------
+    axes : GroupedAxes
     tables : ClosedTables
     runs : Runs
         Where they are observed.
     density : ndarray, (tables,)
         Information about every component: infinite where something else knows it, 0 where nothing does.
     members : ndarray of bool, (tables,)
+    mixing : GroupMixing or None
+        What makes values of the components of several groups.
+    exactly : bool
+        Whether what is observed is exact.
     """
 
-    def __init__(self, tables: ClosedTables, runs: Runs, density: Float, members: Flags) -> None:
-        self._tables = tables
+    def __init__(
+        self,
+        axes: GroupedAxes,
+        tables: ClosedTables,
+        runs: Runs,
+        density: Float,
+        members: Flags,
+        mixing: GroupMixing | None,
+        exactly: bool = False,
+    ) -> None:
+        self._tables, self._groups, self._mixing, self._exactly = tables, axes.groups, mixing, exactly
         self.runs = runs
         self.scale = np.divide(1.0, density, out=np.zeros_like(density), where=density > 0)
+        if mixing is not None:
+            self.scale[mixing.mixed] = 1.0
         own = tables.up[members[tables.up[:, 0]]]
-        self._up, self._down = tables.steps(own), tables.steps(own[np.argsort(own[:, 2], kind="stable")])
+        by_axis = own[np.argsort(own[:, 2], kind="stable")]
+        self._up, self._down = (
+            np.column_stack([tables.steps(rows), axes.listed[rows[:, 2]]]) for rows in (own, by_axis)
+        )
         last = np.append(own[1:, 0] != own[:-1, 0], np.ones(min(len(own), 1), dtype=np.bool_))
         self._factors = np.where(last, self.scale[own[:, 0]], 1.0)
-        self._total = int(tables.offsets[np.flatnonzero(tables.variables == 0)[0]])
-        self._total_factor = float(self.scale[tables.variables == 0][0])
+        self._ends = [(int(tables.offsets[i]), float(self.scale[i])) for i in np.flatnonzero(tables.sizes == 1)]
 
-    def components(self, cells: Float) -> Float:
+    def components(self, cells: Float, transpose: bool = False) -> Float:
         """What is known of every component, from information about cells, in place."""
-        take_means.fastest()(cells, self._up, self._factors)
-        cells[self._total] *= self._total_factor
-        return cells
+        take_means.fastest()(cells, self._up, self._groups, self._factors)
+        for place, factor in self._ends:
+            cells[place] *= factor
+        return self._mix(cells, transpose)
 
     def take_means(self, cells: Float) -> None:
         """Information about every component, in place."""
-        take_means.fastest()(cells, self._up, np.ones_like(self._factors))
+        take_means.fastest()(cells, self._up, self._groups, np.ones_like(self._factors))
 
     def scaled(self, cells: Float) -> Float:
-        """What is known of every component, from information about it."""
-        return cells * np.repeat(self.scale, self._tables.sizes)[:, None]
+        """What the transpose of `components` makes of information about every component."""
+        return self._mix(cells * np.repeat(self.scale, self._tables.sizes)[:, None], transpose=True)
 
     def spread(self, cells: Float) -> Float:
         """All tables, from their components, in place."""
-        spread_evenly.fastest()(cells, self._down)
+        spread_evenly.fastest()(cells, self._down, self._groups)
+        return cells
+
+    def _mix(self, cells: Float, transpose: bool) -> Float:
+        if self._mixing is not None:
+            self._mixing.apply(cells, self._exactly, transpose)
         return cells
 
 
@@ -173,11 +202,11 @@ class Runs:
         unread = np.stack([np.full(others.size, -1), tables.offsets[others], tables.sizes[others], others * 0], axis=1)
         return cls(places, weights, rows, unread.astype(np.int64))
 
-    def densities(self, tables: ClosedTables) -> Float:
-        """Information about every component, weights being precisions."""
+    def densities(self, axes: GroupedAxes, tables: ClosedTables) -> Float:
+        """Precision of every table with all that are added to it, of its cells; weights are precisions."""
         density = np.bincount(self.places, self.weights, tables.sizes.size).astype(float)
-        for table, without, levels in tables.by_axis():
-            density[without] += density[table] / levels
+        for (table, without, levels), listed in zip(tables.by_axis(), axes.listed.tolist(), strict=True):
+            density[without] += density[table] / (levels if listed < 0 else 1)
         return density
 
     def read(self, values: Float, tables: ClosedTables) -> Float:

@@ -254,6 +254,7 @@ class TreeForm:
 
     def _collect_transpose(self, level: LevelPlan, rows: slice | Index, block: Float, result: Float) -> None:
         classes = level.class_of[rows]
+        matrices = list(self._matrices(level, classes))
         numbers, exactly = block.copy(), block.copy()
         self._multiply_numbers(numbers, classes, "own")
         self._multiply_numbers(exactly, classes, "own_exact")
@@ -267,17 +268,13 @@ class TreeForm:
                 other = reader.empty(block)
                 reader.read_numbers(exactly, exact[rows].astype(float), other)
                 own += other
-            for component, gains in self._matrices(level, classes):
+            for component, gains in matrices:
                 if t in gains:
                     lengths = reader.lengths(component)
                     pulls = product(component, gains[t].swapaxes(1, 2), [block[component.place]], lengths)
                     own[reader.part(component)] = pulls
             place = result[self._problem.observed.block(t)].reshape(level.members.size, *table.shape, -1)
             place[rows] = reader.cells(own)
-
-    @cached_property
-    def _desired_readers(self) -> dict[str, TableAccess]:
-        return {table.name: TableAccess(self.plan, table) for table in self._problem.desired_tables}
 
     @cached_property
     def _all(self) -> list[ByParent]:
@@ -319,13 +316,17 @@ class TreeForm:
                     place[rows] = cells
 
     def _write_desired(self, number: int, V: Float, pulls: Float) -> None:
+        """The transpose of `_read_desired`, in slots that are 0."""
         level = self.plan.levels[number]
-        for i in self._desired_at[number]:
-            table = self._problem.desired_tables[i]
-            reader = self._desired_readers[table.name]
-            cells = V[self._problem.desired.block(i)].reshape(level.members.size, *table.shape, V.shape[1])
+        places = [
+            V[self._problem.desired.block(i)].reshape(level.members.size, *self._problem.desired_tables[i].shape, -1)
+            for i in self._desired_at[number]
+        ]
+        if places:
             for rows in self._blocks(np.arange(level.members.size), V.shape[1]):
-                reader.spread(cells[rows], pulls[rows])
+                cells = self._sums[number].spread([place[rows] for place in places]).reshape(pulls[rows].shape)
+                self._basis.to_slots(cells)
+                pulls[rows] = cells
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""

@@ -9,6 +9,7 @@ import pytest
 
 import blue_solvers.solvers.oblique_down_pass as heuristic
 from blue_solvers import ConvergenceError, UnsupportedProblemError, blue
+from blue_solvers.components import assumptions, choice
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, gallery
 from tests.helpers.exact_reference import marginal_rows
@@ -192,3 +193,21 @@ def test_variables_whose_joint_table_no_number_counts(count: int, levels: int) -
     expected = y + (totals.mean() - totals)[:, None] / levels
     np.testing.assert_allclose((P @ y.ravel()).reshape(y.shape), expected, atol=1e-13)
     np.testing.assert_allclose(P.variances(), 1 - 1 / levels + 1 / (levels * count), rtol=1e-12)
+
+
+def test_a_recode_among_many_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 10^12 joint cells; the tables have 7,054, and are swept whether or not loops can be compiled."""
+    names = [f"v{i}" for i in range(12)]
+    schema = Schema(dict.fromkeys(names, 10), recodes={"v0": {"coarse": [0, 0, 0, 1, 1, 2, 2, 2, 2, 2]}})
+    pairs = [*combinations(names, 2), *(("coarse", name) for name in names[1:])]
+    tables = {"total": 1.0, "coarse": 2.0} | dict.fromkeys(names, 2.0) | {f"{a} * {b}": 3.0 for a, b in pairs}
+    problem = Problem(schema, tables)
+    y = np.random.default_rng(0).normal(100, 1, problem.observed.size)
+    expected = blue(problem, "cholesky") @ y
+    for numba in (True, False):
+        monkeypatch.setattr(choice, "has_numba", lambda found=numba: found)
+        np.testing.assert_allclose(blue(problem) @ y, expected, atol=1e-8)
+    monkeypatch.setattr(assumptions, "free_memory", lambda: 1e5)
+    with pytest.raises(UnsupportedProblemError, match=r"7\.276 TiB of cells of all its variables together"):
+        blue(problem, "sea_blue")
+    assert "chose cholesky" in blue(problem).info.reason

@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 
 from blue_solvers import UnsupportedProblemError, blue
-from blue_solvers.streaming import PartitionError, Partitions, partition, partition_source, stream
+from blue_solvers.streaming import PartitionError, Partitions, partition, stream
 from blue_solvers.streaming.job import Job
 from blue_solvers.streaming.run import work_through
 from constraint_builders import Problem, Schema, Spine
+from tests.blue_solvers.streaming.split_counties import write_counties
 from tests.helpers.effort import first_of
 from tests.helpers.partitioned import assert_same, digests, invented_problem
 from tests.helpers.places import ROOT
@@ -144,26 +145,6 @@ def test_the_bytes_are_those_of_streaming(client, job, tmp_path: Path) -> None:
     stream(folder / "in", tmp_path / "streamed")
     estimate(client, folder / "in", tmp_path / "out")
     assert files(tmp_path / "out") == files(tmp_path / "streamed")
-
-
-COUNTY_TABLES = {"a * b": 1.0, "a * c": 2.0, "detailed": [4.0, 1.0], "total": [0.0, 5.0], "a": [0.0, 5.0]}
-
-
-def write_counties(folder: Path, off: float = 0.0) -> tuple[Problem, np.ndarray, float]:
-    """Two counties as parts, with tables known exactly, and a limit of memory that they need more than."""
-    schema = Schema({"a": 4, "b": 5, "c": 6})
-    spine = Spine([-1, 0, 0], ["State", "County", "County"], ["44", "44001", "44003"])
-    observed = {"State": {"detailed": 2.0}, "County": COUNTY_TABLES}
-    problem = Problem(schema, observed, spine=spine)
-    y = consistent_measurements(problem, 4)
-    tables = problem.observed.tables(y.copy())
-    tables["County", "a"][0, 1] += off
-
-    def read(level: str, table: str, ranks: np.ndarray) -> np.ndarray:
-        return tables[level, table][ranks]
-
-    cut = partition_source(folder, schema, spine, observed, None, read, at="County")
-    return problem, y, max(entry.bytes for entry in cut.parts.values()) - 2000.0
 
 
 def test_parts_split_by_table_give_the_bytes_of_streaming(client, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -15,46 +16,13 @@ from scipy import sparse
 
 from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.streaming import partition, stream
+from blue_solvers.streaming.job import CHECKSUMS
 from constraint_builders import Problem, Schema, Spine
+from tests.blue_solvers.streaming.known_sums import with_equalities
 from tests.helpers.effort import examples
-from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, invented_problem, read_estimates
+from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, read_estimates
 from tests.helpers.places import ROOT
-from tests.helpers.spines import SCHEMA, consistent_measurements
-
-
-def with_equalities(seed: int) -> tuple[Problem, np.ndarray]:
-    """Combinations within a geounit, of several geounits of one level and of several, one implied by the others."""
-    problem = invented_problem(seed)
-    rng = np.random.default_rng(seed)
-    y = consistent_measurements(problem, seed)
-    measured = ~problem.unmeasured
-    rows = np.zeros((5, problem.observed.size))
-    totals = [name for name in problem.observed.names if name[1] == "total"]
-    for name in totals[:2]:
-        rows[0, problem.observed.slice(name)] = 1
-    for row, count in ((1, 3), (2, 40)):
-        chosen = rng.choice(np.flatnonzero(measured), count, replace=False)
-        rows[row, chosen] = rng.choice([-1, 1, 2], count)
-    rows[3, np.flatnonzero(measured)[-4:]] = 1
-    rows[4] = rows[1] - 2 * rows[2]
-    rows *= measured
-    other = y + np.where(problem.variances > 0, rng.normal(0, 3, y.size), 0)
-    x = blue(problem.observing(), "two_pass") @ other  # agrees with all that is exact
-    known = Problem(
-        problem.schema,
-        {
-            level: {
-                table: variance
-                for (where, table), variance in zip(problem.observed.names, problem.geounit_variances, strict=True)
-                if where == level
-            }
-            for level in problem.spine.levels
-        },
-        spine=problem.spine,
-        desired=["detailed", "b", "total"],
-        equalities=(rows, rows @ x),
-    )
-    return known, y
+from tests.helpers.spines import SCHEMA
 
 
 @pytest.mark.parametrize(("seed", "level"), [(0, 0), (0, 2), (1, 1), (2, 3), (3, 2)])
@@ -136,6 +104,9 @@ def test_killed_runs_with_equalities_end_with_the_same_bytes(tmp_path: Path) -> 
         ends.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
     assert len(ends) > 2
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+    said = [(tmp_path / name / CHECKSUMS).read_text() for name in ("out", "whole")]  # with the certificate
+    assert said[0] == said[1]
+    assert json.loads(said[0])["certificate"]["bound"] < 1e-8
 
 
 def test_equalities_of_unmeasured_cells_are_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from blue_solvers import ConjugateGradient, blue
 from blue_solvers.components import size
+from blue_solvers.structured import nearest
 from blue_solvers.structured.nearest import structure_of, tables_left_out, why_no_structure
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, Spine
@@ -81,6 +82,17 @@ def test_large_tables_with_recodes_go_first() -> None:
     kept = structure_of(problem).kept
     assert kept is not None
     assert kept.kept.observed.names == ("total", "c", "p * b", "q", "a * c", "detailed")
+
+
+def test_more_tables_are_kept_where_few_groups_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As few groups as are cheap where that can be, else as few as can be solved at all."""
+    problem = Problem(SCHEMA, dict.fromkeys([*TABLES, "detailed"], 1.0))
+    usual = tables_left_out(problem)
+    monkeypatch.setattr(nearest, "FEW_GROUPS", 3)
+    assert set(tables_left_out(problem)) > set(usual)
+    monkeypatch.setattr(nearest, "FEW_GROUPS", 0)
+    assert why_no_structure(problem) is None
+    assert tables_left_out(problem) == usual
 
 
 def test_recodes_that_are_only_desired_are_no_hindrance() -> None:

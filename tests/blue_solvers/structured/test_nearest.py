@@ -14,7 +14,8 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import ConjugateGradient, ConvergenceError, UnsupportedProblemError, blue
 from blue_solvers.contract import Info
-from blue_solvers.structured.nearest import nearest_structured
+from blue_solvers.structured.nearest import nearest_structured, variance_ratio
+from blue_solvers.structured.scaled_precision import scaled_precision
 from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.arrays import Float
@@ -152,6 +153,13 @@ def test_structural_zeros_and_equalities_with_a_right_hand_side() -> None:
             np.testing.assert_allclose(E @ np.nan_to_num(estimate), [31.0, 4.0], atol=1e-8)
 
 
+@pytest.mark.parametrize(("rtol", "exact"), [(1e-12, True), (0.1, False)])
+def test_what_is_left_of_the_iterations_says_whether_the_estimate_is_exact(rtol: float, exact: bool) -> None:
+    problem = cellwise(Problem(SCHEMA, {"total": 1.0, "detailed": 1.0}), 1e3)
+    _, info = blue(problem, ConjugateGradient(rtol=rtol, preconditioner="two_pass")).apply(noise(problem))
+    assert info.exact is exact
+
+
 def test_exact_totals_are_kept() -> None:
     problem = cellwise(
         Problem(Schema({"a": 3, "b": 4}), {"total": 0.0, "a": 0.0, "b": 2.0, "detailed": 1.0}, "all"), 8.0
@@ -232,6 +240,18 @@ def test_the_one_variance_is_the_geometric_mid_range_of_each_geounit() -> None:
     assert np.array_equal(structured["S", "a"], [[0, 0]])
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e9])
+def test_the_ratio_of_variances_is_that_of_one_table_in_any_unit(unit: float) -> None:
+    a, b = np.array([1.0, 4.0]) * unit, np.array([[100.0, 100.0], [300.0, 700.0]]) * unit
+    schema = Schema({"a": 2, "b": 2})
+    assert variance_ratio(Problem(schema, {"a": a, "detailed": b})) == pytest.approx(7)
+    b[0, 0] = 0  # known exactly
+    assert variance_ratio(Problem(schema, {"a": a, "detailed": b})) == pytest.approx(7)
+    b[0, 1] = np.inf
+    assert variance_ratio(Problem(schema, {"a": a, "detailed": b})) == np.inf
+    assert variance_ratio(Problem(schema, {"total": 9 * unit, "detailed": unit})) == 1
+
+
 def test_refusals_say_which_solver_instead() -> None:
     half_exact = Problem(Schema({"a": 1002}), {"a": np.arange(1002) % 2.0, "total": 1.0})
     operator = Problem(Schema({"a": 4}), {"a": None}, covariance=aslinearoperator(np.eye(4) + 0.1))
@@ -266,3 +286,19 @@ def test_variances_that_do_not_fit(change: Callable[[Float], Float], message: st
     problem = Problem(Schema({"a": 27}), {"a": 2.0, "total": 1.0})
     with pytest.raises(ValueError, match=message):
         problem.with_variances(change(problem.variances))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_least_precision_of_an_operator_is_not_taken_for_larger(seed: int) -> None:
+    """By the power method, against eigenvalues: D = s Sigma^-1 s has none below what it is said to have at least."""
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((12, 12))
+    Sigma, deviations = root @ root.T + np.eye(12), rng.uniform(0.5, 2, 12)
+    covariance = aslinearoperator(Sigma)
+    covariance.solve = lambda V: np.linalg.solve(Sigma, V)
+    precision = scaled_precision(Problem(Schema({"a": 12}), {"a": None}, covariance=covariance), deviations)
+    D = deviations[:, None] * np.linalg.inv(Sigma) * deviations
+    assert precision.product(np.eye(12)) == pytest.approx(D, rel=1e-9)
+    least = np.linalg.eigvalsh(D).min()
+    assert least / 4 < precision.least <= least
+    assert not precision.certain

@@ -16,6 +16,7 @@ from blue_solvers.uncertainty import (
     functionals,
     variances,
 )
+from blue_solvers.uncertainty.functionals import observed_weights
 from constraint_builders import Problem, Schema, Spine, gallery
 from tests.blue_solvers.uncertainty.checks import problem_of
 from tests.helpers.effort import examples
@@ -80,6 +81,25 @@ def test_columns_blocks_and_functionals_are_those_of_the_operator(solver):
     np.testing.assert_allclose(found.std_errors**2, found.variances)
 
 
+@pytest.mark.parametrize("desired", [["total"], "all", ["detailed", "a", "b", "total"]])
+def test_variances_by_applies_take_any_number_of_blocks(desired, monkeypatch):
+    """More cells wanted than measured, and fewer; in blocks of two."""
+    monkeypatch.setattr("blue_solvers.uncertainty.covariance.VARIANCE_BLOCK", 2)
+    P = blue(Problem(Schema({"a": 3, "b": 4}), {"detailed": 2.0}, desired=desired))
+    np.testing.assert_allclose(variances(P, "applies"), np.diag(dense_covariance(P)), rtol=1e-12)
+
+
+def test_functionals_that_do_not_fit_are_refused_by_their_number(monkeypatch):
+    """The weights of 5 functionals over 12 cells, and two copies of them: 24 bytes for each."""
+    P, W = blue(Problem(Schema({"a": 3, "b": 4}), {"detailed": 2.0})), sparse.csc_array(np.ones((12, 5)))
+    for found in (lambda: functionals(P, np.ones(12), W).estimate, lambda: observed_weights(P, W)):
+        monkeypatch.setattr("constraint_builders.memory.free_memory", lambda: 24 * 12 * 5)
+        assert found().shape[-1] == 5
+        monkeypatch.setattr("constraint_builders.memory.free_memory", lambda: 24 * 12 * 5 - 1)
+        with pytest.raises(MemoryError, match="the weights of 5 functionals needs"):
+            found()
+
+
 def test_heuristic_gets_its_own_covariance():
     heuristic, best = blue(unequal(), SeaBlue()), blue(unequal(), "dense")
     own = variances(heuristic, "applies")
@@ -118,6 +138,14 @@ def test_stochastic_estimates_scatter_as_they_say():
         scores[:, i] = (estimate - exact) / error
     assert (abs(scores.mean(axis=1)) < 5 / np.sqrt(repetitions)).all()
     assert (abs((scores**2).mean(axis=1) - 1) < 5 * np.sqrt(2 / repetitions) + 3 / probes).all()
+
+
+@pytest.mark.parametrize("desired", [["total"], "all"])
+def test_stochastic_estimates_of_more_and_fewer_cells_than_were_measured(desired):
+    P = blue(Problem(Schema({"a": 3, "b": 4}), {"detailed": 2.0}, desired=desired))
+    found, errors = estimate_variances(P, 400, rng=3)
+    assert found.shape == errors.shape == (P.shape[0],)
+    assert (abs(found - P.variances()) <= 6 * errors + 1e-12).all()
 
 
 def test_stochastic_estimate_does_not_depend_on_batches(monkeypatch):

@@ -226,6 +226,13 @@ def test_statistics_are_those_of_all_replicates():
     np.testing.assert_allclose(free, np.sort(abs(errors), axis=1)[:, 89], rtol=1e-12)
 
 
+@pytest.mark.parametrize("method", ["t", "distribution_free"])
+def test_half_widths_have_the_unit_of_the_counts(method):
+    """Noise of a millionth of the size makes intervals of a millionth of the width, from the same draws."""
+    wide, narrow = (half_widths(blue(problem(variance=own)), 0.9, method, 99, rng=2) for own in (4.0, 4e-12))
+    np.testing.assert_allclose(narrow, 1e-6 * wide, rtol=1e-9)
+
+
 def test_many_draws_take_several_passes(monkeypatch):
     P = blue(problem())
     expected = half_widths(P, 0.9, "distribution_free", 99, rng=2)

@@ -114,9 +114,11 @@ def test_exact_counts_and_inconsistent_values():
     assert region.half_widths[0] == 0
     answers = region.contains(np.array([[6.0, 1, 2, 3], [7.0, 1, 2, 3], [6.0, 1, 2, 4], [6.0, 1.5, 1.5, 3]]).T)
     assert answers.tolist() == [True, False, False, True]
-    only_exact = confidence_ellipsoid(exact, [6.0, 1, 2, 3], [1, 0, 0, 0])
-    assert only_exact.contains([6.0])
-    assert not only_exact.contains([6.1])
+    for draws in (None, 5):
+        only_exact = confidence_ellipsoid(exact, [6.0, 1, 2, 3], [1, 0, 0, 0], draws=draws, rng=0)
+        assert only_exact.rank == only_exact.squared_radius == 0
+        assert only_exact.contains([6.0])
+        assert not only_exact.contains([6.1])
 
 
 def test_exact_ellipsoid_is_the_textbooks():

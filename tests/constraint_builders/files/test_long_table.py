@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema
 from constraint_builders.files import estimates_frame, infer_schema, measurements_frame, read_long_table, write_frame
+from constraint_builders.files.measured_table import read_measured_table
 from constraint_builders.files.replacing import replacing
 
 SCHEMA = Schema({"sex": ["female", "male"], "age": 3}, {"age": {"adult": ["minor", "adult", "adult"]}})
@@ -361,3 +362,19 @@ def test_without_polars_the_extra_is_named() -> None:
     code = "import sys; sys.modules['polars'] = None; import constraint_builders.files"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "ImportError: files and data frames need polars: pip install 'blue-solvers[frames]'" in result.stderr
+
+
+def test_tables_of_several_sources_are_named_as_combined() -> None:
+    rows = [("sex", "female", 9.0, "one"), ("sex", "male", 11.0, "one"), ("total", "*", 21.0, "one")]
+    frame = pl.DataFrame(rows, ("table", "sex", "value", "source"), orient="row").with_columns(variance=2.0)
+    assert read_measured_table(frame).combined == ()
+    again = frame.filter(pl.col("table") == "total").with_columns(value=pl.lit(25.0), source=pl.lit("two"))
+    found = read_measured_table(pl.concat([frame, again]))
+    assert found.combined == ("total",)
+    assert found.problem.observed.tables(found.y)["total"] == 23.0
+
+
+def test_a_missing_first_level_is_missing_and_no_wrong_label() -> None:
+    frame = pl.DataFrame({"table": ["sex"], "sex": ["male"], "value": [11.0], "variance": [2.0]})
+    with pytest.raises(ValueError, match=r"table 'sex'.*\(sex=female\).*missing"):
+        read_long_table(frame, Schema({"sex": ["female", "male"]}))

@@ -339,6 +339,24 @@ def test_a_query_is_known_by_its_attributes_if_its_name_is_not(folder: Path) -> 
     assert {level for level, _ in release.problem.observed.names} == {"State", "County"}
 
 
+def test_queries_may_come_in_turns(folder: Path) -> None:
+    """All of one geounit and then of the next: lists of different lengths beside one another."""
+    whole = read(folder)
+    rows = pl.read_parquet(part(folder), hive_partitioning=False)
+    turned = rows.sort("geocode", maintain_order=True)
+    assert (turned["query_name"].rle_id().max() or 0) > (rows["query_name"].rle_id().max() or 0)
+    turned.write_parquet(part(folder))
+    assert_same(read(folder), whole.problem, whole.y)
+
+
+def test_attributes_that_disagree_make_no_table(folder: Path) -> None:
+    first = pl.int_range(pl.len()) == 0
+    renamed = pl.col("query_name").replace({"total_dpq": "nothing_dpq"})
+    rewrite(part(folder), renamed, pl.when(first).then(pl.lit("sex")).otherwise("sex").alias("sex"))
+    (unused,) = read(folder).unused
+    assert (unused.name, unused.rows, unused.reason) == ("nothing_dpq", 5, "it is not a table of the schema")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

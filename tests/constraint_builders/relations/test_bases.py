@@ -7,15 +7,17 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema
-from constraint_builders.relations.bases import factor_bases
+from constraint_builders.relations.bases import _pivot_columns, factor_bases
+from tests.helpers.exact_reference import rational_rank
 
 PARTITIONS = st.integers(2, 8).flatmap(
     lambda n: st.lists(st.lists(st.integers(0, n - 1), min_size=n, max_size=n), min_size=1, max_size=4)
 )
+CROSSING = [[0, 0, 1, 0, 0, 1], [0, 1, 0, 0, 1, 0], [0, 1, 1, 0, 1, 1]]  # 12|3, 13|2, 1|23 of three levels, twice
 
 
 def over_levels(groups: list[int]) -> np.ndarray:
@@ -29,6 +31,10 @@ def relabelled(groups: list[int]) -> list[int]:
 
 
 @given(PARTITIONS)
+@example([*CROSSING, [0, 1, 0, 2, 3, 2]])  # which refines the second alone, and crosses the others
+@example([[0, 1, 0, 2, 3, 2], *CROSSING])
+@example([*CROSSING, [0, 0, 1, 2, 2, 3]])
+@example([*CROSSING, [0, 1, 1, 2, 3, 3]])
 def test_one_basis_serves_all_recodes_that_have_one(found: list[list[int]]) -> None:
     """By ranks alone: each factor's rows span its groups, and all functionals together are independent."""
     recodes = {f"r{i}": groups for i, groups in enumerate(dict.fromkeys(tuple(relabelled(own)) for own in found))}
@@ -53,6 +59,15 @@ def test_one_basis_serves_all_recodes_that_have_one(found: list[list[int]]) -> N
             np.testing.assert_array_equal(functionals.setdefault(mode, along), along)
     together = np.concatenate(list(functionals.values()))
     assert np.linalg.matrix_rank(together) == len(together)
+
+
+@given(st.lists(st.lists(st.integers(0, 1), min_size=5, max_size=5).filter(any), min_size=1, max_size=6))
+@example([[0, 1, 1, 0, 0], [0, 1, 0, 1, 1], [0, 0, 1, 1, 0], [0, 1, 0, 1, 0], [0, 1, 1, 0, 1]])
+def test_pivots_are_the_columns_of_a_nonsingular_minor(matrix: list[list[int]]) -> None:
+    """Of indicators of any groups, whose elimination leaves whole numbers beside 0 and 1."""
+    rows = [{column: 1 for column, entry in enumerate(row) if entry} for row in matrix]
+    pivots, A = _pivot_columns(rows), np.array(matrix)
+    assert len(pivots) == len(set(pivots)) == rational_rank(A) == rational_rank(A[:, pivots])
 
 
 @pytest.mark.parametrize("count", [2, 3])

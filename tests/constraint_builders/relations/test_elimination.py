@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,3 +53,49 @@ def test_rounding_in_place_of_zeros_decides_no_unit(size: int) -> None:
     twice = relations_between_rows(sparse.csr_array(np.vstack([W, W[:3] + W[3:6]]))).toarray()
     assert twice.shape == (3, size + 3)
     assert abs(twice @ np.vstack([W, W[:3] + W[3:6]])).max() < 1e-11 * abs(twice).max()
+
+
+def solved_exactly(A: np.ndarray) -> list[float]:
+    """The last column of the reduced row echelon form of (n, n + 1), in rational arithmetic."""
+    M = [[Fraction(float(entry)) for entry in row] for row in A]
+    for j in range(len(M)):
+        pivot = next(i for i in range(j, len(M)) if M[i][j] != 0)
+        M[j], M[pivot] = M[pivot], M[j]
+        M[j] = [entry / M[j][j] for entry in M[j]]
+        for i in range(len(M)):
+            if i != j:
+                M[i] = [own - M[i][j] * other for own, other in zip(M[i], M[j], strict=True)]
+    return [float(row[-1]) for row in M]
+
+
+@pytest.mark.parametrize("small", [3e-6, 3e-7, 3e-8])
+@pytest.mark.parametrize(
+    ("matrix", "place"),
+    [
+        ([[-1, 1, -1, 0], [-1, -1, -1, 0], [0, -1, 1, -1], [1, -1, -1, 0]], (0, 3)),
+        ([[-1, 1, -1, 1], [1, 1, -1, 1], [0, 0, 0, -1], [-1, 0, -1, 0]], (2, 0)),
+        ([[1, 1, 0], [1, 0, 1], [0, 1, 1]], (1, 1)),
+    ],
+)
+def test_no_pivot_magnifies_rounding(small: float, matrix: list[list[float]], place: tuple[int, int]) -> None:
+    """Well-conditioned equations with one small entry are solved to rounding; entries of a row lie in any order."""
+    A = np.array(matrix, dtype=float)
+    A[place] = small
+    assert np.linalg.cond(A) < 10
+    A = np.column_stack([A, [0.7, 0.9, 1.1, 1.3][: len(A)]])
+    found, expected = eliminate(sparse.csr_array(A), np.arange(len(A))), solved_exactly(A)
+    assert found.free_columns.size == 0
+    errors = found.solved[:, [len(A)]].toarray().ravel() - np.array(expected)[found.solved_columns]
+    assert abs(errors).max() < 1e-13 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("unit", [1e-13, 1e13])
+def test_no_unit_of_an_unknown_decides_what_is_zero(unit: float) -> None:
+    """Entries of 1, and in one column of 1 in another unit."""
+    A = np.array([[1, 1, 0, 1], [1, 0, 1, 0], [0, 1, 1, 0], [1, 1, 1, 0]], dtype=float)
+    for column in range(4):
+        scaled = A.copy()
+        scaled[:, column] *= unit
+        found = eliminate(sparse.csr_array(scaled), np.arange(4))
+        assert found.pivot_rows.size == rational_rank(A) == 4
+        assert found.free_columns.size == 0

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from constraint_builders import Schema, gallery
 from constraint_builders.description.table import parse_table
-from constraint_builders.relations.marginals import Margin, group_map, margin_matrix, refines
+from constraint_builders.relations.marginals import Margin, group_map, margin_matrix, marginal_matrix, refines
 from tests.helpers.exact_reference import marginal_rows, stacked
 from tests.helpers.strategies import Case, cases
 
@@ -54,3 +54,20 @@ def test_recodes_that_cross_do_not_refine() -> None:
         margin_matrix(schema, fine, coarse)
     with pytest.raises(ValueError, match="cannot be summed"):
         Margin(schema, fine, coarse)
+
+
+@pytest.mark.parametrize("names", [["total"], ["total", "b", "detailed"]])
+def test_a_marginal_matrix_that_does_not_fit_twice_is_refused(
+    names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = Schema({"a": 30, "b": 20})
+    tables = tuple(parse_table(schema, name) for name in names)
+    matrix = marginal_matrix(schema, tables)
+    needed = (
+        2 * matrix.nnz * (matrix.data.itemsize + matrix.indices.itemsize)
+    )  # itself and the blocks it is copied from
+    monkeypatch.setattr("constraint_builders.memory.free_memory", lambda: needed)
+    assert (marginal_matrix(schema, tables) != matrix).nnz == 0
+    monkeypatch.setattr("constraint_builders.memory.free_memory", lambda: needed - 1)
+    with pytest.raises(MemoryError, match=f"the marginal matrix of {len(names)} tables over 600 detailed cells"):
+        marginal_matrix(schema, tables)

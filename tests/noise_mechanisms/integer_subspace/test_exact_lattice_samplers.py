@@ -26,8 +26,10 @@ from noise_mechanisms.integer_subspace.exact_decisions import (
     exact_scale,
 )
 from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LaplaceSampler, log_theta, shifted_gaussian
+from noise_mechanisms.integer_subspace.l2_ladder import _pi, _theta_at_zero
 from noise_mechanisms.integer_subspace.rejection import FreeCellSampler, RowSampler
 from noise_mechanisms.integer_subspace.sampler import Sampler
+from noise_mechanisms.integer_subspace.scale_mixture import ScaleMixtureSampler
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
     enumerate_law,
@@ -79,6 +81,28 @@ def test_l1_noise_follows_the_enumerated_law(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", L1_CASES)
+def test_mixtures_of_scales_follow_the_enumerated_law(name: str) -> None:
+    invariants, _, epsilon, reach = L1_CASES[name]
+    draws = ScaleMixtureSampler(Lattice(invariants), epsilon).sample(40_000, rng=7)
+    assert not (invariants.matrix @ draws.T).any()
+    assert p_value(draws, *enumerate_law(Lattice(invariants), l1_cost(epsilon), reach)) > FALSE_ALARM
+
+
+def test_mixtures_of_scales_have_the_moments_of_rows_on_tables_where_rows_are_slow() -> None:
+    invariants = margins((6, 6), "a", "b")
+    mixed = GeneralizedLaplace(invariants, 0.25).choose("scale_mixture").sampler.sample(800, rng=8)
+    rows = RowSampler(invariants, 0.25).sample(800, rng=8)
+    assert stats.ks_2samp(abs(mixed).sum(axis=1), abs(rows).sum(axis=1)).pvalue > FALSE_ALARM
+    assert np.square(mixed).mean() == pytest.approx(np.square(rows).mean(), rel=0.1)
+
+
+def test_the_bound_that_mixtures_of_scales_are_accepted_by_holds() -> None:
+    for invariants, epsilon in ((margins((5, 5), "a", "b"), 0.25), (CUBE, 2.0), (LARGE_STEPS, 0.05), (TREE, 6.0)):
+        log_acceptance, _ = ScaleMixtureSampler(Lattice(invariants), epsilon)._scales(4000, np.random.default_rng(1))
+        assert log_acceptance.max() <= 1e-9
+
+
+@pytest.mark.parametrize("name", L1_CASES)
 def test_release_grade_l1_noise_follows_the_enumerated_law(name: str) -> None:
     pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
     invariants, make, _, reach = L1_CASES[name]
@@ -125,19 +149,53 @@ def test_l2_laplace_noise_follows_the_enumerated_law(invariants: Invariants, eps
     assert p_value(draws, *enumerate_law(Lattice(invariants), l2_cost(epsilon), reach)) > FALSE_ALARM
 
 
+@pytest.mark.parametrize("name", ["l2_ladder", "l1_proposals"])
 @pytest.mark.parametrize(
-    ("invariants", "epsilon", "reach"), [(TWO_BY_THREE, 0.6, 40), (margins((4,), "total"), 1.2, 22), (CUBE, 1.0, 40)]
+    ("invariants", "epsilon", "reach"),
+    [(TWO_BY_THREE, 0.6, 40), (margins((4,), "total"), 1.2, 22), (CUBE, 1.0, 40)],
 )
 def test_l2_laplace_noise_of_release_grade_follows_the_enumerated_law(
-    invariants: Invariants, epsilon: float, reach: int
+    invariants: Invariants, epsilon: float, reach: int, name: str
 ) -> None:
     pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
-    sampler = GeneralizedLaplace(invariants, epsilon, norm=2).automatic_release.sampler
+    sampler = GeneralizedLaplace(invariants, epsilon, norm=2).choose(name).sampler
     law = enumerate_law(Lattice(invariants), l2_cost(epsilon), reach)
     assert p_value(sampler.sample(30_000, rng=3), *law) > FALSE_ALARM
     draws = np.array([sampler.release_sample() for _ in range(200)])
     assert not (invariants.matrix @ draws.T).any()
     assert p_value_of_norms(draws, *law) > FALSE_ALARM
+
+
+def test_l2_laplace_noise_of_release_grade_is_drawn_on_large_lattices() -> None:
+    pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
+    mechanism = GeneralizedLaplace(margins((9, 24), "a", "b"), 0.25, norm=2)
+    released = [mechanism.release(np.zeros(216, dtype=int)) for _ in range(8)]
+    assert {release.sampler for release in released} == {"l2_ladder"}
+    lengths = np.array([np.sqrt(np.square(release.table).sum()) for release in released])
+    # The norm is a gamma variable of shape 184 up to what the lattice adds: mean 736, standard deviation 54.
+    assert abs(lengths.mean() - 184 / 0.25) < 6 * 54 / np.sqrt(8)
+    assert all(release.guarantee is not None and not release.table.reshape(9, 24).sum(0).any() for release in released)
+
+
+def test_the_ladder_never_lies_below_what_it_proposes_for() -> None:
+    cost, k = np.concatenate([np.linspace(0, 50, 501), np.geomspace(50, 1e4, 60)]), np.arange(1, 2000) / 4
+    log_terms = -np.square(k - cost[:, None] / k) / 2
+    assert (np.logaddexp.reduce(log_terms, axis=1) >= math.log(4)).all()
+
+
+def test_the_ladders_decimals_are_right() -> None:
+    from decimal import Context, localcontext
+
+    from flint import arb, ctx
+
+    with localcontext(Context(prec=60)):
+        assert abs(float(str(_pi(60))[:17]) - math.pi) < 1e-15
+        for s2 in (Fraction(1, 40), Fraction(49, 100), Fraction(1, 2), Fraction(7, 3), Fraction(900)):
+            k = np.arange(-700, 701)
+            direct = np.exp(-np.square(k) / (2 * float(s2))).sum()
+            assert float(_theta_at_zero(s2, 60)) == pytest.approx(direct, rel=1e-14)
+        ctx.prec = 220
+        assert abs(arb(str(_pi(60))) - arb.pi()) < arb("1e-58")
 
 
 def test_bernoulli_of_an_irrational_exponent_has_its_probability() -> None:
@@ -294,8 +352,10 @@ def test_misfits_are_refused_by_name() -> None:
         RowSampler(CUBE, 0.5)
     with pytest.raises(NotImplementedError, match=r"klein_mixture.*simulation only"):
         L2LaplaceSampler(Lattice(THREE_BY_THREE), 0.5).release_sample()
-    with pytest.raises(NotImplementedError, match=r"exact L1 proposals.*Gaussian"):
-        GeneralizedLaplace(margins((9, 24), "a", "b"), 0.5, norm=2).release(np.zeros(216, dtype=int))
+    with pytest.raises(NotImplementedError, match=r"exact L1 proposals.*l2_ladder"):
+        GeneralizedLaplace(margins((9, 24), "a", "b"), 0.5, norm=2).release(np.zeros(216, dtype=int), "l1_proposals")
+    with pytest.raises(ValueError, match=r"at most 300 dimensions, and this one has 399.*heat_bath"):
+        GeneralizedLaplace(margins((20, 22), "a", "b"), 0.5).choose("scale_mixture")
 
 
 def test_hopeless_rejection_is_refused() -> None:

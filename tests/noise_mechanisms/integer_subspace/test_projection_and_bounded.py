@@ -10,7 +10,12 @@ from scipy.optimize import linprog
 
 from noise_mechanisms.integer_subspace import BoundedMechanism, Invariants, equivalent_tables, projected_noise
 from noise_mechanisms.laws import DiscreteLaplace
-from tests.noise_mechanisms.integer_subspace.enumeration import FALSE_ALARM, margins, p_value
+from tests.noise_mechanisms.integer_subspace.enumeration import (
+    FALSE_ALARM,
+    margins,
+    p_value,
+    p_value_of_norms,
+)
 
 TWO_BY_THREE = margins((2, 3), "a", "b")
 COUNTS = np.array([3, 0, 1, 2, 4, 0])
@@ -64,6 +69,78 @@ def test_bounded_draws_follow_their_law() -> None:
     assert p_value(mechanism.sample(COUNTS, 20_000, rng=2), *mechanism.law(COUNTS)) > FALSE_ALARM
     released = np.array([mechanism.release(COUNTS) for _ in range(300)])
     assert p_value(released, *mechanism.law(COUNTS)) > FALSE_ALARM
+
+
+def law_by_force(table: np.ndarray, epsilon: float, binary: bool, top: int) -> tuple[np.ndarray, np.ndarray]:
+    """All tables of the same total, and their probabilities, by trying every vector."""
+    every = np.array(list(product(range(2 if binary else top + 1), repeat=table.size)))
+    allowed = every[every.sum(axis=1) == table.sum()]
+    weight = np.exp(-epsilon / 2 * abs(allowed - table).sum(axis=1))
+    return allowed, weight / weight.sum()
+
+
+BLOCKS = {
+    "dense": ([3, 0, 1, 0, 4], 0.8, False),
+    "one full cell": ([0, 0, 0, 9], 0.8, False),
+    "steep tilt": ([0, 0, 0, 0, 1], 0.2, False),
+    "binary": ([1, 0, 1, 0, 0, 0], 0.8, True),
+    "one in six": ([0, 0, 0, 0, 0, 1], 0.3, True),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_bounded_blocks_follow_their_law(name: str) -> None:
+    listed, epsilon, binary = BLOCKS[name]
+    table = np.array(listed)
+    mechanism = BoundedMechanism(margins((table.size,), "total"), epsilon, binary, limit=1)
+    law = law_by_force(table, epsilon, binary, int(table.sum()))
+    assert p_value(mechanism.sample(table, 30_000, rng=5), *law) > FALSE_ALARM
+    released = np.array([mechanism.release(table) for _ in range(400)])
+    assert p_value_of_norms(released - table, law[0] - table, law[1]) > FALSE_ALARM
+
+
+def test_bounded_tables_beyond_any_list_keep_their_sums_and_bounds() -> None:
+    invariants = Invariants.from_subsets([range(60), range(20)], records=62)
+    for binary in (False, True):
+        table = np.random.default_rng(6).integers(0, 2 if binary else 4, 62)
+        mechanism = BoundedMechanism(invariants, 0.5, binary)
+        draws = np.vstack([mechanism.sample(table, 2000, rng=7), mechanism.release(table)[None]])
+        assert not (invariants.matrix @ (draws - table).T).any()
+        assert draws.min() == 0
+        assert not binary or draws.max() == 1
+        assert binary or draws[:, 60:].max() > 6  # nothing holds the last two records
+        with pytest.raises(ValueError, match=r"in no set|tables are equivalent|dead ends"):
+            equivalent_tables(invariants, table, binary, limit=500)
+
+
+def test_bounded_chains_follow_their_law_and_say_how_far_they_may_be_off() -> None:
+    mechanism = BoundedMechanism(TWO_BY_THREE, 0.8)
+    drawn = mechanism.sample_by_chain(COUNTS, 10_000, eta=0.002, runs=1000, rng=8)
+    assert 0 <= drawn.bound <= 0.002
+    assert p_value(drawn.tables, *mechanism.law(COUNTS)) > FALSE_ALARM
+    early = mechanism.sample_by_chain(COUNTS, 20_000, eta=0.4, runs=1000, rng=8)
+    allowed, probability = mechanism.law(COUNTS)
+    seen = np.array([(early.tables == row).all(axis=1).mean() for row in allowed])
+    assert early.iterations < drawn.iterations
+    distance = abs(seen - probability).sum() / 2
+    assert distance <= early.bound + 3 * early.standard_error + 0.02  # the last: noise of 20,000 draws
+    binary = BoundedMechanism(margins((3, 3), "a", "b"), 0.8, binary=True)
+    start = np.eye(3, dtype=int).ravel()
+    assert p_value(binary.sample_by_chain(start, 5000, rng=9).tables, *binary.law(start)) > FALSE_ALARM
+
+
+def test_chains_whose_error_nothing_bounds_are_refused() -> None:
+    table = np.random.default_rng(1).poisson(2.0, 64)
+    with pytest.raises(ValueError, match=r"did not meet within 3,000 iterations: nothing bounds the error"):
+        BoundedMechanism(margins((8, 8), "a", "b"), 0.5).sample_by_chain(
+            table, 1, lag=100, runs=4, max_iterations=3000, rng=1
+        )
+    with pytest.raises(ValueError, match="are known to connect bounded tables under nested sets"):
+        BoundedMechanism(margins((2, 2, 2), "a * b", "b * c", "a * c"), 0.5).sample_by_chain(np.ones(8), 1)
+    with pytest.raises(ValueError, match="they must be 0 or 1"):
+        BoundedMechanism(TWO_BY_THREE, 0.5, binary=True).sample_by_chain(COUNTS, 1)
+    with pytest.raises(ValueError, match="are equivalent: listing them is refused"):
+        BoundedMechanism(margins((4, 4), "a", "b"), 0.5, limit=1000).release(np.full(16, 5))
 
 
 @pytest.mark.parametrize("binary", [False, True])

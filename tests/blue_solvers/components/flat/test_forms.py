@@ -14,7 +14,7 @@ from blue_solvers import blue
 from blue_solvers.components import ArrayForm, SweepForm, TableForm, TreeForm, choice, components_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders import Problem, Schema, gallery
-from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
+from constraint_builders.relations.closed_tables import ALWAYS, NOTHING, ClosedTables, TooManyTablesError
 from constraint_builders.schema_order import in_schema_order
 from tests.helpers.effort import examples
 from tests.helpers.strategies import Case, cases
@@ -57,6 +57,36 @@ def test_forms_agree_with_each_other_and_with_dense(case: Case) -> None:
         assert form.violation(Y) <= 1e-9 * abs(Y).max(initial=1)
 
 
+@examples(60)
+@given(cases("equal"))
+def test_sweeps_with_recodes_agree_with_dense(case: Case) -> None:
+    problem = in_order(case.problem())
+    rng = np.random.default_rng(0)
+    spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
+    truth = problem.marginal_matrix() @ rng.integers(0, 9, (int(np.prod(problem.schema.shape)), 3)).astype(float)
+    Y = np.where(problem.unmeasured[:, None], 0, truth) + spread[:, None] * rng.normal(size=(spread.size, 3))
+    dense, form = blue(problem, "dense"), SweepForm(StructuredProblem.of(problem))
+    variances = dense.variances()
+    assert close(form.apply(Y), dense @ Y, np.sqrt(variances))
+    assert np.allclose(form.variances(), variances, rtol=1e-9, atol=1e-14 * (spread**2).max(initial=0))
+    V = rng.normal(size=(problem.desired.size, 2))
+    forward, backward = V.T @ form.apply(Y), form.adjoint(V).T @ Y
+    assert np.allclose(forward, backward, rtol=1e-8, atol=1e-8 * max(1, spread.max(initial=0)))
+    assert form.violation(Y) <= 1e-9 * abs(Y).max(initial=1)
+
+
+def test_groups_stand_in_the_place_of_levels() -> None:
+    """Levels of 4 go to their 2 groups, a recode of 3 cells stays, 5 levels are summed out."""
+    found = ClosedTables.of([4, 2, 3, 5], [(0, 3), (2,)], np.inf, [1, ALWAYS, ALWAYS, NOTHING])
+    assert sorted(zip(map(tuple, found.kept.tolist()), found.sizes.tolist(), strict=True)) == [
+        ((0, 3), 20), ((0, 4), 4), ((1, 3), 10), ((1, 4), 2), ((2, 4), 3),
+    ]  # fmt: skip
+    assert found.kept[found.place_of].tolist() == [[0, 3], [2, 4]]
+    rows = [[tuple(found.kept[own].tolist()) for own in step[:2]] + [step[2]] for step in found.up.tolist()]
+    led_to = {(table, axis): without for table, without, axis in rows}
+    assert led_to == {((0, 3), 0): (1, 3), ((0, 3), 3): (0, 4), ((0, 4), 0): (1, 4), ((1, 3), 3): (1, 4)}
+
+
 @examples(30)
 @given(cases("equal"))
 def test_tree_form_with_recodes(case: Case) -> None:
@@ -96,11 +126,12 @@ def test_input_is_not_changed(make) -> None:
 def test_the_cheaper_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = gallery.wide(variables=20, levels=5, max_way=2)
     assert isinstance(components_of(gallery.toy()), ArrayForm)
-    assert isinstance(components_of(gallery.pl94()), TreeForm)
     monkeypatch.setattr(choice, "has_numba", lambda: True)
+    assert isinstance(components_of(gallery.pl94()), SweepForm)
     assert isinstance(components_of(gallery.cube(6, 4)), SweepForm)
     assert isinstance(components_of(wide), SweepForm)
     monkeypatch.setattr(choice, "has_numba", lambda: False)
+    assert isinstance(components_of(gallery.pl94()), TreeForm)
     assert isinstance(components_of(gallery.cube(6, 4)), ArrayForm)
     assert isinstance(components_of(wide), TableForm)
 

@@ -190,6 +190,16 @@ def test_work_is_projected_before_it_begins() -> None:
     assert first.bytes < more.bytes
 
 
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_the_memory_that_is_projected_is_what_coefficients_take(spread: float) -> None:
+    """All numbers that are held of a component but for what the tree tells of its root."""
+    plan = plan_of(StructuredProblem.of(problem_on(ALIKE, spread)))
+    for component, own in zip(plan.components, solve_components(plan), strict=True):
+        if component.size > 1:
+            held = sum(array.size for array in arrays_of(own)) - sum(array.size for array in own.message.arrays)
+            assert sum(projection._entries(plan, plan.division(plan.design_key(component)))) == held
+
+
 def test_much_work_is_called_large() -> None:
     rng = np.random.default_rng(3)
     recodes = {v: {f"{v}{i}": (rng.permutation(34) % 12).tolist() for i in range(3)} for v in "ab"}

@@ -1,0 +1,1 @@
+"""The posterior of non-negative whole counts, by lattice moves with exact acceptance."""

@@ -1,0 +1,61 @@
+"""Whether chains agree, and how many independent draws theirs are worth."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from constraint_builders.arrays import Float
+
+
+def split_scale_reduction(traces: Float) -> Float:
+    """Gelman and Rubin's factor of every quantity with each chain split in two: 1 where all halves agree.
+
+    Parameters
+    ----------
+    traces : ndarray, (chains, draws, quantities)
+        At least 4 draws.
+
+    Returns
+    -------
+    ndarray, (quantities,)
+        1 for what is the same in all draws, infinite for what never changes within halves and differs between them.
+    """
+    half = traces.shape[1] // 2
+    halves = np.concatenate([traces[:, :half], traces[:, traces.shape[1] - half :]])
+    within = halves.var(axis=1, ddof=1).mean(axis=0)
+    between = halves.mean(axis=1).var(axis=0, ddof=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.sqrt((half - 1) / half + between / within)
+    return np.where(within > 0, factor, np.where(between > 0, np.inf, 1.0))
+
+
+def effective_sizes(traces: Float) -> Float:
+    """How many independent draws give means as precise as these, for every quantity.
+
+    Autocorrelations are those of all chains together, about their common mean, so that chains which disagree count for
+    little; they are summed up to the first pair of lags whose sum is not positive (Geyer, 1992; Gelman and others,
+    Bayesian Data Analysis, 3rd edition, section 11.5).
+
+    Parameters
+    ----------
+    traces : ndarray, (chains, draws, quantities)
+
+    Returns
+    -------
+    ndarray, (quantities,)
+        At most chains * draws; as many for what never changes.
+    """
+    chains, length, count = traces.shape
+    centred = traces - traces.mean(axis=1, keepdims=True)
+    size = 1 << int(np.ceil(np.log2(2 * length)))
+    spectrum = np.fft.rfft(centred, size, axis=1)
+    covariance = np.fft.irfft(abs(spectrum) ** 2, size, axis=1)[:, :length].mean(axis=0) / length
+    within = covariance[0] * length / (length - 1)
+    total = covariance[0] + (traces.mean(axis=1).var(axis=0, ddof=1) if chains > 1 else 0.0)
+    moving = total > 0
+    correlation = 1 - (within - covariance) / np.where(moving, total, 1.0)
+    pairs = correlation[: length // 2 * 2].reshape(length // 2, 2, count).sum(axis=1)
+    ended = np.maximum.accumulate(pairs <= 0, axis=0)
+    falling = np.minimum.accumulate(np.where(ended, 0.0, pairs), axis=0)
+    time = np.maximum(2 * falling.sum(axis=0) - 1, 1.0)
+    return np.where(moving, chains * length / time, float(chains * length))

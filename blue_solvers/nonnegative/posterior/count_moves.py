@@ -1,0 +1,162 @@
+"""Moves between tables of whole counts that leave everything known exactly as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, product
+from math import comb, prod
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blue_solvers.nonnegative.model import FittingModel
+from constraint_builders.arrays import Float, Integers
+from constraint_builders.memory import require_memory
+from noise_mechanisms.integer_subspace.unimodular import unimodular_null_basis
+
+_MOST_OF_A_KIND = 200_000  # pairs of levels: beyond, neighbouring levels only, which generate all
+_MOST_AXES = 5
+_ALWAYS = 2  # axes along which moves are listed even where fewer do: they mix better
+
+
+@dataclass(frozen=True)
+class CountMoves:
+    """A list of moves, in kinds.
+
+    Attributes
+    ----------
+    cells : csc_array of int64, (d, moves)
+        What a step along each move adds to the possible cells.
+    sums : csc_array, (rows, moves)
+        What it adds to the measured rows.
+    starts : ndarray of int64, (kinds + 1,)
+        Where each kind begins: moves of one cell, along one axis, along two, ..., and of a lattice basis.
+    """
+
+    cells: sparse.csc_array
+    sums: sparse.csc_array
+    starts: Integers
+
+    def draw(self, shape: tuple[int, int], rng: np.random.Generator) -> Integers:
+        """Moves drawn with every kind equally likely."""
+        kinds = rng.integers(0, self.starts.size - 1, shape)
+        lengths = np.diff(self.starts)[kinds]
+        return np.asarray(self.starts[kinds] + np.floor(rng.random(shape) * lengths).astype(np.int64))
+
+
+def count_moves(model: FittingModel, rows: Integers) -> CountMoves:
+    """List moves between the cells of a problem.
+
+    For tables these are +1 and -1 on the corners of boxes: single cells, pairs along an axis, 2 x 2 along two axes and
+    so on, as far as what is known exactly leaves them; the first of these kinds that it leaves generate the lattice of
+    full margins. Where there are equations besides tables a lattice basis is added.
+
+    Parameters
+    ----------
+    model : FittingModel
+    rows : ndarray of int
+        The rows with noise.
+
+    Raises
+    ------
+    ValueError
+        If what is known exactly has other than whole coefficients.
+    MemoryError
+        If the list would not fit.
+    """
+    exact = _whole(model.exact_rows)
+    kinds = [kind for kind in _kinds(model, exact) if kind.shape[1]]
+    if not kinds:  # everything is known
+        kinds = [sparse.csc_array((model.possible.size, 0), dtype=np.int64)]
+    cells = sparse.csc_array(sparse.hstack(kinds, format="csc", dtype=np.int64))
+    noisy = sparse.csr_array(model.M[rows])
+    require_memory(
+        24.0 * cells.nnz * max(1.0, noisy.nnz / max(1, noisy.shape[1])),
+        f"the list of {cells.shape[1]:,} moves",
+        "give fewer levels or tables",
+    )
+    sums = sparse.csc_array(noisy @ cells)
+    sums.eliminate_zeros()
+    return CountMoves(cells, sums, np.cumsum([0, *(kind.shape[1] for kind in kinds)]))
+
+
+def _whole(matrix: sparse.csr_array) -> sparse.csr_array:
+    rounded = np.rint(matrix.data)
+    if not np.array_equal(rounded, matrix.data):
+        raise ValueError(
+            "whole counts need exact rows and equalities of whole coefficients: multiply them until they are"
+        )
+    return sparse.csr_array((rounded.astype(np.int64), matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _kinds(model: FittingModel, exact: sparse.csr_array) -> Iterator[sparse.csc_array]:
+    if model.problem.is_tabular:
+        yield from _boxes(model, exact)
+    if not model.problem.is_tabular or model.equations[0].shape[0]:
+        yield unimodular_null_basis(exact)
+
+
+def _boxes(model: FittingModel, exact: sparse.csr_array) -> Iterator[sparse.csc_array]:
+    """All boxes along so many axes that what is known exactly allows, by the number of axes."""
+    shape = model.cells.shape
+    wide = [axis for axis, length in enumerate(shape) if length > 1]
+    places = np.full(prod(shape), -1, dtype=np.int64)
+    places[model.possible] = np.arange(model.possible.size)
+    whole: list[set[int]] = []  # sets of axes all of whose boxes are allowed
+    for count in range(min(_MOST_AXES, len(wide)) + 1):
+        waiting = [set(axes) for axes in combinations(wide, count)]
+        if count > _ALWAYS:
+            waiting = [axes for axes in waiting if not any(other <= axes for other in whole)]
+        found = []
+        for axes in waiting:
+            boxes = _along(shape, sorted(axes), places)
+            allowed = _columns_that_keep(exact, boxes)
+            if allowed.size == _count(shape, axes, True) or allowed.size == _count(shape, axes, False):
+                whole.append(axes)
+            found.append(boxes[:, allowed])
+        if found:
+            yield sparse.csc_array(sparse.hstack(found, format="csc", dtype=np.int64))
+
+
+def _count(shape: tuple[int, ...], axes: set[int], neighbours: bool) -> int:
+    pairs = [(length - 1 if neighbours else comb(length, 2)) if i in axes else length for i, length in enumerate(shape)]
+    return prod(pairs)
+
+
+def _along(shape: tuple[int, ...], axes: list[int], places: Integers) -> sparse.csc_array:
+    """Boxes along these axes whose corners are all possible cells."""
+    neighbours = _count(shape, set(axes), False) > _MOST_OF_A_KIND
+    count = _count(shape, set(axes), neighbours)
+    require_memory(32.0 * count * 2 ** len(axes), f"the list of {count:,} moves", "give fewer levels or tables")
+    cells = np.zeros((1, 1), dtype=np.int64)
+    for axis, length in enumerate(shape):
+        ends = np.arange(length)[:, None]
+        if axis in axes:
+            ends = np.column_stack([ends[:-1], ends[1:]]) if neighbours else np.column_stack(np.triu_indices(length, 1))
+        joined = cells[:, None, :, None] * length + ends[None, :, None, :]
+        cells = joined.reshape(cells.shape[0] * ends.shape[0], cells.shape[1] * ends.shape[1])
+    corners = places[cells]
+    corners = corners[(corners >= 0).all(axis=1)]
+    signs = np.array([(-1) ** sum(corner) for corner in product((0, 1), repeat=len(axes))], dtype=np.int64)
+    starts = np.arange(0, corners.size + 1, signs.size)
+    size = int((places >= 0).sum())
+    boxes = sparse.csc_array(
+        (np.tile(signs, corners.shape[0]), corners.ravel(), starts), shape=(size, corners.shape[0])
+    )
+    boxes.sort_indices()
+    return boxes
+
+
+def _columns_that_keep(exact: sparse.csr_array, moves: sparse.csc_array) -> NDArray[np.intp]:
+    """Which moves change nothing that is known exactly."""
+    changes = sparse.csc_array(exact @ moves)
+    changes.eliminate_zeros()
+    return np.flatnonzero(np.diff(changes.indptr) == 0)
+
+
+def step_sizes(moves: CountMoves, information: Float) -> Float:
+    """About how many steps of each move are a standard deviation of the noise, at least one, (moves,)."""
+    squares = sparse.csc_array(moves.sums.multiply(moves.sums))
+    return np.maximum(1.0, 1.5 / np.sqrt(np.maximum(squares.T @ information, 1e-300)))

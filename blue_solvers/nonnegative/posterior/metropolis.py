@@ -1,0 +1,163 @@
+"""Metropolis steps among non-negative whole counts: in the loop and, to compare, in numpy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import gammaln
+
+from constraint_builders.arrays import Float, Integers
+from constraint_builders.compiled import compiled
+
+
+def step_in_numpy(
+    states: Integers,
+    residuals: Float,
+    cell_starts: Integers,
+    cells: Integers,
+    steps: Integers,
+    row_starts: Integers,
+    rows: Integers,
+    changes: Float,
+    weights: Float,
+    squared: bool,
+    concentrations: Float,
+    growths: Integers,
+    totals: Integers,
+    choices: Integers,
+    sizes: Integers,
+    costs: Float,
+    accepted: Integers,
+) -> None:
+    """Propose moves to every chain, one after another; accept where the misfit grows by at most the cost.
+
+    Parameters
+    ----------
+    states : ndarray of int64, (chains, d)
+        Counts, changed in place; none becomes negative.
+    residuals : ndarray, (chains, n)
+        Sums less measurements, changed in place.
+    cell_starts, cells, steps : ndarray
+        What each move adds to which cells, as a compressed sparse matrix.
+    row_starts, rows, changes : ndarray
+        What it adds to which rows.
+    weights : ndarray, (n,)
+        The misfit of a row is its weight times half the squared residual, or times its size.
+    squared : bool
+        Which of them.
+    concentrations : ndarray, (chains,)
+        Of the prior of each chain, see `log_prior`.
+    growths : ndarray of int64, (moves,)
+        What a step adds to the sum of all counts.
+    totals : ndarray of int64, (chains,)
+        The sums, changed in place.
+    choices, sizes : ndarray of int64, (chains, turns)
+        The move, and how many steps of it.
+    costs : ndarray, (chains, turns)
+        Exponential variables.
+    accepted : ndarray of int64, (chains,)
+        Counts accepted proposals.
+    """
+    for chain in range(states.shape[0]):
+        for move, size, cost in zip(choices[chain], sizes[chain], costs[chain], strict=True):
+            cell = slice(cell_starts[move], cell_starts[move + 1])
+            row = slice(row_starts[move], row_starts[move + 1])
+            moved = states[chain, cells[cell]] + size * steps[cell]
+            before = residuals[chain, rows[row]]
+            after = before + size * changes[row]
+            growth = (after - before) * (after + before) / 2 if squared else abs(after) - abs(before)
+            if (moved < 0).any():
+                continue
+            total = totals[chain] + size * growths[move]
+            old, d, a = states[chain, cells[cell]], states.shape[1], concentrations[chain]
+            prior = log_prior(old, totals[chain], d, a) - log_prior(moved, total, d, a)
+            if float(weights[rows[row]] @ growth) + prior <= cost:
+                totals[chain] = total
+                states[chain, cells[cell]] = moved
+                residuals[chain, rows[row]] = after
+                accepted[chain] += 1
+
+
+def log_prior(counts: Integers, total: int, cells: int, concentration: float) -> float:
+    """Logarithm of the Dirichlet-multinomial weight of some counts and of their sum with all others, without constants.
+
+    Given the total N over d cells, counts weigh N! gamma(d a) / gamma(N + d a) times the product of gamma(x + a) / (x!
+    gamma(a)); for infinite a N! / d^N times the product of 1 / x!. All totals are equally likely.
+    """
+    if np.isinf(concentration):
+        return float(gammaln(total + 1.0) - total * np.log(cells) - gammaln(counts + 1.0).sum())
+    alone = (gammaln(counts + concentration) - gammaln(counts + 1.0)).sum() if concentration != 1 else 0.0
+    return float(alone + gammaln(total + 1.0) - gammaln(total + cells * concentration))
+
+
+@compiled(reference=step_in_numpy)
+def metropolis_steps(
+    states: Integers,
+    residuals: Float,
+    cell_starts: Integers,
+    cells: Integers,
+    steps: Integers,
+    row_starts: Integers,
+    rows: Integers,
+    changes: Float,
+    weights: Float,
+    squared: bool,
+    concentrations: Float,
+    growths: Integers,
+    totals: Integers,
+    choices: Integers,
+    sizes: Integers,
+    costs: Float,
+    accepted: Integers,
+) -> None:
+    """See `step_in_numpy`."""
+    for chain in range(states.shape[0]):
+        for turn in range(choices.shape[1]):
+            move, size = choices[chain, turn], sizes[chain, turn]
+            possible = True
+            for i in range(cell_starts[move], cell_starts[move + 1]):
+                if states[chain, cells[i]] + size * steps[i] < 0:
+                    possible = False
+                    break
+            if not possible:
+                continue
+            misfit = 0.0
+            for i in range(row_starts[move], row_starts[move + 1]):
+                before = residuals[chain, rows[i]]
+                after = before + size * changes[i]
+                if squared:
+                    misfit += weights[rows[i]] * ((after - before) * (after + before) / 2)
+                else:
+                    misfit += weights[rows[i]] * (abs(after) - abs(before))
+            concentration = concentrations[chain]
+            if concentration != 1.0:
+                for i in range(cell_starts[move], cell_starts[move + 1]):
+                    count = states[chain, cells[i]]
+                    misfit += _log_weight(count, concentration) - _log_weight(count + size * steps[i], concentration)
+            total = totals[chain] + size * growths[move]
+            if total != totals[chain]:
+                d = states.shape[1]
+                misfit += _log_total(totals[chain], d, concentration) - _log_total(total, d, concentration)
+            if misfit > costs[chain, turn]:
+                continue
+            for i in range(cell_starts[move], cell_starts[move + 1]):
+                states[chain, cells[i]] += size * steps[i]
+            for i in range(row_starts[move], row_starts[move + 1]):
+                residuals[chain, rows[i]] += size * changes[i]
+            totals[chain] = total
+            accepted[chain] += 1
+
+
+def _log_weight(count: int, concentration: float) -> float:
+    """Of one count in `log_prior`."""
+    if concentration == math.inf:
+        return -math.lgamma(count + 1.0)
+    return math.lgamma(count + concentration) - math.lgamma(count + 1.0)
+
+
+def _log_total(total: int, cells: int, concentration: float) -> float:
+    """Of the total in `log_prior`."""
+    if concentration == math.inf:
+        return math.lgamma(total + 1.0) - total * math.log(cells)
+    return math.lgamma(total + 1.0) - math.lgamma(total + cells * concentration)

@@ -1,0 +1,367 @@
+"""Linear combinations of measured cells that are known exactly, as the pass of sums takes them.
+
+Multipliers of the combinations may be taken off the residuals, whoever gives them: what is left then is a bound all the
+same. And counts may be moved so that one combination changes and no other, and nothing else that is
+known exactly: so an estimate that is off by rounding has counts beside it that satisfy everything, and a figure that
+such moves change has a standard error that they bound from below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.verification.known_tables import LevelTable, finest_known
+from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError
+from constraint_builders import Problem
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.table import Table, make_table
+from constraint_builders.relations.marginals import refines
+
+Place = slice | Index
+
+EXTENDED = 2 * float(np.finfo(np.longdouble).eps)
+SAYS_NOTHING = 1e-9  # of a combination's largest weight: what it moves by less, no count moves
+MOVES = 1e-3  # of a count: a figure that moves by less is treated as if it were known exactly
+SAMPLED = 4096  # counts that are tried, for a figure that holds some of those that are moved
+
+
+@dataclass(frozen=True)
+class TiedCells:
+    """The cells of a table that combinations speak of.
+
+    Attributes
+    ----------
+    row, geounit, cell : ndarray of int, (entries,)
+        Which combination, and where; by geounit.
+    weight : ndarray, (entries,)
+    multipliers : ndarray, (k,)
+        Of the combinations.
+    """
+
+    row: Index
+    geounit: Index
+    cell: Index
+    weight: Float
+    multipliers: Float
+
+    @classmethod
+    def of(cls, share: sparse.csr_array, cells: int, multipliers: Float) -> TiedCells | None:
+        """From the combinations' columns of a table, (k, geounits * cells); None where they say nothing of it."""
+        entries = share.tocoo()
+        row, column = entries.coords
+        if not entries.nnz:
+            return None
+        order = np.argsort(column, kind="stable")
+        geounit, cell = np.divmod(column[order], cells)
+        return cls(row[order], geounit, cell, entries.data[order], multipliers)
+
+    def among(self, here: Place) -> tuple[Index, tuple[Index, Index], Float]:
+        """Of some geounits: which combination, the place among these geounits and the cell, and the weight."""
+        if isinstance(here, slice):
+            start, stop = np.searchsorted(self.geounit, [here.start, here.stop])
+            chosen, place = np.arange(start, stop), self.geounit[start:stop] - here.start
+        else:
+            order = np.argsort(here)
+            found = np.minimum(np.searchsorted(here, self.geounit, sorter=order), here.size - 1)
+            chosen = np.flatnonzero(here[order[found]] == self.geounit)
+            place = order[found][chosen]
+        return self.row[chosen], (place, self.cell[chosen]), self.weight[chosen]
+
+    def pull(self, q: Float, variance: Float, here: Place) -> float:
+        """Take the multipliers off weighted residuals of some geounits; gives the squared rounding of that, weighed."""
+        row, cells, weight = self.among(here)
+        pulled = np.zeros_like(q)
+        np.add.at(pulled, cells, weight * self.multipliers[row])
+        sizes = np.zeros_like(q)
+        np.add.at(sizes, cells, abs(weight * self.multipliers[row]))
+        noise = np.where(np.isfinite(variance), variance, 0.0)  # the others were not measured, or are known exactly
+        q -= np.where(noise > 0, pulled, 0.0)
+        rounding = ROUNDING * (self.multipliers.size + 4) * np.where(sizes > 0, sizes + abs(q), 0.0)
+        return float(np.sum(rounding**2 * noise))
+
+    def sums(self, here: Place, x: Float, off: Float | None) -> list[list[float]]:
+        """Combinations of the figures of some geounits: high and low half, what they may be off by, and their size."""
+        row, cells, weight = self.among(here)
+        terms = weight.astype(np.longdouble) * x[cells]
+        slack = 0.0 if off is None else abs(weight) * off[cells]
+        each = np.stack([terms, slack + (row.size + 4) * EXTENDED * abs(terms), abs(terms)], axis=1)
+        found = np.zeros((self.multipliers.size, 3), dtype=np.longdouble)
+        np.add.at(found, row, each)
+        return [[*_halves(value), float(slack), float(size)] for value, slack, size in found]
+
+
+def added(one: list[list[float]], two: list[list[float]]) -> list[list[float]]:
+    """Shares of combinations, put together."""
+    if not one or not two:
+        return one or two
+    found = []
+    for own, other in zip(one, two, strict=True):
+        value = sum((np.longdouble(half) for half in (*own[:2], *other[:2])), np.longdouble(0))
+        size = own[3] + other[3]
+        found.append([*_halves(value), own[2] + other[2] + EXTENDED * size, size])
+    return found
+
+
+def _halves(value: np.longdouble) -> tuple[float, float]:
+    high = float(value)
+    return high, float(value - np.longdouble(high))
+
+
+@dataclass(frozen=True)
+class Ties:
+    """What combinations that are known exactly leave free.
+
+    Attributes
+    ----------
+    equal_to : tuple of float, (k,)
+    units : tuple of float, (k,)
+        The largest weight of each.
+    chosen : tuple of int
+        Combinations that say something new.
+    inverse : tuple of tuple of float
+        Square: by how much each move has to be made to change one of the chosen by one.
+    reach : float
+        By how much a combination changes at most where a cell known exactly is changed by one, by its best count.
+    length : float
+        By how much all counts together move at most where one is moved by one and the combinations kept.
+    least : float
+        By how much a figure then moves at least, but for tables that may be `fixed`.
+    fixed : tuple of str
+        Tables of which a figure may be known exactly by what the combinations say.
+    """
+
+    equal_to: tuple[float, ...]
+    units: tuple[float, ...]
+    chosen: tuple[int, ...]
+    inverse: tuple[tuple[float, ...], ...]
+    reach: float
+    length: float
+    least: float
+    fixed: tuple[str, ...]
+
+    def moved(self, tied: list[list[float]], corrected: float, scale: float) -> float:
+        """By how much counts have to be moved at most for every combination of them to be what it is known to be.
+
+        Parameters
+        ----------
+        tied : list of list of float
+            The combinations of figures; see `TiedCells.sums`.
+        corrected : float
+            By how much counts are moved already.
+        scale : float
+            The largest figure.
+
+        Raises
+        ------
+        NotCertifiedError
+            If figures contradict what is known by more than rounding.
+        """
+        off = np.zeros(len(self.equal_to))
+        for i, ((high, low, slack, size), known) in enumerate(zip(tied, self.equal_to, strict=True)):
+            gap = float(abs(np.longdouble(high) - known + np.longdouble(low)))
+            off[i] = gap + slack + self.reach * corrected
+            if not off[i] <= EXACT_TO * max(scale * self.units[i], size):
+                raise NotCertifiedError(f"x contradicts equality {i}, which is known exactly, by {gap:.3g}")
+        k = len(self.chosen)
+        return 2 * float((abs(np.array(self.inverse).reshape(k, k)) @ off[list(self.chosen)]).sum())
+
+    @classmethod
+    def of(cls, problem: Problem, finest: Sequence[Table], figures: Mapping[str, LevelTable]) -> Ties:
+        """The ties of a problem on a spine.
+
+        Parameters
+        ----------
+        problem : Problem
+        finest : sequence of Table
+            For every geolevel a table that holds all others; see `layers.finest_tables`.
+        figures : mapping of str to (int, Table)
+            All tables of which figures are claimed.
+
+        Raises
+        ------
+        NotCertifiedError
+            If tables are known exactly that do not nest, or no table shows which cells are known to be empty.
+        """
+        E, equal_to = problem.equalities or (sparse.csr_array((0, problem.observed.size)), np.zeros(0))
+        tables = zip(problem.observed_levels, problem.observed_tables, strict=True)
+        exact = [own for i, own in enumerate(tables) if problem.exact[problem.observed.block(i)].any()]
+        counts = _Counts(problem, finest, finest_known(problem.domain.schema, exact))
+        chosen, moves = _moves(E, counts)
+        tried = counts.some(moves)
+        by_row = np.array([counts.change(counts.spread(E[[row]]), tried) for row in chosen]).reshape(
+            len(chosen), tried.shape[1]
+        )
+        inverse = np.linalg.inv(by_row[:, : len(chosen)])
+        combined = [counts.spread(sparse.csr_array(own[None] @ E[chosen])) for own in inverse]
+        least, fixed = 1.0, list[str]()
+        for key, table in figures.items():
+            own = counts.cells_of(table, tried)
+            for cell in np.unique(own[:, : len(chosen)]).tolist():
+                by_figure = (own[0] == cell).astype(float) - (own[1] == cell)
+                start = by_figure[: len(chosen)]
+                most = float(abs(by_figure - start @ inverse @ by_row).max()) if cell >= 0 and start.any() else 1.0
+                least, fixed = (least, [*fixed, key]) if most < MOVES else (min(least, most), fixed)
+        return cls(
+            tuple(equal_to.tolist()),
+            tuple(abs(E).max(axis=1).toarray().ravel().tolist()),
+            tuple(chosen),
+            tuple(map(tuple, inverse.tolist())),
+            counts.reach(E),
+            2 + 4 * sum(float(abs(counts.apart(own)).max(initial=0.0)) for own in combined),
+            least,
+            tuple(sorted(set(fixed))),
+        )
+
+
+def _moves(E: sparse.csr_array, counts: _Counts) -> tuple[list[int], list[tuple[int, int]]]:
+    """Combinations that say something new, and as many moves of counts, each of which changes its own."""
+    chosen: list[int] = []
+    moves: list[tuple[int, int]] = []
+    changed = np.zeros((E.shape[0], 0))
+    for row in range(E.shape[0]):
+        rest = np.zeros(E.shape[0])
+        rest[row] = 1.0
+        rest[chosen] = -np.linalg.solve(changed[chosen].T, changed[row]) if chosen else 0.0
+        spread = counts.spread(sparse.csr_array(rest[None] @ E))
+        apart = abs(counts.apart(spread))
+        if apart.max(initial=0.0) > SAYS_NOTHING * abs(E[[row]]).max():
+            moves.append(counts.furthest(spread, int(apart.argmax())))
+            changed = np.column_stack([changed, counts.column(E, moves[-1])])
+            chosen.append(row)
+    return chosen, moves
+
+
+class _Counts:
+    """The counts behind a problem: the cells of the finest tables of geounits that have no children.
+
+    Those are moved alone that are not known to be empty; where a table is known exactly, two of one of its cells, in
+    opposite directions.
+    """
+
+    def __init__(self, problem: Problem, finest: Sequence[Table], known: LevelTable | None) -> None:
+        self._problem, self._finest, self._known = problem, finest, known
+        self._spine, self._schema = problem.domain.spine, problem.domain.schema
+        leaves = [np.flatnonzero(self._spine.child_counts[own] == 0) for own in self._spine.members]
+        self._leaves = leaves
+        sizes = [own.size * table.size for own, table in zip(leaves, finest, strict=True)]
+        self._starts = np.cumsum([0, *sizes])
+        self._group = np.concatenate([self._groups(level) for level in range(len(leaves))])
+        self._sizes = np.bincount(self._group[self._group >= 0], minlength=1)
+
+    def _groups(self, level: int) -> Index:
+        """A number for all counts of a level that may be moved against one another; -1 for those that stay."""
+        rows, table = self._spine.members[level][self._leaves[level]], self._finest[level]
+        group = np.zeros((rows.size, table.size), dtype=np.intp)
+        if self._known is not None:
+            if not refines(self._schema, table, self._known[1]):
+                return np.full(group.size, -1)
+            above = rows.copy()
+            while (deep := self._spine.level_of[above] > self._known[0]).any():
+                above[deep] = self._spine.parent[above[deep]]
+            group = above[:, None] * self._known[1].size + self._cells(level, self._known[1])
+        zeros = self._problem.zeros
+        if zeros is not None:
+            table = make_table(self._schema, tuple(self._schema.names[axis] for axis in sorted(zeros.axes)))
+            if not refines(self._schema, self._finest[level], table):
+                raise NotCertifiedError(f"cells of {table.name!r} are known to be empty, which no table shows")
+            group = np.where(zeros.empty[rows].reshape(rows.size, table.size)[:, self._cells(level, table)], -1, group)
+        return group.ravel()
+
+    def _cells(self, level: int, table: Table) -> Index:
+        """For every cell of the finest table of a level that of a coarser one."""
+        s = Sum(self._schema, self._finest[level], table)
+        return np.broadcast_to(s.up(np.arange(table.size)[None]), (1, *s.fine)).ravel()
+
+    def spread(self, row: sparse.csr_array) -> Float:
+        """By how much every count, moved by one, changes a combination of observed cells, (counts,)."""
+        cells, problem, spine = row.toarray().ravel(), self._problem, self._spine
+        found: list[Float] = []
+        for level, members in enumerate(spine.members):
+            here = np.zeros((members.size, self._finest[level].size))
+            for i, (own, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
+                if own == level:
+                    own_cells = cells[problem.observed.block(i)].reshape(members.size, table.size)
+                    here += own_cells[:, self._cells(level, table)]
+            above = spine.parent[members]
+            for higher in range(level):
+                rows = np.flatnonzero((above >= 0) & (spine.level_of[above] == higher))
+                coarse = found[higher][spine.rank_in_level[above[rows]]]
+                here[rows] += coarse[:, self._cells(level, self._finest[higher])]
+            found.append(here)
+        return np.concatenate([own[rows].ravel() for own, rows in zip(found, self._leaves, strict=True)])
+
+    def apart(self, spread: Float) -> Float:
+        """How far every count is from those that it may be moved against, (counts,); at most all of it is."""
+        free = self._group >= 0
+        if self._known is None:
+            return np.where(free, spread, 0.0)
+        sums = np.bincount(self._group[free], weights=spread[free], minlength=self._sizes.size).astype(float)
+        means = np.divide(sums, self._sizes, out=np.zeros_like(sums), where=self._sizes > 0)
+        return np.where(free, spread - means[self._group], 0.0)
+
+    def reach(self, E: sparse.csr_array) -> float:
+        """By how much combinations change, all together, with the best count of every cell of the table known."""
+        if self._known is None:
+            return 0.0
+        changed = sum((abs(self.spread(E[[row]])) for row in range(E.shape[0])), np.zeros(self._group.size))
+        least = np.full(self._sizes.size, np.inf)
+        np.minimum.at(least, self._group[self._group >= 0], changed[self._group >= 0])
+        shown = all(refines(self._schema, own, self._known[1]) for own in self._finest)
+        return float(least[np.isfinite(least)].max(initial=0.0) if shown else changed.max(initial=0.0))
+
+    def furthest(self, spread: Float, count: int) -> tuple[int, int]:
+        """The move of a count that changes a combination most: alone, or against another; -1 for none."""
+        if self._known is None:
+            return count, -1
+        others = np.flatnonzero(self._group == self._group[count])
+        return count, int(others[abs(spread[others] - spread[count]).argmax()])
+
+    def change(self, spread: Float, moves: Index) -> Float:
+        """What moves (2, m) change."""
+        return spread[moves[0]] - np.where(moves[1] < 0, 0.0, spread[moves[1]])
+
+    def some(self, moves: list[tuple[int, int]]) -> Index:
+        """These moves, and others at random, (2, m)."""
+        free = np.flatnonzero(self._group >= 0)
+        rng = np.random.default_rng(0)
+        order = free[np.argsort(self._group[free], kind="stable")] if self._known is not None else free
+        first = rng.permutation(order.size)[:SAMPLED]
+        other = np.full(first.size, -1)
+        if self._known is not None:
+            other = order[(first + 1) % max(order.size, 1)]
+            first = order[first]
+            together = self._group[first] == self._group[other]
+            first, other = first[together], other[together]
+        else:
+            first = order[first]
+        return np.concatenate([np.array(moves, dtype=np.intp).reshape(-1, 2).T, [first, other]], axis=1)
+
+    def column(self, E: sparse.csr_array, move: tuple[int, int]) -> Float:
+        """What a move changes of every combination, (k,)."""
+        change = np.zeros(E.shape[0])
+        for i, table in enumerate(zip(self._problem.observed_levels, self._problem.observed_tables, strict=True)):
+            for (cell,), sign in zip(self.cells_of(table, np.array(move)[:, None]), (1, -1), strict=True):
+                if cell >= 0:
+                    change += sign * E[:, [self._problem.observed.block(i).start + cell]].toarray().ravel()
+        return change
+
+    def cells_of(self, table: LevelTable, counts: Index) -> Index:
+        """The cells of a table, of all its geounits, that hold counts; -1 where none does."""
+        found = np.full(counts.shape, -1)
+        for level in range(table[0], len(self._leaves)):
+            inside = (counts >= self._starts[level]) & (counts < self._starts[level + 1])
+            if not inside.any():
+                continue
+            row, cell = np.divmod(counts[inside] - self._starts[level], self._finest[level].size)
+            geounit = self._spine.members[level][self._leaves[level][row]]
+            while (deep := self._spine.level_of[geounit] > table[0]).any():
+                geounit[deep] = self._spine.parent[geounit[deep]]
+            held = self._spine.level_of[geounit] == table[0]
+            place = self._spine.rank_in_level[geounit] * table[1].size + self._cells(level, table[1])[cell]
+            found[inside] = np.where(held, place, -1)
+        return found

@@ -1,0 +1,259 @@
+"""The algebra of small matrices against dense linear algebra on one system at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.linalg import null_space, sqrtm
+
+from blue_solvers.components.orthogonal import SMALL, compress, compress_and_invert, fit
+from blue_solvers.components.subspaces import complement, inverse_on, kronecker, range_projector
+from blue_solvers.components.tree.merges import merges_of
+from blue_solvers.components.tree.messages import Message, Telling, add, combine, part
+from tests.helpers.effort import examples
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def orthonormal(rng: np.random.Generator, m: int) -> np.ndarray:
+    return np.linalg.qr(rng.standard_normal((m, m)))[0]
+
+
+def spread(rng: np.random.Generator, m: int) -> np.ndarray:
+    """A covariance whose eigenvalues are from 0.1 to 10."""
+    Q = orthonormal(rng, m)
+    return Q @ np.diag(10 ** rng.uniform(-1, 1, m)) @ Q.T
+
+
+def inverse_of(matrix: np.ndarray, least: float = 1e-7) -> np.ndarray:
+    """The pseudoinverse, singular values up to `least` being rounding."""
+    if not matrix.size:
+        return np.zeros(matrix.shape[::-1])
+    U, sizes, V = np.linalg.svd(matrix, full_matrices=False)
+    kept = sizes > least
+    return V[kept].T @ (U[:, kept] / sizes[kept]).T
+
+
+@examples(60)
+@given(seeds)
+def test_ranges(seed: int) -> None:
+    """Of sums of projectors on the same few vectors, some of the batch alike, in any order."""
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(1, 7))
+    bases = [orthonormal(rng, m)[:, : rng.integers(0, m + 1)] for _ in range(3)]
+    which = rng.integers(0, 3, 8)
+    matrices = np.stack([bases[i] @ np.diag(rng.uniform(0.5, 2, bases[i].shape[1])) @ bases[i].T for i in which])
+    matrices[1] = matrices[0]
+    found = range_projector(matrices)
+    for own, i in zip(found[2:], which[2:], strict=True):
+        assert own == pytest.approx(bases[i] @ bases[i].T, abs=1e-12)
+    assert found[1] == pytest.approx(found[0])
+    assert found[0] == pytest.approx(bases[which[0]] @ bases[which[0]].T, abs=1e-12)
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_what_counts_as_a_range(m: int) -> None:
+    """Eigenvalues above 1e-9 of the scale; what counts in one system of a batch need not in another that is alike."""
+    direction = np.zeros((m, m))
+    direction[0, 0] = 1.0
+    sizes = np.array([1e-8, 2e-10, 1e-8, 2e-10, 2e-10])
+    scale = np.array([1.0, 1.0, 1e2, 1e-2, 1.0])
+    found = range_projector(sizes[:, None, None] * direction, scale)
+    assert np.array_equal(found[:, 0, 0], [1, 0, 0, 1, 0])
+    assert abs(found - found[:, :1, :1] * direction).max() == 0
+    assert range_projector(1e-8 * direction) == pytest.approx(direction)
+    assert not range_projector(2e-10 * direction).any()
+
+
+@examples(60)
+@given(seeds)
+def test_complements_and_inverses_on_subspaces(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(1, 7))
+    a, b = np.sort(rng.integers(0, m + 1, 2))
+    Q = np.stack([orthonormal(rng, m) for _ in range(4)])
+    first, second = Q[..., :a] @ Q[..., :a].swapaxes(1, 2), Q[..., a:b] @ Q[..., a:b].swapaxes(1, 2)
+    rest = complement(first, second)
+    assert rest == pytest.approx(Q[..., b:] @ Q[..., b:].swapaxes(1, 2), abs=1e-12)
+    if b == m:
+        assert not rest.any()
+    matrices = 1e3 * np.stack([spread(rng, m) for _ in range(4)])
+    for own, U, matrix in zip(inverse_on(first, matrices), Q[..., :a], matrices, strict=True):
+        expected = U @ np.linalg.inv(U.T @ matrix @ U) @ U.T
+        assert own == pytest.approx(expected, rel=1e-9, abs=1e-15)
+        assert a or not own.any()
+
+
+def test_inverses_where_one_of_a_batch_has_no_direction() -> None:
+    projectors = np.stack([np.eye(2), np.zeros((2, 2)), np.diag([1.0, 0.0])])
+    found = inverse_on(projectors, np.stack([np.diag([2.0, 4.0])] * 3))
+    assert np.array_equal(found, [np.diag([0.5, 0.25]), np.zeros((2, 2)), np.diag([0.5, 0.0])])
+
+
+def test_kronecker_products() -> None:
+    rng = np.random.default_rng(0)
+    A, B, C = (rng.standard_normal(shape) for shape in ((2, 3), (1, 4), (5, 2)))
+    assert np.array_equal(kronecker([]), [[1.0]])
+    assert kronecker([A, B, C]) == pytest.approx(np.kron(np.kron(A, B), C))
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, SMALL, SMALL + 1])
+@pytest.mark.parametrize("more", [0, 1, 4])
+def test_least_squares(m: int, more: int) -> None:
+    """Gains, information and covariance of many systems, against the pseudoinverse of each."""
+    F = np.random.default_rng(m + more).standard_normal((7, m + more, m)) * 10 ** np.linspace(-2, 2, m + more)[:, None]
+    fitted = fit(F)
+    for i, own in enumerate(F):
+        assert fitted.inverse[i] @ own == pytest.approx(np.eye(m), abs=1e-9)
+        assert fitted.inverse[i] == pytest.approx(np.linalg.pinv(own), rel=1e-7, abs=1e-9)
+        assert fitted.information_root[i].T @ fitted.information_root[i] == pytest.approx(own.T @ own, rel=1e-9)
+        assert fitted.covariance_root[i] @ fitted.information_root[i] == pytest.approx(np.eye(m), abs=1e-9)
+    Q = orthonormal(np.random.default_rng(3), m)[:, : (m + 1) // 2]
+    within = fitted.within(np.stack([Q @ Q.T] * 7))
+    assert within.inverse[0] == pytest.approx(Q @ Q.T @ fitted.inverse[0])
+    assert within.information_root[0] == pytest.approx(fitted.information_root[0] @ Q @ Q.T)
+    assert within.covariance_root[0] == pytest.approx(Q @ Q.T @ fitted.covariance_root[0])
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, SMALL, SMALL + 1])
+@pytest.mark.parametrize("q", [1, 3, 20])
+def test_square_roots_of_sums_of_products(m: int, q: int) -> None:
+    rng = np.random.default_rng(m)
+    parts = rng.standard_normal((6, m, q)), rng.standard_normal((6, m, m))
+    total = sum(part @ part.swapaxes(1, 2) for part in parts)
+    root = compress(*parts)
+    assert root.shape == (6, m, m)
+    assert root @ root.swapaxes(1, 2) == pytest.approx(total)
+    root, inverse = compress_and_invert(*parts)
+    assert root @ root.swapaxes(1, 2) == pytest.approx(total)
+    assert root @ inverse == pytest.approx(np.stack([np.eye(m)] * 6), abs=1e-9)
+    few = compress(parts[0])  # of fewer columns than rows too
+    assert few @ few.swapaxes(1, 2) == pytest.approx(parts[0] @ parts[0].swapaxes(1, 2))
+
+
+def test_small_and_large_rows_keep_their_own_precision() -> None:
+    """One unknown is measured 1e8 times as well as the other, by rows that mix them."""
+    F = np.array([[[1e8, 1e8], [1.0, -1.0], [0.5, 2.0]]])
+    determinant = (2 * 1e8) ** 2 + (1.5 * 1e8) ** 2 + 2.5**2  # of F'F, by the minors of F (Cauchy and Binet)
+    covariance = np.array([[1e16 + 5, -(1e16 - 1 + 1)], [-(1e16 - 1 + 1), 1e16 + 1.25]]) / determinant
+    root = fit(F).covariance_root[0]
+    assert root @ root.T == pytest.approx(covariance, rel=1e-12)
+    together = np.ones(2) @ root  # the sum has a standard deviation of about 1e-8
+    assert (together**2).sum() == pytest.approx(6.25 / determinant, rel=1e-6)
+
+
+def random_message(rng: np.random.Generator, m: int) -> tuple[Message, np.ndarray]:
+    """A batch of one, some directions unknown, some exact, and its covariance on the rest."""
+    Q = orthonormal(rng, m)
+    kind = rng.choice(3, m, p=[0.25, 0.25, 0.5]) if rng.random() < 0.7 else np.full(m, 2)
+    U, E, V = (Q[:, kind == which] for which in range(3))
+    inner = np.real(sqrtm(spread(rng, V.shape[1]))) if V.shape[1] else np.zeros((0, 0))
+    root, information = V @ inner @ V.T, V @ np.linalg.inv(inner) @ V.T
+    return Message(*(own[None] for own in (root, information, U @ U.T, E @ E.T))), root @ root.T
+
+
+def best(rows: list[tuple[np.ndarray, np.ndarray, bool]], m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Gains of stacked values v = W u + noise, exact rows first; the covariance, and a basis of what is determined.
+
+    Of every source W, the root of its information, and whether it is exact.
+    """
+    E = np.concatenate([np.zeros((0, m)), *(W for W, _, exact in rows if exact)])
+    F = np.concatenate([np.zeros((0, m)), *(T @ W for W, T, exact in rows if not exact)])
+    from_exact = inverse_of(E)
+    Z = null_space(E, rcond=1e-9) if E.any() else np.eye(m)
+    inner = inverse_of(F @ Z)
+    weighed = [T if not exact else np.eye(len(W)) for W, T, exact in rows]
+    gains, e, f = [], 0, 0
+    for (W, _, exact), T in zip(rows, weighed, strict=True):
+        q = len(W)
+        if exact:
+            gains.append((np.eye(m) - Z @ inner @ F) @ from_exact[:, e : e + q])
+            e += q
+        else:
+            gains.append(Z @ inner[:, f : f + len(T)] @ T)
+            f += len(T)
+    covariance = Z @ inner @ (Z @ inner).T
+    return np.concatenate(gains, axis=1), covariance, E
+
+
+@examples(100)
+@given(seeds)
+def test_the_best_estimate_from_several_sources(seed: int) -> None:
+    """Tables, noisy and exact: estimates, covariance, and which directions are unknown or exact."""
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(1, 5))
+    sources, rows = [], []
+    for _ in range(rng.integers(1, 4)):
+        W = (rng.random((int(rng.integers(1, 5)), m)) < 0.5).astype(float)
+        exact = bool(rng.random() < 0.25)
+        precision = 0.0 if exact else float(10 ** rng.uniform(-1, 1))
+        sources.append(Telling.measured(W, np.array([precision]), np.array([exact])))
+        rows.append((W, np.sqrt(precision) * np.eye(len(W)), exact))
+    combined = combine(sources)
+    gains, covariance, E = best(rows, m)
+    assert np.concatenate([own[0] for own in combined.gains], axis=1) == pytest.approx(gains, abs=1e-8)
+    message = combined.message
+    assert message.root[0] @ message.root[0].T == pytest.approx(covariance, abs=1e-8)
+    T = message.information_root[0]
+    assert pytest.approx(inverse_of(covariance), abs=1e-7) == T.T @ T
+    assert message.exact[0] == pytest.approx(inverse_of(E) @ E, abs=1e-8)
+    everything = np.concatenate([W for W, _, _ in rows])
+    assert message.unknown[0] == pytest.approx(np.eye(m) - inverse_of(everything) @ everything, abs=1e-8)
+
+
+@examples(100)
+@given(seeds)
+def test_what_is_known_of_a_sum(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(1, 5))
+    (left, one), (right, other) = random_message(rng, m), random_message(rng, m)
+    total = add(left, right)
+    unknown = np.concatenate([left.unknown[0], right.unknown[0]], axis=1)
+    loose = np.concatenate([np.eye(m) - left.exact[0], np.eye(m) - right.exact[0]], axis=1)
+    assert total.unknown[0] == pytest.approx(unknown @ inverse_of(unknown), abs=1e-8)
+    assert total.exact[0] == pytest.approx(np.eye(m) - loose @ inverse_of(loose), abs=1e-8)
+    finite = np.eye(m) - total.unknown[0] - total.exact[0]
+    covariance = finite @ (one + other) @ finite
+    assert total.finite[0] == pytest.approx(finite, abs=1e-8)
+    assert total.root[0] @ total.root[0].T == pytest.approx(covariance, abs=1e-8)
+    T = total.information_root[0]
+    assert pytest.approx(inverse_of(covariance), abs=1e-5) == T.T @ T
+
+
+@examples(100)
+@given(seeds)
+def test_how_two_share_what_their_sum_is_found_to_be(seed: int) -> None:
+    """The limit of Gaussian conditioning as what is unknown has ever larger variances."""
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(1, 5))
+    (left, one), (right, other) = random_message(rng, m), random_message(rng, m)
+    parting = part(left, right)
+    large = 1e7
+    C, D = one + large * left.unknown[0], other + large * right.unknown[0]
+    shares = C @ inverse_of(C + D)
+    possible = (C + D) @ inverse_of(C + D)  # what the sum may be found to differ by
+    near = 1e-3 * (1 + abs(shares).max())
+    assert parting.left[0] @ possible == pytest.approx(shares, abs=near)
+    assert parting.right[0] @ possible == pytest.approx(possible - shares, abs=near)
+    unknown = null_space(np.concatenate([np.eye(m) - left.unknown[0], np.eye(m) - right.unknown[0]]), rcond=1e-6)
+    finite = np.eye(m) - unknown @ unknown.T
+    kept = np.eye(m) - shares
+    given_sum = finite @ (kept @ C @ kept.T + shares @ D @ shares.T) @ finite
+    assert parting.root[0] @ parting.root[0].T == pytest.approx(given_sum, abs=near * (1 + abs(given_sum).max()))
+
+
+@examples(60)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5))
+def test_merges_add_up_every_owners_terms(counts: list[int]) -> None:
+    owners = np.repeat(np.arange(len(counts)), counts)
+    merges = merges_of(owners)
+    values = np.zeros(merges.size)
+    values[: owners.size] = 2.0 ** np.arange(owners.size)  # sums of different terms differ
+    for left, right, total in merges.rounds:
+        assert not values[total].any()
+        values[total] = values[left] + values[right]
+    assert np.array_equal(values[merges.totals], np.bincount(owners, 2.0 ** np.arange(owners.size)))
+    assert merges.size == 2 * owners.size - len(counts)
+    assert len(merges.rounds) == int(np.ceil(np.log2(max(counts))))

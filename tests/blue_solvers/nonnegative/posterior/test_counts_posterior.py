@@ -1,0 +1,286 @@
+"""The posterior of whole counts against every table of whole counts, weighed one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+from blue_solvers.nonnegative import NotConvergedError, counts_posterior
+from blue_solvers.nonnegative.posterior.chain_diagnostics import effective_sizes, split_scale_reduction
+from constraint_builders import Problem, Schema, Spine
+from noise_mechanisms import draw_noise
+
+Weigh = Callable[[np.ndarray], np.ndarray]
+SCHEMA = Schema({"a": 2, "b": 3})
+
+
+def every_table(cells: int, top: int) -> np.ndarray:
+    return np.array(list(product(range(top + 1), repeat=cells)))
+
+
+def gaussian(x: np.ndarray, y: float, sigma2: float) -> np.ndarray:
+    return -np.square(x - y) / (2 * sigma2)
+
+
+def sums(tables: np.ndarray, axis: int) -> np.ndarray:
+    """Margins of 2 x 3 tables, by hand."""
+    shaped = tables.reshape(-1, 2, 3)
+    return shaped.sum(axis=axis)
+
+
+def assert_agrees(
+    problem: Problem, y: np.ndarray, tables: np.ndarray, logs: np.ndarray, concentration: float | None = 1.0
+) -> None:
+    """Means, deviations and interval ends of the cells are those of the listed tables, within drawing error."""
+    weight = np.exp(logs - logs.max())
+    weight /= weight.sum()
+    edge = (tables == tables.max()).any(axis=1) & (tables.sum(axis=1) > 5)
+    assert weight[edge].sum() < 1e-4, "the list is cut off too early"
+    found = counts_posterior(problem, y, effective=4000, most_draws=64_000, concentration=concentration, rng=1)
+    mean = weight @ tables
+    deviation = np.sqrt(weight @ np.square(tables - mean))
+    assert (abs(found.detail.ravel() - mean) <= 6 * deviation / np.sqrt(4000) + 1e-4).all()
+    slice_ = problem.desired.slice("detailed") if problem.is_tabular else slice(None)
+    np.testing.assert_allclose(found.std_errors[slice_], deviation, rtol=0.1, atol=2e-3)
+    low, high = (bound[slice_] for bound in found.intervals(0.9))
+    for cell in range(tables.shape[1]):
+        inside = (tables[:, cell] >= low[cell]) & (tables[:, cell] <= high[cell])
+        assert weight[inside].sum() >= 0.89
+        narrower = (tables[:, cell] > low[cell]) & (tables[:, cell] <= high[cell])
+        assert weight[narrower].sum() <= 0.96 or low[cell] == 0
+
+
+NOISY = {"total": 2.0, "a": 3.0, "detailed": 1.5}
+Y = np.array([5.0, 3.0, 1.0, 1.0, 0.0, 2.0, -2.0, 1.0, 1.0])
+
+
+def noisy_weight(tables: np.ndarray) -> np.ndarray:
+    weight = gaussian(tables.sum(axis=1), Y[0], 2.0)
+    for i in range(2):
+        weight = weight + gaussian(sums(tables, 2)[:, i], Y[1 + i], 3.0)
+    return weight + sum(gaussian(tables[:, j], Y[3 + j], 1.5) for j in range(6))
+
+
+def prior(tables: np.ndarray, a: float) -> np.ndarray:
+    """Of the Dirichlet-multinomial law given the total, all totals being equally likely."""
+    total, d = tables.sum(axis=1), tables.shape[1]
+    multinomial = gammaln(total + 1.0) - gammaln(tables + 1.0).sum(axis=1)
+    if a == math.inf:
+        return multinomial - total * math.log(d)
+    parts = gammaln(tables + a).sum(axis=1) - d * gammaln(a)
+    return multinomial + parts + gammaln(d * a) - gammaln(total + d * a)
+
+
+@pytest.mark.parametrize("concentration", [1.0, 0.3, math.inf, None])
+def test_agrees_with_every_table_under_gaussian_noise(concentration: float | None) -> None:
+    tables = every_table(6, 7)
+    if concentration is None:
+        logs = np.logaddexp.reduce([prior(tables, a) for a in np.geomspace(0.02, 100, 38)])
+    else:
+        logs = prior(tables, concentration)
+    problem = Problem(SCHEMA, NOISY, desired="all")
+    assert_agrees(problem, Y, tables, noisy_weight(tables) + logs, concentration=concentration)
+
+
+def test_agrees_with_every_table_under_noise_of_whole_numbers() -> None:
+    """Small variances, at which the parameter of a discrete Gaussian is far from its variance."""
+    tables = every_table(4, 8)
+    problem = Problem(Schema({"a": 4}), {"total": 0.3, "detailed": 0.25}, noise="discrete_gaussian")
+    y = np.array([4.0, 1.0, 0.0, 3.0, -1.0])
+    k = np.arange(-30, 31)
+
+    def parameter(variance: float) -> float:
+        low, high = 0.01, 5.0
+        for _ in range(80):
+            middle = (low + high) / 2
+            weight = np.exp(-np.square(k) / (2 * middle))
+            low, high = (middle, high) if (weight @ np.square(k)) / weight.sum() < variance else (low, middle)
+        return middle
+
+    weight = gaussian(tables.sum(axis=1), y[0], parameter(0.3))
+    weight = weight + sum(gaussian(tables[:, j], y[1 + j], parameter(0.25)) for j in range(4))
+    assert_agrees(problem, y, tables, weight + prior(tables, 1.0))
+
+
+def test_agrees_with_every_table_under_laplace_noise() -> None:
+    tables = every_table(4, 12)
+    problem = Problem(Schema({"a": 4}), {"total": 2.0, "detailed": 1.0}, noise="laplace")
+    y = np.array([4.5, 1.2, -0.7, 3.1, 0.2])
+    weight = -abs(tables.sum(axis=1) - y[0]) / 1.0  # variance 2 b^2
+    weight = weight - sum(abs(tables[:, j] - y[1 + j]) for j in range(4)) / math.sqrt(0.5)
+    assert_agrees(problem, y, tables, weight + prior(tables, 1.0))
+
+
+def test_agrees_where_totals_and_zeros_are_known() -> None:
+    problem = Problem(
+        SCHEMA,
+        {**NOISY, "total": 0.0},
+        zeros={"detailed": np.array([[False, True, False], [False, False, False]])},
+        desired="all",
+    )
+    tables = every_table(6, 6)
+    tables = tables[(tables.sum(axis=1) == 5) & (tables[:, 1] == 0)]
+    assert_agrees(problem, Y, tables, noisy_weight(tables))
+
+
+def test_agrees_where_both_margins_are_known() -> None:
+    problem = Problem(SCHEMA, {"a": 0.0, "b": 0.0, "detailed": 2.0}, desired="all")
+    y = np.array([5.0, 4.0, 2.0, 3.0, 4.0, 3.2, -1.0, 2.0, 1.0, 2.0, 0.4])
+    tables = every_table(6, 5)
+    kept = (sums(tables, 2) == [5, 4]).all(axis=1) & (sums(tables, 1) == [2, 3, 4]).all(axis=1)
+    tables = tables[kept]
+    weight = sum(gaussian(tables[:, j], y[5 + j], 2.0) for j in range(6))
+    found = counts_posterior(problem, y, 1.0, effective=4000, most_draws=64_000, rng=2)
+    probability = np.exp(weight - weight.max()) / np.exp(weight - weight.max()).sum()
+    mean = probability @ tables
+    assert (abs(found.detail.ravel() - mean) <= 6 * np.sqrt(probability @ np.square(tables - mean) / 4000)).all()
+    reached = {tuple(row) for row in found.draws.reshape(-1, 6).tolist()}
+    assert reached <= {tuple(row) for row in tables.tolist()}
+
+
+def test_agrees_where_equalities_hold() -> None:
+    """x_0 = x_4 and x_1 + x_2 = 3, which no table says."""
+    E = np.zeros((2, 6))
+    E[0, 0], E[0, 4], E[1, 1], E[1, 2] = 1, -1, 1, 1
+    problem = Problem(SCHEMA, {"detailed": 1.5}, equalities=(E, np.array([0.0, 3.0])))
+    y = Y[3:] + 0.5
+    tables = every_table(6, 7)
+    tables = tables[(tables[:, 0] == tables[:, 4]) & (tables[:, 1] + tables[:, 2] == 3)]
+    assert_agrees(problem, y, tables, prior(tables, 1.0) + sum(gaussian(tables[:, j], y[j], 1.5) for j in range(6)))
+
+
+def test_agrees_with_equations_of_a_matrix() -> None:
+    """Nodes 0 = 1 + 2, all measured."""
+    problem = Problem.from_matrix(np.array([[1.0, -1.0, -1.0]]), np.array([1.0, 2.0, 2.0]))
+    y = np.array([3.3, 0.4, 1.7])
+    tables = every_table(3, 16)
+    tables = tables[tables[:, 0] == tables[:, 1] + tables[:, 2]]
+    weight = gaussian(tables[:, 0], y[0], 1.0) + gaussian(tables[:, 1], y[1], 2.0) + gaussian(tables[:, 2], y[2], 2.0)
+    assert_agrees(problem, y, tables, weight + prior(tables, 1.0))
+
+
+def test_blocks_keep_their_totals_on_a_spine() -> None:
+    spine = Spine([-1, 0, 0, 0], ["State", "Block", "Block", "Block"])
+    observed = {"State": {"detailed": 1.0}, "Block": {"total": 0.0, "detailed": 2.0}}
+    problem = Problem(Schema({"sex": 2}), observed, spine=spine)
+    truth = problem.marginal_matrix() @ np.array([3.0, 0.0, 0.0, 0.0, 1.0, 1.0])
+    y = truth + draw_noise(problem, 1, 3)[:, 0]
+    found = counts_posterior(problem, y, 1.0, effective=2000, most_draws=32_000, rng=3)
+    blocks = found.draws.reshape(-1, 3, 2)
+    assert (blocks.sum(axis=2) == [3, 0, 2]).all()
+    free = np.array(list(product(range(4), [0], range(3))))  # women of each block
+    cells = np.stack([free, np.array([3, 0, 2]) - free], axis=2).reshape(-1, 6)
+    misfit = problem.marginal_matrix() @ cells.T - y[:, None]
+    noisy = problem.variances > 0
+    weight = -(np.square(misfit[noisy]) / (2 * problem.variances[noisy, None])).sum(axis=0)
+    probability = np.exp(weight - weight.max()) / np.exp(weight - weight.max()).sum()
+    mean = probability @ cells
+    error = 6 * np.sqrt(probability @ np.square(cells - mean) / 2000) + 1e-9
+    assert (abs(found.detail.ravel() - mean) <= error).all()
+
+
+def test_intervals_cover_counts_drawn_as_assumed_beforehand() -> None:
+    """Geometric counts have the law that concentration 1 assumes, given their sum."""
+    problem = Problem(Schema({"a": 2, "b": 2, "c": 3}), {"a": 2.0, "b * c": 2.0, "detailed": 4.0}, desired="all")
+    rng = np.random.default_rng(4)
+    held = []
+    for _ in range(40):
+        cells = rng.geometric(1 / 1.5, 12) - 1
+        truth = problem.marginal_matrix() @ cells
+        y = truth + draw_noise(problem, 1, rng)[:, 0]
+        found = counts_posterior(problem, y, 1.0, effective=150, rng=rng)
+        low, high = found.intervals(0.8)
+        true = problem.tabulate(truth[:, None])[:, 0]
+        held.append(((low <= true + 1e-9) & (true <= high + 1e-9)).mean())
+    # 40 tables of some 12 free cells: a standard error of about 0.02
+    assert np.mean(held) >= 0.8 - 0.06
+
+
+def test_near_empty_tables_are_nearer_the_truth_than_the_fit() -> None:
+    from blue_solvers import blue
+    from blue_solvers.nonnegative import nnls
+    from constraint_builders import gallery
+
+    problem = gallery.cube(3, 4, 6.25)
+    rng = np.random.default_rng(5)
+    squares = np.zeros(3)
+    for _ in range(6):
+        truth = problem.marginal_matrix() @ rng.poisson(0.3, 64)
+        y = truth + draw_noise(problem, 1, rng)[:, 0]
+        posterior = counts_posterior(problem, y, effective=100, rng=rng)
+        P = blue(problem)
+        for i, x in enumerate((posterior.observed, nnls(problem, y).observed, P @ y + P.offset)):
+            squares[i] += np.square(x - truth).mean()
+    assert squares[0] < 0.97 * squares[1] < 0.5 * squares[2]
+
+
+def test_chains_that_have_not_mixed_are_refused_by_name() -> None:
+    problem = Problem(SCHEMA, {"detailed": 100.0}, desired="all")
+    with pytest.raises(
+        NotConvergedError, match=r"after 8 draws of each of 4 chains they disagree.*give more `most_draws`"
+    ):
+        counts_posterior(problem, np.full(6, 30.0), most_draws=8, rng=1)
+
+
+def test_the_diagnostics_fail_on_chains_that_disagree() -> None:
+    rng = np.random.default_rng(6)
+    same = rng.standard_normal((4, 400, 3))
+    assert (split_scale_reduction(same) < 1.05).all()
+    apart = same + np.arange(4)[:, None, None] * [0.0, 1.0, 5.0]
+    assert (split_scale_reduction(apart) > 1.05).tolist() == [False, True, True]
+    assert effective_sizes(apart)[2] < 20 < 800 < effective_sizes(apart)[0]
+    trend = same + np.linspace(0, 4, 400)[None, :, None]
+    assert (split_scale_reduction(trend) > 1.05).all()
+    stuck = np.broadcast_to(np.array([0.0, 0.0, 0.0, 1.0])[:, None, None], (4, 10, 1))
+    assert np.isinf(split_scale_reduction(stuck)).all()
+    still = np.zeros((4, 10, 1))
+    assert (split_scale_reduction(still) == 1).all()
+    assert (effective_sizes(still) == 40).all()
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
+def test_effective_sizes_are_those_of_autoregressive_chains(rho: float) -> None:
+    rng, length = np.random.default_rng(7), 20_000
+    x = np.zeros((4, length, 2))
+    x[:, 0] = rng.standard_normal((4, 2))
+    for t in range(1, length):
+        x[:, t] = rho * x[:, t - 1] + np.sqrt(1 - rho**2) * rng.standard_normal((4, 2))
+    np.testing.assert_allclose(effective_sizes(x), 4 * length * (1 - rho) / (1 + rho), rtol=0.15)
+
+
+def test_the_same_seed_gives_the_same_draws() -> None:
+    problem = Problem(SCHEMA, NOISY)
+    first, second, third = (counts_posterior(problem, Y, rng=seed) for seed in (1, np.random.default_rng(1), 2))
+    assert np.array_equal(first.draws, second.draws)
+    assert first.draws.shape != third.draws.shape or not np.array_equal(first.draws, third.draws)
+    assert set(first.tables()) == {str(name) for name in problem.desired.names}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y[:3]), r"y must have shape \(9,\)"),
+        (lambda: counts_posterior(Problem(SCHEMA, NOISY), np.stack([Y, Y], 1)), "y must be one vector of 9"),
+        (
+            lambda: counts_posterior(Problem(SCHEMA, NOISY, noise="discrete_laplace"), Y + 0.5),
+            "noise of the law 'discrete_laplace' leaves whole numbers whole",
+        ),
+        (lambda: counts_posterior(Problem(SCHEMA, {**NOISY, "total": 0.0}), Y + 0.5), "value known exactly is 5.5"),
+        (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y, concentration=0.0), "concentration"),
+        (
+            lambda: counts_posterior(
+                Problem(SCHEMA, {"total": 0.0, "detailed": 1.0}, zeros={"a": np.array([True, False])}),
+                np.array([-1.0, *np.zeros(6)]),
+            ),
+            "known exactly and negative",
+        ),
+    ],
+)
+def test_what_has_no_posterior_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

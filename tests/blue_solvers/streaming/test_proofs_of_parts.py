@@ -1,0 +1,221 @@
+"""Certificates of streamed estimates with equalities, and of parts split by table: sound, and the same anyhow."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from blue_solvers.contract import UnsupportedProblemError
+from blue_solvers.results.proof import StoredProof
+from blue_solvers.streaming import job, partition, proofs, stream
+from blue_solvers.streaming.job import CHECKSUMS, Job
+from blue_solvers.streaming.part_files import Partitions
+from blue_solvers.streaming.run import work_through
+from tests.blue_solvers.streaming.known_sums import with_equalities
+from tests.blue_solvers.streaming.split_counties import write_counties
+from tests.helpers.effort import first_of, lengths
+from tests.helpers.oracles.invent import Kind, invent
+from tests.helpers.partitioned import read_estimates
+
+
+def proof_in(out: Path) -> StoredProof:
+    return StoredProof.from_json(json.loads((out / CHECKSUMS).read_text()))
+
+
+@lengths("enough", 12, 200)
+def test_bounds_are_never_below_the_error_against_600_bits(enough: int, tmp_path: Path) -> None:
+    """Invented spines with equalities, exact and unmeasured cells, recodes, zeros: cut at every geolevel."""
+    found: Counter[str] = Counter()
+    for seed in range(4_000):
+        invented = invent(seed, Kind(decades=(2.0, 6.0)[seed % 2]))
+        if invented is not None and invented.description.parent is not None and invented.description.equalities:
+            found += proved(invented, tmp_path / str(seed))
+        if found["proved"] >= enough:
+            break
+    assert found["proved"] >= enough, found
+    assert found["proved to 1e-8"] > 0.9 * found["proved"]
+    assert found["contradicted"] <= 0.1 * found["proved"], found
+
+
+def proved(invented: Any, folder: Path) -> Counter[str]:
+    """How many cuts of a problem were proved; asserts that no bound is below the true error."""
+    found: Counter[str] = Counter()
+    try:
+        problem = invented.description.problem()
+    except ValueError:
+        return found
+    reference = invented.reference
+    known = reference.variances == 0
+    folder.mkdir()
+    for level in problem.spine.levels[:-1]:
+        try:
+            partition(folder / f"in{level}", problem, invented.y, at=level)
+            stream(folder / f"in{level}", folder / level)
+        except UnsupportedProblemError:
+            return found
+        certificate = proof_in(folder / level).certificate
+        if certificate.bound is None:
+            found["contradicted"] += "exactly" in certificate.reason
+            continue
+        error = abs(read_estimates(folder / level, problem) - reference.estimate)
+        assert (error[~known] <= certificate.bound * reference.std_errors[~known]).all()
+        largest = max(abs(reference.estimate).max(), abs(np.nan_to_num(invented.y)).max())
+        assert error[known].max(initial=0) <= 2e-13 * largest
+        found["proved"] += 1
+        found["proved to 1e-8"] += certificate.bound < 1e-8
+    return found
+
+
+@dataclass
+class Recorded:
+    """What the parts of a run claimed, to be proved again after something was done to it."""
+
+    calls: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    claimed: Any = None
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch, parts: Partitions) -> None:
+        """Take down what is proved of every part."""
+        prove_part, proof_of_all = proofs.prove_part, proofs.proof_of_all
+        names = {entry.geocode: name for name, entry in parts.parts.items()}
+
+        def watched(design, part, claim, handed, kept, is_top):
+            self.calls[names[part.geocodes[0]]] = design, part, claim, handed, kept, is_top
+            return prove_part(design, part, claim, handed, kept, is_top)
+
+        def watched_all(parts, own, claimed):
+            self.claimed = claimed
+            return proof_of_all(parts, own, claimed)
+
+        monkeypatch.setattr(job, "prove_part", watched)
+        monkeypatch.setattr(proofs, "proof_of_all", watched_all)
+
+    def again(self, parts: Partitions, spoil: Callable[[str, Any], Any]) -> StoredProof:
+        """Prove everything again."""
+        own = {}
+        for name, (design, part, claim, *rest) in self.calls.items():
+            own[name] = proofs.prove_part(design, part, spoil(name, claim), *rest)
+        return proofs.proof_of_all(parts, own, spoil("top", self.claimed))
+
+
+def recorded_equalities(seed: int, at: int, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    problem, y = with_equalities(seed)
+    folder.mkdir(exist_ok=True)
+    parts = partition(folder / "in", problem, y, at=problem.spine.levels[at])
+    recorded = Recorded()
+    recorded.watch(monkeypatch, parts)
+    stream(folder / "in", folder / "out")
+    return parts, recorded, folder / "out"
+
+
+def recorded_split(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    *_, limit = write_counties(folder / "in")
+    parts = Partitions.open(folder / "in")
+    recorded = Recorded()
+    recorded.watch(monkeypatch, parts)
+    run = Job(folder / "in", folder / "out", memory=limit)
+    assert len(run.split) == 2
+    with run.held():
+        work_through(run)
+    return parts, recorded, folder / "out"
+
+
+KINDS = [*((seed, at) for seed in (4, 5, 7) for at in (0, 2)), "split"]
+
+
+@pytest.mark.parametrize("kind", first_of([KINDS[-1], *KINDS[1::2], *KINDS[:-1:2]], 4))
+def test_no_spoilt_cell_passes(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cell of any part and table, off by 1e-6 standard errors and up, or 1e-10 of the largest where it is known."""
+    if kind == "split":
+        parts, recorded, out = recorded_split(tmp_path, monkeypatch)
+    else:
+        parts, recorded, out = recorded_equalities(*kind, tmp_path, monkeypatch)
+    assert proof_in(out).certificate.bound < 1e-8
+    same = recorded.again(parts, lambda name, claim: claim)
+    assert same.certificate == proof_in(out).certificate
+    rng = np.random.default_rng(0)
+    names = [*recorded.calls, "top"]
+    done: Counter[str] = Counter()
+    while done["uncertain"] < 25:
+        name = names[rng.integers(len(names))]
+        claim = recorded.claimed if name == "top" else recorded.calls[name][2]
+        table = int(rng.choice(list(claim.cells)))
+        cells, variances = np.array(claim.cells[table][:]), claim.variances[table][:]
+        row, cell = (int(rng.integers(n)) for n in cells.shape)
+        # The roots of parts are in the top as well, where they do not count.
+        if name == "top" and parts.read("top").geocodes[top_row(parts, table, row)] in roots(parts):
+            continue
+        size, error = 10.0 ** rng.uniform(-6, 1), float(np.sqrt(variances[row, cell]))
+        cells[row, cell] += size * error if error else 1e-10 * abs(cells).max() + 1e-9
+        done["uncertain" if error else "known"] += 1
+        other = replace(claim, cells={**claim.cells, table: cells})
+        found = recorded.again(parts, lambda own, was: other if own == name else was).certificate  # noqa: B023
+        assert found.bound is None or (error and found.bound * (1 + 1e-6) + 1e-8 >= size), (name, table, row, cell)
+
+
+def top_row(parts: Partitions, table: int, row: int) -> int:
+    top = parts.read("top")
+    return top.members(parts.design.estimated[table][0]).start + row
+
+
+def roots(parts: Partitions) -> set[str]:
+    return {entry.geocode for entry in parts.parts.values()}
+
+
+def test_a_combination_that_is_not_kept_is_not_certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All cells shifted so that tables agree, but the equalities do not hold; and other multipliers."""
+    parts, recorded, _ = recorded_equalities(7, 1, tmp_path, monkeypatch)
+
+    def forgotten(name: str, claim: Any) -> Any:
+        return replace(claim, multipliers=0.9 * claim.multipliers)
+
+    assert (recorded.again(parts, forgotten).certificate.bound or 1) > 1e-3
+    other = replace(parts.design.ties, equal_to=tuple(own + 1e-6 for own in parts.design.ties.equal_to))
+    shifted = replace(parts, design=replace(parts.design, ties=other))
+    found = recorded.again(shifted, lambda name, claim: claim).certificate
+    assert found.bound is None
+    assert "x contradicts equality" in found.reason
+
+
+@pytest.mark.parametrize("seed", first_of([4, 6, 7], 1))
+def test_any_cut_and_any_order_prove_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = []
+    for at in (0, 2):
+        parts, recorded, out = recorded_equalities(seed, at, tmp_path / str(at), monkeypatch)
+        proof = proof_in(out)
+        assert proof.certificate.bound < 1e-8
+        fits.append(proof.fit)
+        recorded.calls = dict(reversed(recorded.calls.items()))
+        assert recorded.again(parts, lambda name, claim: claim) == proof
+        monkeypatch.undo()
+    assert len({fit.degrees_of_freedom for fit in fits}) == 1
+    np.testing.assert_allclose([fit.statistic for fit in fits], fits[0].statistic, rtol=1e-8)
+
+
+def test_split_parts_prove_and_fit_as_whole_ones_do(tmp_path: Path) -> None:
+    *_, limit = write_counties(tmp_path / "in")
+    found = {}
+    for name, memory in (("split", limit), ("whole", None)):
+        run = Job(tmp_path / "in", tmp_path / name, memory=memory)
+        assert bool(run.split) == (name == "split")
+        with run.held():
+            found[name] = work_through(run)[1]
+    assert found["split"].certificate.bound < 1e-10
+    assert found["split"].fit.degrees_of_freedom == found["whole"].fit.degrees_of_freedom
+    assert found["split"].fit.statistic == pytest.approx(found["whole"].fit.statistic, rel=1e-12)
+    assert found["split"].fit.largest[0].residual == pytest.approx(found["whole"].fit.largest[0].residual, rel=1e-12)
+
+
+def test_a_bare_leaf_says_why_nothing_is_proved(tmp_path: Path) -> None:
+    problem, y = with_equalities(0)
+    partition(tmp_path / "in", problem, y, at=problem.spine.levels[1])
+    stream(tmp_path / "in", tmp_path / "out")
+    certificate = proof_in(tmp_path / "out").certificate
+    assert certificate.bound is None
+    assert "measured by coarser tables alone" in certificate.reason
