@@ -68,8 +68,9 @@ class Stage:
         floor = self._sizes(terms)
         X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, floor)
         if self._settling is not None:
-            X, more = self._settling.settle(X, R, b, terms)
-            R, steps = equations.A @ X - b if more else R, steps + more
+            for of in (lambda X: terms, lambda X: self._absolute @ abs(X) + abs(b)):  # the latter may be far smaller
+                X, more = self._settling.settle(X, R, b, of(X))
+                R, steps = equations.A @ X - b if more else R, steps + more
         sizes, goal = self._sizes(R), np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)
         residual = float((sizes / np.maximum(first, np.finfo(float).tiny)).max(initial=0.0))
         violation = float(abs(R).max(initial=0.0))

@@ -17,7 +17,7 @@ from blue_solvers.results.questions import Result
 from blue_solvers.streaming import estimate_measurements, partition, stream
 from blue_solvers.streaming.job import CHECKSUMS
 from blue_solvers.streaming.part_files import Partitions
-from blue_solvers.streaming.proofs import Claim, PartProof, proof_of_all, prove_part
+from blue_solvers.streaming.proofs import PartProof, ResultToProve, proof_of_all, prove_part
 from blue_solvers.streaming.subtrees import SubtreeForm
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files import read_noisy_measurements, read_settings
@@ -50,9 +50,11 @@ def proof_of(folder: Path, problem: Problem, x: np.ndarray) -> StoredProof:
     proofs = {}
     for name in parts.parts:
         part = parts.read(name)
-        proof = prove_part(parts.design, part, Claim(cells(part), {}), {}, np.arange(part.level_of.size), is_top=False)
+        proof = prove_part(
+            parts.design, part, ResultToProve(cells(part), {}), {}, np.arange(part.level_of.size), is_top=False
+        )
         proofs[name] = PartProof.unpack(proof.pack())
-    return proof_of_all(parts, proofs, Claim(cells(parts.read("top")), {}))
+    return proof_of_all(parts, proofs, ResultToProve(cells(parts.read("top")), {}))
 
 
 @pytest.mark.parametrize("seed", first_of(range(12), 5))
