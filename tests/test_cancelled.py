@@ -29,6 +29,7 @@ from tests.helpers.places import ROOT
 from tests.helpers.spines import consistent_measurements
 
 PROMPT = 5.0  # seconds at most, on a machine with much else to do; a twentieth of a second otherwise
+AGAIN = 2.0  # seconds
 Work = Callable[[Problem, Any], Any]
 
 
@@ -58,7 +59,10 @@ WORKS: dict[str, tuple[Callable[[], Problem], Work]] = {
 
 
 class Interrupt:
-    """Raises `KeyboardInterrupt` in this thread after a while, as Ctrl-C does, and knows when."""
+    """Raises `KeyboardInterrupt` in this thread after a while, as Ctrl-C does, and knows when.
+
+    Python drops what is raised in a destructor, or in a callback of a weak reference: then a user presses once more.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -66,11 +70,11 @@ class Interrupt:
 
     def __enter__(self) -> Interrupt:
         self._before = signal.signal(signal.SIGALRM, self._raise)
-        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds, AGAIN)
         return self
 
     def _raise(self, *_: object) -> None:
-        self.at = time.perf_counter()
+        self.at = min(self.at, time.perf_counter())
         raise KeyboardInterrupt
 
     def __exit__(self, *_: object) -> None:
