@@ -59,6 +59,7 @@ for mutant in sample(Path(), ["blue_solvers"], None, 0):
 """
 
 
+@pytest.mark.slow
 def test_a_seed_means_one_sample_of_every_area() -> None:
     mutants = sample(ROOT, [], 20, 3)
     assert mutants == sample(ROOT, [], 20, 3)
@@ -94,6 +95,7 @@ def test_what_changes_only_annotations_is_no_mutant() -> None:
     assert {mutant.line for mutant in mutants_of("", "two.py", SOURCE)} == {6, 7, 11}
 
 
+@pytest.mark.slow
 def test_what_no_test_notices_survives(tmp_path: Path) -> None:
     """In a process and a tree of their own: every change of the one function is noticed, of the other most are not."""
     helpers = Path("tests", "helpers", "mutation")
