@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from threading import Lock, local
 from typing import Any
+from weakref import WeakSet
 
 from threadpoolctl import ThreadpoolController
 
@@ -18,16 +19,22 @@ def one_blas_thread() -> Iterator[None]:
     Most have one limit for the process: the first to come in sets it and the last to leave takes it back, whichever
     threads these are. Others have a limit for every thread that calls them.
     """
-    own = _of_this_thread()
-    with _lock:
-        _of_the_process.enter()
-    own.enter()
+    own, visitor = _of_this_thread(), _Visitor()
     try:
+        with _lock:
+            _of_the_process.enter(visitor)
+        own.enter(visitor)
         yield
     finally:
-        own.leave()
-        with _lock:
-            _of_the_process.leave()
+        try:
+            own.leave(visitor)
+        finally:
+            with _lock:
+                _of_the_process.leave(visitor)
+
+
+class _Visitor:
+    """Somebody inside; who was interrupted while leaving is forgotten."""
 
 
 class _Limit:
@@ -35,21 +42,24 @@ class _Limit:
 
     def __init__(self, libraries: Callable[[], list[Any]]) -> None:
         self._libraries = libraries
-        self._inside = 0
+        self._inside: WeakSet[_Visitor] = WeakSet()
         self._before: list[tuple[Any, int]] = []  # those limited, with the threads that they had
 
-    def enter(self) -> None:
+    def enter(self, visitor: _Visitor) -> None:
         if not self._inside:
-            self._before = [(library, count) for library in self._libraries() if (count := library.num_threads) != 1]
+            if not self._before:  # otherwise who left last was interrupted
+                own = [(library, library.num_threads) for library in self._libraries()]
+                self._before = [(library, count) for library, count in own if count != 1]
             for library, _ in self._before:
                 _set_threads(library, 1)
-        self._inside += 1
+        self._inside.add(visitor)
 
-    def leave(self) -> None:
-        self._inside -= 1
+    def leave(self, visitor: _Visitor) -> None:
+        self._inside.discard(visitor)
         if not self._inside:
             for library, count in self._before:
                 _set_threads(library, count)
+            self._before = []
 
 
 def _set_threads(library: Any, count: int) -> None:

@@ -92,6 +92,7 @@ def interrupted(seconds: float, work: Callable[[], object]) -> float:
             return time.perf_counter() - own.at
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", WORKS)
 @lengths("times", 6, 40)
 def test_the_library_at_any_moment(name: str, times: int) -> None:

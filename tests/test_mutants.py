@@ -16,7 +16,7 @@ from tests.helpers.places import ROOT
 pytest.importorskip("cosmic_ray", reason="scripts/mutants installs it")
 pytest.importorskip("coverage", reason="scripts/mutants installs it")
 
-from tests.helpers.mutation.coverage_by_test import concerned
+from tests.helpers.mutation.lines_of_tests import concerned
 from tests.helpers.mutation.sampling import AREAS, changes_meaning, files_by_area, mutants_of, sample
 
 SOURCE = '''"""Two functions."""
@@ -47,11 +47,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.helpers.mutation.coverage_by_test import Tests
+from tests.helpers.mutation.lines_of_tests import Tests
 from tests.helpers.mutation.sampling import sample
 from tests.helpers.mutation.trying import attempt
 
-measuring = ["-m", "tests.helpers.mutation.coverage_by_test", "coverage.json", "tests"]
+measuring = ["-m", "tests.helpers.mutation.lines_of_tests", "coverage.json", "tests"]
 subprocess.run([sys.executable, *measuring], check=True)
 tests = Tests.read(Path("coverage.json"))
 for mutant in sample(Path(), ["blue_solvers"], None, 0):

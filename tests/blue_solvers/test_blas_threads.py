@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from blue_solvers import blue
+from blue_solvers import blas_threads, blue
 from blue_solvers.blas_threads import one_blas_thread
 from constraint_builders import Problem, Schema
 from tests.helpers.effort import examples
@@ -106,3 +106,23 @@ def test_an_error_inside_gives_the_threads_back() -> None:
     with pytest.raises(KeyError):
         fail()
     assert counts() == before
+
+
+@pytest.mark.parametrize("moment", [1, 2])
+def test_an_interrupt_on_the_way_is_made_good_by_the_next_visitor(moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While threads are limited, or given back."""
+    with threadpool_limits(2, user_api="blas"):
+        before, real, calls = counts(), blas_threads._set_threads, [0]
+
+        def set_threads(library: object, count: int) -> None:
+            calls[0] += 1
+            if calls[0] == (1 if moment == 1 else len(before) + 1):
+                raise KeyboardInterrupt
+            real(library, count)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(blas_threads, "_set_threads", set_threads)
+            one_blas_thread()(dict)()
+        with one_blas_thread():
+            assert set(counts()) == {1}
+        assert counts() == before

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.helpers.mutation.coverage_by_test import Tests, concerned
+from tests.helpers.mutation.lines_of_tests import Tests, concerned
 from tests.helpers.mutation.sampling import AREAS, Mutant, sample
 from tests.helpers.mutation.trying import Outcome, attempt, failure, import_libraries
 
@@ -51,7 +51,7 @@ def main() -> int:
     mutants = survivors(told.again) if told.again else sample(Path(), told.paths, told.sample, told.seed)
     print(f"{len(mutants)} mutants; measuring which tests run which lines", flush=True)
     coverage = Path("coverage_by_test.json")
-    measuring = [sys.executable, "-m", "tests.helpers.mutation.coverage_by_test", str(coverage)]
+    measuring = [sys.executable, "-m", "tests.helpers.mutation.lines_of_tests", str(coverage)]
     of_these = concerned(mutant.path for mutant in mutants)
     subprocess.run([*measuring, *of_these], check=True, stdout=subprocess.DEVNULL)
     tests = Tests.read(coverage)

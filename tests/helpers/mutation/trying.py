@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.mutation.coverage_by_test import OPTIONS, Tests, limit_memory
+from tests.helpers.mutation.lines_of_tests import OPTIONS, Tests, limit_memory
 from tests.helpers.mutation.sampling import Mutant
 
 LIBRARIES = [
