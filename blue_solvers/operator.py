@@ -151,6 +151,9 @@ class BlueOperator(LinearOperator):
         V = _real(X)
         return in_range(self._prepared.adjoint, V, _require_finite) if V.shape[1] else np.zeros((self.shape[1], 0))
 
+    def _transpose(self) -> LinearOperator:  # of real numbers: scipy's own would copy every vector twice
+        return self._adjoint()
+
     def _readable(self, X: Float) -> Float:
         """A float copy where needed: cells that were not measured may hold anything, their columns are zero."""
         Y = _real(X)

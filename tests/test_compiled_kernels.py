@@ -97,6 +97,20 @@ def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
     return cells, steps, groups, rng.choice([1.0, 0.5], len(steps))
 
 
+def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Two components: tables (a, g, b), (a, b) of one, where g are groups, and (g, g, a), (a,) of the other."""
+    a, g, b = (int(n) for n in rng.integers(1, 4, 3))
+    b *= int(rng.choice([1, 50]))
+    first = [[group * b, g * b] for group in range(g)] + [[a * g * b, b]]
+    start = a * g * b + a * b
+    second = [[start + group * a, 0] for group in range(g * g)] + [[start + g * g * a, 0]]
+    heads = np.array([[0, g + 1, b, 0], [g + 1, g * g + 1, a, (g + 1) ** 2]])
+    matrices = rng.normal(size=(g + 1) ** 2 + (g * g + 1) ** 2)
+    matrices[rng.random(matrices.size) < 0.3] = 0
+    cells = rng.normal(size=(start + g * g * a + a, int(rng.choice([1, 3]))))
+    return cells, heads, np.array([[a], [1]]), np.array(first + second), matrices, bool(rng.integers(2))
+
+
 def _runs(rng: np.random.Generator) -> tuple[Any, ...]:
     runs = np.array([[-1, 0, 3, 0], [4, 3, 2, 0], [0, 4, 5, 1]])
     return rng.normal(size=(6, 2)), rng.normal(size=(10, 2)), runs.astype(np.int64), rng.normal(size=3)
@@ -140,6 +154,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.components.flat.axis_steps.copy_weighted": (_runs, 1e-15),
     "blue_solvers.components.flat.axis_steps.spread_evenly": (_steps, 1e-15),
+    "blue_solvers.components.flat.mixed_lines.mix_lines": (_lines, 1e-13),
     "blue_solvers.components.flat.axis_steps.take_means": (_weighted_steps, 1e-14),
     "blue_solvers.normal_equations.kernels.gather": (_submatrices, 0),
     "blue_solvers.normal_equations.kernels.keep_largest": (_errors, 0),

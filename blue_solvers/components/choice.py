@@ -19,10 +19,11 @@ from constraint_builders.memory import free_memory
 from constraint_builders.relations.closed_tables import TooManyTablesError
 
 CALL = 30e-6  # seconds that a batch of tables costs beside its data
-VISIT = 1.2e-9  # seconds for a cell to be read or written once in a pass
+VISIT = 1.2e-9  # seconds for a cell to be read or written once in a pass of numpy's
+SWEPT = 0.6e-9  # in the compiled sweeps
 TREE = 5e-5  # seconds that the form of a tree takes for an observed table besides
-IN_NUMPY = 13.0  # times that sweeps take without compiled loops
-WORTH_COMPILING = 2e-4  # seconds of an estimate in numpy from which on compiled loops are loaded
+IN_NUMPY = 26.0  # times that sweeps take without compiled loops
+WORTH_COMPILING = 1.5e-4  # seconds of an estimate in numpy from which on compiled loops are loaded
 FEW_CELLS = 1 << 17  # with their matrices 40 MiB: not worth a look at the free memory
 
 
@@ -63,7 +64,7 @@ def components_of(problem: Problem) -> Components:
 def _sweeps(structured: StructuredProblem, tables: list[Table], seconds: float) -> SweepForm | None:
     """The sweeps, where they are in free memory within so many seconds: not where there is much that is coarser."""
     passes = max(len(table.axes) for table in tables) + 3
-    most_cells = seconds / (VISIT * passes)
+    most_cells = seconds / (SWEPT * passes)
     most_bytes = free_memory() if most_cells > FEW_CELLS else inf
     try:
         return SweepForm(structured, most_cells, most_bytes)

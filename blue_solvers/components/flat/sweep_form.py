@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from blue_solvers.components.flat.axis_steps import copy_weighted, spread_evenly, sum_groups, take_means
-from blue_solvers.components.flat.group_mixing import ENTRY_BYTES, GroupMixing
+from blue_solvers.components.flat.group_mixing import GroupMixing
 from blue_solvers.components.flat.group_variances import group_variances
 from blue_solvers.components.flat.grouped_axes import GroupedAxes
 from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders.arrays import Flags, Float, Index, Integers
 from constraint_builders.relations.closed_tables import ClosedTables
 
-MIXED = 8.0  # entries of matrices for each cell
+MIXED = 16.0  # products of matrices and values for each cell
 CELL_BYTES = 40  # in the estimate, its parts and its transpose, at most, for each column
 
 
@@ -58,8 +58,8 @@ class SweepForm:
         own = Runs.of(tables, starts[noisy], observed_at[noisy], 1 / variances[noisy])
         known = Runs.of(tables, starts[exact], observed_at[exact], np.ones(np.count_nonzero(exact)))
         density, known_density = own.densities(axes, tables), known.densities(axes, tables)
-        most_entries = min(MIXED * most_cells, (most_bytes - CELL_BYTES * tables.cells) / ENTRY_BYTES)
-        self._mixing = GroupMixing(axes, tables, density, known_density, most_entries) if axes.several else None
+        limits = MIXED * most_cells, most_bytes - CELL_BYTES * tables.cells
+        self._mixing = GroupMixing(axes, tables, density, known_density, *limits) if axes.several else None
         density[known_density > 0] = np.inf
         self._noisy = Sweep(axes, tables, own, density, np.ones(density.size, dtype=np.bool_), self._mixing)
         members = known_density > 0
