@@ -7,16 +7,19 @@ along the other variables. Its solution makes every table's values from those of
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 
 import numpy as np
 
 from blue_solvers.components.flat.grouped_axes import GroupedAxes
 from blue_solvers.components.flat.mixed_lines import Laid, component_lines, mix_lines
+from blue_solvers.components.flat.shared_steps import PARTS, cut
 from blue_solvers.components.size import MOST_GROUPS
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree.messages import Telling, combine
 from blue_solvers.components.tree.tree_variances import squares_of_sums
+from blue_solvers.threads import Workers
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
 
@@ -86,9 +89,13 @@ class GroupMixing:
         self._places = heads, outer.reshape(len(heads), width), lines.reshape(-1, width + 1)
         self._noisy, self._exact = (np.concatenate([np.zeros(0), *own]) for own in matrices)
 
-    def apply(self, cells: Float, exactly: bool = False, transpose: bool = False) -> None:
+    def apply(self, cells: Float, workers: Workers, exactly: bool = False, transpose: bool = False) -> None:
         """Values of the tables of these components from information about them, in place."""
-        mix_lines.fastest()(cells, *self._places, self._exact if exactly else self._noisy, transpose)
+        mix, matrices = mix_lines.fastest(), self._exact if exactly else self._noisy
+        heads, outer, lines = self._places
+        costs = heads[:, 1] ** 2 * heads[:, 2] * outer.prod(axis=1)
+        parts = [slice(*pair) for pair in pairwise(cut(costs, PARTS).tolist())]
+        workers.for_each(lambda own: mix(cells, heads[own], outer[own], lines, matrices, transpose), parts)
 
     def _lay(self, members: list[int], entries: int) -> tuple[int, int]:
         """Note where the lines of a component are, before whose matrix are others; its entries, and the contrasts."""
