@@ -7,10 +7,14 @@ along the other variables. Its solution makes every table's values from those of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.components.flat.grouped_axes import GroupedAxes
@@ -22,6 +26,7 @@ from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
 
 Component = tuple[int, ...]  # its axes of levels
+ENTRY_BYTES = 32  # a value, its row and column, and the same sorted by rows
 
 
 class GroupMixing:
@@ -34,6 +39,7 @@ class GroupMixing:
     noisy, exact : ndarray, (tables,)
         Precision of every table with all that were added to it; of exact ones their number.
     most_entries : float
+        Of all matrices; each takes `ENTRY_BYTES` while they are made.
 
     Attributes
     ----------
@@ -62,8 +68,9 @@ class GroupMixing:
         self._cells = np.flatnonzero(np.repeat(self.mixed, tables.sizes))
         self.variances: dict[int, Float] = {}
         self._entries: tuple[list[_Block], list[_Block]] = ([], [])
+        places_of = cache(self._places_of)
         for members in self._alike(noisy > 0, exact > 0):
-            self._solve(members, noisy, exact)
+            self._solve(members, noisy, exact, places_of)
         self._noisy, self._exact = (self._matrix(own) for own in self._entries)
 
     def apply(self, cells: Float, exactly: bool = False, transpose: bool = False) -> None:
@@ -91,7 +98,9 @@ class GroupMixing:
         axes = self._tables.kept[number].tolist()
         return tuple(axis for axis in axes if axis < len(self._axes.shape) and not self._steps[axis])
 
-    def _solve(self, components: list[list[int]], noisy: Float, exact: Float) -> None:
+    def _solve(
+        self, components: list[list[int]], noisy: Float, exact: Float, places_of: Callable[[int], Index]
+    ) -> None:
         """Components that see alike: their matrices and variances."""
         numbers = np.array(components)  # (components, tables)
         designs = [self._design(own) for own in components[0]]
@@ -120,7 +129,7 @@ class GroupMixing:
                 matrices = values @ gain * roots[j]
                 for k, members in enumerate(numbers):
                     matrix = matrices[k] / weights[members[j]]
-                    self._entries[kind].append(_Block(matrix, self._places_of(members[i]), self._places_of(members[j])))
+                    self._entries[kind].append(_Block(matrix, places_of(members[i]), places_of(members[j])))
                     self._most -= matrix.shape[0] * self._tables.sizes[members[j]]
                     if self._most < 0:
                         raise TooManyTablesError
@@ -149,11 +158,11 @@ class GroupMixing:
 
     def _matrix(self, blocks: list[_Block]) -> sparse.csr_array:
         size = self._cells.size
-        if not blocks:
-            return sparse.csr_array((size, size))
-        values, rows, columns = (
-            np.concatenate(own) for own in zip(*(block.entries() for block in blocks), strict=True)
-        )
+        ends = np.cumsum([0, *(block.entries for block in blocks)])
+        values = np.empty(ends[-1])
+        rows, columns = np.empty((2, ends[-1]), dtype=np.int32 if size <= np.iinfo(np.int32).max else np.int64)
+        for block, (start, stop) in zip(blocks, pairwise(ends.tolist()), strict=True):
+            block.write(values[start:stop], rows[start:stop], columns[start:stop])
         return sparse.csr_array((values, (rows, columns)), shape=(size, size))
 
 
@@ -165,8 +174,14 @@ class _Block:
     rows: Index  # (groups, contrasts)
     columns: Index
 
-    def entries(self) -> tuple[Float, Index, Index]:
-        """Values, rows and columns."""
+    @property
+    def entries(self) -> int:
+        """How many."""
+        return self.matrix.size * self.rows.shape[1]
+
+    def write(self, values: Float, rows: NDArray[np.signedinteger], columns: NDArray[np.signedinteger]) -> None:
+        """Values, rows and columns of all entries."""
         shape = (*self.matrix.shape, self.rows.shape[1])
-        rows, columns = (np.broadcast_to(own, shape).ravel() for own in (self.rows[:, None], self.columns[None]))
-        return np.broadcast_to(self.matrix[:, :, None], shape).ravel(), rows, columns
+        values.reshape(shape)[...] = self.matrix[:, :, None]
+        rows.reshape(shape)[...] = self.rows[:, None]
+        columns.reshape(shape)[...] = self.columns[None]
