@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blue_solvers.components.flat.axis_steps import copy_weighted, spread_evenly, sum_groups, take_means
-from blue_solvers.components.flat.group_mixing import GroupMixing
+from blue_solvers.components.flat.group_mixing import ENTRY_BYTES, GroupMixing
 from blue_solvers.components.flat.group_variances import group_variances
 from blue_solvers.components.flat.grouped_axes import GroupedAxes
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -23,6 +23,7 @@ from constraint_builders.arrays import Flags, Float, Index, Integers
 from constraint_builders.relations.closed_tables import ClosedTables
 
 MIXED = 8.0  # entries of matrices for each cell
+CELL_BYTES = 40  # in the estimate, its parts and its transpose, at most, for each column
 
 
 class SweepForm:
@@ -34,26 +35,31 @@ class SweepForm:
         Of one geounit, without zeros.
     most_cells : float
         That the observed and desired tables may have together with all coarser ones.
+    most_bytes : float
+        That an estimate of one column and matrices of recodes may take.
 
     Raises
     ------
     TooManyTablesError
-        If they have more.
+        If they have or take more.
     """
 
-    def __init__(self, problem: StructuredProblem, most_cells: float = np.inf) -> None:
+    def __init__(self, problem: StructuredProblem, most_cells: float = np.inf, most_bytes: float = np.inf) -> None:
         self._observed, self._desired = problem.observed.size, problem.desired.size
         together = [*problem.desired_tables, *problem.observed_tables]
         self._axes = axes = GroupedAxes(problem.schema, together)
         kept = [axes.of(table) for table in together]
-        self._tables = tables = ClosedTables.of(axes.shape, kept, most_cells, axes.instead)
+        self._tables = tables = ClosedTables.of(
+            axes.shape, kept, min(most_cells, most_bytes / CELL_BYTES), axes.instead
+        )
         desired_at, observed_at = np.split(tables.place_of, [len(problem.desired_tables)])
         variances, starts = np.concatenate(problem.geounit_variances), problem.observed.offsets[:-1]
         noisy, exact = np.isfinite(variances) & (variances > 0), variances == 0
         own = Runs.of(tables, starts[noisy], observed_at[noisy], 1 / variances[noisy])
         known = Runs.of(tables, starts[exact], observed_at[exact], np.ones(np.count_nonzero(exact)))
         density, known_density = own.densities(axes, tables), known.densities(axes, tables)
-        self._mixing = GroupMixing(axes, tables, density, known_density, MIXED * most_cells) if axes.several else None
+        most_entries = min(MIXED * most_cells, (most_bytes - CELL_BYTES * tables.cells) / ENTRY_BYTES)
+        self._mixing = GroupMixing(axes, tables, density, known_density, most_entries) if axes.several else None
         density[known_density > 0] = np.inf
         self._noisy = Sweep(axes, tables, own, density, np.ones(density.size, dtype=np.bool_), self._mixing)
         members = known_density > 0
