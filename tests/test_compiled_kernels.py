@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLists
 from constraint_builders import compiled
 from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
 from noise_mechanisms.integer_subspace import Lattice
@@ -122,11 +123,15 @@ def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
     changes = sparse.csc_array(matrix @ cells)
     states = rng.integers(0, 6, (3, d))
     residuals = np.ascontiguousarray(states @ matrix.T.toarray() - rng.normal(10, 3, n))
-    sparse_moves = cells.indptr, cells.indices, cells.data, changes.indptr, changes.indices, changes.data * 1.0
-    growths, totals = np.asarray(cells.sum(axis=0)).ravel(), states.sum(axis=1)
-    law = rng.uniform(0.1, 1, n), bool(rng.integers(2)), rng.choice([0.4, 1.0, np.inf], 3), growths, totals
+    growths = np.asarray(cells.sum(axis=0)).ravel()
+    lists = MoveLists(
+        cells.indptr, cells.indices, cells.data, changes.indptr, changes.indices, changes.data * 1.0, growths
+    )
+    misfit = Misfit(rng.uniform(0.1, 1, n), bool(rng.integers(2)))
+    concentrations = rng.choice([0.4, 1.0, np.inf], 3)
+    chains = Chains(states, residuals, states.sum(axis=1), np.zeros(3, np.int64), concentrations)
     drawn = rng.integers(0, moves, (3, 200)), rng.choice([-2, -1, 1, 2], (3, 200)), rng.standard_exponential((3, 200))
-    return states, residuals, *sparse_moves, *law, *drawn, np.zeros(3, np.int64)
+    return chains, lists, misfit, *drawn
 
 
 # By kernel: invented arguments, and how far results may differ, relative to the largest.
@@ -150,7 +155,8 @@ def results(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[An
     own = copy.deepcopy(arguments)
     returned = function(*own)
     cells = [] if returned is None else [returned[0]]
-    return [*cells, *(array for array in own if isinstance(array, np.ndarray))]
+    given = [part for argument in own for part in (argument if isinstance(argument, tuple) else [argument])]
+    return [*cells, *(array for array in given if isinstance(array, np.ndarray))]
 
 
 @pytest.mark.parametrize("seed", range(8))
