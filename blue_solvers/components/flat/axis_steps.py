@@ -47,23 +47,30 @@ def take_means(cells: Float, steps: Integers, groups: Integers, factors: Float) 
     """See `take_means_in_numpy`."""
     flat, width, strip = cells.ravel(), cells.shape[1], np.empty(STRIP)
     for row in range(steps.shape[0]):
-        start, without = steps[row, 0] * width, steps[row, 1] * width
-        before, levels, after = steps[row, 2], steps[row, 3], steps[row, 4] * width
-        table = flat[start : start + before * levels * after].reshape((before, levels, after))
-        listed = steps[row, 5]
+        table, listed = _table(flat, steps, row, width), steps[row, 5]
         if listed >= 0:
-            count = groups[listed]
-            own = groups[listed + 1 : listed + 1 + levels]
-            parts = flat[without : without + before * count * after].reshape((before, count, after))
-            _take_groups(table, parts, own, factors[row])
+            own = groups[listed + 1 : listed + 1 + table.shape[1]]
+            _take_groups(table, _below(flat, steps, row, width, groups[listed]), own, factors[row])
             continue
-        sums = flat[without : without + before * after].reshape((before, after))
-        if levels == 2:
+        sums = _below(flat, steps, row, width, 1)
+        if table.shape[1] == 2:
             _take_pairs(table, sums, factors[row])
-        elif after < SHORT:
+        elif table.shape[2] < SHORT:
             _take_short(table, sums, factors[row])
         else:
             _take_long(table, sums, factors[row], strip)
+
+
+def _table(flat: Float, steps: Integers, row: int, width: int) -> Float:
+    """The table of a step, (before, levels, after)."""
+    start, before, levels, after = steps[row, 0] * width, steps[row, 2], steps[row, 3], steps[row, 4] * width
+    return flat[start : start + before * levels * after].reshape((before, levels, after))
+
+
+def _below(flat: Float, steps: Integers, row: int, width: int, count: int) -> Float:
+    """The table that it leads to, (before, groups, after)."""
+    start, before, after = steps[row, 1] * width, steps[row, 2], steps[row, 4] * width
+    return flat[start : start + before * count * after].reshape((before, count, after))
 
 
 def _take_groups(table: Float, parts: Float, own: Integers, factor: float) -> None:
@@ -101,7 +108,7 @@ def _take_pairs(table: Float, sums: Float, factor: float) -> None:
     for b in range(table.shape[0]):
         for i in range(table.shape[2]):
             one, two = table[b, 0, i], table[b, 1, i]
-            sums[b, i] += 0.5 * (one + two)
+            sums[b, 0, i] += 0.5 * (one + two)
             contrast = half * (one - two)
             table[b, 0, i] = contrast
             table[b, 1, i] = -contrast
@@ -115,7 +122,7 @@ def _take_short(table: Float, sums: Float, factor: float) -> None:
             for level in range(table.shape[1]):
                 mean += table[b, level, i]
             mean *= share
-            sums[b, i] += mean
+            sums[b, 0, i] += mean
             for level in range(table.shape[1]):
                 table[b, level, i] = (table[b, level, i] - mean) * factor
 
@@ -124,7 +131,7 @@ def _take_long(table: Float, sums: Float, factor: float, strip: Float) -> None:
     share = 1 / table.shape[1]
     for b in range(table.shape[0]):
         for first in range(0, table.shape[2], STRIP):
-            own = sums[b, first : first + STRIP]
+            own = sums[b, 0, first : first + STRIP]
             line = table[b, 0, first : first + STRIP]
             for i in range(own.size):
                 strip[i] = line[i]
@@ -161,20 +168,15 @@ def spread_evenly(cells: Float, steps: Integers, groups: Integers) -> None:
     """See `spread_evenly_in_numpy`."""
     flat, width, strip = cells.ravel(), cells.shape[1], np.empty(STRIP)
     for row in range(steps.shape[0]):
-        start, without = steps[row, 0] * width, steps[row, 1] * width
-        before, levels, after = steps[row, 2], steps[row, 3], steps[row, 4] * width
-        table = flat[start : start + before * levels * after].reshape((before, levels, after))
-        listed = steps[row, 5]
+        table, listed = _table(flat, steps, row, width), steps[row, 5]
         if listed >= 0:
-            count = groups[listed]
-            own = groups[listed + 1 : listed + 1 + levels]
-            parts = flat[without : without + before * count * after].reshape((before, count, after))
-            _spread_groups(table, parts, own)
+            own = groups[listed + 1 : listed + 1 + table.shape[1]]
+            _spread_groups(table, _below(flat, steps, row, width, groups[listed]), own)
             continue
-        sums = flat[without : without + before * after].reshape((before, after))
-        if levels == 2:
+        sums = _below(flat, steps, row, width, 1)
+        if table.shape[1] == 2:
             _spread_pairs(table, sums)
-        elif after < SHORT:
+        elif table.shape[2] < SHORT:
             _spread_short(table, sums)
         else:
             _spread_long(table, sums, strip)
@@ -192,7 +194,7 @@ def _spread_groups(table: Float, parts: Float, own: Integers) -> None:
 def _spread_pairs(table: Float, sums: Float) -> None:
     for b in range(table.shape[0]):
         for i in range(table.shape[2]):
-            part = 0.5 * sums[b, i]
+            part = 0.5 * sums[b, 0, i]
             table[b, 0, i] += part
             table[b, 1, i] += part
 
@@ -201,7 +203,7 @@ def _spread_short(table: Float, sums: Float) -> None:
     share = 1 / table.shape[1]
     for b in range(table.shape[0]):
         for i in range(table.shape[2]):
-            part = share * sums[b, i]
+            part = share * sums[b, 0, i]
             for level in range(table.shape[1]):
                 table[b, level, i] += part
 
@@ -210,7 +212,7 @@ def _spread_long(table: Float, sums: Float, strip: Float) -> None:
     share = 1 / table.shape[1]
     for b in range(table.shape[0]):
         for first in range(0, table.shape[2], STRIP):
-            own = sums[b, first : first + STRIP]
+            own = sums[b, 0, first : first + STRIP]
             for i in range(own.size):
                 strip[i] = own[i] * share
             for level in range(table.shape[1]):
