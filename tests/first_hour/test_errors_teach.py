@@ -119,7 +119,7 @@ def test_only_multigrid_needs_pyamg() -> None:
 @pytest.mark.slow
 def test_user_code_passes_mypy() -> None:
     """What is wrong in it is marked, and a mark where nothing is wrong is an error; ``.ci/run`` checks it too."""
-    code = Path(__file__).with_name("typed_user_code.py")
+    code = ROOT / "tests" / "first_hour" / "typed_user_code.py"
     assert code.read_text().count("# type: ignore[") == 2
     options = ["--strict", "--no-incremental", "--follow-imports=silent", str(code)]
     done = subprocess.run([sys.executable, "-m", "mypy", *options], capture_output=True, text=True, cwd=ROOT)
