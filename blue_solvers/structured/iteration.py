@@ -40,6 +40,7 @@ from constraint_builders.arrays import Float
 SWEEPS = 6  # two or three are taken
 RESTART = 1e-11  # of a residual: below it, rounding that leaves the range of Q would be all that is iterated on
 EXACT_WITHIN = 1e-8  # standard errors, beside rounding: an estimate that may be further off is not called exact
+LEAST_ERROR = 1e-3  # of the least deviation: a functional of unit length that is not known is never known better
 TINY = float(np.finfo(float).tiny)
 
 
@@ -78,6 +79,8 @@ class NearestStructuredEstimate(Prepared):
         self._scale = deviations[:, None]
         self._inverse_scale = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=noisy)[:, None]
         self._deviations, self._inverse_deviations = self._scale[self._cells], self._inverse_scale[self._cells]
+        least = deviations[noisy].min(initial=np.inf)
+        self._nothing = min(ROUNDING * EPSILON * deviations.max(initial=0.0), LEAST_ERROR * least)
         self._precision = scaled_precision(problem, deviations)
         self._signs = np.random.default_rng(0).choice([-1.0, 1.0], (deviations.size, 1))
         self._magnification = float(_sizes(self._weighed(self._signs[self._cells]))[0])
@@ -116,13 +119,15 @@ class NearestStructuredEstimate(Prepared):
         pulls = self._desired.adjoint(V)
         scaled = self._deviations * pulls
         pull = self._project(scaled)
-        nothing = ROUNDING * EPSILON * self._deviations.max() * _sizes(V)
-        pull[:, _sizes(scaled) <= nothing] = 0  # a functional that is known exactly pulls with its rounding alone
+        rounding = self._nothing * np.maximum(_sizes(V), _sizes(pulls))
+        known = np.minimum(_sizes(scaled), _sizes(pull)) <= rounding  # what is known exactly pulls with that alone
+        pull[:, known] = 0
         Z, _, _ = self._solve(pull, self._target(self._rtol * self._least_errors(pull), _sizes(scaled)))
         weights = self._inverse_scale * self._precision.product(self._spread(Z))
         along = weights if self._kept is None else self._kept.gather(weights)
         weights[self._cells] += self._observed.adjoint(pulls - along)
         weights[self.problem.unmeasured] = 0
+        weights[np.ix_(~self.problem.exact, known)] = 0
         return weights
 
     def _spread(self, Z: Float) -> Float:
