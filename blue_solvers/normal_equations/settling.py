@@ -17,10 +17,11 @@ from blue_solvers.normal_equations.krylov import conjugate_gradients
 from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, Iterate
 from constraint_builders.arrays import Float
 
-ROUNDS = 4
+ROUNDS = 6
 SETTLED = 4.0  # roundings of a row's terms, and of the largest value, that it may be off by
 CONTRADICTIONS = (1.0, 4.0, 16.0)  # the same by which values that are known exactly contradict one another
 AT_ONCE = 1e-8  # of what rows are off by: as far as one solution goes, the next begins there
+LESS_AT_ONCE = 1e3  # times that, where contradictions between values that are known exactly are more
 ITERATIONS = 1_000  # towards any solution, with equal weights
 
 
@@ -73,19 +74,21 @@ class Settling:
             What rows were summed of, in absolute values: they hold once they are off by roundings of that.
         """
         allowed = np.maximum(EPSILON * np.maximum(terms, _largest(X, b)), np.finfo(float).tiny)
-        steps, beyond = 0, _beyond(R, allowed)
+        steps, beyond, share = 0, _beyond(R, allowed), AT_ONCE
         for _ in range(ROUNDS):
             if (beyond <= SETTLED).all():
                 break
             try:
-                settled, iterations = self._settled(X, b, allowed, np.maximum(1.0, AT_ONCE * beyond))
+                settled, iterations = self._settled(X, b, allowed, np.maximum(1.0, share * beyond))
             except ConvergenceError:
-                break
+                settled, iterations = X, 0
             steps += iterations
             left = _beyond(self._off(settled, b), allowed)
             better = left < beyond
             if not better.any():
-                break
+                if (share * beyond <= 1).all():
+                    break
+                share *= LESS_AT_ONCE
             X, beyond = np.where(better, settled, X), np.where(better, left, beyond)
         return X, steps
 

@@ -112,7 +112,7 @@ class Stage:
 
         The second correction matters most for cells that their own measurement determines far less well than the others
         do: the first leaves in them the rounding error of the measurement, large beside the estimate's own. Where
-        rounding is not reached yet, corrections go on as long as they help. `terms` are the sizes of what the residual is
+        rounding is not reached yet, corrections go on as long as they help. `terms` are the sizes of what a residual is
         summed of: a vector may keep so little of itself that roundings of what it was say nothing of what it is.
         """
         R = residual(X)
