@@ -16,7 +16,6 @@ from math import gcd
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from constraint_builders.arrays import Index
 from constraint_builders.description.schema import Schema
@@ -119,13 +118,19 @@ def _closed_under_joins(partitions: list[Index]) -> list[Index]:
 
 def _join(first: Index, second: Index) -> Index:
     """The finest partition that both refine, its groups numbered by first appearance."""
-    size = first.size
-    nodes = np.concatenate([first, second + size])
-    levels = np.tile(np.arange(size), 2) + 2 * size
-    graph = sparse.coo_array((np.ones(2 * size), (nodes, levels)), shape=(3 * size, 3 * size))
-    component = connected_components(graph, directed=False)[1][2 * size :]
-    _, first_seen, inverse = np.unique(component, return_index=True, return_inverse=True)
-    return first_seen.argsort().argsort()[inverse]
+    parent = list(range(int(first.max()) + 1))
+
+    def root(group: int) -> int:
+        while parent[group] != group:
+            parent[group] = group = parent[parent[group]]
+        return group
+
+    seen: dict[int, int] = {}
+    for group, other in dict.fromkeys(zip(first.tolist(), second.tolist(), strict=True)):
+        parent[root(group)] = root(seen.setdefault(other, group))
+    roots = [root(group) for group in range(len(parent))]
+    number = {own: place for place, own in enumerate(dict.fromkeys(roots[group] for group in first.tolist()))}
+    return np.array([number[own] for own in roots], dtype=np.intp)[first]
 
 
 def _coarsens(coarse: Index, fine: Index) -> bool:
