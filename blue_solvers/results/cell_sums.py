@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +15,30 @@ from constraint_builders.description.table import Table
 Levels = Mapping[str, NDArray[np.bool_]]  # for each variable that a count restricts which of its levels are counted
 
 
-def cells_counted(schema: Schema, table: Table, levels: Levels) -> Float | None:
-    """1 for the cells of a table that are counted, 0 for the others, or None if some cell is counted in part."""
+def factors_counted(schema: Schema, table: Table, levels: Levels) -> list[Float] | None:
+    """For every factor of a table 1 for its groups that are counted, 0 for the others; None if one is in part."""
     if not levels.keys() <= {schema.names[axis] for axis in table.axes}:
         return None
-    cells = np.ones(1)
+    shares = []
     for axis, factor in zip(table.axes, table.factors, strict=True):
-        share = _share_counted(schema, factor, levels.get(schema.names[axis]))
-        if not np.isin(share, (0, 1)).all():
+        shares.append(_share_counted(schema, factor, levels.get(schema.names[axis])))
+        if not np.isin(shares[-1], (0, 1)).all():
             return None
-        cells = np.multiply.outer(cells, share).ravel()
-    return cells
+    return shares
+
+
+def cells_counted(schema: Schema, table: Table, levels: Levels) -> Float | None:
+    """1 for the cells of a table that are counted, 0 for the others, (cells,), or None if some is counted in part."""
+    shares = factors_counted(schema, table, levels)
+    return None if shares is None else reduce(np.multiply.outer, shares, np.ones(())).ravel()
+
+
+def sum_counted(cells: Float, shares: list[Float]) -> Float:
+    """Sums of the cells that are counted, (n,), of cells (n, cells) and what `factors_counted` gives."""
+    left = cells.reshape(len(cells), *(share.size for share in shares))
+    for share in reversed(shares):
+        left = left @ share
+    return left.reshape(len(cells))
 
 
 def _share_counted(schema: Schema, factor: str, levels: NDArray[np.bool_] | None) -> Float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -13,7 +13,7 @@ from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.functional_sweep import Weights, functional_covariance
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.operator import BlueOperator, blue
-from blue_solvers.results.cell_sums import Levels, cells_counted
+from blue_solvers.results.cell_sums import Levels, cells_counted, factors_counted, sum_counted
 from blue_solvers.results.store import Progress
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.solvers import TwoPass
@@ -25,7 +25,7 @@ from constraint_builders.geography import Entities, NotComposableError, composit
 from constraint_builders.relations.spine_tables import spine_layout
 from constraint_builders.relations.summing_out import Variances, sum_out
 
-Source = tuple[Table, Float]  # a table, and 1 for its cells that are counted, 0 for the others
+Source = tuple[Table, list[Float]]  # a table, and what is counted of each of its factors
 Covariance = Callable[[sparse.csr_array, slice], Float]  # of signs (P, N), and which sums, (P K, P K)
 AT_ONCE = 1 << 23  # numbers in an array of weights: sums of a place are asked for together up to there
 
@@ -79,28 +79,32 @@ class PlaceSums:
         """Covariance of all sums over some places together, (places * K, places * K), sums of a place together."""
         return self._covariance(self._signs[np.asarray(places)], slice(None))
 
+    def covariances(self, progress: Progress | None = None) -> Iterator[Float]:
+        """Covariance of the sums over each place by itself, (K, K); `progress` as for `std_errors`."""
+        return self._of_each(lambda number: self.covariance([number]), progress)
+
     def std_errors(self, progress: Progress | None = None) -> Float:
-        """Standard errors, (P, K); geounits that are alike in all that was measured share theirs.
+        """Standard errors, (P, K).
 
         Parameters
         ----------
         progress : callable, optional
             Called with each place, its number from 0, and how many there are.
         """
-        count = len(self._counted)
-        alike = self._alike
+        return np.sqrt(np.stack(list(self._of_each(self._variances_of, progress))))
+
+    def _of_each(self, ask: Callable[[int], Float], progress: Progress | None) -> Iterator[Float]:
+        """What is asked of every place; geounits that are alike in all that was measured share it."""
         known: dict[int, Float] = {}
-        errors = np.empty((len(self.names), count))
-        for number, name in enumerate(self.names):
+        for number, (name, kind) in enumerate(zip(self.names, self._alike.tolist(), strict=True)):
             if progress is not None:
                 progress(name, number, len(self.names))
-            kind = int(alike[number])
-            if kind < 0 or kind not in known:
-                own = self._variances_of(number)
-                if kind >= 0:
-                    known[kind] = own
-            errors[number] = np.sqrt(known[kind] if kind >= 0 else own)
-        return errors
+            if kind < 0:
+                yield ask(number)
+                continue
+            if kind not in known:
+                known[kind] = ask(number)
+            yield known[kind]
 
     def _variances_of(self, place: int) -> Float:
         """Variances of the sums over a place, as many at once as an array of their weights may hold."""
@@ -121,7 +125,7 @@ class PlaceSums:
             name: own[:, geounits] @ self.result.stored_estimates(geolevel, table, geounits)
             for name, table in tables.items()
         }
-        return np.stack([totals[table.name] @ taken for table, taken in filter(None, sources)], axis=1)
+        return np.stack([sum_counted(totals[table.name], shares) for table, shares in filter(None, sources)], axis=1)
 
     @cached_property
     def _table(self) -> tuple[Schema, Variances, Table]:
@@ -208,8 +212,8 @@ def sources_at(result: StoredResult, geolevel: str, counted: Sequence[Levels]) -
     stored = result.stored_tables(geolevel)
     found: list[Source | None] = []
     for levels in counted:
-        cells = ((table, cells_counted(result.schema, table, levels)) for table in stored)
-        found.append(next(((table, taken) for table, taken in cells if taken is not None), None))
+        shares = ((table, factors_counted(result.schema, table, levels)) for table in stored)
+        found.append(next(((table, own) for table, own in shares if own is not None), None))
     return found
 
 

@@ -6,20 +6,26 @@ Estimates are read from there; their variances and covariances follow from the v
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TypeAlias, overload
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from blue_solvers.results.cell_sums import Levels
+from blue_solvers.results.compared import Pairs, differences_frame, ranks_frame, ratios_frame
 from blue_solvers.results.place_sums import PlaceSums
+from blue_solvers.results.published_answers import answerable, long_frame, read_lines, wide_frame
 from blue_solvers.results.store import Progress
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.uncertainty.functionals import Functionals
 from constraint_builders.description.table import Table
 from constraint_builders.geography import Entities
-from constraint_builders.geography.geoids import block_geoid
+from constraint_builders.geography.geoids import Geoids, block_geoid
 
 Count = Mapping[str, Sequence[str]]
+Places: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
 
 
 class Result(StoredResult):
@@ -40,9 +46,181 @@ class Result(StoredResult):
         If there is no result.
     """
 
-    def tables(self, geolevel: str) -> list[Table]:
-        """The tables that were estimated at a geolevel, in order of size."""
-        return self.stored_tables(geolevel)
+    @overload
+    def tables(self) -> pl.DataFrame: ...
+
+    @overload
+    def tables(self, geolevel: str) -> list[Table]: ...
+
+    def tables(self, geolevel: str | None = None) -> pl.DataFrame | list[Table]:
+        """The tables estimated at a geolevel, in order of size; without one, which published tables these answer.
+
+        Returns
+        -------
+        list of Table, or polars.DataFrame
+            Without a geolevel a row for each published table: ``table``, ``title``, ``lines``, ``unsure`` (how many of
+            these have numbers from memory), ``geolevels`` at which all lines are stored, and ``reason``, why the result
+            cannot answer it, or empty.
+
+        Raises
+        ------
+        ValueError
+            If there is no such level, or the variables are of no published product.
+        """
+        return answerable(self) if geolevel is None else self.stored_tables(geolevel)
+
+    @cached_property
+    def geoids(self) -> Geoids:
+        """The places of published tables, by their GEOIDs."""
+        return Geoids(self.spine)
+
+    def table(
+        self,
+        name: str,
+        geoids: Places | None = None,
+        geolevel: str | None = None,
+        level: float = 0.95,
+        wide: bool = False,
+        progress: Progress | None = None,
+    ) -> pl.DataFrame:
+        """A published table of some places.
+
+        Parameters
+        ----------
+        name : str
+            Such as ``"P12"``; or a line of one, such as ``"P12_003N"``.
+        geoids : sequence of str, or mapping of str to sequence of str
+            GEOIDs of places, or places made up of them by name.
+        geolevel : str
+            ``"state"``, ``"county"``, ``"tract"``, ``"block_group"`` or ``"block"``, of which to take every place,
+            within `geoids` if they are given.
+        level : float
+            Of the intervals.
+        wide : bool
+            Whether a row is a place, and columns are lines, instead of a row for each line of each place.
+        progress : callable, optional
+            As `ask_places` takes it.
+
+        Returns
+        -------
+        polars.DataFrame
+            Columns ``geoid``, ``line``, ``label``, ``estimate``, ``std_error``, ``lower``, ``upper`` and ``confidence``
+            (C: the line's number is from memory); or wide ``geoid``, ``P12_001N``, ``P12_001N_se``, ....
+
+        Raises
+        ------
+        ValueError
+            If the table or a place is unknown, or the result cannot answer; the message says why.
+        """
+        lines = read_lines(self, [name])
+        frame = long_frame(self, lines, self._places(geoids, geolevel), level, progress)
+        return wide_frame(frame) if wide else frame
+
+    def differences(
+        self,
+        line: str,
+        other_line: str | None = None,
+        geoids: Places | None = None,
+        geolevel: str | None = None,
+        other_geoid: str | None = None,
+        level: float = 0.95,
+        progress: Progress | None = None,
+    ) -> pl.DataFrame:
+        """A line of a published table less another one, or less the same at another place, for some places.
+
+        Parameters
+        ----------
+        line, other_line : str
+            Such as ``"P12_003N"``; the other is by default the same.
+        geoids, geolevel, level, progress
+            As for `table`.
+        other_geoid : str, optional
+            The place of the other line, a GEOID or one of the places by name; by default the same place.
+
+        Returns
+        -------
+        polars.DataFrame
+            A row for each place: ``geoid``, ``line``, ``other_geoid``, ``other_line``, ``estimate``, ``std_error``,
+            ``lower``, ``upper`` and ``confidence``.
+
+        Raises
+        ------
+        ValueError
+            As `table`, and if nothing else is given to compare with.
+        """
+        pairs = self._pairs(line, other_line, geoids, geolevel, other_geoid)
+        return differences_frame(pairs, level, progress)
+
+    def ratios(
+        self,
+        line: str,
+        other_line: str | None = None,
+        geoids: Places | None = None,
+        geolevel: str | None = None,
+        other_geoid: str | None = None,
+        level: float = 0.95,
+        progress: Progress | None = None,
+    ) -> pl.DataFrame:
+        """A line of a published table over another one, a share for instance, or over the same at another place.
+
+        Parameters, and errors, are those of `differences`.
+
+        Returns
+        -------
+        polars.DataFrame
+            As `differences`, without ``std_error``: Fieller intervals, null where what is divided by is not far enough
+            from 0.
+        """
+        return ratios_frame(self._pairs(line, other_line, geoids, geolevel, other_geoid), level, progress)
+
+    def ranks(
+        self, line: str, geoids: Places | None = None, geolevel: str | None = None, level: float = 0.95
+    ) -> pl.DataFrame:
+        """Places ranked by a line of a published table, the largest first.
+
+        Parameters
+        ----------
+        line, geoids, geolevel
+            As for `table`.
+        level : float
+            With which each place's true rank lies in its interval, at least.
+
+        Returns
+        -------
+        polars.DataFrame
+            ``geoid``, ``line``, ``estimate``, ``std_error``, ``rank``, ``rank_from``, ``rank_to`` and ``confidence``.
+
+        Raises
+        ------
+        ValueError
+            As `table`.
+        """
+        return ranks_frame(self, line, self._places(geoids, geolevel), level)
+
+    def _places(self, geoids: Places | None, geolevel: str | None) -> Entities:
+        if isinstance(geoids, Mapping):
+            if geolevel is not None:
+                raise ValueError("give places made up by name, or a geolevel of which to take all, not both")
+            return self.geoids.of_places(geoids)
+        if geolevel is not None:
+            return self.geoids.every(geolevel, geoids or ())
+        return self.geoids.of(geoids or ())
+
+    def _pairs(
+        self,
+        line: str,
+        other_line: str | None,
+        geoids: Places | None,
+        geolevel: str | None,
+        other_geoid: str | None,
+    ) -> Pairs:
+        if other_line is None and other_geoid is None:
+            raise ValueError("give another line or another place to compare with")
+        named = geoids if isinstance(geoids, Mapping) else {}
+        other = None
+        if other_geoid is not None:
+            other = self.geoids.of_places({other_geoid: named.get(other_geoid, [other_geoid])})
+        return Pairs(self, line, other_line or line, self._places(geoids, geolevel), other)
 
     def geounits(self, geolevel: str, codes: Sequence[str]) -> NDArray[np.int64]:
         """Numbers within their level of the geounits of these codes.

@@ -142,9 +142,9 @@ class Geoids:
     def _level(self, geolevel: str) -> tuple[list[str], Index]:
         """The names of all places of a level, in order, and for every leaf the number of its own, or -1."""
         kind = geolevel.strip().lower().replace(" ", "_").replace("-", "_")
-        if kind == "nation":
+        if kind == "nation" and self._is_nation:
             return [NATION], np.zeros(self._leaves.size, dtype=np.intp)
-        if kind in WIDTHS and (self._widths >= WIDTHS[kind]).any():
+        if WIDTHS.get(kind) and (self._widths >= WIDTHS[kind]).any():
             known = self._widths >= WIDTHS[kind]
             names, number = np.unique(self._geoids[known].astype(f"<U{WIDTHS[kind]}"), return_inverse=True)
             place = np.full(self._leaves.size, -1)
@@ -155,7 +155,7 @@ class Geoids:
             number_of = np.full(self.spine.size, -1)
             number_of[members] = np.arange(members.size)
             return [self.spine.geocodes[i] for i in members.tolist()], number_of[self._above(geolevel)]
-        known_levels = [name for name, width in WIDTHS.items() if (self._widths >= max(width, 1)).any()]
+        known_levels = [name for name, width in WIDTHS.items() if width and (self._widths >= width).any()]
         there = ", ".join(known_levels or self.spine.levels)
         raise ValueError(f"nothing is known of places of level {geolevel!r} here: there are {there}")
 
@@ -166,6 +166,11 @@ class Geoids:
         for _ in self.spine.levels:
             found = np.where((self.spine.level_of[found] > index), self.spine.parent[found], found)
         return found
+
+    @property
+    def _is_nation(self) -> bool:
+        """Whether the root is the nation, whose code on every spine is empty."""
+        return self.spine.geocodes[int(np.flatnonzero(self.spine.parent < 0)[0])] == ""
 
     @cached_property
     def _widths(self) -> Index:
@@ -183,15 +188,19 @@ class Geoids:
     def _blocks(self, code: str) -> Index:
         """Numbers among the leaves of those that lie in a place."""
         text = code.strip()
+        if not text:
+            raise ValueError("a GEOID is empty: leave it out, or write US for the nation")
         long = _LONG.fullmatch(text)
         geoid = long[1] if long else ("" if text.upper() == NATION else text)
-        if long or text.upper() == NATION or (len(geoid) in KINDS and geoid):
+        if not geoid:
+            if self._is_nation:
+                return np.arange(self._leaves.size)
+            raise ValueError(f"{code!r}: the nation is not in this result, only {self.spine.levels[0]} and below")
+        if len(geoid) in KINDS:
             ordered, order = self._sorted
             first, last = bisect_left(ordered, geoid), bisect_left(ordered, geoid + "~")
-            if last > first and geoid:
+            if last > first:
                 return np.sort(order[first:last])
-            if not geoid:
-                return np.arange(self._leaves.size)
         if text in self._own_codes:
             return self._below(self._own_codes[text])
         raise ValueError(self._unknown(code, geoid))
@@ -223,7 +232,7 @@ class Geoids:
         names = self._level(kind)[0]
         place = bisect_left(names, geoid)
         near = ", ".join(names[max(place - 2, 0) : place + 2])
-        return f"no {kind.replace('_', ' ')} {code!r} in this result: of {len(names):,} the nearest are {near}"
+        return f"no {kind.replace('_', ' ')} {code!r} in this result: near it {'is' if len(names) == 1 else 'are'} {near}"
 
 
 def _different(geoids: Sequence[str]) -> list[str]:
