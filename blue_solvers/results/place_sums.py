@@ -10,7 +10,7 @@ from scipy import sparse
 
 from blue_solvers.components.grouping import groupings_of
 from blue_solvers.components.tree.coefficients import solve_components
-from blue_solvers.components.tree.functional_sweep import Weights, functional_covariance
+from blue_solvers.components.tree.place_sweep import PlaceSweep
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.results.cell_sums import Levels, cells_counted, factors_counted, sum_counted
@@ -26,8 +26,7 @@ from constraint_builders.relations.spine_tables import spine_layout
 from constraint_builders.relations.summing_out import Variances, sum_out
 
 Source = tuple[Table, list[Float]]  # a table, and what is counted of each of its factors
-Covariance = Callable[[sparse.csr_array, slice], Float]  # of signs (P, N), and which sums, (P K, P K)
-AT_ONCE = 1 << 23  # numbers in an array of weights: sums of a place are asked for together up to there
+Covariance = Callable[[sparse.csr_array], Float]  # of signs, (P, N), that of all sums over the places, (P K, P K)
 
 
 class PlaceSums:
@@ -77,11 +76,7 @@ class PlaceSums:
 
     def covariance(self, places: Sequence[int] | Index) -> Float:
         """Covariance of all sums over some places together, (places * K, places * K), sums of a place together."""
-        return self._covariance(self._signs[np.asarray(places)], slice(None))
-
-    def covariances(self, progress: Progress | None = None) -> Iterator[Float]:
-        """Covariance of the sums over each place by itself, (K, K); `progress` as for `std_errors`."""
-        return self._of_each(lambda number: self.covariance([number]), progress)
+        return self._covariance(self._signs[np.asarray(places)])
 
     def std_errors(self, progress: Progress | None = None) -> Float:
         """Standard errors, (P, K).
@@ -91,28 +86,23 @@ class PlaceSums:
         progress : callable, optional
             Called with each place, its number from 0, and how many there are.
         """
-        return np.sqrt(np.stack(list(self._of_each(self._variances_of, progress))))
+        found = np.stack(list(self._of_each(lambda covariance: covariance.diagonal().copy(), progress)))
+        return np.sqrt(np.maximum(found, 0.0))  # 0 may come out as -1e-20
 
-    def _of_each(self, ask: Callable[[int], Float], progress: Progress | None) -> Iterator[Float]:
-        """What is asked of every place; geounits that are alike in all that was measured share it."""
+    def covariances(self, progress: Progress | None = None) -> Iterator[Float]:
+        """Covariance of the sums over each place by itself, (K, K); `progress` as for `std_errors`."""
+        return self._of_each(lambda covariance: covariance, progress)
+
+    def _of_each(self, part: Callable[[Float], Float], progress: Progress | None) -> Iterator[Float]:
+        """Part of the covariance over each place; geounits that are alike in all that was measured share it."""
         known: dict[int, Float] = {}
         for number, (name, kind) in enumerate(zip(self.names, self._alike.tolist(), strict=True)):
             if progress is not None:
                 progress(name, number, len(self.names))
-            if kind < 0:
-                yield ask(number)
-                continue
-            if kind not in known:
-                known[kind] = ask(number)
-            yield known[kind]
-
-    def _variances_of(self, place: int) -> Float:
-        """Variances of the sums over a place, as many at once as an array of their weights may hold."""
-        signs = self._signs[[place]]
-        step = max(1, AT_ONCE // max(1, signs.nnz * self._cells))
-        parts = [slice(start, start + step) for start in range(0, len(self._counted), step)]
-        own = np.concatenate([self._covariance(signs, part).diagonal() for part in parts])
-        return np.maximum(own, 0.0)  # 0 may come out as -1e-20
+            found = known[kind] if kind in known else part(self.covariance([number]))
+            if kind >= 0:
+                known[kind] = found
+            yield found
 
     def _estimates_at(self, geolevel: str, sources: Sequence[Source | None]) -> Float:
         """What the geounits of a level add and subtract, (P, K)."""
@@ -134,10 +124,6 @@ class PlaceSums:
         also = needed.union(self.result.description["zeros"])
         schema, observed = sum_out(self.result.schema, self.result.variances, also)
         return schema, observed, make_table(schema, tuple(name for name in schema.names if name in needed))
-
-    @property
-    def _cells(self) -> int:
-        return self._table[2].size
 
     @cached_property
     def _taken(self) -> sparse.csr_array:
@@ -180,13 +166,12 @@ class PlaceSums:
         plan, taken = self._plan, self._taken
         if plan is None:
             return self._by_operators()
-        table, coefficients = self._table[2], solve_components(plan)
+        sweep = PlaceSweep(plan, solve_components(plan), self._table[2], taken)
 
-        def by_passes(signs: sparse.csr_array, part: slice) -> Float:
-            own = sparse.csc_array(signs)
-            geounits = np.flatnonzero(np.diff(own.indptr))
-            weights = sparse.kron(own[:, geounits].T, taken[:, part], format="csr")
-            return functional_covariance(plan, coefficients, [Weights(geounits, table, weights)], weights.shape[1])
+        def by_passes(signs: sparse.csr_array) -> Float:
+            if signs.nnz == 1 and signs.data[0] == 1:
+                return sweep.of_geounit(int(signs.indices[0]))
+            return sweep.of_places(signs)
 
         return by_passes
 
@@ -195,13 +180,13 @@ class PlaceSums:
         taken, spine = self._taken, self.result.spine
         operators: dict[tuple[str, ...], BlueOperator] = {}
 
-        def by_operator(signs: sparse.csr_array, part: slice) -> Float:
+        def by_operator(signs: sparse.csr_array) -> Float:
             own = {level: sparse.csc_array(signs)[:, self.result.members(level)] for level in spine.levels}
             levels = tuple(level for level, members in own.items() if members.nnz)
             if levels not in operators:
                 desired = {level: [table.name] for level in levels}
                 operators[levels] = blue(self.result.problem_of(schema, observed, desired))
-            parts = [sparse.kron(own[level].T, taken[:, part]) for level in levels]
+            parts = [sparse.kron(own[level].T, taken) for level in levels]
             return operators[levels].functional_covariance(sparse.csc_array(sparse.vstack(parts)))
 
         return by_operator
