@@ -1,10 +1,10 @@
 """Covariance of sums of cells over places, each of which adds and subtracts whole geounits.
 
 All geounits of a place have the same weights on their cells, up to a sign. Gains and covariances of a component act on
-its m group sums alone, so one pass with the m unit weights (`functional_sweep`) tells a root R of the covariance of these
-sums over the place, and with weights S on the slots the covariance of functionals is S' R' R S. Where functionals have
-fewer weights than m, they go through the pass themselves. Of a single geounit R is the root of its posterior covariance,
-and needs no pass.
+its m group sums alone, so one pass with the m unit weights (`functional_sweep`) tells a root R of the covariance of
+these sums over the place, and with weights S on the slots the covariance of functionals is S' R' R S. Where functionals
+have fewer weights than m, they go through the pass themselves. Of a single geounit R is the root of its posterior
+covariance, and needs no pass.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def test_intervals_of_ratios_cover_as_stated(level: float) -> None:
     truth, root, count = np.array([6.0, 12.0]), np.array([[1.5, 0.0], [1.0, 1.0]]), 40_000
     drawn = truth + rng.normal(size=(count, 2)) @ root.T
     _, lower, upper = ratio_intervals(drawn[:, 0], drawn[:, 1], np.broadcast_to(root @ root.T, (count, 2, 2)), level)
-    covered = ((lower <= 0.5) & (0.5 <= upper)).mean()
+    covered = ((lower <= 0.5) & (upper >= 0.5)).mean()
     assert abs(covered - level) < 4 * np.sqrt(level * (1 - level) / count)
 
 
