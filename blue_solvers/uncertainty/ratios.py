@@ -45,7 +45,7 @@ def ratio_intervals(
     --------
     >>> ratio, lower, upper = ratio_intervals([30.0, 30.0], [60.0, 2.0], [[[4.0, 0.0], [0.0, 9.0]]] * 2)
     >>> [np.round(bound, 4).tolist() for bound in (ratio, lower, upper)]
-    [[0.5, 15.0], [0.4184, -inf], [0.5927, inf]]
+    [[0.5, 15.0], [0.4226, -inf], [0.5871, inf]]
     """
     a, b, V = (
         real_array(x, name)

@@ -232,7 +232,9 @@ class Geoids:
         names = self._level(kind)[0]
         place = bisect_left(names, geoid)
         near = ", ".join(names[max(place - 2, 0) : place + 2])
-        return f"no {kind.replace('_', ' ')} {code!r} in this result: near it {'is' if len(names) == 1 else 'are'} {near}"
+        return (
+            f"no {kind.replace('_', ' ')} {code!r} in this result: near it {'is' if len(names) == 1 else 'are'} {near}"
+        )
 
 
 def _different(geoids: Sequence[str]) -> list[str]:
