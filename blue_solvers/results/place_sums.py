@@ -9,7 +9,6 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.grouping import groupings_of
-from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.place_sweep import PlaceSweep
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.operator import BlueOperator, blue
@@ -166,7 +165,7 @@ class PlaceSums:
         plan, taken = self._plan, self._taken
         if plan is None:
             return self._by_operators()
-        sweep = PlaceSweep(plan, solve_components(plan), self._table[2], taken)
+        sweep = PlaceSweep(plan, self._table[2], taken)
 
         def by_passes(signs: sparse.csr_array) -> Float:
             if signs.nnz == 1 and signs.data[0] == 1:

@@ -69,29 +69,52 @@ class Boundary:
 
 def solve_components(plan: TreePlan, boundary: Boundary | None = None) -> list[Coefficients]:
     """Coefficients of all components of a plan, in their order; those that have all in common share them."""
-    boundary = boundary or Boundary()
+    everything = range(len(plan.components))
+    found, alike, solved = _solved(plan, everything, boundary or Boundary())
+    for members in alike:
+        division = plan.division(plan.design_key(plan.components[members[0]]))
+        together = _put_together(plan, division, [solved.pop((members[0], piece)) for piece in division.pieces])
+        found |= dict.fromkeys(members, together)
+    return [found[i] for i in everything]
+
+
+def solve_pieces(plan: TreePlan, numbers: Sequence[int]) -> list[tuple[list[int], Piece, Coefficients]]:
+    """Coefficients of the pieces of some components, which are never put together.
+
+    Returns
+    -------
+    list of (list of int, Piece, Coefficients)
+        Every piece with the numbers of the components that have it in common. Errors of different pieces, and of
+        different components, are independent.
+    """
+    found, alike, solved = _solved(plan, numbers, Boundary())
+    own = [([number], Piece({}, 1), coefficients) for number, coefficients in found.items()]
+    of_first = {members[0]: members for members in alike}
+    return own + [(of_first[number], piece, coefficients) for (number, piece), coefficients in solved.items()]
+
+
+def _solved(
+    plan: TreePlan, numbers: Sequence[int], boundary: Boundary
+) -> tuple[dict[int, Coefficients], list[list[int]], dict[tuple[int, Piece], Coefficients]]:
+    """Coefficients of components of one group sum; of the others which are alike, and those of the firsts' pieces."""
     found: dict[int, Coefficients] = {}
-    numbers = [i for i, component in enumerate(plan.components) if component.size == 1]
-    for some in plan.stacks(numbers, 1):
+    for some in plan.stacks([i for i in numbers if plan.components[i].size == 1], 1):
         found |= zip(some, _Numbers(plan, some, boundary).solve(), strict=True)
-    alike = _alike(plan, boundary)
+    alike = _alike(plan, numbers, boundary)
     divisions = {members[0]: plan.division(plan.design_key(plan.components[members[0]])) for members in alike}
     jobs = [(number, piece) for number, division in divisions.items() for piece in division.pieces]
     solved: dict[tuple[int, Piece], Coefficients] = {}
     for size in sorted({piece.size for _, piece in jobs}):
         for lot in plan.stacks([job for job in jobs if job[1].size == size], size):
             solved |= zip(lot, _Matrices(plan, lot, boundary).solve(), strict=True)
-    for members in alike:
-        division = divisions[members[0]]
-        together = _put_together(plan, division, [solved.pop((members[0], piece)) for piece in division.pieces])
-        found |= dict.fromkeys(members, together)
-    return [found[i] for i in range(len(plan.components))]
+    return found, alike, solved
 
 
-def _alike(plan: TreePlan, boundary: Boundary) -> list[list[int]]:
+def _alike(plan: TreePlan, numbers: Sequence[int], boundary: Boundary) -> list[list[int]]:
     """Components of several group sums by what tables, and messages from outside, tell of them."""
     by_design: dict[DesignKey, list[list[int]]] = {}
-    for i, component in enumerate(plan.components):
+    for i in numbers:
+        component = plan.components[i]
         if component.size > 1:
             groups = by_design.setdefault(plan.design_key(component), [])
             for members in groups:

@@ -4,19 +4,18 @@ All geounits of a place have the same weights on their cells, up to a sign. Gain
 its m group sums alone, so one pass with the m unit weights (`functional_sweep`) tells a root R of the covariance of
 these sums over the place, and with weights S on the slots the covariance of functionals is S' R' R S. Where functionals
 have fewer weights than m, they go through the pass themselves. Of a single geounit R is the root of its posterior
-covariance, and needs no pass.
+covariance, and needs no pass. Components are never put together from the pieces that they fall into (`splitting`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.component_products import Component
-from blue_solvers.components.tree.coefficients import Coefficients
+from blue_solvers.components.tree.coefficients import Coefficients, solve_pieces
 from blue_solvers.components.tree.functional_sweep import COPIES, Branches, Weights, slots_of_table
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import ROUNDING
@@ -27,7 +26,7 @@ from constraint_builders.memory import require_memory
 
 @dataclass(frozen=True)
 class _Seen:
-    """A component that sums see: its coefficients, and what they take of its slots, (m, rest, K)."""
+    """A piece of components that sums see: its coefficients, and what they take of its numbers, (m, rest, K)."""
 
     coefficients: Coefficients
     slots: Float
@@ -39,25 +38,23 @@ class PlaceSweep:
     Parameters
     ----------
     plan : TreePlan
-    coefficients : sequence of Coefficients
-        Of every component of the plan.
     table : Table
-        Of variables in use.
+        Of variables in use; of the components only those are solved that it sees, piece by piece.
     taken : csr_array, (cells, K)
         What every sum takes of the table's cells.
     """
 
-    def __init__(
-        self, plan: TreePlan, coefficients: Sequence[Coefficients], table: Table, taken: sparse.csr_array
-    ) -> None:
+    def __init__(self, plan: TreePlan, table: Table, taken: sparse.csr_array) -> None:
         self._plan = plan
         self._count = taken.shape[1]
         weights = Weights(np.zeros(1, dtype=np.intp), table, taken)
-        self._seen = [
-            _Seen(own, _weights_on_slots(plan, weights, component))
-            for component, own in zip(plan.components, coefficients, strict=True)
-            if plan.sees(table, component)
-        ]
+        seen = [number for number, component in enumerate(plan.components) if plan.sees(table, component)]
+        slots = {number: _weights_on_slots(plan, weights, plan.components[number]) for number in seen}
+        self._seen = []
+        for numbers, piece, coefficients in solve_pieces(plan, seen):
+            own = np.concatenate([piece.of_weights(slots[number]) for number in numbers], axis=1)
+            if own.any():
+                self._seen.append(_Seen(coefficients, own))
 
     def of_geounit(self, geounit: int) -> Float:
         """Covariance of the sums over one geounit, (K, K)."""
