@@ -100,7 +100,8 @@ def _solved(
     found: dict[int, Coefficients] = {}
     for some in plan.stacks([i for i in numbers if plan.components[i].size == 1], 1):
         found |= zip(some, _Numbers(plan, some, boundary).solve(), strict=True)
-    alike = _alike(plan, numbers, boundary)
+    wanted = set(numbers)
+    alike = [own for members in _alike(plan, boundary) if (own := [i for i in members if i in wanted])]
     divisions = {members[0]: plan.division(plan.design_key(plan.components[members[0]])) for members in alike}
     jobs = [(number, piece) for number, division in divisions.items() for piece in division.pieces]
     solved: dict[tuple[int, Piece], Coefficients] = {}
@@ -110,11 +111,10 @@ def _solved(
     return found, alike, solved
 
 
-def _alike(plan: TreePlan, numbers: Sequence[int], boundary: Boundary) -> list[list[int]]:
+def _alike(plan: TreePlan, boundary: Boundary) -> list[list[int]]:
     """Components of several group sums by what tables, and messages from outside, tell of them."""
     by_design: dict[DesignKey, list[list[int]]] = {}
-    for i in numbers:
-        component = plan.components[i]
+    for i, component in enumerate(plan.components):
         if component.size > 1:
             groups = by_design.setdefault(plan.design_key(component), [])
             for members in groups:
