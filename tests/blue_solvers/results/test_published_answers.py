@@ -10,8 +10,12 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
+from blue_solvers import blue
 from blue_solvers.results.questions import Result
+from blue_solvers.results.store import write_result
+from constraint_builders import Problem, Spine
 from constraint_builders.files import production_settings
+from constraint_builders.true_tables import true_vector
 from tests.helpers.small_states import CODES, GEOIDS, SmallState, small_state
 
 BUDGET = """
@@ -305,3 +309,29 @@ def test_a_table_is_no_line(ages: SmallState) -> None:
         result.ratios("P12", "P12_001N", ["01"])
     with pytest.raises(ValueError, match="give another line or another place"):
         result.ratios("P12_001N", geoids=["01"])
+
+
+def test_exact_counts_have_no_error(tmp_path: Path) -> None:
+    """Housing units are known in every block, so that occupied and vacant ones have one error between them."""
+    settings = production_settings("pl94_us_units")
+    spine = Spine.from_geoids(["440010001001000", "440010001002000", "440030001001000"])
+    observed = {level: {"total": 0.0, "detailed": 4.0} for level in spine.levels}
+    problem = Problem(settings.schema, observed, {level: ["h1"] for level in spine.levels}, spine=spine)
+    y = true_vector(problem, np.array([[3, 7], [1, 11], [2, 20]]))
+    noise = np.random.default_rng(2).normal(0, 2, y.size) * (problem.variances > 0)
+    P = blue(problem)
+    write_result(tmp_path / "result", P, P @ (y + noise) + P.offset, np.sqrt(P.variances()), settings)
+    result = Result(tmp_path / "result")
+    frame = result.table("H1", geolevel="county")
+    total, occupied, vacant = (frame.filter(pl.col("line") == f"H1_00{i}N") for i in (1, 2, 3))
+    np.testing.assert_allclose(total["estimate"], [22, 22], rtol=1e-12)
+    assert total["std_error"].to_list() == [0, 0]
+    assert (occupied["std_error"] > 0.1).all()
+    np.testing.assert_allclose(occupied["std_error"], vacant["std_error"], rtol=1e-12)
+    share = result.ratios("H1_002N", "H1_001N", geolevel="county")
+    np.testing.assert_allclose(share["lower"] * 22, occupied["lower"], rtol=1e-9)
+    np.testing.assert_allclose(share["upper"] * 22, occupied["upper"], rtol=1e-9)
+    sums = result.differences("H1_002N", "H1_003N", geolevel="county")
+    np.testing.assert_allclose(sums["std_error"], 2 * occupied["std_error"], rtol=1e-9)
+    made = result.table("H1_001N", {"two": ["440010001001000", "440030001001000"]})
+    assert made["std_error"].to_list() == [0]
