@@ -20,6 +20,7 @@ from blue_solvers.commands.published_places import (
     add_result_argument,
     open_result,
     places_of,
+    print_proof,
     require_few,
     require_output,
 )
@@ -60,6 +61,7 @@ def run(args: argparse.Namespace) -> None:
         _show(frames, args.level)
     else:
         _write(frames, args)
+    print_proof(result)
 
 
 def _show(frames: list[pl.DataFrame], level: float) -> None:

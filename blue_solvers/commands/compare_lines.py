@@ -13,6 +13,7 @@ from blue_solvers.commands.published_places import (
     add_result_argument,
     open_result,
     places_of,
+    print_proof,
     require_few,
     require_output,
 )
@@ -57,11 +58,13 @@ def run(args: argparse.Namespace) -> None:
     require_output(args)
     if args.rank and args.base is not None:
         raise ValueError("--rank compares places with one another: leave --base out")
-    frame = _answers(args, open_result(args.result))
+    result = open_result(args.result)
+    frame = _answers(args, result)
     if args.out is None:
         _show(frame, args.level)
-        return
-    _write(frame, args.out)
+    else:
+        _write(frame, args.out)
+    print_proof(result)
 
 
 def _answers(args: argparse.Namespace, result: Result) -> pl.DataFrame:

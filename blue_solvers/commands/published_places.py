@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blue_solvers.commands.common import coverage, refuse_overwriting
+from blue_solvers.commands.fit_line import proof_line
 from blue_solvers.commands.kinds import RESULT, what_is
 
 if TYPE_CHECKING:
@@ -79,6 +80,13 @@ def places_of(args: argparse.Namespace) -> tuple[Places | None, str | None]:
     if args.geoid is not None or args.geolevel is not None:
         raise ValueError("--places gives all places: leave --geoid and --geolevel out")
     return read_places(args.places), None
+
+
+def print_proof(result: Result) -> None:
+    """Print what is proved of the estimates, if anybody looked."""
+    certificate = result.proof.certificate
+    if certificate is not None:
+        print(proof_line(certificate))
 
 
 def require_few(frame: pl.DataFrame) -> None:

@@ -203,8 +203,8 @@ class Result(StoredResult):
                 raise ValueError("give places made up by name, or a geolevel of which to take all, not both")
             return self.geoids.of_places(geoids)
         if geolevel is not None:
-            return self.geoids.every(geolevel, geoids or ())
-        return self.geoids.of(geoids or ())
+            return self.geoids.every(geolevel, () if geoids is None else geoids)
+        return self.geoids.of(() if geoids is None else geoids)
 
     def _pairs(
         self,

@@ -86,7 +86,8 @@ class Geoids:
             If there is no such level, or nothing is known at it.
         """
         names, place = self._level(geolevel)
-        within = self.of(inside).contains.sum(axis=0) > 0 if inside else np.ones(place.size, dtype=bool)
+        whole = np.ones(place.size, dtype=bool)
+        within = self.of(inside).contains.sum(axis=0) > 0 if len(inside) else whole
         rows = np.flatnonzero((place >= 0) & within)
         kept, renumbered = np.unique(place[rows], return_inverse=True)
         if not kept.size:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 
 from blue_solvers.cli import main
+from blue_solvers.results import Result
 from tests.helpers.small_states import SmallState, small_state
 
 SETTINGS = """
@@ -178,3 +180,26 @@ def test_what_cannot_be_answered_is_refused_in_one_line(
     named = [str(state.result.folder) if word == "RESULT" else word for word in arguments]
     assert said in refusal(capsys, *named)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_proved_is_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """From true counts of blocks, by the commands alone; places may be arrays and series in Python."""
+    rows = [(f"44001000100{block}", sex, 5) for block in ("1001", "1002") for sex in ("male", "female")]
+    blocks = pl.DataFrame(rows, schema=["geoid", "sex", "count"], orient="row")
+    blocks.write_csv(tmp_path / "blocks.csv")
+    text = (
+        SETTINGS.split("[variables]")[0].replace('"US", ', "")
+        + "[variables]\nsex = ['male', 'female']\n[budget.losses]\n"
+    )
+    head, losses = text.split("[budget.losses]")
+    settings = head + '[budget]\nmeasure = "zcdp"\n[budget.losses]' + losses + "detailed = [1, 1, 1, 1, 1]\n"
+    (tmp_path / "settings.toml").write_text(settings)
+    release, result = str(tmp_path / "release"), str(tmp_path / "result")
+    arguments = ["--settings", str(tmp_path / "settings.toml"), "--seed", "1", "--out", release]
+    shown(capsys, "simulate", str(tmp_path / "blocks.csv"), *arguments)
+    shown(capsys, "estimate", release, "--out", result)
+    assert "no figure is further than" in shown(capsys, "table", result, "P1", "--geoid", "44001")
+    assert "no figure is further than" in shown(capsys, "compare", result, "P1_001N", "--rank", "--geolevel", "block")
+    one = Result(result).table("P1", np.array(["44001"]))
+    assert_frame_equal(one, Result(result).table("P1", pl.Series(["44001"])))
+    assert_frame_equal(one, Result(result).table("P1", geolevel="county", geoids=np.array(["44"])))
