@@ -69,5 +69,5 @@ def ratio_intervals(
     spread = z2 * ((b**2)[known] * of_difference - z2 * (vaa * vbb - vab**2)[known])
     half = np.sqrt(np.maximum(spread, 0)) / slope
     centre = r + z2 * (r * vbb[known] - vab[known]) / slope
-    lower[known], upper[known] = centre - half, centre + half
+    lower[known], upper[known] = np.minimum(centre - half, r), np.maximum(centre + half, r)  # to the last bit
     return ratio, lower, upper

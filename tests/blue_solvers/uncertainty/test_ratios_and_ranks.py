@@ -39,8 +39,8 @@ def test_bounds_are_where_the_inequality_begins_to_fail(a: float, b: float, root
     width = max(upper - lower, 1e-6 * (1 + abs(ratio)))
     scale = z2 * (V[0, 0] + ratio**2 * V[1, 1]) + a**2
     for bound, outward in ((lower, -1), (upper, 1)):
-        assert allowed(bound + outward * 0.01 * width, a, b, V, z2) > -1e-9 * scale
-    assert allowed((lower + upper) / 2, a, b, V, z2) < 1e-9 * scale
+        assert allowed(bound + outward * 0.01 * width, a, b, V, z2) >= -1e-9 * scale
+    assert allowed((lower + upper) / 2, a, b, V, z2) <= 1e-9 * scale
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9])
