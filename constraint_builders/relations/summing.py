@@ -15,6 +15,7 @@ from constraint_builders.arrays import Index
 from constraint_builders.description.equality import equal
 from constraint_builders.description.linear import read_matrix
 from constraint_builders.relations.elimination import relations_between_rows
+from constraint_builders.relations.holders import holders_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,19 +99,8 @@ class SummingMatrix:
         if not (self.matrix.data == 1).all() or not self.leaf_counts.all():
             return None
         order = np.argsort(-self.leaf_counts, kind="stable")
-        in_order = bool((np.diff(order) > 0).all())
-        by_leaf = (self.matrix if in_order else self.matrix[order]).tocsc()  # of every leaf from the largest node down
-        child, above = by_leaf.indices, np.empty_like(by_leaf.indices)
-        above[1:] = child[:-1]
-        starts = by_leaf.indptr[:-1]
-        above[starts[starts < child.size]] = -1
-        parent = np.empty(self.size, dtype=above.dtype)
-        parent[child] = above
-        if not np.array_equal(parent[child], above):
-            return None
-        result = np.empty(self.size, dtype=np.intp)
-        result[order] = np.where(parent >= 0, order[parent], -1)
-        return NestedNodes(result, self.leaf_counts)
+        holders = holders_of(self.matrix.indptr, self.matrix.indices, order)
+        return None if holders is None else NestedNodes(holders, self.leaf_counts)
 
     @cached_property
     def relations(self) -> sparse.csr_array:
