@@ -9,7 +9,8 @@ A row is a problem and a peer. "apply": both were prepared, and answer again; "f
 was measured, loaded and described; "frames": both are given the same data frames. Times are medians, in milliseconds of
 processor on one BLAS thread; the ratio, peer over ours, is the median over rounds that time one after the other.
 Distance is the largest difference from our answer in any cell, in our standard errors. "copy" is input and output
-copied into memory at hand, the least that an apply can take. Who is not there is named below.
+copied into memory at hand, the least that an apply can take. Peers for any equalities are given these, while ours finds
+them from the problem. Who is not there is named below.
 """
 
 from __future__ import annotations
