@@ -88,6 +88,13 @@ class SpineConsistency:
             best[members[better]] = variance[better]
         return centre, centre >= 0
 
+    def _has(self, component: Component) -> Flags:
+        """At which geounits some table of a component was measured, (N,)."""
+        has = np.zeros(self._spine.size, dtype=bool)
+        for index in self.holders[component][1]:
+            has[self._spine.members[self._levels[index]]] |= np.isfinite(self._variances[index])
+        return has
+
     def _covered(self, has: Flags) -> Flags:
         """Geounits whose children are each measured, or covered in turn."""
         spine = self._spine
@@ -108,8 +115,10 @@ class SpineConsistency:
         if component not in self.holders:
             return np.zeros(self._spine.size, dtype=bool)
         spine = self._spine
-        _, has = self._measured(component)
-        from_below = has | self._covered(has)
+        has = self._has(component)
+        from_below = has if has.all() else has | self._covered(has)
+        if from_below.all():
+            return from_below
         unknown = np.bincount(spine.parent[(spine.parent >= 0) & ~from_below], minlength=spine.size)
         determined = from_below.copy()
         for members in spine.members:
@@ -123,7 +132,7 @@ class SpineConsistency:
         """Rank of the constraint matrix."""
         total = 0
         for component, (count, indices) in self.holders.items():
-            _, has = self._measured(component)
+            has = self._has(component)
             measured = sum(int(np.isfinite(self._variances[index]).sum()) for index in indices)
             total += count * (measured - int(has.sum()) + int((has & self._covered(has)).sum()))
         return total
