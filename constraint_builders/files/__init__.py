@@ -22,10 +22,10 @@ from constraint_builders.files.long_table import (
     with_measurements,
     write_frame,
 )
-from constraint_builders.files.measurement_files import Unused
 from constraint_builders.files.measurement_writer import write_noisy_measurements
 from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
 from constraint_builders.files.pandas_frames import frame_like
+from constraint_builders.files.row_accounts import RowCount, Unused
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
 from constraint_builders.files.significant_digits import rounded
@@ -36,6 +36,7 @@ __all__ = [
     "ExactTotal",
     "Format",
     "Release",
+    "RowCount",
     "SchemaFile",
     "Settings",
     "Unused",

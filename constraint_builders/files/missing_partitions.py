@@ -1,8 +1,9 @@
-"""Noticing that geounits are missing from measurements of a spine."""
+"""Noticing that geounits, partitions or whole geolevels are missing from measurements of a spine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,10 +11,78 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
+from constraint_builders.files.measurement_files import (
+    CONSTRAINTS,
+    LEVEL_SUFFIX,
+    MEASUREMENTS,
+    files_of,
+    level_folders,
+    read_keys,
+)
+from constraint_builders.files.settings import Settings
 
+MOST_NAMED = 100  # geocodes in a message
 MOST_DEVIATIONS = 20.0  # so far from zero no noise comes, Laplace's tails over 10^9 counts included
 
 ByTable = Mapping[str, Mapping[str, Float]]
+
+
+def require_levels(folder: str | os.PathLike[str], found: Sequence[str], settings: Settings) -> None:
+    """Refuse a folder without files of a geolevel that the settings measure, below others of which it has files.
+
+    Parameters
+    ----------
+    folder : path
+    found : sequence of str
+        The geolevels that it has geounits of, from the root down.
+    settings : Settings
+    """
+    for name in settings.geolevels[settings.geolevels.index(found[0]) :]:
+        tables = settings.budget.losses.get(name, {})
+        if tables and name not in found:
+            what = f"{', '.join(tables)!r:.60} at {name!r}, and there is nothing in {name}{LEVEL_SUFFIX}"
+            raise ValueError(
+                f"{os.fspath(folder)}: the settings measure {what}: copy that folder, or give settings without {name!r}"
+            )
+
+
+def require_prefixes(
+    folder: str | os.PathLike[str], settings: Settings, found: Iterable[Sequence[str]], within: Sequence[str]
+) -> None:
+    """Refuse a prefix with which no geocode begins, naming what there is.
+
+    Parameters
+    ----------
+    folder : path
+    settings : Settings
+    found : iterable of sequence of str
+        Geocodes that were taken, by geolevel.
+    within : sequence of str
+    """
+    for prefix in within:
+        if not any(code.startswith(prefix) for codes in found for code in codes):
+            raise ValueError(
+                f"{os.fspath(folder)}: nothing was measured within {prefix}: no geocode begins so; "
+                f"{_what_there_is(folder, settings, prefix)}"
+            )
+
+
+def _what_there_is(folder: str | os.PathLike[str], settings: Settings, prefix: str) -> str:
+    """The geocodes of the uppermost geolevel that has any as long as a prefix, or those most like it."""
+    codes: list[str] = []
+    level = ""
+    for level, place in level_folders(folder, settings.geolevels).items():
+        files = [path for kind in (MEASUREMENTS, CONSTRAINTS) for path in files_of(place, kind)]
+        codes = sorted({code for path in files for code in read_keys(path, settings.schema, None)[0] if code})
+        if codes and max(map(len, codes)) >= len(prefix):
+            break
+    if not codes:
+        return "there are no other geounits than the root"
+    if len(codes) > MOST_NAMED:
+        alike = [len(os.path.commonprefix([code, prefix])) for code in codes]
+        codes = [code for code, own in zip(codes, alike, strict=True) if own == max(alike)]
+    more = f" and {len(codes) - MOST_NAMED:,} more" if len(codes) > MOST_NAMED else ""
+    return f"at {level} there are {', '.join(codes[:MOST_NAMED])}{more}"
 
 
 def refuse_missing_children(schema: Schema, spine: Spine, variances: ByTable, totals: ByTable) -> None:

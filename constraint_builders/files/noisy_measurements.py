@@ -12,7 +12,7 @@ column          holds
 ``query_name``  factors joined by ``*``, ``total`` or ``detailed``, then ``_dpq``; or a name and ``_con``
 ``value``       list of numbers, the table's cells in C order; empty where not measured
 ``variance``    of the noise of every cell of the row (DPQuery)
-``sign``        ``=``, ``<=`` or ``>=`` (Constraint)
+``sign``        ``=``, ``<=`` or ``>=`` (Constraint only)
 one for each    for every variable ``*`` where summed out, ``detailed``, or a recode's name; needed for constraints,
 variable        optional for measurements
 ==============  ==================================================================================================
@@ -29,12 +29,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float
 from constraint_builders.files.exact_totals import ExactTotal
-from constraint_builders.files.measurement_files import Unused
+from constraint_builders.files.facility_bounds import ImpliedTotal
 from constraint_builders.files.measurement_outline import Progress, read_outline
+from constraint_builders.files.row_accounts import RowCount, Unused
 from constraint_builders.files.settings import Settings
 from constraint_builders.problem import Problem
 
@@ -54,12 +56,22 @@ class Release:
         Cells that are zero whatever was measured, (geounits, *table's shape).
     unused : tuple of Unused
         Rows that are not used, by name, with the reason.
+    rows : tuple of RowCount
+        What became of all rows, by geolevel and kind: used and unused together are those that were read.
+    facilities : polars.DataFrame
+        Columns ``geolevel``, ``geocode``, ``type`` and ``facilities``: how many facilities of every type, and housing
+        units, there are, where bounds say so and there are any.
+    implied : tuple of ImpliedTotal
+        Totals of persons that follow from bounds, beside what else is known of them: a test of the bounds, never used.
     """
 
     problem: Problem
     y: Float
     zeros: Mapping[tuple[str, str], NDArray[np.bool_]]
     unused: tuple[Unused, ...]
+    rows: tuple[RowCount, ...]
+    facilities: pl.DataFrame
+    implied: tuple[ImpliedTotal, ...]
 
 
 def read_noisy_measurements(
@@ -116,4 +128,4 @@ def read_noisy_measurements(
     for level, table, geounits, values in kept:
         y[problem.observed.slice((level, table))].reshape(-1, values.shape[1])[geounits] = values
     problem.check_vector(y)
-    return Release(problem, y, zeros, outline.unused)
+    return Release(problem, y, zeros, outline.unused, outline.rows, outline.facilities, outline.implied)

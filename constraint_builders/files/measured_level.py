@@ -1,0 +1,173 @@
+"""One geolevel of a folder of noisy measurements, as its files are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.description.table import Table
+from constraint_builders.files.facility_bounds import FacilityBounds
+from constraint_builders.files.measurement_constraints import Bounds, ExactCounts, Zeros, read_constraints
+from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, MeasuredRows, read_measurements
+from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX
+from constraint_builders.files.row_accounts import RowAccounts
+from constraint_builders.files.settings import Settings
+from constraint_builders.memory import format_bytes
+
+Keep: TypeAlias = Callable[[str, str, Index, NDArray], None]
+
+HOUSING_UNITS = "housing_units"
+KNOWN_TOTALS = "State"  # the geolevel whose totals the mechanism knew
+BATCH_SHARE = 1 / 16  # of the memory: rows are held as lists, as an array, and once more in order
+LARGEST_BATCH = 64 << 20
+
+
+@dataclass
+class Ledger:
+    """Adds up the memory that is taken, and refuses more than a limit."""
+
+    limit: float | None
+    claimed: float = 0.0
+
+    def claim(self, needed: float) -> None:
+        """Take so many bytes."""
+        self.claimed += needed
+        if self.limit is not None and self.claimed > self.limit:
+            raise MemoryError(
+                f"the spine, the variances and the zeros need {format_bytes(self.claimed)} or more and the limit is "
+                f"{format_bytes(self.limit)}: raise it, or take less with within="
+            )
+
+    def rows_at_once(self, cells: int) -> int | None:
+        """How many rows of so many cells may be held."""
+        if self.limit is None:
+            return None
+        return max(1, int(min(LARGEST_BATCH, BATCH_SHARE * self.limit) // (8 * cells)))
+
+
+class MeasuredLevel:
+    """What was measured, and is known exactly, at one geolevel.
+
+    Attributes
+    ----------
+    geocodes : polars.Series of str
+        Sorted: a geounit's number is its place.
+    variances, totals : dict of str to ndarray, (geounits,)
+        By table the variance of every cell, infinite where it was not measured, and the sum of all cells.
+    zeros : dict of str to ndarray of bool, (geounits, *shape)
+        By table.
+    is_measured : bool
+        Whether anything was, not only known exactly.
+    bounds : FacilityBounds
+    """
+
+    def __init__(
+        self,
+        name: str,
+        files: Sequence[tuple[str, Path, int | None]],
+        geocodes: pl.Series,
+        settings: Settings,
+        within: Sequence[str] | None,
+        accounts: RowAccounts,
+        ledger: _Ledger,
+    ) -> None:
+        self._name, self._files, self.geocodes = name, files, geocodes
+        self._settings, self._within = settings, within
+        self._accounts, self._ledger = accounts, ledger
+        self.variances: dict[str, Float] = {}
+        self.totals: dict[str, Float] = {}
+        self.zeros: dict[str, Flags] = {}
+        self.is_measured = False
+        self._types: tuple[str, ...] = ()
+        above = settings.geolevels[: settings.geolevels.index(name) + 1]
+        self.bounds = FacilityBounds(has_totals=KNOWN_TOTALS not in above[:-1])
+
+    def read(self, keep: Keep) -> None:
+        """Read all files, measurements before constraints, and hand on the values."""
+        for kind, path, rows_at_once in self._files:
+            if kind == MEASUREMENTS:
+                for rows in read_measurements(
+                    path, self._name, self._settings, self._within, self._accounts, rows_at_once
+                ):
+                    self._add_measurements(rows, keep)
+            else:
+                for known in read_constraints(
+                    path, self._name, self._settings, self._within, self._accounts, rows_at_once
+                ):
+                    if isinstance(known, Zeros):
+                        self._add_zeros(known)
+                    elif isinstance(known, Bounds):
+                        self._types = (HOUSING_UNITS, *known.types[1:])
+                        self.bounds.add(known.is_upper, self._numbers(known.geocodes), known.values)
+                    else:
+                        self._add_exact(known, keep)
+
+    def _numbers(self, geocodes: pl.Series) -> Index:
+        return self.geocodes.search_sorted(geocodes).cast(pl.Int64).to_numpy()
+
+    def _of(self, table: Table) -> tuple[Float, Float]:
+        if table.name not in self.variances:
+            self._ledger.claim(16.0 * self.geocodes.len())
+            self.variances[table.name] = np.full(self.geocodes.len(), np.inf)
+            self.totals[table.name] = np.zeros(self.geocodes.len())
+        return self.variances[table.name], self.totals[table.name]
+
+    def _add_measurements(self, rows: MeasuredRows, keep: Keep) -> None:
+        geounits = self._numbers(rows.geocodes)
+        variances, totals = self._of(rows.table)
+        _, own, counts = np.unique(geounits, return_inverse=True, return_counts=True)
+        repeated = counts[own] + np.isfinite(variances[geounits]) > 1
+        if repeated.any():
+            code = rows.geocodes[int(repeated.argmax())]
+            raise ValueError(
+                f"{rows.path}: table {rows.table.name!r} of {self._name} {code!r} is given twice: once is enough"
+            )
+        variances[geounits] = rows.variances
+        totals[geounits] = rows.values.sum(axis=1, dtype=np.float64)
+        self.is_measured = True
+        keep(self._name, rows.table.name, geounits, rows.values)
+
+    def _add_exact(self, counts: ExactCounts, keep: Keep) -> None:
+        """Exact counts, also in place of what was measured: that would only test them."""
+        geounits, table = self._numbers(counts.geocodes), counts.table
+        variances, totals = self._of(table)
+        sums = counts.values.sum(axis=1, dtype=np.float64)
+        twice = variances[geounits] == 0
+        wrong = twice & (totals[geounits] != sums)
+        if wrong.any():
+            code = counts.geocodes[int(wrong.argmax())]
+            raise ValueError(f"{counts.name} of {self._name} {code!r}: another constraint says another {table.name!r}")
+        known = f"table {table.name!r} is already given there"
+        self._accounts.replace(self._name, CONSTRAINTS, counts.name, known, int(twice.sum()))
+        measured, name = int((np.isfinite(variances[geounits]) & ~twice).sum()), f"{table.name}{MEASUREMENT_SUFFIX}"
+        self._accounts.replace(self._name, MEASUREMENTS, name, f"{counts.name} says it exactly", measured)
+        geounits, sums = geounits[~twice], sums[~twice]
+        variances[geounits], totals[geounits] = 0, sums
+        keep(self._name, table.name, geounits, counts.values[~twice])
+
+    def facilities(self) -> pl.DataFrame:
+        """Columns ``geolevel``, ``geocode``, ``type`` and ``facilities``, where bounds say that there are any."""
+        found = self.bounds.facilities()
+        return pl.DataFrame(
+            [
+                pl.repeat(self._name, found.height, eager=True, dtype=pl.String).alias("geolevel"),
+                self.geocodes.gather(found["geounit"]),
+                pl.Series("type", [self._types[number] for number in found["type"].to_list()], dtype=pl.String),
+                found["facilities"],
+            ]
+        )
+
+    def _add_zeros(self, rows: Zeros) -> None:
+        if rows.table.name not in self.zeros:
+            shape = (self.geocodes.len(), *rows.table.shape)
+            self._ledger.claim(np.prod(shape, dtype=float))
+            self.zeros[rows.table.name] = np.zeros(shape, dtype=bool)
+        flat = self.zeros[rows.table.name].reshape(self.geocodes.len(), -1)
+        np.logical_or.at(flat, self._numbers(rows.geocodes), rows.cells)
