@@ -74,6 +74,12 @@ def add_parser(subparsers: SubParsers) -> None:
         "two that are all the children of one",
     )
     parser.add_argument(
+        "--state-totals",
+        metavar="WHICH",
+        help="populations of states that are known exactly, for a folder of persons: 2020 for those of the Census of "
+        "2020, or a file, .csv: columns state and total; default: none",
+    )
+    parser.add_argument(
         "--memory",
         metavar="BYTES",
         type=_bytes,
@@ -130,8 +136,8 @@ def run(args: argparse.Namespace) -> None:
             if getattr(args, option[2:].replace("-", "_")) is not None:
                 raise ValueError(f"{option} is for one file of tables, and {args.input} is a folder: {instead}")
         return run_on_folder(args)
-    for option in ("--settings", "--within", "--totals", "--memory"):
-        if getattr(args, option[2:]) is not None:
+    for option in ("--settings", "--within", "--totals", "--state-totals", "--memory"):
+        if getattr(args, option[2:].replace("-", "_")) is not None:
             raise ValueError(f"{option} is for a folder of measurement files: {args.input} is none")
     return run_on_table(args)
 

@@ -21,7 +21,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from blue_solvers.results.checksums import DamagedError, is_intact, read_sealed_
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (
     ESTIMATES,
+    FACILITIES,
     OUTLINE,
     SETTINGS,
     SPINE,
@@ -52,7 +53,7 @@ from blue_solvers.streaming.workplace import RUN, WORK, Workplace, remove
 from constraint_builders import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.description.zeros import StructuralZeros
-from constraint_builders.files import ExactTotal, Settings, Unused
+from constraint_builders.files import ExactTotal, ReadingReport, Settings
 from constraint_builders.files.measurement_outline import Outline, read_outline
 from constraint_builders.files.new_folder import require_new
 from constraint_builders.files.replacing import naming_place
@@ -81,8 +82,8 @@ class Summary:
         Observed tables of all geolevels, and their cells: all, those known exactly and those not measured.
     zeros : tuple of (str, str, int)
         Number of structural zeros by geolevel and table.
-    unused : tuple of Unused
-        Rows that are not used, by name, with the reason.
+    read : ReadingReport
+        What became of every row, and what bounds say.
     """
 
     tables: int
@@ -90,7 +91,7 @@ class Summary:
     exact: int
     unmeasured: int
     zeros: tuple[tuple[str, str, int], ...]
-    unused: tuple[Unused, ...]
+    read: ReadingReport
 
     @classmethod
     def of(cls, outline: Outline, schema: Schema) -> Summary:
@@ -104,15 +105,18 @@ class Summary:
             sum(size * int((own == 0).sum()) for size, own in tables),
             sum(size * int(np.isinf(own).sum()) for size, own in tables),
             tuple((level, table, int(cells.sum())) for (level, table), cells in outline.zeros.items()),
-            outline.unused,
+            outline.read,
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """For a file; `of_json` reads it."""
+        return {**vars(self), "read": self.read.to_json()}
+
     @classmethod
-    def read(cls, said: Mapping[str, Any]) -> Summary:
-        """What `asdict` gives, from JSON."""
+    def of_json(cls, said: Mapping[str, Any]) -> Summary:
+        """What `to_json` gave."""
         zeros = tuple((level, table, cells) for level, table, cells in said["zeros"])
-        unused = tuple(Unused(*rows) for rows in said["unused"])
-        return cls(**{**said, "zeros": zeros, "unused": unused})
+        return cls(**{**said, "zeros": zeros, "read": ReadingReport.of_json(said["read"])})
 
 
 def estimate_measurements(
@@ -190,7 +194,7 @@ class _Run:
         self._files, self._settings, self._out, self._memory = files, settings, out, memory
         self._desired, self._within, self._totals, self._progress = desired, within, totals, progress
         self._certify = certify
-        made = (SETTINGS, SPINE, VARIANCES, ZEROS, ESTIMATES)
+        made = (SETTINGS, SPINE, VARIANCES, ZEROS, FACILITIES, ESTIMATES)
         self._place = Workplace(out, (READING, PARTS, READ), made, OUTLINE)
         self._parts = self._place.work / PARTS
 
@@ -203,11 +207,11 @@ class _Run:
         seen = InputFiles.of(self._files, self._settings.geolevels)
         wishes: dict[str, Any] = {"settings": self._settings.text, "desired tables": self._desired}
         wishes["geounits"], wishes["proof"] = self._within, self._certify
-        wishes["exact totals"] = [[list(known.codes), known.total] for known in self._totals]
+        wishes["exact totals"] = [[list(known.codes), known.total, known.together] for known in self._totals]
         with naming_place(self._out), self._place.held({"files": seen.digests, **wishes}):
             summary = self._read_before() or self._read(seen)
             if not self._is_done():
-                self._stream()
+                self._stream(summary.read)
             shutil.rmtree(self._out / ESTIMATES / WORK, ignore_errors=True)
             self._place.close()
         return summary
@@ -220,7 +224,7 @@ class _Run:
         said = json.loads(known)
         made = {self._out / name: digest for name, digest in said["files"].items()}
         made[self._parts / MANIFEST] = said["manifest"]
-        return Summary.read(said["summary"]) if all(is_intact(*file) for file in made.items()) else None
+        return Summary.of_json(said["summary"]) if all(is_intact(*file) for file in made.items()) else None
 
     def _read(self, seen: InputFiles) -> Summary:
         """Cut the measurements into parts, and write what variances follow from."""
@@ -244,11 +248,11 @@ class _Run:
         left_over = self._memory - outline.bytes - (0 if zeros is None else zeros.empty.nbytes)
         parts = folder / PARTS
         partition_known(parts, schema, spine, outline.observed, self._desired, store.read, zeros, left_over)
-        write_measured(measured, self._settings, spine, outline.observed, zeros)
+        write_measured(measured, self._settings, spine, outline.observed, zeros, outline.facilities)
         seen.require_unchanged()
         files = {path.name: sha256(path) for path in sorted(measured.iterdir())}
         summary = Summary.of(outline, schema)
-        said = {"summary": asdict(summary), "files": files, "manifest": sha256(parts / MANIFEST)}
+        said = {"summary": summary.to_json(), "files": files, "manifest": sha256(parts / MANIFEST)}
         os.rename(parts, self._parts)
         for name in files:
             os.replace(measured / name, self._out / name)
@@ -282,7 +286,7 @@ class _Run:
         (self._out / OUTLINE).unlink()
         return False
 
-    def _stream(self) -> None:
+    def _stream(self, read: ReadingReport) -> None:
         """Estimate part by part, and say that the result is whole."""
         estimates = inside(self._out, ESTIMATES)
         self._drop_other(estimates)
@@ -296,7 +300,7 @@ class _Run:
         design = job.input.design
         axes = design.zero_axes or ()
         with self._place.replacing(OUTLINE) as temporary:
-            text = describe(self._settings, design.levels, design.desired, _info(proof), axes, known, proof)
+            text = describe(self._settings, design.levels, design.desired, _info(proof), axes, known, proof, read)
             temporary.write_text(text, encoding="utf-8")
 
     def _work_through(self, job: Job) -> tuple[dict[str, str], StoredProof | None]:

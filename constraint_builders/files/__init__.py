@@ -25,16 +25,19 @@ from constraint_builders.files.long_table import (
 from constraint_builders.files.measurement_writer import write_noisy_measurements
 from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
 from constraint_builders.files.pandas_frames import frame_like
+from constraint_builders.files.reading_report import ReadingReport
 from constraint_builders.files.row_accounts import RowCount, Unused
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
 from constraint_builders.files.significant_digits import rounded
+from constraint_builders.files.state_totals import read_state_totals
 from constraint_builders.sources import combine_sources
 
 __all__ = [
     "PRODUCTION",
     "ExactTotal",
     "Format",
+    "ReadingReport",
     "Release",
     "RowCount",
     "SchemaFile",
@@ -53,6 +56,7 @@ __all__ = [
     "read_noisy_measurements",
     "read_schema_file",
     "read_settings",
+    "read_state_totals",
     "read_totals",
     "rounded",
     "with_measurements",

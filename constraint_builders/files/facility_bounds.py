@@ -1,7 +1,7 @@
 """What bounds on the persons of every type say: how many facilities there are, and, derived, how many persons.
 
-The lower bound of a type is the number of its facilities, each of which has a person at least, and 0 for households. The
-upper bound is `A_FACILITY` times that number, and for households times the number of housing units. At geounits of the
+The lower bound of a type is the number of its facilities, each of which has a person at least, and 0 for households.
+The upper bound is `A_FACILITY` times that number, and for households times the number of housing units. At geounits of the
 geolevel whose totals the mechanism knew, an upper bound may have been lowered to that total less one person in every
 facility of other types: then the bound on households and all facilities together are the total itself. That is derived
 from published code and tested against what else is known, never used.
@@ -78,9 +78,9 @@ class FacilityBounds:
         self._facilities.append(pl.DataFrame({"geounit": geounits[row], "type": kind + first, "facilities": number}))
 
     def facilities(self) -> pl.DataFrame:
-        """Columns ``geounit``, ``type`` and ``facilities``, all numbers, where there are any; type 0 is housing units."""
+        """Columns ``geounit``, ``type`` and ``facilities``, all numbers, where there are any; 0 is housing units."""
         empty = pl.DataFrame(schema={"geounit": pl.Int64, "type": pl.Int64, "facilities": pl.Int64})
-        found = pl.concat([empty, *(own.cast(empty.schema) for own in self._facilities)])  # type: ignore[arg-type]
+        found = pl.concat([empty, *(own.cast(empty.schema) for own in self._facilities)])
         return found.sort("geounit", "type")
 
     def implied(self) -> dict[int, int]:

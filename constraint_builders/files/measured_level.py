@@ -76,7 +76,7 @@ class MeasuredLevel:
         settings: Settings,
         within: Sequence[str] | None,
         accounts: RowAccounts,
-        ledger: _Ledger,
+        ledger: Ledger,
     ) -> None:
         self._name, self._files, self.geocodes = name, files, geocodes
         self._settings, self._within = settings, within

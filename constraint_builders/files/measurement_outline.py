@@ -16,7 +16,7 @@ import polars as pl
 
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.spine import Spine
-from constraint_builders.files.exact_totals import ExactTotal, totals_by_geounit
+from constraint_builders.files.exact_totals import ExactTotal, totals_by_geounit, with_sums
 from constraint_builders.files.facility_bounds import ImpliedTotal, compared
 from constraint_builders.files.measured_level import Keep, Ledger, MeasuredLevel
 from constraint_builders.files.measurement_files import (
@@ -30,9 +30,15 @@ from constraint_builders.files.measurement_files import (
     require_free_names,
 )
 from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX
-from constraint_builders.files.missing_partitions import refuse_missing_children, require_levels, require_prefixes
+from constraint_builders.files.missing_partitions import (
+    refuse_missing_children,
+    doubt_of_total,
+    require_levels,
+    require_prefixes,
+)
 from constraint_builders.files.naming import naming
-from constraint_builders.files.row_accounts import RowAccounts, RowCount, Unused
+from constraint_builders.files.reading_report import ReadingReport
+from constraint_builders.files.row_accounts import RowAccounts
 from constraint_builders.files.settings import Settings
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -52,15 +58,11 @@ class Outline:
         Variances of what was measured, under canonical names; 0 exact, infinite where not measured.
     zeros : dict of (geolevel, table) to ndarray of bool
         Cells that are zero whatever was measured, (geounits, *table's shape).
-    rows : tuple of RowCount
-        What became of the rows that were read, by geolevel and kind.
-    unused : tuple of Unused
-        Rows that are not used, by name, with the reason.
+    read : ReadingReport
+        What became of every row, and what bounds say.
     facilities : polars.DataFrame
         Columns ``geolevel``, ``geocode``, ``type`` and ``facilities``: numbers of facilities and of housing units that
         are known exactly, where there are any.
-    implied : tuple of ImpliedTotal
-        Totals that follow from bounds, beside what else is known of them.
     bytes : float
         What it took of the memory.
     """
@@ -68,10 +70,8 @@ class Outline:
     spine: Spine
     observed: dict[str, dict[str, Float]]
     zeros: dict[tuple[str, str], Flags]
-    rows: tuple[RowCount, ...]
-    unused: tuple[Unused, ...]
+    read: ReadingReport
     facilities: pl.DataFrame
-    implied: tuple[ImpliedTotal, ...]
     bytes: float
 
 
@@ -120,6 +120,7 @@ def read_outline(
     ledger.claim(BYTES_A_GEOUNIT * sum(level.geocodes.len() for level in levels.values()))
     with naming(folder):
         spine = _spine({name: level.geocodes.to_list() for name, level in levels.items()}, settings.geolevels)
+        spine = with_sums(spine, totals)
     for number, (name, level) in enumerate(levels.items()):
         if progress is not None:
             progress(name, number, len(levels))
@@ -128,21 +129,20 @@ def read_outline(
         raise _nothing_measured(folder, accounts, within)
     observed = {name: level.variances for name, level in levels.items() if level.variances}
     sums = {name: level.totals for name, level in levels.items() if level.variances}
+    doubts: list[str | None] = []
     for position, known in totals_by_geounit(totals, spine).items():
+        doubts.append(doubt_of_total(settings.schema, known, position, spine, observed, sums))
         _add_total(known, position, spine, observed, sums, keep, accounts)
     with naming(folder):
         refuse_missing_children(settings.schema, spine, observed, sums)
+    for doubt in filter(None, doubts):
+        raise ValueError(doubt)
     zeros = {(name, table): cells for name, level in levels.items() for table, cells in level.zeros.items()}
-    return Outline(
-        spine=spine,
-        observed=observed,
-        zeros=zeros,
-        rows=accounts.totals(),
-        unused=accounts.unused(),
-        facilities=_facilities(levels),
-        implied=_implied(levels, spine, observed, sums),
-        bytes=ledger.claimed,
-    )
+    facilities = _facilities(levels)
+    lowest = facilities.filter(pl.col("geolevel") == facilities["geolevel"][-1]) if facilities.height else facilities
+    counts = lowest.group_by("type", maintain_order=True).agg(pl.col("facilities").sum())
+    read = ReadingReport(accounts.totals(), accounts.unused(), dict(counts.rows()), _implied(levels, observed, sums))
+    return Outline(spine, observed, zeros, read, facilities, ledger.claimed)
 
 
 def _facilities(levels: Mapping[str, MeasuredLevel]) -> pl.DataFrame:
@@ -154,9 +154,7 @@ def _facilities(levels: Mapping[str, MeasuredLevel]) -> pl.DataFrame:
     return pl.concat([empty, *(own.select(empty.columns) for own in found)])
 
 
-def _implied(
-    levels: Mapping[str, MeasuredLevel], spine: Spine, observed: Arrays, sums: Arrays
-) -> tuple[ImpliedTotal, ...]:
+def _implied(levels: Mapping[str, MeasuredLevel], observed: Arrays, sums: Arrays) -> tuple[ImpliedTotal, ...]:
     """The totals of persons that bounds imply, beside what is known of them."""
     found: list[ImpliedTotal] = []
     for name, level in levels.items():

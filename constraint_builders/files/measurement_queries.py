@@ -166,4 +166,4 @@ def _said_by_columns(said: list[Said], settings: Settings) -> Table | None:
 def columns_said(rows: pl.DataFrame, settings: Settings) -> list[Said]:
     """Every combination of what the attribute columns of some rows say, own and beside."""
     present = [name for name in (*settings.schema.names, *settings.beside) if name in rows.columns]
-    return rows.select(present).unique(maintain_order=True).to_dicts() if present else []
+    return list(rows.select(present).unique(maintain_order=True).iter_rows(named=True)) if present else []

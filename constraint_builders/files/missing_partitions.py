@@ -11,6 +11,7 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
+from constraint_builders.files.exact_totals import ExactTotal
 from constraint_builders.files.measurement_files import (
     CONSTRAINTS,
     LEVEL_SUFFIX,
@@ -71,7 +72,8 @@ def _what_there_is(folder: str | os.PathLike[str], settings: Settings, prefix: s
     """The geocodes of the uppermost geolevel that has any as long as a prefix, or those most like it."""
     codes: list[str] = []
     level = ""
-    for level, place in level_folders(folder, settings.geolevels).items():
+    for name, place in level_folders(folder, settings.geolevels).items():
+        level = name
         files = [path for kind in (MEASUREMENTS, CONSTRAINTS) for path in files_of(place, kind)]
         codes = sorted({code for path in files for code in read_keys(path, settings.schema, None)[0] if code})
         if codes and max(map(len, codes)) >= len(prefix):
@@ -79,10 +81,15 @@ def _what_there_is(folder: str | os.PathLike[str], settings: Settings, prefix: s
     if not codes:
         return "there are no other geounits than the root"
     if len(codes) > MOST_NAMED:
-        alike = [len(os.path.commonprefix([code, prefix])) for code in codes]
+        alike = [_in_common(code, prefix) for code in codes]
         codes = [code for code, own in zip(codes, alike, strict=True) if own == max(alike)]
     more = f" and {len(codes) - MOST_NAMED:,} more" if len(codes) > MOST_NAMED else ""
     return f"at {level} there are {', '.join(codes[:MOST_NAMED])}{more}"
+
+
+def _in_common(code: str, prefix: str) -> int:
+    """Number of leading characters that two texts share."""
+    return next((i for i, (a, b) in enumerate(zip(code, prefix, strict=False)) if a != b), min(len(code), len(prefix)))
 
 
 def refuse_missing_children(schema: Schema, spine: Spine, variances: ByTable, totals: ByTable) -> None:
@@ -133,3 +140,31 @@ def _compare(spine: Spine, name: str, counts: Float, variances: Float) -> None:
             f"children {of_children[worst]:,.0f}: no noise explains that; a partition is missing, or "
             "within= should leave the level out"
         )
+
+
+def doubt_of_total(
+    schema: Schema, known: ExactTotal, position: int, spine: Spine, variances: ByTable, totals: ByTable
+) -> str | None:
+    """Why an exact total cannot be that of its geounit, by what was measured there or of all its children; or None.
+
+    Parameters
+    ----------
+    schema : Schema
+    known : ExactTotal
+    position : int
+        The geounit, in the spine.
+    spine, variances, totals
+        As in `refuse_missing_children`; some table's sum differs by more than `MOST_DEVIATIONS` standard deviations.
+    """
+    for units in (np.array([position]), np.flatnonzero(spine.parent == position)):
+        levels = {spine.levels[number] for number in spine.level_of[units]}
+        for level in levels if len(levels) == 1 else ():
+            ranks = spine.rank_in_level[units]
+            for name, own in variances.get(level, {}).items():
+                variance, count = parse_table(schema, name).size * own[ranks].sum(), totals[level][name][ranks].sum()
+                if np.isfinite(variance) and abs(count - known.total) > MOST_DEVIATIONS * np.sqrt(variance) + 0.5:
+                    return (
+                        f"{known.place}: the total is {known.total:,.0f}, and table {name!r} at {level} counts "
+                        f"{count:,.0f}: no noise explains that; is it of these measurements, and of this year?"
+                    )
+    return None

@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float
 from constraint_builders.files.exact_totals import ExactTotal
-from constraint_builders.files.facility_bounds import ImpliedTotal
 from constraint_builders.files.measurement_outline import Progress, read_outline
-from constraint_builders.files.row_accounts import RowCount, Unused
+from constraint_builders.files.reading_report import ReadingReport
+from constraint_builders.files.row_accounts import Unused
 from constraint_builders.files.settings import Settings
 from constraint_builders.problem import Problem
 
@@ -54,24 +54,23 @@ class Release:
         The measurements over its observed layout, NaN where there is none.
     zeros : mapping of (geolevel, table) to ndarray of bool
         Cells that are zero whatever was measured, (geounits, *table's shape).
-    unused : tuple of Unused
-        Rows that are not used, by name, with the reason.
-    rows : tuple of RowCount
-        What became of all rows, by geolevel and kind: used and unused together are those that were read.
+    read : ReadingReport
+        What became of every row, and what bounds say.
     facilities : polars.DataFrame
         Columns ``geolevel``, ``geocode``, ``type`` and ``facilities``: how many facilities of every type, and housing
         units, there are, where bounds say so and there are any.
-    implied : tuple of ImpliedTotal
-        Totals of persons that follow from bounds, beside what else is known of them: a test of the bounds, never used.
     """
 
     problem: Problem
     y: Float
     zeros: Mapping[tuple[str, str], NDArray[np.bool_]]
-    unused: tuple[Unused, ...]
-    rows: tuple[RowCount, ...]
+    read: ReadingReport
     facilities: pl.DataFrame
-    implied: tuple[ImpliedTotal, ...]
+
+    @property
+    def unused(self) -> tuple[Unused, ...]:
+        """Rows that are not used, by name, with the reason."""
+        return self.read.unused
 
 
 def read_noisy_measurements(
@@ -128,4 +127,4 @@ def read_noisy_measurements(
     for level, table, geounits, values in kept:
         y[problem.observed.slice((level, table))].reshape(-1, values.shape[1])[geounits] = values
     problem.check_vector(y)
-    return Release(problem, y, zeros, outline.unused, outline.rows, outline.facilities, outline.implied)
+    return Release(problem, y, zeros, outline.read, outline.facilities)

@@ -241,7 +241,7 @@ def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Pat
         "unsigned_con": "its sign '~' is not one of =",
         "silent_con": "it gives no value",
     }
-    counted = {(own.geolevel, own.kind): (own.read, own.used, own.unused) for own in release.rows}
+    counted = {(own.geolevel, own.kind): (own.read, own.used, own.unused) for own in release.read.rows}
     assert counted["Block", "Constraint"] == (11, 4, 7)  # a bound that gives a zero is used
     assert counted["Block", "DPQuery"] == (10, 9, 1)
 
