@@ -1,8 +1,8 @@
 """What bounds on the persons of every type say: how many facilities there are, and, derived, how many persons.
 
 The lower bound of a type is the number of its facilities, each of which has a person at least, and 0 for households.
-The upper bound is `A_FACILITY` times that number, and for households times the number of housing units. At geounits of the
-geolevel whose totals the mechanism knew, an upper bound may have been lowered to that total less one person in every
+The upper bound is `A_FACILITY` times that number, and for households times the number of housing units. At geounits of
+the geolevel whose totals the mechanism knew, an upper bound may have been lowered to that total less one person in every
 facility of other types: then the bound on households and all facilities together are the total itself. That is derived
 from published code and tested against what else is known, never used.
 """
@@ -64,6 +64,7 @@ class FacilityBounds:
 
     def add(self, is_upper: bool, geounits: Index, values: NDArray) -> None:
         """Take bounds of some geounits, by number, (G, types)."""
+        values = values.astype(np.int64)  # files have integers of any width
         if self.has_totals:
             self._bounds[is_upper] |= dict(zip(geounits.tolist(), values, strict=True))
         if not is_upper:
@@ -74,7 +75,7 @@ class FacilityBounds:
 
     def _keep(self, geounits: Index, counts: NDArray, first: int) -> None:
         row, kind = np.nonzero(counts[:, first:] if first else counts)
-        number = counts[row, kind + first].astype(np.int64)
+        number = counts[row, kind + first]
         self._facilities.append(pl.DataFrame({"geounit": geounits[row], "type": kind + first, "facilities": number}))
 
     def facilities(self) -> pl.DataFrame:

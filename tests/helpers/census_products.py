@@ -1,0 +1,196 @@
+"""The products of the 2020 noisy measurement files as the facts about them say: attributes, queries, constraints.
+
+Nothing here comes from the package but the partitions of household types, which other tests compare with their source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Index = NDArray[np.intp]
+
+
+def levels(text: str) -> list[int]:
+    """Levels from ranges such as ``0-14,90-115``."""
+    ends = [piece.strip().partition("-") for piece in text.split(",")]
+    return [level for first, _, last in ends for level in range(int(first), int(last or first) + 1)]
+
+
+def groups(text: str) -> Index:
+    """The group of every level from ranges parted by ``|``."""
+    parts = [levels(part) for part in text.split("|")]
+    found = np.full(sum(map(len, parts)), -1)
+    for number, part in enumerate(parts):
+        found[part] = number
+    return found
+
+
+@dataclass(frozen=True)
+class Product:
+    """One product.
+
+    Attributes
+    ----------
+    folder : str
+    geolevels : tuple of str
+    sizes : mapping of attribute to int
+        In the schema's order.
+    recodes : mapping of attribute to mapping of name to group of every level
+    selections : mapping of attribute to mapping of name to levels
+    queries : mapping of name to rho by geolevel
+        Factors in the order of the files' names.
+    zeros : mapping of constraint to mapping of attribute to name of a selection
+    """
+
+    folder: str
+    geolevels: tuple[str, ...]
+    sizes: Mapping[str, int]
+    recodes: Mapping[str, Mapping[str, Index]]
+    selections: Mapping[str, Mapping[str, list[int]]]
+    queries: Mapping[str, float]
+    zeros: Mapping[str, Mapping[str, str]]
+
+    def attribute_of(self, factor: str) -> str:
+        """Whose factor it is."""
+        if factor in self.sizes:
+            return factor
+        return next(name for name, own in self.recodes.items() if factor in own)
+
+    def said(self, query: str) -> dict[str, str]:
+        """What the attribute columns of a query say, ``detailed`` spelt so."""
+        if query == "detailed":
+            return dict.fromkeys(self.sizes, "detailed")
+        own = {} if query == "total" else {self.attribute_of(factor): factor for factor in query.split(" * ")}
+        return {name: own.get(name, "*") for name in self.sizes}
+
+    def groups_said(self, said: Mapping[str, str]) -> list[Index | None]:
+        """The group of every level along every attribute; None where it is summed out."""
+        found: list[Index | None] = []
+        for name, size in self.sizes.items():
+            text = said[name]
+            if text == "*":
+                found.append(None)
+            else:
+                found.append(np.arange(size) if text in ("detailed", name) else self.recodes[name][text])
+        return found
+
+    def cells(self, said: Mapping[str, str]) -> tuple[Index, tuple[int, ...]]:
+        """The cell, in C order of the attributes, of every detailed one, and the shape with 1 where summed out."""
+        shape, code = [], np.zeros((1,) * len(self.sizes), dtype=np.int64)
+        for axis, own in enumerate(self.groups_said(said)):
+            lengths = [1] * len(self.sizes)
+            if own is None:
+                shape.append(1)
+                continue
+            shape.append(int(own.max()) + 1)
+            lengths[axis] = own.size
+            code = code * shape[-1] + own.reshape(lengths)
+        return np.broadcast_to(code, tuple(self.sizes.values())).ravel(), tuple(shape)
+
+    def allowed(self) -> NDArray[np.bool_]:
+        """Which detailed cells no edit rule forbids, flat."""
+        whole = np.ones(tuple(self.sizes.values()), dtype=bool)
+        for chosen in self.zeros.values():
+            lists = [
+                self.selections[name][chosen[name]] if name in chosen else list(range(size))
+                for name, size in self.sizes.items()
+            ]
+            whole[np.ix_(*lists)] = False
+        return whole.ravel()
+
+
+PL94_LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
+DHC_LEVELS = ("US", "State", "County", "Prim", "Tract_Subset_Group", "Tract_Subset", "Block_Group", "Block")
+
+PL94_PERSONS = Product(
+    "US_Person_PL_PROD",
+    PL94_LEVELS,
+    {"hhgq": 8, "votingage": 2, "hispanic": 2, "cenrace": 63},
+    {"hhgq": {"hhinstlevels": groups("0 | 1-4 | 5-7")}},
+    {"hhgq": {"gqNursingTotal": [3]}, "votingage": {"nonvoting": [0]}},
+    {
+        "total": 0.5,
+        "hhgq": 0.01,
+        "hhinstlevels": 0.01,
+        "votingage": 0.01,
+        "hispanic": 0.01,
+        "cenrace": 0.02,
+        "hispanic * votingage": 0.01,  # names hold factors in any order
+        "votingage * cenrace": 0.02,
+        "cenrace * hispanic": 0.03,
+        "votingage * hispanic * cenrace": 0.05,
+        "detailed": 0.1,
+    },
+    {"nurse_nva_0": {"hhgq": "gqNursingTotal", "votingage": "nonvoting"}},
+)
+
+RELGQ_AGES = {
+    "lt15": ("age_lessthan15", "0-14", (0, 1, 2, 3, 4, 5, 18, 19, 20, 21, 22)),
+    "gt89": ("age_greaterthan89", "90-115", (6, 7, 8)),
+    "lt30": ("age_lessthan30", "0-29", (10, 12)),
+    "gt74": ("age_gt74", "75-115", (11,)),
+    "lt15_gt89": ("age_lt15_gt89", "0-14,90-115", (13,)),
+    "gt20": ("age_gt20", "21-115", (16,)),
+    "lt17_gt65": ("age_lt17gt65", "0-16,66-115", (23, 31, 34, 35)),
+    "gt25": ("age_greaterthan25", "26-115", (24, 25, 26)),
+    "lt20": ("age_lessthan20", "0-19", (27,)),
+    "lt3_gt30": ("age_lt3_gt30", "0-2,31-115", (32,)),
+    "lt16_gt65": ("age_lt16gt65", "0-15,66-115", (33,)),
+    "lt16": ("age_lt16", "0-15", (37, 38)),
+    "lt16_gt75": ("age_lt16_gt75", "0-15,76-115", (39,)),
+}
+AGES_40 = " | ".join(
+    [*map(str, range(18)), "18-19", "20-24", "25-29", "30-34", "35-39", "40-44", "45-49", "50-54", "55-59", "60-61"]
+    + ["62-64", "65-66", "67-69", "70-74", "75-79", "80-84", "85-89", "90-94", "95-99", "100-104", "105-109", "110-115"]
+)
+AGES_38 = AGES_40.replace("15 | 16 | 17", "15-17")
+ONE_BY_ONE = " | ".join(map(str, range(18)))
+GQ_8 = "18-23 | 24-26 | 27 | 28-32 | 33 | 34-35 | 36-41"
+
+DHC_PERSONS = Product(
+    "US_DHCP_PROD",
+    DHC_LEVELS,
+    {"relgq": 42, "sex": 2, "age": 116, "hispanic": 2, "cenrace": 63},
+    {
+        "relgq": {
+            "relgq_4_groups": groups("0-1 | 2-17 | 18-32 | 33-41"),
+            "gq_constr_groups": groups("0-17 | 32 | 18-22 | 33,37-41 | 23,31,34-35 | 24-30,36"),
+            "popSehsdTargetsRelship": groups(f"{ONE_BY_ONE} | 18-41"),
+            "relship_and_eight_level_GQ": groups(f"{ONE_BY_ONE} | {GQ_8}"),
+            "hhgq8lev": groups(f"0-17 | {GQ_8}"),
+            "gqlevels": groups("0-17 | " + " | ".join(map(str, range(18, 42)))),
+        },
+        "age": {
+            "votingage": groups("0-17 | 18-115"),
+            "age_18_64_116": groups("0-17 | 18-64 | 65-115"),
+            "age_10_groups": groups("0-2 | 3-14 | 15 | 16 | 17 | 18-19 | 20-24 | 25-29 | 30-34 | 35-115"),
+            "age_38_groups": groups(AGES_38),
+            "age_40_groups": groups(AGES_40),
+        },
+    },
+    {
+        "relgq": {f"relgq{i}": [i] for i in range(42)},
+        "age": {name: levels(text) for name, text, _ in RELGQ_AGES.values()},
+    },
+    {
+        "hispanic * sex": 0.03,
+        "age_18_64_116 * sex": 0.03,
+        "age_38_groups * sex": 0.03,
+        "sex * relgq_4_groups": 0.03,
+        "age_18_64_116 * relgq_4_groups": 0.03,
+        "gq_constr_groups * age_10_groups": 0.12,
+        "popSehsdTargetsRelship": 0.12,
+        "relgq * age_40_groups * hispanic * cenrace * sex": 0.03,
+        "hispanic * sex * age_40_groups * relship_and_eight_level_GQ * cenrace": 0.03,
+        "detailed": 0.03,
+    },
+    {
+        f"relgq{i}_{short}": {"relgq": f"relgq{i}", "age": name}
+        for short, (name, _, own) in RELGQ_AGES.items()
+        for i in own
+    },
+)
