@@ -80,6 +80,12 @@ def add_parser(subparsers: SubParsers) -> None:
         "2020, or a file, .csv: columns state and total; default: none",
     )
     parser.add_argument(
+        "--variables",
+        metavar="NAMES",
+        type=lambda text: [name.strip() for name in text.split(",")],
+        help="variables of the folder's schema to keep, with commas: tables are summed over the others when read",
+    )
+    parser.add_argument(
         "--memory",
         metavar="BYTES",
         type=_bytes,
@@ -136,7 +142,7 @@ def run(args: argparse.Namespace) -> None:
             if getattr(args, option[2:].replace("-", "_")) is not None:
                 raise ValueError(f"{option} is for one file of tables, and {args.input} is a folder: {instead}")
         return run_on_folder(args)
-    for option in ("--settings", "--within", "--totals", "--state-totals", "--memory"):
+    for option in ("--settings", "--within", "--totals", "--state-totals", "--variables", "--memory"):
         if getattr(args, option[2:].replace("-", "_")) is not None:
             raise ValueError(f"{option} is for a folder of measurement files: {args.input} is none")
     return run_on_table(args)

@@ -51,8 +51,15 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     with reading(), LevelBar("reading") as bar:
         totals = _totals(args, settings)
         release = read_noisy_measurements(
-            args.input, settings, desired=desired, within=args.within, totals=totals, progress=bar
+            args.input,
+            settings,
+            desired=desired,
+            within=args.within,
+            totals=totals,
+            variables=args.variables,
+            progress=bar,
         )
+    settings = release.settings
     problem = release.problem
     announce(problem, args.solver)
     progress(f"preparing {args.solver}")
@@ -90,6 +97,7 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
             desired=desired,
             within=args.within,
             totals=totals,
+            variables=args.variables,
             progress=bar,
         )
     observed = f"{plural(read.cells, 'cell')} of {plural(read.tables, 'table')}"
@@ -136,6 +144,13 @@ def _report_rows(zeros: Iterable[tuple[str, str, int]], read: ReadingReport) -> 
     if read.facilities:
         print(f"facilities {', '.join(f'{count:,} {kind}' for kind, count in read.facilities.items())}")
     print(*(f"bounds     {line}" for line in read.implied_lines()), sep="\n", end="\n" if read.implied else "")
+    if read.summed_out:
+        lost = (
+            "nothing is lost"
+            if read.is_lossless
+            else "estimates are the best from sums, not from all that was measured"
+        )
+        print(f"summed     over {', '.join(read.summed_out)} when read: {lost}")
     for geolevel, table, cells in zeros:
         print(f"empty      {plural(cells, 'structural zero')} of table {table!r} at {geolevel}")
     for geolevel, name, count, reason in read.unused:

@@ -54,6 +54,7 @@ from constraint_builders import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.files import ExactTotal, ReadingReport, Settings
+from constraint_builders.files.kept_variables import KeptVariables, keep_variables
 from constraint_builders.files.measurement_outline import Outline, read_outline
 from constraint_builders.files.new_folder import require_new
 from constraint_builders.files.replacing import naming_place
@@ -128,6 +129,7 @@ def estimate_measurements(
     desired: Desired = None,
     within: Sequence[str] | None = None,
     totals: Sequence[ExactTotal] = (),
+    variables: Sequence[str] | None = None,
     certify: bool = True,
     progress: Progress | None = None,
 ) -> Summary:
@@ -144,7 +146,7 @@ def estimate_measurements(
         Made anew, as `results.Result` reads it. If an earlier run was killed, it is resumed.
     memory : float
         Bytes that the work may take beside the program itself.
-    desired, within, totals
+    desired, within, totals, variables
         As in `read_noisy_measurements`.
     certify : bool
         As in `stream`; the result says what is proved of it.
@@ -173,7 +175,8 @@ def estimate_measurements(
     require_limit(memory)
     if memory <= READER:
         raise MemoryError(f"reading files alone needs {format_bytes(READER)} and the limit is {format_bytes(memory)}")
-    return _Run(files, settings, Path(out), memory - READER, desired, within, totals, certify, progress).estimate()
+    kept = keep_variables(settings, variables)
+    return _Run(files, kept, Path(out), memory - READER, desired, within, totals, certify, progress).estimate()
 
 
 class _Run:
@@ -182,7 +185,7 @@ class _Run:
     def __init__(
         self,
         files: str | os.PathLike[str],
-        settings: Settings,
+        kept: KeptVariables,
         out: Path,
         memory: float,
         desired: Desired,
@@ -191,7 +194,8 @@ class _Run:
         certify: bool,
         progress: Progress | None,
     ) -> None:
-        self._files, self._settings, self._out, self._memory = files, settings, out, memory
+        self._files, self._settings, self._out, self._memory = files, kept.target, out, memory
+        self._kept = kept
         self._desired, self._within, self._totals, self._progress = desired, within, totals, progress
         self._certify = certify
         made = (SETTINGS, SPINE, VARIANCES, ZEROS, FACILITIES, ESTIMATES)
@@ -205,7 +209,11 @@ class _Run:
         self._place.clear_ended()
         self._place.require_free()
         seen = InputFiles.of(self._files, self._settings.geolevels)
-        wishes: dict[str, Any] = {"settings": self._settings.text, "desired tables": self._desired}
+        wishes: dict[str, Any] = {
+            "settings": self._kept.source.text,
+            "variables": self._settings.schema.names,
+            "desired tables": self._desired,
+        }
         wishes["geounits"], wishes["proof"] = self._within, self._certify
         wishes["exact totals"] = [[list(known.codes), known.total, known.together] for known in self._totals]
         with naming_place(self._out), self._place.held({"files": seen.digests, **wishes}):
@@ -267,7 +275,7 @@ class _Run:
 
         return read_outline(
             self._files,
-            self._settings,
+            self._kept,
             store.write,
             within=self._within,
             totals=self._totals,

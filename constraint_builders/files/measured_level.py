@@ -12,18 +12,19 @@ import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Flags, Float, Index
-from constraint_builders.description.table import Table
+from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.facility_bounds import FacilityBounds
+from constraint_builders.files.kept_variables import KeptVariables
 from constraint_builders.files.measurement_constraints import Bounds, ExactCounts, Zeros, read_constraints
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, MeasuredRows, read_measurements
 from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX
 from constraint_builders.files.row_accounts import RowAccounts
-from constraint_builders.files.settings import Settings
 from constraint_builders.memory import format_bytes
 
-Keep: TypeAlias = Callable[[str, str, Index, NDArray], None]
+Keep: TypeAlias = Callable[[str, str, Index, NDArray, Float | None], None]
 
 HOUSING_UNITS = "housing_units"
+SUMMED_ZEROS = "its zeros are of variables that are summed out"
 KNOWN_TOTALS = "State"  # the geolevel whose totals the mechanism knew
 BATCH_SHARE = 1 / 16  # of the memory: rows are held as lists, as an array, and once more in order
 LARGEST_BATCH = 64 << 20
@@ -66,6 +67,8 @@ class MeasuredLevel:
     is_measured : bool
         Whether anything was, not only known exactly.
     bounds : FacilityBounds
+    spoken_of : set of str
+        Variables that structural zeros tell apart.
     """
 
     def __init__(
@@ -73,20 +76,22 @@ class MeasuredLevel:
         name: str,
         files: Sequence[tuple[str, Path, int | None]],
         geocodes: pl.Series,
-        settings: Settings,
+        kept: KeptVariables,
         within: Sequence[str] | None,
         accounts: RowAccounts,
         ledger: Ledger,
     ) -> None:
         self._name, self._files, self.geocodes = name, files, geocodes
-        self._settings, self._within = settings, within
+        self._kept, self._settings, self._within = kept, kept.source, within
         self._accounts, self._ledger = accounts, ledger
         self.variances: dict[str, Float] = {}
         self.totals: dict[str, Float] = {}
         self.zeros: dict[str, Flags] = {}
         self.is_measured = False
         self._types: tuple[str, ...] = ()
-        above = settings.geolevels[: settings.geolevels.index(name) + 1]
+        self._given: dict[str, Flags] = {}
+        self.spoken_of: set[str] = set()
+        above = kept.source.geolevels[: kept.source.geolevels.index(name) + 1]
         self.bounds = FacilityBounds(has_totals=KNOWN_TOTALS not in above[:-1])
 
     def read(self, keep: Keep) -> None:
@@ -120,25 +125,36 @@ class MeasuredLevel:
         return self.variances[table.name], self.totals[table.name]
 
     def _add_measurements(self, rows: MeasuredRows, keep: Keep) -> None:
-        geounits = self._numbers(rows.geocodes)
-        variances, totals = self._of(rows.table)
-        _, own, counts = np.unique(geounits, return_inverse=True, return_counts=True)
-        repeated = counts[own] + np.isfinite(variances[geounits]) > 1
+        """Measurements of one table; where variables are summed out, of several that become one the weighted mean."""
+        geounits, table = self._numbers(rows.geocodes), self._kept.table(rows.table)
+        given = self._given.setdefault(rows.table.name, np.zeros(self.geocodes.len(), dtype=bool))
+        repeated = given[geounits] | (np.bincount(geounits, minlength=given.size)[geounits] > 1)
         if repeated.any():
             code = rows.geocodes[int(repeated.argmax())]
             raise ValueError(
                 f"{rows.path}: table {rows.table.name!r} of {self._name} {code!r} is given twice: once is enough"
             )
-        variances[geounits] = rows.variances
-        totals[geounits] = rows.values.sum(axis=1, dtype=np.float64)
+        given[geounits] = True
+        variances, totals = self._of(table)
+        values, own = self._kept.sums(rows.table, rows.values), rows.variances * self._kept.cells_summed(rows.table)
+        before = variances[geounits]
         self.is_measured = True
-        keep(self._name, rows.table.name, geounits, rows.values)
+        if np.isinf(before).all():
+            share = None
+            variances[geounits] = own
+        else:
+            share = _shares(own, before)
+            variances[geounits] = np.where(np.isinf(before), own, before * share)
+        sums = values.sum(axis=1, dtype=np.float64)
+        totals[geounits] = sums if share is None else share * sums + (1 - share) * totals[geounits]
+        keep(self._name, table.name, geounits, values, share)
 
     def _add_exact(self, counts: ExactCounts, keep: Keep) -> None:
         """Exact counts, also in place of what was measured: that would only test them."""
-        geounits, table = self._numbers(counts.geocodes), counts.table
+        geounits, table = self._numbers(counts.geocodes), self._kept.table(counts.table)
         variances, totals = self._of(table)
-        sums = counts.values.sum(axis=1, dtype=np.float64)
+        values = self._kept.sums(counts.table, counts.values)
+        sums = values.sum(axis=1, dtype=np.float64)
         twice = variances[geounits] == 0
         wrong = twice & (totals[geounits] != sums)
         if wrong.any():
@@ -146,11 +162,18 @@ class MeasuredLevel:
             raise ValueError(f"{counts.name} of {self._name} {code!r}: another constraint says another {table.name!r}")
         known = f"table {table.name!r} is already given there"
         self._accounts.replace(self._name, CONSTRAINTS, counts.name, known, int(twice.sum()))
-        measured, name = int((np.isfinite(variances[geounits]) & ~twice).sum()), f"{table.name}{MEASUREMENT_SUFFIX}"
-        self._accounts.replace(self._name, MEASUREMENTS, name, f"{counts.name} says it exactly", measured)
+        self._leave_measured(geounits[~twice], table, counts.name)
         geounits, sums = geounits[~twice], sums[~twice]
         variances[geounits], totals[geounits] = 0, sums
-        keep(self._name, table.name, geounits, counts.values[~twice])
+        keep(self._name, table.name, geounits, values[~twice], None)
+
+    def _leave_measured(self, geounits: Index, table: Table, known: str) -> None:
+        """Count measurements as not used of which all is known exactly."""
+        for name, given in self._given.items():
+            if self._kept.table(parse_table(self._settings.schema, name)).name == table.name:
+                measured = int(given[geounits].sum())
+                reason = f"{known} says it exactly"
+                self._accounts.replace(self._name, MEASUREMENTS, f"{name}{MEASUREMENT_SUFFIX}", reason, measured)
 
     def facilities(self) -> pl.DataFrame:
         """Columns ``geolevel``, ``geocode``, ``type`` and ``facilities``, where bounds say that there are any."""
@@ -165,9 +188,24 @@ class MeasuredLevel:
         )
 
     def _add_zeros(self, rows: Zeros) -> None:
-        if rows.table.name not in self.zeros:
-            shape = (self.geocodes.len(), *rows.table.shape)
+        schema, table = self._settings.schema, self._kept.table(rows.table)
+        self.spoken_of |= {schema.names[axis] for axis in rows.table.axes}
+        cells = self._kept.empty(rows.table, rows.cells)
+        lost = int((rows.cells.any(axis=1) & ~cells.any(axis=1)).sum())
+        if rows.only_zeros:
+            self._accounts.replace(self._name, CONSTRAINTS, rows.name, SUMMED_ZEROS, lost)
+        if not cells.any():
+            return
+        if table.name not in self.zeros:
+            shape = (self.geocodes.len(), *table.shape)
             self._ledger.claim(np.prod(shape, dtype=float))
-            self.zeros[rows.table.name] = np.zeros(shape, dtype=bool)
-        flat = self.zeros[rows.table.name].reshape(self.geocodes.len(), -1)
-        np.logical_or.at(flat, self._numbers(rows.geocodes), rows.cells)
+            self.zeros[table.name] = np.zeros(shape, dtype=bool)
+        flat = self.zeros[table.name].reshape(self.geocodes.len(), -1)
+        np.logical_or.at(flat, self._numbers(rows.geocodes), cells)
+
+
+def _shares(own: Float, before: Float) -> Float:
+    """The weight of new measurements beside those before, by precision; what is exact, or alone, has all."""
+    both = own + before
+    mixed = np.divide(before, both, out=np.ones_like(both), where=np.isfinite(both) & (both > 0))
+    return np.where(own == 0, 1.0, np.where(before == 0, 0.0, mixed))

@@ -35,14 +35,20 @@ class Zeros:
 
     Attributes
     ----------
+    name : str
+        The constraint's.
     table : Table
     geocodes : polars.Series of str, (rows,)
     cells : ndarray of bool, (rows, cells)
+    only_zeros : bool
+        Whether nothing else is said.
     """
 
+    name: str
     table: Table
     geocodes: pl.Series
     cells: NDArray[np.bool_]
+    only_zeros: bool
 
 
 @dataclass(frozen=True)
@@ -131,10 +137,10 @@ def _used(
     if says_facilities:
         types = settings.schema.labels_of(query.table.factors[0])
         yield Bounds(_plain(name) == settings.facilities[1], types, rows["geocode"], values)
+    is_exact = sign == "=" and not query.chosen
     empty = (values == 0) & (sign != ">=")
     if empty.any():
-        yield Zeros(query.table, rows["geocode"], query.spread(empty))
-    is_exact = sign == "=" and not query.chosen
+        yield Zeros(name, query.table, rows["geocode"], query.spread(empty), not is_exact)
     used = rows.height if is_exact else int(empty.any(axis=1).sum())
     accounts.use(geolevel, CONSTRAINTS, used)
     why = UPPER if sign == "<=" else LOWER if sign == ">=" else OF_SETS

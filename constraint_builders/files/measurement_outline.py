@@ -18,6 +18,7 @@ from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.spine import Spine
 from constraint_builders.files.exact_totals import ExactTotal, totals_by_geounit, with_sums
 from constraint_builders.files.facility_bounds import ImpliedTotal, compared
+from constraint_builders.files.kept_variables import KeptVariables
 from constraint_builders.files.measured_level import Keep, Ledger, MeasuredLevel
 from constraint_builders.files.measurement_files import (
     CONSTRAINTS,
@@ -31,15 +32,14 @@ from constraint_builders.files.measurement_files import (
 )
 from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX
 from constraint_builders.files.missing_partitions import (
-    refuse_missing_children,
     doubt_of_total,
+    refuse_missing_children,
     require_levels,
     require_prefixes,
 )
 from constraint_builders.files.naming import naming
 from constraint_builders.files.reading_report import ReadingReport
 from constraint_builders.files.row_accounts import RowAccounts
-from constraint_builders.files.settings import Settings
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 Arrays: TypeAlias = dict[str, dict[str, Float]]  # by geolevel and table
@@ -77,7 +77,7 @@ class Outline:
 
 def read_outline(
     folder: str | os.PathLike[str],
-    settings: Settings,
+    kept: KeptVariables,
     keep: Keep,
     *,
     within: Sequence[str] | None = None,
@@ -89,11 +89,13 @@ def read_outline(
 
     Parameters
     ----------
-    folder, settings, within, totals, progress
+    folder, within, totals, progress
         As in `read_noisy_measurements`.
+    kept : KeptVariables
     keep : callable
-        Called with a geolevel, the canonical name of a table, numbers of geounits within their level (G,) and their
-        values (G, cells), for some rows of a file after others.
+        Called with a geolevel, the canonical name of a table, numbers of geounits within their level (G,), their
+        values (G, cells), and the share (G,) that these are to have beside what was kept before, None if they are all
+        there is; for some rows of a file after others.
     memory : float, optional
         Bytes that reading may take; by default there is no limit, and files are read whole.
 
@@ -108,11 +110,12 @@ def read_outline(
     MemoryError
         If the spine, the variances and the zeros alone need more than `memory`.
     """
+    settings = kept.source
     require_free_names(settings.schema)
     if within is not None and not all(within):
         raise ValueError("within '' names no geounits: give the first characters of their geocodes, or leave it out")
     accounts, ledger = RowAccounts(), Ledger(memory)
-    levels = _read_levels(folder, settings, within, accounts, ledger)
+    levels = _read_levels(folder, kept, within, accounts, ledger)
     require_prefixes(folder, settings, [level.geocodes.to_list() for level in levels.values()], within or ())
     if not any(level.geocodes.len() for level in levels.values()):
         raise _nothing_measured(folder, accounts, within)
@@ -131,17 +134,26 @@ def read_outline(
     sums = {name: level.totals for name, level in levels.items() if level.variances}
     doubts: list[str | None] = []
     for position, known in totals_by_geounit(totals, spine).items():
-        doubts.append(doubt_of_total(settings.schema, known, position, spine, observed, sums))
+        doubts.append(doubt_of_total(kept.target.schema, known, position, spine, observed, sums))
         _add_total(known, position, spine, observed, sums, keep, accounts)
     with naming(folder):
-        refuse_missing_children(settings.schema, spine, observed, sums)
+        refuse_missing_children(kept.target.schema, spine, observed, sums)
     for doubt in filter(None, doubts):
         raise ValueError(doubt)
     zeros = {(name, table): cells for name, level in levels.items() for table, cells in level.zeros.items()}
     facilities = _facilities(levels)
     lowest = facilities.filter(pl.col("geolevel") == facilities["geolevel"][-1]) if facilities.height else facilities
     counts = lowest.group_by("type", maintain_order=True).agg(pl.col("facilities").sum())
-    read = ReadingReport(accounts.totals(), accounts.unused(), dict(counts.rows()), _implied(levels, observed, sums))
+    coupled = {settings.schema.names[recode.axis] for recode in settings.schema.recodes}
+    coupled |= {variable for level in levels.values() for variable in level.spoken_of}
+    read = ReadingReport(
+        rows=accounts.totals(),
+        unused=accounts.unused(),
+        facilities=dict(counts.rows()),
+        implied=_implied(levels, observed, sums),
+        summed_out=kept.summed_out,
+        is_lossless=not coupled.intersection(kept.summed_out),
+    )
     return Outline(spine, observed, zeros, read, facilities, ledger.claimed)
 
 
@@ -181,30 +193,30 @@ def _add_total(
         reason = f"{known.place.rpartition(',')[0]} says it exactly"
         accounts.replace(level, MEASUREMENTS, f"{TOTAL}{MEASUREMENT_SUFFIX}", reason, 1)
     variances[rank], totals[rank] = 0, known.total
-    keep(level, TOTAL, np.array([rank]), np.array([[known.total]]))
+    keep(level, TOTAL, np.array([rank]), np.array([[known.total]]), None)
 
 
 def _read_levels(
     folder: str | os.PathLike[str],
-    settings: Settings,
+    kept: KeptVariables,
     within: Sequence[str] | None,
     accounts: RowAccounts,
     ledger: Ledger,
 ) -> dict[str, MeasuredLevel]:
     """All geolevels, with their geocodes only."""
     levels = {}
-    for name, place in level_folders(folder, settings.geolevels).items():
+    for name, place in level_folders(folder, kept.source.geolevels).items():
         files, geocodes = [], pl.Series("geocode", [], dtype=pl.String)
         for kind in (MEASUREMENTS, CONSTRAINTS):
             for path in files_of(place, kind):
-                own, widest, height = read_keys(path, settings.schema, within)
+                own, widest, height = read_keys(path, kept.source.schema, within)
                 geocodes = pl.concat([geocodes, own]).unique()
                 if own.len():
                     files.append((kind, path, ledger.rows_at_once(widest)))
                 else:
                     accounts.saw(name, kind, height)
                     leave_outside(name, kind, height, within, accounts)
-        levels[name] = MeasuredLevel(name, files, geocodes.sort(), settings, within, accounts, ledger)
+        levels[name] = MeasuredLevel(name, files, geocodes.sort(), kept, within, accounts, ledger)
     return levels
 
 

@@ -24,12 +24,18 @@ class ReadingReport:
         Exact numbers of facilities by type, and of housing units, of all geounits of the lowest geolevel that has them.
     implied : tuple of ImpliedTotal
         Totals of persons that follow from bounds, beside what else is known of them: a test of the bounds, never used.
+    summed_out : tuple of str
+        Variables over which tables were summed when they were read.
+    is_lossless : bool
+        Whether the sums lose nothing for the tables of the others.
     """
 
     rows: tuple[RowCount, ...]
     unused: tuple[Unused, ...]
     facilities: Mapping[str, int]
     implied: tuple[ImpliedTotal, ...]
+    summed_out: tuple[str, ...] = ()
+    is_lossless: bool = True
 
     def implied_lines(self) -> Iterator[str]:
         """What the test of implied totals gave, one line a geolevel, and one for each that disagrees."""
@@ -53,6 +59,8 @@ class ReadingReport:
             "unused": [list(own) for own in self.unused],
             "facilities": dict(self.facilities),
             "implied": [list(own) for own in self.implied],
+            "summed_out": list(self.summed_out),
+            "is_lossless": self.is_lossless,
         }
 
     @classmethod
@@ -63,4 +71,6 @@ class ReadingReport:
             tuple(Unused(*own) for own in said["unused"]),
             dict(said["facilities"]),
             tuple(ImpliedTotal(*own) for own in said["implied"]),
+            tuple(said["summed_out"]),
+            bool(said["is_lossless"]),
         )

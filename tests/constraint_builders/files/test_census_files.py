@@ -11,7 +11,7 @@ import pytest
 
 from constraint_builders.files import Release, production_settings, read_noisy_measurements, read_state_totals
 from tests.helpers.census_files import Written, geocodes, invented, write_census_files
-from tests.helpers.census_products import DHC_PERSONS, PL94_PERSONS
+from tests.helpers.census_products import PL94_PERSONS
 
 PLACES = {"044": {"001": [3, 2], "003": [4]}, "009": {"001": [2, 2]}, "109": {"001": [1, 3]}}
 PL94 = production_settings("pl94_us_persons")
@@ -59,7 +59,7 @@ def test_every_row_is_accounted_for(whole: tuple[Path, Written, Release]) -> Non
     for own in release.read.rows:
         assert own.read == own.used + own.unused
     assert sum(own.unused for own in release.read.rows) == sum(own.rows for own in release.unused)
-    assert {own.name for own in release.unused} == {"hhgq_total_lb_con", "hhgq_total_ub_con"}
+    assert {own.name for own in release.unused} == {"hhgq_total_lb_con"}  # every upper bound has a zero
 
 
 def test_only_children_are_in_constraints_only(whole: tuple[Path, Written, Release]) -> None:
@@ -125,9 +125,9 @@ def test_totals_that_disagree_are_said(whole: tuple[Path, Written, Release], tmp
 
 
 def test_a_prefix_that_matches_nothing_is_refused_naming_what_there_is(whole: tuple[Path, Written, Release]) -> None:
-    with pytest.raises(ValueError, match="nothing was measured within 144: .* at State there are 009, 044, 109$"):
+    with pytest.raises(ValueError, match=r"nothing was measured within 144: .* at State there are 009, 044, 109$"):
         read_noisy_measurements(whole[0], PL94, within=["044", "144"])
-    with pytest.raises(ValueError, match="at County there are 009100011, 044100011, 044100031, 109100011$"):
+    with pytest.raises(ValueError, match=r"at County there are 009100011, 044100011, 044100031, 109100011$"):
         read_noisy_measurements(whole[0], PL94, within=["04410005"])
 
 
@@ -166,9 +166,7 @@ def test_state_totals_hold_of_both_branches_together(
 def test_state_totals_of_2020_are_those_published(whole: tuple[Path, Written, Release]) -> None:
     states = read_state_totals("2020", whole[0], PL94)
     assert {own.codes: own.total for own in states.totals} == {("009", "109"): 3_605_944, ("044",): 1_097_379}
-    with pytest.raises(
-        ValueError, match="the state totals of 2020, row 41: the total is 1,097,379, and table .* no noise"
-    ):
+    with pytest.raises(ValueError, match="no noise explains that"):
         read_noisy_measurements(whole[0], PL94, totals=states.totals)
 
 
