@@ -144,7 +144,7 @@ class MeasuredLevel:
             variances[geounits] = own
         else:
             share = _shares(own, before)
-            variances[geounits] = np.where(np.isinf(before), own, before * share)
+            variances[geounits] = own * share
         sums = values.sum(axis=1, dtype=np.float64)
         totals[geounits] = sums if share is None else share * sums + (1 - share) * totals[geounits]
         keep(self._name, table.name, geounits, values, share)
