@@ -113,7 +113,10 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
 def _settings(args: argparse.Namespace) -> Settings:
     from constraint_builders.files import read_settings
     from constraint_builders.files.settings import find_settings
+    from constraint_builders.files.tied_histograms import TIED, tied_settings
 
+    if args.settings in TIED:
+        return tied_settings(args.settings)[0]
     if args.settings is not None:
         return find_settings(args.settings)
     own = Path(args.input) / SETTINGS_FILE

@@ -1,8 +1,8 @@
 """What bounds on the persons of every type say: how many facilities there are, and, derived, how many persons.
 
 The lower bound of a type is the number of its facilities, each of which has a person at least, and 0 for households.
-The upper bound is `A_FACILITY` times that number, and for households times the number of housing units. At geounits of
-the geolevel whose totals the mechanism knew, an upper bound may have been lowered to that total less one person in every
+The upper bound is `A_FACILITY` times that number, and for households times the number of housing units. At geounits
+of the geolevel whose totals the mechanism knew, an upper bound may have been lowered to that total less one person in every
 facility of other types: then the bound on households and all facilities together are the total itself. That is derived
 from published code and tested against what else is known, never used.
 """
@@ -72,6 +72,12 @@ class FacilityBounds:
         elif not self.has_totals:
             plain = values[:, 0] % A_FACILITY == 0
             self._keep(geounits[plain], values[plain, :1] // A_FACILITY, 0)
+
+    def add_exact(self, geounits: Index, counts: NDArray) -> None:
+        """Take exact numbers of housing units, and of facilities of every type, (G, types)."""
+        counts = counts.astype(np.int64)
+        self._keep(geounits, counts, 1)
+        self._keep(geounits, counts[:, :1], 0)
 
     def _keep(self, geounits: Index, counts: NDArray, first: int) -> None:
         row, kind = np.nonzero(counts[:, first:] if first else counts)

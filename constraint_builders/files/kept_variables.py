@@ -1,7 +1,7 @@
 """Measurement files read for some variables alone: every table is summed over the others as it is read.
 
-The sum over a variable that no table recodes and no structural zero speaks of loses nothing for the tables of the others:
-contrasts along it are problems of their own. Sums over other variables are unbiased too, and known with exact variances,
+The sum over a variable that no table recodes and no structural zero speaks of loses nothing for the tables of the
+others: contrasts along it are problems of their own. Sums over other variables are unbiased too, with exact variances,
 but estimates are then the best from these sums, not from all that was measured.
 """
 
@@ -19,6 +19,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, make_table, parse_table
 from constraint_builders.files.schema_file import format_schema
 from constraint_builders.files.settings import Settings, parse_settings
+from constraint_builders.files.tied_histograms import TIED, tied_settings
 
 
 @dataclass(frozen=True)
@@ -28,16 +29,24 @@ class KeptVariables:
     Attributes
     ----------
     source, target : Settings
-        Of all variables, and of those that are kept.
+        Of all variables, as files have them, and of those that are kept.
+    units : Settings or None
+        Of a second histogram of the same geounits, tied by tenure; see `tied_histograms`.
     """
 
     source: Settings
     target: Settings
+    units: Settings | None = None
 
     @property
     def summed_out(self) -> tuple[str, ...]:
         """The other variables."""
-        return tuple(name for name in self.source.schema.names if name not in self.target.schema.names)
+        return tuple(name for name in self.source.schema.names if not self._keeps(name))
+
+    def _keeps(self, variable: str) -> bool:
+        """Whether a variable of the files is one of those that are kept, or a recode of one."""
+        schema = self.target.schema
+        return variable in schema.names or any(recode.name == variable for recode in schema.recodes)
 
     def table(self, table: Table) -> Table:
         """What a table of the source's schema becomes."""
@@ -65,7 +74,7 @@ class KeptVariables:
 
     def _kept(self, table: Table) -> list[int]:
         names = self.source.schema.names
-        return [i for i, axis in enumerate(table.axes) if names[axis] in self.target.schema.names]
+        return [i for i, axis in enumerate(table.axes) if self._keeps(names[axis])]
 
     def _others(self, table: Table) -> tuple[int, ...]:
         kept = self._kept(table)
@@ -85,21 +94,25 @@ def keep_variables(settings: Settings, variables: Sequence[str] | None) -> KeptV
     ValueError
         If there is no variable of a name, or the privacy loss of sums is none that settings can say.
     """
+    source, units = settings, None
+    if settings.name in TIED:
+        histograms = tied_settings(settings.name)[1]
+        source, units = histograms.households, histograms.units
     if variables is None:
-        return KeptVariables(settings, settings)
+        return KeptVariables(source, settings, units)
     names = settings.schema.names
     unknown = [name for name in variables if name not in names]
     if unknown or not variables:
         what = f"there is no variable {unknown[0]!r}" if unknown else "no variable is named"
         raise ValueError(f"{what}: there are {', '.join(names)}")
     if set(variables) == set(names):
-        return KeptVariables(settings, settings)
+        return KeptVariables(source, settings, units)
     if settings.budget.measure != "zcdp":
         raise ValueError(f"sums of tables of settings {settings.name!r} have no noise of their law: keep all variables")
     schema = _schema(settings.schema, [name for name in names if name in variables])
     header = f'geolevels = [{", ".join(map(repr, settings.geolevels))}]\nnoise = "{settings.noise}"\n\n'
     text = f"{header}{format_schema(schema)}\n{_budget(settings, schema)}"
-    return KeptVariables(settings, parse_settings(text, settings.name))
+    return KeptVariables(source, parse_settings(text, settings.name), units)
 
 
 def _schema(schema: Schema, kept: list[str]) -> Schema:

@@ -17,8 +17,16 @@ from constraint_builders.files.facility_bounds import FacilityBounds
 from constraint_builders.files.kept_variables import KeptVariables
 from constraint_builders.files.measurement_constraints import Bounds, ExactCounts, Zeros, read_constraints
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, MeasuredRows, read_measurements
-from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX
+from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX, OTHER_HISTOGRAM
 from constraint_builders.files.row_accounts import RowAccounts
+from constraint_builders.files.settings import Settings
+from constraint_builders.files.tied_histograms import (
+    TENURE,
+    TENURES,
+    VACANCIES,
+    households_of_units,
+    tenure_of_units,
+)
 from constraint_builders.memory import format_bytes
 
 Keep: TypeAlias = Callable[[str, str, Index, NDArray, Float | None], None]
@@ -113,6 +121,45 @@ class MeasuredLevel:
                         self.bounds.add(known.is_upper, self._numbers(known.geocodes), known.values)
                     else:
                         self._add_exact(known, keep)
+        if self._kept.units is not None:
+            self._read_units(keep, self._kept.units)
+
+    def _read_units(self, keep: Keep, units: Settings) -> None:
+        """Read all files once more, for a second histogram of the same geounits that is tied by tenure."""
+        accounts = RowAccounts()
+        housing_units = np.full(self.geocodes.len(), np.nan)
+        of_files = [(kind, (path, self._name, units, self._within, accounts, n)) for kind, path, n in self._files]
+        for known in (own for kind, where in of_files if kind == CONSTRAINTS for own in read_constraints(*where)):
+            if isinstance(known, ExactCounts):
+                geounits = self._numbers(known.geocodes)
+                housing_units[geounits] = known.values[:, 0]
+                self._types = (HOUSING_UNITS, *units.schema.labels_of(known.table.factors[0])[1:])
+                self.bounds.add_exact(geounits, known.values)
+        self._empty_where(housing_units == 0)
+        for rows in (own for kind, where in of_files if kind == MEASUREMENTS for own in read_measurements(*where)):
+            self._add_units(rows, housing_units[self._numbers(rows.geocodes)], keep)
+        self._accounts.take_over(accounts, OTHER_HISTOGRAM)
+
+    def _empty_where(self, none: Flags) -> None:
+        """Geounits without housing units have no households."""
+        if none.any():
+            self.zeros["total"] = self.zeros.get("total", np.zeros(none.size, dtype=bool)) | none
+
+    def _add_units(self, rows: MeasuredRows, housing_units: Float, keep: Keep) -> None:
+        """What the histogram of units tells of households."""
+        schema = self._kept.target.schema
+        tenure = TENURE in schema.names
+        by_tenure = tenure_of_units(rows.values)
+        if not tenure:
+            by_tenure = by_tenure.sum(axis=1, keepdims=True, dtype=np.int64)
+        table = parse_table(schema, TENURE if tenure else "total")
+        geounits = self._numbers(rows.geocodes)
+        self._blend(table, geounits, by_tenure, rows.variances * (1 if tenure else TENURES), keep)
+        known = np.isfinite(housing_units)
+        if known.any():
+            households = households_of_units(rows.values[known], housing_units[known])
+            variances = rows.variances[known] * VACANCIES
+            self._blend(parse_table(schema, "total"), geounits[known], households, variances, keep)
 
     def _numbers(self, geocodes: pl.Series) -> Index:
         return self.geocodes.search_sorted(geocodes).cast(pl.Int64).to_numpy()
@@ -135,18 +182,18 @@ class MeasuredLevel:
                 f"{rows.path}: table {rows.table.name!r} of {self._name} {code!r} is given twice: once is enough"
             )
         given[geounits] = True
+        own = rows.variances * self._kept.cells_summed(rows.table)
+        self._blend(table, geounits, self._kept.sums(rows.table, rows.values), own, keep)
+
+    def _blend(self, table: Table, geounits: Index, values: NDArray, own: Float, keep: Keep) -> None:
+        """Measurements with their variances, weighted by precision beside others of the same table."""
         variances, totals = self._of(table)
-        values, own = self._kept.sums(rows.table, rows.values), rows.variances * self._kept.cells_summed(rows.table)
         before = variances[geounits]
-        self.is_measured = True
-        if np.isinf(before).all():
-            share = None
-            variances[geounits] = own
-        else:
-            share = _shares(own, before)
-            variances[geounits] = own * share
+        share = None if np.isinf(before).all() else _shares(own, before)
+        variances[geounits] = own if share is None else own * share
         sums = values.sum(axis=1, dtype=np.float64)
         totals[geounits] = sums if share is None else share * sums + (1 - share) * totals[geounits]
+        self.is_measured = True
         keep(self._name, table.name, geounits, values, share)
 
     def _add_exact(self, counts: ExactCounts, keep: Keep) -> None:

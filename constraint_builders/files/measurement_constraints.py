@@ -142,7 +142,7 @@ def _used(
     if empty.any():
         yield Zeros(name, query.table, rows["geocode"], query.spread(empty), not is_exact)
     used = rows.height if is_exact else int(empty.any(axis=1).sum())
-    accounts.use(geolevel, CONSTRAINTS, used)
+    accounts.use(geolevel, CONSTRAINTS, name, used)
     why = UPPER if sign == "<=" else LOWER if sign == ">=" else OF_SETS
     if says_facilities:
         why += "; it says how many facilities there are"

@@ -240,7 +240,7 @@ def read_measurements(
                     accounts.leave(geolevel, MEASUREMENTS, name, reason, rows.height)
                 else:
                     numbers = values.array(table.size, f"table {table.name!r}")
-                    accounts.use(geolevel, MEASUREMENTS, rows.height)
+                    accounts.use(geolevel, MEASUREMENTS, name, rows.height)
                     yield MeasuredRows(path, table, rows["geocode"], numbers, rows["variance"].to_numpy())
 
 

@@ -48,16 +48,16 @@ class RowAccounts:
     """Counts rows that were read, used, and not used, by what they are and why."""
 
     _read: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _used: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _used: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _unused: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
 
     def saw(self, geolevel: str, kind: str, rows: int) -> None:
         """Count rows that were read."""
         self._read[geolevel, kind] += rows
 
-    def use(self, geolevel: str, kind: str, rows: int) -> None:
+    def use(self, geolevel: str, kind: str, name: str, rows: int) -> None:
         """Count rows that the estimate uses."""
-        self._used[geolevel, kind] += rows
+        self._used[geolevel, kind, name] += rows
 
     def leave(self, geolevel: str, kind: str, name: str, reason: str, rows: int) -> None:
         """Count rows that it does not use."""
@@ -66,8 +66,23 @@ class RowAccounts:
 
     def replace(self, geolevel: str, kind: str, name: str, reason: str, rows: int) -> None:
         """Count rows as not used that were counted as used before."""
-        self.use(geolevel, kind, -rows)
+        self.use(geolevel, kind, name, -rows)
         self.leave(geolevel, kind, name, reason, rows)
+
+    def take_over(self, other: RowAccounts, reason: str) -> None:
+        """Count rows as others do that read the same files, where here they are not used for a reason."""
+        for (level, kind, name), rows in other._used.items():
+            self._move(level, kind, name, reason, rows)
+            self.use(level, kind, name, rows)
+        for (level, kind, name, why), rows in other._unused.items():
+            if why != reason and self._unused[level, kind, name, reason]:
+                self._move(level, kind, name, reason, rows)
+                self.leave(level, kind, name, why, rows)
+
+    def _move(self, level: str, kind: str, name: str, reason: str, rows: int) -> None:
+        self._unused[level, kind, name, reason] -= rows
+        if not self._unused[level, kind, name, reason]:
+            del self._unused[level, kind, name, reason]
 
     def unused(self) -> tuple[Unused, ...]:
         """All rows that are not used, in order of first appearance."""
@@ -81,10 +96,12 @@ class RowAccounts:
         RuntimeError
             If a row is not accounted for: a defect of the reader.
         """
-        left = Counter[tuple[str, str]]()
+        left, used = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        for (level, kind, _), rows in self._used.items():
+            used[level, kind] += rows
         for (level, kind, _, _), rows in self._unused.items():
             left[level, kind] += rows
-        found = [RowCount(*key, read, self._used[key], left[key]) for key, read in self._read.items()]
+        found = [RowCount(*key, read, used[key], left[key]) for key, read in self._read.items()]
         wrong = [own for own in found if own.read != own.used + own.unused]
         if wrong:
             raise RuntimeError(f"rows are not accounted for: {wrong[0]}")

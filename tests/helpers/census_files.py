@@ -1,7 +1,7 @@
 """Folders of noisy measurement files of an invented place, written as the facts describe the released ones.
 
-Nothing of the package's own writer: columns, spellings, partitions, integer widths, bypassed geounits and constraints are
-those of the facts. What was drawn is kept, for references that work everything out anew.
+Nothing of the package's own writer: columns, spellings, partitions, integer widths, bypassed geounits and constraints
+are those of the facts. What was drawn is kept, for references that work everything out anew.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def geocodes(
     found = []
     extra = len(product.geolevels) - (4 if root == "US" else 3)  # levels between County and Block
     for state, counties in places.items():
-        for number, (county, tracts) in enumerate(counties.items()):
+        for county, tracts in counties.items():
             at_county = f"{state}10{county}" + ("1" if len(product.geolevels) == 6 else "")
             for tract, blocks in enumerate(tracts, 1):
                 for own in range(blocks):
@@ -140,23 +140,20 @@ def write_census_files(
     """
     written = Written(blocks)
     for number, level in enumerate(product.geolevels):
-        codes = list(dict.fromkeys(block.codes[number] for block in blocks))
         rows: dict[str, list[dict[str, Any]]] = {"DPQuery": [], "Constraint": []}
-        for code in codes:
-            here = written.within(number, code)
+        for code, here, rho in measured_geounits(written, product, number):
             persons = np.concatenate([block.persons for block in here])
-            rho = _shares(written, product, number, code)
             for query in product.queries if rho else ():
                 if query == "total" and level == total_at:
                     continue
-                rows["DPQuery"].append(_measurement(written, product, level, code, query, persons, rho, rng))
+                rows["DPQuery"].append(measurement(written, product, level, code, query, persons, rho, rng))
             rows["Constraint"] += list(_constraints(product, level, code, here, types, states_know_totals))
             if level == total_at:
-                rows["Constraint"].append(_row(code, "total_con", product.said("total"), [persons.size], "="))
+                rows["Constraint"].append(row_of(code, "total_con", product.said("total"), [persons.size], "="))
             for name, said in (untrue or {}).items():
                 cells, shape = product.cells(said)
                 near = np.bincount(cells[persons], minlength=int(np.prod(shape))) + rng.integers(0, 3, np.prod(shape))
-                rows["Constraint"].append(_row(code, name, said, near.tolist(), "="))
+                rows["Constraint"].append(row_of(code, name, said, near.tolist(), "="))
         for kind, own in rows.items():
             written.rows[level, kind] = len(own)
             _write(folder / f"{level}.parquet" / kind, own, level, kind, product)
@@ -175,7 +172,13 @@ def _shares(written: Written, product: Product, number: int, code: str) -> float
     return shares
 
 
-def _measurement(
+def measured_geounits(written: Written, product: Product, number: int) -> Iterator[tuple[str, list[Block], float]]:
+    """The geounits of a level: codes, blocks, and shares of the budget, 0 where nothing is measured."""
+    for code in dict.fromkeys(block.codes[number] for block in written.blocks):
+        yield code, written.within(number, code), _shares(written, product, number, code)
+
+
+def measurement(
     written: Written,
     product: Product,
     level: str,
@@ -185,6 +188,7 @@ def _measurement(
     rho: float,
     rng: np.random.Generator,
 ) -> dict[str, Any]:
+    """A row of noisy counts, kept among what was drawn."""
     said = product.said(query)
     cells, shape = product.cells(said)
     variance = np.float32(1 / (rho * product.queries[query]))
@@ -193,10 +197,14 @@ def _measurement(
     written.measured[level, code, query] = values, float(variance)
     if len(code) % 2:  # two spellings of one thing
         said = {name: name if text == "detailed" else text for name, text in said.items()}
-    return _row(code, f"{query}_dpq", said, values.tolist(), None) | {"variance": variance, "query_shape": list(shape)}
+    return row_of(code, f"{query}_dpq", said, values.tolist(), None) | {
+        "variance": variance,
+        "query_shape": list(shape),
+    }
 
 
-def _row(code: str, name: str, said: Mapping[str, str], values: list[int], sign: str | None) -> dict[str, Any]:
+def row_of(code: str, name: str, said: Mapping[str, str | None], values: list[int], sign: str | None) -> dict[str, Any]:
+    """A row without noise."""
     row = {"geocode": code, "query_name": name, **said, "value": values, "variance": np.float32(0), "plb": 0.5}
     return row if sign is None else row | {"sign": sign}
 
@@ -211,10 +219,10 @@ def _constraints(
     if states_know_totals and level in ("US", "State"):
         total = sum(block.persons.size for block in blocks)
         upper = np.where(upper > 0, np.minimum(upper, total - lower.sum() + lower), 0)
-    yield _row(code, "hhgq_total_lb_con", said, lower.tolist(), ">=")
-    yield _row(code, "hhgq_total_ub_con", said, upper.tolist(), "<=")
+    yield row_of(code, "hhgq_total_lb_con", said, lower.tolist(), ">=")
+    yield row_of(code, "hhgq_total_ub_con", said, upper.tolist(), "<=")
     for name, chosen in product.zeros.items():
-        yield _row(code, f"{name}_con", {own: chosen.get(own, "*") for own in product.sizes}, [0], "=")
+        yield row_of(code, f"{name}_con", {own: chosen.get(own, "*") for own in product.sizes}, [0], "=")
 
 
 def _write(place: Path, rows: list[dict[str, Any]], level: str, kind: str, product: Product) -> None:

@@ -194,3 +194,83 @@ DHC_PERSONS = Product(
         for i in own
     },
 )
+
+HHTYPES = {
+    "size1": "392-393",
+    "child_alone": "393",
+    "type2_onechildxhh": "394,415,445,456,493,499",
+    "type2_onechild": "76,162,276,386,394,415,445,456,487,493,499,516",
+    "type2_couple": "66,76,152,162,270,276,380,386",
+    "type3_couple_with_child": "0,17,86,103,172,189,282,299",
+    "type3_twochild": "436",
+    "type4_couple_with_twochildren": "34,120,206,316",
+    "ownchild_under6": "0-16,34-40,86-102,120-126,172-188,206-212,282-298,316-322,394-414,436-444",
+    "ownchild_under18": "0-40,86-126,172-212,282-322,394-444",
+}
+HHAGES = {
+    "age_under60": "0-4", "age_60to64": "5", "age_65to74": "6", "age_75plus": "7-8", "age_60plus": "5-8",
+    "age_15to24": "0", "hhover24": "1-8",
+}  # fmt: skip
+ELDERLY = {
+    "invert_elderly0": "1-3", "invert_elderly1": "0,2-3", "invert_elderly2": "0-1,3", "invert_elderly3": "0-2",
+    "pres_under65": "0-1", "pres_under60": "0", "elderly3": "3",
+}  # fmt: skip
+AGES_BY_ELDERLY = ("age_under60", "age_60to64", "age_65to74", "age_75plus")
+
+
+def _of_elderly(prefix: str, first: str, other: str) -> dict[str, dict[str, str]]:
+    """The oldest present follows from the householder's age: four rules."""
+    return {
+        f"{prefix}_eld{i}": {"hhage": age, "elderly": f"invert_elderly{i}", "hhtype_dhch": first if i == 0 else other}
+        for i, age in enumerate(AGES_BY_ELDERLY)
+    }
+
+
+def _young_couple(kind: str) -> dict[str, str]:
+    return {"hhage": "age_15to24", "elderly": "elderly3", "hhtype_dhch": kind}
+
+
+HOUSEHOLD_ZEROS: dict[str, dict[str, str]] = {
+    **_of_elderly("living_alone", "size1", "size1"),
+    "living_alone_childalone": {"hhage": "hhover24", "hhtype_dhch": "child_alone"},
+    **_of_elderly("size2", "type2_onechildxhh", "type2_onechild"),
+    "size2_le25_eld3": _young_couple("type2_couple"),
+    "size3_le25_eld3": _young_couple("type3_couple_with_child"),
+    **_of_elderly("size3", "type3_twochild", "type3_twochild"),
+    "size4_le25_eld3": _young_couple("type4_couple_with_twochildren"),
+    "hh_elderly_eld3": {"hhage": "age_75plus", "elderly": "invert_elderly3"},
+    "hh_elderly_2": {"hhage": "age_65to74", "elderly": "pres_under65"},
+    "hh_elderly_3": {"hhage": "age_60to64", "elderly": "pres_under60"},
+    "age_child_1": {"sex": "male", "hhage": "age_75plus", "hhtype_dhch": "ownchild_under6"},
+    "age_child_2": {"sex": "female", "hhage": "age_75plus", "hhtype_dhch": "ownchild_under18"},
+    "age_child_3": {"sex": "female", "hhage": "age_60plus", "hhtype_dhch": "ownchild_under6"},
+}
+
+
+def dhc_households(hhtypes: Mapping[str, Index]) -> Product:
+    """Households of DHC, with the partitions of household types, which are long."""
+    types = "DetailedCoupleTypeMultGenDetOwnChildSize"
+    return Product(
+        "US_DHCH_PROD",
+        DHC_LEVELS,
+        {"sex": 2, "hhage": 9, "hisp": 2, "race": 7, "elderly": 4, "hhtenshort_3lev": 3, "hhtype_dhch": 522},
+        {"hhtenshort_3lev": {"hhtenshort_2lev": groups("0-1 | 2")}, "hhtype_dhch": hhtypes},
+        {
+            "sex": {"male": [0], "female": [1]},
+            "hhage": {name: levels(text) for name, text in HHAGES.items()},
+            "elderly": {name: levels(text) for name, text in ELDERLY.items()},
+            "hhtype_dhch": {name: levels(text) for name, text in HHTYPES.items()},
+        },
+        {
+            "multig * hisp * hhtenshort_2lev": 0.1,
+            "hisp * hhtenshort_2lev": 0.03,
+            "hisp * hhtenshort_2lev * race": 0.15,
+            "partner_type_detailed_own_child_status * sex * hhtenshort_2lev": 0.2,
+            "coupled_hh_type * hisp * hhtenshort_2lev": 0.4,
+            f"sex * hisp * hhtenshort_3lev * race * {types}": 0.15,
+            f"sex * hisp * hhtenshort_3lev * race * hhage * {types}": 0.15,
+            f"hhtenshort_3lev * hhage * {types}": 0.03,
+            "detailed": 0.15,
+        },
+        HOUSEHOLD_ZEROS,
+    )
