@@ -71,7 +71,7 @@ def geocodes(
     extra = len(product.geolevels) - (4 if root == "US" else 3)  # levels between County and Block
     for state, counties in places.items():
         for county, tracts in counties.items():
-            at_county = f"{state}10{county}" + ("1" if len(product.geolevels) == 6 else "")
+            at_county = f"{state}10{county}" + ("" if "Prim" in product.geolevels else "1")
             for tract, blocks in enumerate(tracts, 1):
                 for own in range(blocks):
                     inner, code = [], f"{at_county}{tract}"
@@ -95,8 +95,8 @@ def invented(
     allowed = product.allowed().reshape(kinds.size, -1)
     found = []
     for number, own in enumerate(codes):
-        facilities = np.zeros(int(kinds.max()), dtype=np.int64)
-        if number % 3 == 1:
+        facilities = np.zeros(max(int(kinds.max()), 1), dtype=np.int64)
+        if number % 3 == 1 and kinds.max():
             facilities[number % facilities.size] = 1 + number % 2
         units = 0 if number % 5 == 4 else 30
         cells = []
@@ -231,7 +231,7 @@ def _write(place: Path, rows: list[dict[str, Any]], level: str, kind: str, produ
     for row in rows:
         state, county = row["geocode"][:3], row["geocode"][:8]
         folders = [] if level == "US" else [f"State={state}" if kind == "DPQuery" else f"State={int(state)}"]
-        if len(product.geolevels) != 6 and level not in ("US", "State"):
+        if "Prim" in product.geolevels and level not in ("US", "State"):
             folders.append(f"County={county}")
         parts.setdefault("/".join(folders), []).append(row)
     for number, (name, own) in enumerate(parts.items()):

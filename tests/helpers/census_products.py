@@ -6,7 +6,7 @@ Nothing here comes from the package but the partitions of household types, which
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,11 @@ class Product:
         return whole.ravel()
 
 
+def puerto_rico(product: Product) -> Product:
+    """The same of Puerto Rico, whose root is its one geounit at State."""
+    return replace(product, folder=product.folder.replace("US", "PR"), geolevels=product.geolevels[1:])
+
+
 PL94_LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 DHC_LEVELS = ("US", "State", "County", "Prim", "Tract_Subset_Group", "Tract_Subset", "Block_Group", "Block")
 
@@ -143,12 +148,11 @@ RELGQ_AGES = {
     "lt16": ("age_lt16", "0-15", (37, 38)),
     "lt16_gt75": ("age_lt16_gt75", "0-15,76-115", (39,)),
 }
-AGES_40 = " | ".join(
-    [*map(str, range(18)), "18-19", "20-24", "25-29", "30-34", "35-39", "40-44", "45-49", "50-54", "55-59", "60-61"]
-    + ["62-64", "65-66", "67-69", "70-74", "75-79", "80-84", "85-89", "90-94", "95-99", "100-104", "105-109", "110-115"]
-)
+SINGLE_YEARS = " | ".join(map(str, range(18)))
+AGES_40 = f"""{SINGLE_YEARS} | 18-19 | 20-24 | 25-29 | 30-34 | 35-39 | 40-44 | 45-49 | 50-54 | 55-59 | 60-61 | 62-64 | 65-66
+    | 67-69 | 70-74 | 75-79 | 80-84 | 85-89 | 90-94 | 95-99 | 100-104 | 105-109 | 110-115"""
 AGES_38 = AGES_40.replace("15 | 16 | 17", "15-17")
-ONE_BY_ONE = " | ".join(map(str, range(18)))
+ONE_BY_ONE = SINGLE_YEARS  # relationships, of which there are as many
 GQ_8 = "18-23 | 24-26 | 27 | 28-32 | 33 | 34-35 | 36-41"
 
 DHC_PERSONS = Product(
