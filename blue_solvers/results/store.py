@@ -100,7 +100,7 @@ def write_result(
         problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
     spine, observed = problem.domain.spine, _observed(StructuredProblem.of(problem))
     with new_folder(folder) as temporary:
-        facilities = None if release is None else release.facilities
+        facilities, read = (None, None) if release is None else (release.facilities, release.read)
         write_measured(temporary, settings, spine, observed, problem.zeros, facilities)
         (temporary / ESTIMATES).mkdir()
         for number, level in enumerate(spine.levels):

@@ -2,9 +2,9 @@
 
 The lower bound of a type is the number of its facilities, each of which has a person at least, and 0 for households.
 The upper bound is `A_FACILITY` times that number, and for households times the number of housing units. At geounits
-of the geolevel whose totals the mechanism knew, an upper bound may have been lowered to that total less one person in every
-facility of other types: then the bound on households and all facilities together are the total itself. That is derived
-from published code and tested against what else is known, never used.
+whose totals the mechanism knew, an upper bound may have been lowered to that total less one person in every facility
+of other types: then the bound on households and all facilities together are the total itself. That is derived from
+published code and tested against what else is known, never used.
 """
 
 from __future__ import annotations

@@ -96,8 +96,9 @@ def keep_variables(settings: Settings, variables: Sequence[str] | None) -> KeptV
     """
     source, units = settings, None
     if settings.name in TIED:
-        histograms = tied_settings(settings.name)[1]
-        source, units = histograms.households, histograms.units
+        tied, histograms = tied_settings(settings.name)
+        if settings.text == tied.text:  # and no file of that name
+            source, units = histograms.households, histograms.units
     if variables is None:
         return KeptVariables(source, settings, units)
     names = settings.schema.names

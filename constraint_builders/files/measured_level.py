@@ -26,6 +26,7 @@ from constraint_builders.files.tied_histograms import (
     VACANCIES,
     households_of_units,
     tenure_of_units,
+    types_of_facilities,
 )
 from constraint_builders.memory import format_bytes
 
@@ -133,7 +134,7 @@ class MeasuredLevel:
             if isinstance(known, ExactCounts):
                 geounits = self._numbers(known.geocodes)
                 housing_units[geounits] = known.values[:, 0]
-                self._types = (HOUSING_UNITS, *units.schema.labels_of(known.table.factors[0])[1:])
+                self._types = (HOUSING_UNITS, *types_of_facilities(units))
                 self.bounds.add_exact(geounits, known.values)
         self._empty_where(housing_units == 0)
         for rows in (own for kind, where in of_files if kind == MEASUREMENTS for own in read_measurements(*where)):

@@ -27,7 +27,7 @@ from constraint_builders.files.settings import Settings, parse_settings, product
 
 TIED = {"dhc_us_housing": "dhc_us_units", "dhc_pr_housing": "dhc_pr_units"}
 UNITS_SUFFIX = "_tenvacgq"
-UNITS, HOUSING_UNITS_FIRST = "tenvacgq", "hhgq_vector"
+UNITS = "tenvacgq"
 OF_HOUSEHOLDS, TENURE = "hhtenshort_3lev", "tenure"
 TENURES, VACANCIES = 4, 7
 GROUPS = {"hhtenshort_3lev": (0, 1, 2, 2), "hhtenshort_2lev": (0, 0, 1, 1)}
@@ -100,6 +100,11 @@ def _budget(households: Settings, units: Settings, schema: Schema) -> str:
     lines = [f'"{name}" = {[str(own.get(level, 0)) for level in levels]}' for name, own in rows.items()]
     law = [f'measure = "{households.budget.measure}"', f'neighbours = "{households.budget.neighbours}"']
     return "\n".join(["[budget]", *law, "", "[budget.losses]", *lines, ""])
+
+
+def types_of_facilities(units: Settings) -> tuple[str, ...]:
+    """Labels of the cells of the histogram of units that count facilities: those after tenures and vacancies."""
+    return units.schema.labels_of(UNITS)[TENURES + VACANCIES :]
 
 
 def tenure_of_units(cells: NDArray) -> NDArray:

@@ -19,7 +19,7 @@ OWNED_AND_RENTED = ([0], [1], [2, 3])
 
 
 def histogram_of_units(product: Product, block: Block, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Units by tenure, vacancy and type of facility: tenure as households have it, of the rest some of every vacancy."""
+    """Units by tenure, vacancy and type of facility: tenure as households have it, and all others vacant."""
     tenure = np.unravel_index(block.persons, tuple(product.sizes.values()))[5]
     owned = np.bincount(tenure, minlength=3)
     no_pay = int(rng.binomial(owned[2], 0.2))
