@@ -114,9 +114,7 @@ def write_result(
         written = sorted(path for path in temporary.rglob("*") if path.is_file())
         files = {path.relative_to(temporary).as_posix(): sha256(path) for path in written}
         desired = zip(problem.desired_levels, problem.desired_tables, strict=True)
-        text = describe(
-            settings, spine.levels, desired, _told(P.info, proof), axes, files, proof, release and release.read
-        )
+        text = describe(settings, spine.levels, desired, _told(P.info, proof), axes, files, proof, read)
         (temporary / OUTLINE).write_text(text, encoding="utf-8")
 
 

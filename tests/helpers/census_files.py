@@ -116,7 +116,7 @@ def write_census_files(
     blocks: list[Block],
     rng: np.random.Generator,
     *,
-    types: str,
+    types: str | None,
     states_know_totals: bool = True,
     untrue: Mapping[str, Mapping[str, str]] | None = None,
     total_at: str | None = "US",
@@ -129,14 +129,14 @@ def write_census_files(
     product : Product
     blocks : list of Block
     rng : Generator
-    types : str
-        The recode of the bounds.
+    types : str, optional
+        The factor of the bounds; None where there are none.
     states_know_totals : bool
         Whether upper bounds at State and above were lowered to the totals.
     untrue : mapping of constraint to attribute columns, optional
         Equalities that hold of published estimates.
     total_at : str, optional
-        The geolevel with an exact total.
+        The geolevel with an exact total; ``*`` for all.
     """
     written = Written(blocks)
     for number, level in enumerate(product.geolevels):
@@ -147,8 +147,9 @@ def write_census_files(
                 if query == "total" and level == total_at:
                     continue
                 rows["DPQuery"].append(measurement(written, product, level, code, query, persons, rho, rng))
-            rows["Constraint"] += list(_constraints(product, level, code, here, types, states_know_totals))
-            if level == total_at:
+            if types is not None:
+                rows["Constraint"] += list(_constraints(product, level, code, here, types, states_know_totals))
+            if total_at in (level, "*"):
                 rows["Constraint"].append(row_of(code, "total_con", product.said("total"), [persons.size], "="))
             for name, said in (untrue or {}).items():
                 cells, shape = product.cells(said)

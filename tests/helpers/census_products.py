@@ -133,6 +133,8 @@ PL94_PERSONS = Product(
     {"nurse_nva_0": {"hhgq": "gqNursingTotal", "votingage": "nonvoting"}},
 )
 
+PL94_UNITS = Product("US_Unit_PL_PROD", PL94_LEVELS, {"h1": 2}, {}, {}, {"detailed": 0.05}, {})
+
 RELGQ_AGES = {
     "lt15": ("age_lessthan15", "0-14", (0, 1, 2, 3, 4, 5, 18, 19, 20, 21, 22)),
     "gt89": ("age_greaterthan89", "90-115", (6, 7, 8)),

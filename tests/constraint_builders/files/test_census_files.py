@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from blue_solvers import blue
 from constraint_builders.files import Release, production_settings, read_noisy_measurements, read_state_totals
 from tests.helpers.census_files import Written, geocodes, invented, write_census_files
-from tests.helpers.census_products import PL94_PERSONS
+from tests.helpers.census_products import PL94_PERSONS, PL94_UNITS
 
 PLACES = {"044": {"001": [3, 2], "003": [4]}, "009": {"001": [2, 2]}, "109": {"001": [1, 3]}}
 PL94 = production_settings("pl94_us_persons")
@@ -191,3 +192,71 @@ def test_a_row_whose_columns_contradict_its_name_is_refused(tmp_path: Path) -> N
     rows.with_columns(swapped, pl.lit(None).alias("query_shape")).write_parquet(path)
     with pytest.raises(ValueError, match=r"row \d+ \(hispanic_dpq of .*its name says table 'hispanic', its column"):
         read_noisy_measurements(tmp_path / "us", PL94)
+
+
+def test_totals_of_units_are_exact_in_every_geounit(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    blocks = invented(PL94_UNITS, geocodes(PL94_UNITS, PLACES), np.zeros(2, dtype=int), rng)
+    written = write_census_files(tmp_path / "units", PL94_UNITS, blocks, rng, types=None, total_at="*")
+    release = read_noisy_measurements(tmp_path / "units", production_settings("pl94_us_units"))
+    problem, spine = release.problem, release.problem.domain.spine
+    P = blue(problem)
+    tables, variances = (problem.desired.tables(v) for v in (P @ release.y + P.offset, P.variances()))
+    for number, level in enumerate(spine.levels):
+        for rank, position in enumerate(spine.members[number]):
+            units = sum(own.persons.size for own in written.within(number, spine.geocodes[position]))
+            assert tables[level, "detailed"][rank].sum() == pytest.approx(units, abs=1e-8)
+            vacant, occupied = variances[level, "detailed"][rank]
+            assert vacant == pytest.approx(occupied, rel=1e-9)
+    assert {own.unused for own in release.read.rows} == {0}
+
+
+@pytest.mark.parametrize("variables", [["hhgq", "votingage"], ["votingage", "hhgq", "hispanic"]])
+def test_sums_over_variables_that_nothing_couples_lose_nothing(
+    variables: list[str], whole: tuple[Path, Written, Release]
+) -> None:
+    folder, _, _ = whole
+    desired = ["total", "hhinstlevels", "votingage", "hhgq * votingage"]
+    found = []
+    for kept in (None, variables):
+        release = read_noisy_measurements(folder, PL94, variables=kept, desired=desired)
+        P = blue(release.problem)
+        found.append((P @ release.y + P.offset, P.variances()))
+        assert release.read.is_lossless
+    (x, variances), (own_x, own_variances) = found
+    assert np.allclose(x, own_x, rtol=0, atol=1e-7)
+    assert np.allclose(variances, own_variances, rtol=1e-9, atol=1e-9)
+
+
+def test_sums_over_others_are_said_to_lose(whole: tuple[Path, Written, Release]) -> None:
+    folder, written, _ = whole
+    release = read_noisy_measurements(folder, PL94, variables=["cenrace"])
+    assert not release.read.is_lossless
+    lost = {own.name for own in release.unused if own.reason == "its zeros are of variables that are summed out"}
+    assert lost == {"nurse_nva_0_con", "hhgq_total_ub_con"}
+    for own in release.read.rows:
+        assert own.read == own.used + own.unused == written.rows.get((own.geolevel, own.kind), 0)
+    with pytest.raises(ValueError, match="there is no variable 'age': there are hhgq, votingage, hispanic, cenrace"):
+        read_noisy_measurements(folder, PL94, variables=["age"])
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [
+        ("sign", None, "it has no sign: whether it is an equality or a bound is not said"),
+        ("sign", "gone", "it has no sign: whether it is an equality or a bound is not said"),
+        ("votingage", None, "column 'votingage' is empty: it does not say what is counted"),
+        ("hhgq", "hhgq12", "column 'hhgq' says 'hhgq12', of which the settings know only 'detailed', 'hhinstlevels'"),
+    ],
+)
+def test_constraints_that_are_not_understood_are_named(
+    column: str, value: str | None, reason: str, tmp_path: Path
+) -> None:
+    pl94(tmp_path / "us")
+    for path in (tmp_path / "us" / "Tract.parquet" / "Constraint").rglob("*.parquet"):
+        rows = pl.read_parquet(path, hive_partitioning=False)
+        other = rows.with_columns(pl.lit(value).cast(pl.String).alias(column))
+        (rows.drop(column) if value == "gone" else other).write_parquet(path)
+    release = read_noisy_measurements(tmp_path / "us", PL94)
+    assert {own.reason for own in release.unused if own.geolevel == "Tract"} == {reason}
+    assert not any(level == "Tract" for level, _ in release.zeros)
