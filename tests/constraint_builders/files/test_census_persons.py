@@ -142,3 +142,25 @@ def test_housing_runs_to_the_end(memory: list[str], tmp_path: Path, capsys: pyte
         main(["query", str(tmp_path / "out"), "--geolevel", "State", "--all", "--count", "tenure=mortgage|owned_free"])
         == 0
     )
+
+
+def test_state_totals_hold_in_memory_and_streamed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    rng = np.random.default_rng(8)
+    places = {"044": {"001": [3]}, "009": {"001": [3]}, "109": {"001": [3]}}
+    blocks = invented(PL94_PERSONS, geocodes(PL94_PERSONS, places), np.arange(8), rng, 5_000)
+    written = write_census_files(tmp_path / "us", PL94_PERSONS, blocks, rng, types="hhgq")
+    people = {state: sum(b.persons.size for b in blocks if b.codes[1].endswith(state)) for state in ("44", "09")}
+    (tmp_path / "states.csv").write_text("".join(["state,total\n", *(f"{s},{n}\n" for s, n in people.items())]))
+    words = ["--settings", "pl94_us_persons", "--desired", "total", "--state-totals", str(tmp_path / "states.csv")]
+    found = []
+    for name, memory in {"memory": [], "streamed": ["--memory", "1GB"]}.items():
+        assert main(["estimate", str(tmp_path / "us"), *words, "--out", str(tmp_path / name), *memory]) == 0
+        said = capsys.readouterr().out
+        assert "fits: all tables" in said
+        assert "total_dpq at State, 1 row: " in said  # of the state that is one geounit
+        levels = [pl.read_parquet(tmp_path / name / "estimates" / f"{own}.parquet") for own in ("Whole_State", "State")]
+        found.append({code: cells[0] for own in levels for code, cells in own.select("geocode", "estimate").rows()})
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
+    assert found[0]["009+109"] == pytest.approx(people["09"], abs=1e-6)
+    assert found[0]["044"] == pytest.approx(people["44"], abs=1e-6)
+    assert len(written.blocks) == 9
