@@ -58,8 +58,8 @@ def add_parser(subparsers: SubParsers) -> None:
     add_input_arguments(parser)
     parser.add_argument(
         "--settings",
-        help="of a folder of measurement files: a production run of 2020, such as pl94_us_persons, or a .toml file; "
-        "by default the folder's settings.toml",
+        help="of a folder of measurement files: a production run of 2020, such as pl94_us_persons, or dhc_us_housing for "
+        "households and units together, or a .toml file; by default the folder's settings.toml",
     )
     parser.add_argument(
         "--within",

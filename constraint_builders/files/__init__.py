@@ -31,6 +31,7 @@ from constraint_builders.files.schema_file import SchemaFile, format_schema, rea
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
 from constraint_builders.files.significant_digits import rounded
 from constraint_builders.files.state_totals import read_state_totals
+from constraint_builders.files.tied_histograms import tied_settings
 from constraint_builders.sources import combine_sources
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "read_state_totals",
     "read_totals",
     "rounded",
+    "tied_settings",
     "with_measurements",
     "write_frame",
     "write_noisy_measurements",

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from blue_solvers.cli import main
+from blue_solvers.results.store import read_description
 from constraint_builders.files import production_settings, read_noisy_measurements
 from tests.helpers.census_files import Block, Written, geocodes, invented, write_census_files
 from tests.helpers.census_housing import write_housing_files
@@ -110,6 +111,14 @@ def test_redistricting_persons_of_both_runs(
     assert "proved: " in said
     assert "fits: all tables" in said
     assert "of 1 whose total is known or was measured 1 agree" in said
+    stored = read_description(tmp_path / "out")["read"]
+    assert {(level, kind): read for level, kind, read, _, _ in stored["rows"] if read} == {
+        key: rows for key, rows in written.rows.items() if rows
+    }
+    assert {name for _, name, _, _ in stored["unused"]} == {"hhgq_total_lb_con"}
+    facilities = pl.read_parquet(tmp_path / "out" / "facilities.parquet")
+    units = facilities.filter(geolevel="Block", type="housing_units")["facilities"].sum()
+    assert units == sum(block.units for block in written.blocks)
     people = sum(block.persons.size for block in written.blocks)
     top = pl.read_parquet(tmp_path / "out" / "estimates" / f"{root}.parquet", hive_partitioning=False)
     assert top.filter(table="total")["estimate"][0][0] == pytest.approx(people, abs=1e-6)
