@@ -58,7 +58,7 @@ def add_parser(subparsers: SubParsers) -> None:
     add_input_arguments(parser)
     parser.add_argument(
         "--settings",
-        help="of a folder of measurement files: a production run of 2020, such as pl94_us_persons, or dhc_us_housing for "
+        help="of a folder of measurement files: a production run of 2020, such as pl94_us_persons, dhc_us_housing for "
         "households and units together, or a .toml file; by default the folder's settings.toml",
     )
     parser.add_argument(
