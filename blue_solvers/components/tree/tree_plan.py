@@ -355,6 +355,11 @@ class TreePlan:
         first, *others = (np.eye(g.sizes.size) if (W := maps[g.axis]) is None else W for g in groupings)
         return [scale * first, *others]
 
+    @property
+    def zero_axes(self) -> tuple[int, ...]:
+        """The variables that tell empty cells apart."""
+        return () if self._zeros is None else self._zeros.axes
+
     def empty_groups(self, number: int, ranks: Index, component: Component) -> NDArray[np.bool_]:
         """Which group sums of a component are known to be empty at geounits of a level, (N, m)."""
         if self._zeros is None:
