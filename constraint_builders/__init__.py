@@ -2,6 +2,7 @@
 
 from constraint_builders import gallery
 from constraint_builders.any_frame import problem_from
+from constraint_builders.description.areas import Areas
 from constraint_builders.description.low_rank import LowRankPlusDiagonal
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
@@ -10,6 +11,7 @@ from constraint_builders.sources import problem_of_sources
 from constraint_builders.version import __version__
 
 __all__ = [
+    "Areas",
     "LowRankPlusDiagonal",
     "Problem",
     "Schema",

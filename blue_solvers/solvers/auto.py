@@ -61,7 +61,8 @@ class Auto(Solver):
         if SEA_BLUE.refusal(problem) is None:
             return SEA_BLUE.solver, "noise is uncorrelated and of equal variance within tables (A1-A3): closed form"
         if problem.tree is not None and TWO_PASS.refusal(problem) is None:
-            return TWO_PASS.solver, "its nodes form a tree: two passes, exact"
+            what = "nodes" if problem.areas is None else "areas"
+            return TWO_PASS.solver, f"its {what} form a tree: two passes, exact"
         if _is_special(problem) and TWO_PASS.refusal(problem) is None:
             return (
                 TWO_PASS.solver,
@@ -84,7 +85,7 @@ class Auto(Solver):
 
 def _is_special(problem: Problem) -> bool:
     """Whether the two passes take what the closed form without a spine does not."""
-    return problem.spine is not None or problem.zeros is not None or problem.equalities is not None
+    return problem.places is not None or problem.zeros is not None or problem.equalities is not None
 
 
 def _equations_are_dear(problem: Problem) -> bool:

@@ -124,7 +124,7 @@ def tables_left_out(problem: Problem) -> tuple:
 def _kept(problem: Problem) -> KeptTables | str | None:
     """Nothing is left out where the recodes permit it; otherwise enough to make their matrices small."""
     structured, known = nearest_structured(problem), exact_in_part(problem)
-    special = problem.spine is not None or problem.zeros is not None or problem.equalities is not None
+    special = problem.places is not None or problem.zeros is not None or problem.equalities is not None
     refusal = tree_refusal if special or exact_in_part(problem).size else flat_refusal
     reason = refusal(structured)
     if reason is None:
