@@ -35,8 +35,8 @@ class Description:
     level : ndarray of int or None
         Depth number of every geounit; geolevels are called L0, L1, ...
     incidence : ndarray (areas, leaves) or None
-        Instead of a tree the weights of leaves in areas; `level` then numbers their layers, called L0, L1, ..., of which
-        the last is of the leaves one by one.
+        Instead of a tree the weights of leaves in areas; `level` then numbers their layers, called L0, L1, ..., of
+        which the last is of the leaves one by one.
     observed : tuple of Block
         With variances.
     desired : tuple of Block
