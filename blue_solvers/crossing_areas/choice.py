@@ -1,0 +1,15 @@
+"""The form of the estimate over areas that costs least."""
+
+from __future__ import annotations
+
+from blue_solvers.components import Components
+from blue_solvers.crossing_areas.alike_leaves import AlikeLeavesForm
+from blue_solvers.crossing_areas.area_form import AreaForm
+from blue_solvers.crossing_areas.clusters import Clusters
+from constraint_builders import Problem
+
+
+def form_of_areas(problem: Problem) -> Components:
+    """The exact estimate of a problem for which `areas_refusal` is None: by clusters of leaves where these are few."""
+    clusters = Clusters.of(problem)
+    return AreaForm(problem) if clusters is None else AlikeLeavesForm(problem, clusters)
