@@ -61,12 +61,20 @@ class AlikeLeavesForm:
     def __init__(self, problem: Problem, clusters: Clusters) -> None:
         self._problem, self._clusters = problem, clusters
         self._sums, self._sizes = clusters.sums, clusters.sizes.astype(float)[:, None]
-        self._summed, self._alone = self._of_clusters(), self._leaves_alone()
+        self._summed, self._alone = self._of_clusters(), self._leaves_alone(clusters.of_leaf.size)
         p, q, a = problem, self._summed, self._alone
         self._observed = self._pairs(p.observed, p.observed_levels, p.observed_tables, q.observed, a.observed)
         self._desired = self._pairs(p.desired, p.desired_levels, p.desired_tables, q.desired, a.desired)
         self._leaves_wanted = any(pair.alone is not None for pair in self._desired)
         self._form, self._alone_form = AreaForm(q), TreeForm(StructuredProblem.of(a))
+        own = [pair for pair in self._observed if pair.alone is not None]
+        self._cut = slice(own[0].place.start, own[-1].place.stop)  # leaves' tables, if they lie as those alone do
+        self._lie_together = all(
+            (pair.place.start - self._cut.start, pair.place.stop - self._cut.start)
+            == (pair.alone.start, pair.alone.stop)
+            for pair in own
+            if pair.alone is not None
+        )
 
     def _layer(self, level: int) -> str:
         """The layer's name; those of single leaves have all the same."""
@@ -101,9 +109,9 @@ class AlikeLeavesForm:
         wanted = {layer: list(own) for layer, own in desired.items()}
         return Problem(p.domain.schema, observed, wanted, areas=Areas(len(self._sizes), layers))
 
-    def _leaves_alone(self) -> Problem:
-        """The problem of every leaf's own tables."""
-        p, variances, leaves = self._problem, self._problem.geounit_variances, self._clusters.of_leaf.size
+    def _leaves_alone(self, leaves: int) -> Problem:
+        """The problem of the own tables of so many leaves."""
+        p, variances = self._problem, self._problem.geounit_variances
         assert variances is not None
         given = zip(p.observed_levels, p.observed_tables, variances, strict=True)
         observed = {table.name: float(own[0]) for level, table, own in given if self._layer(level) == LEAF}
@@ -152,15 +160,16 @@ class AlikeLeavesForm:
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
         found, result = self._form.variances(), np.empty(self._problem.desired.size)
-        own = self._alone_form.variances() if self._leaves_wanted else found
-        of_leaf, sizes = self._clusters.of_leaf, self._sizes
+        one = self._leaves_alone(1)
+        own = TreeForm(StructuredProblem.of(one)).variances() if self._leaves_wanted else found
+        leaves, sizes = self._clusters.of_leaf.size, self._sizes
         for pair in self._desired:
             if pair.alone is None:
                 result[pair.place] = found[pair.summed]
                 continue
-            shared = (found[pair.summed].reshape(sizes.size, -1) / sizes**2)[of_leaf]
-            alone = own[pair.alone].reshape(of_leaf.size, -1)
-            result[pair.place] = (alone * (1 - 1 / sizes[of_leaf]) + shared).ravel()
+            alone = own[pair.alone.start // leaves : pair.alone.stop // leaves]
+            shared = found[pair.summed].reshape(sizes.size, -1) / sizes**2 + alone * (1 - 1 / sizes)
+            np.take(shared, self._clusters.of_leaf, axis=0, out=result[pair.place].reshape(leaves, -1), mode="clip")
         return result
 
     def _measured(self, Y: Float) -> Float:
@@ -172,12 +181,12 @@ class AlikeLeavesForm:
 
     def _of_leaves(self, Y: Float) -> Float:
         """What is measured of the leaves."""
-        pairs = [pair for pair in self._observed if pair.alone is not None]
-        if len(pairs) == 1:
-            return Y[pairs[0].place]
+        if self._lie_together:
+            return Y[self._cut]
         result = np.empty((self._alone.observed.size, Y.shape[1]))
-        for pair in pairs:
-            result[pair.alone] = Y[pair.place]
+        for pair in self._observed:
+            if pair.alone is not None:
+                result[pair.alone] = Y[pair.place]
         return result
 
     def _repeated(self, pair: Pair) -> Float:
