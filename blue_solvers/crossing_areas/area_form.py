@@ -49,6 +49,8 @@ class AreaForm:
         solved: dict[Key, ConstrainedEstimate] = {}
         for component in components_of_tables([self._slots[table.name] for table in problem.desired_tables]):
             own = component_problem(problem, groupings, self._slots, component)
+            if own is None:
+                continue
             if own.key not in solved:
                 solved[own.key] = ConstrainedEstimate(own.problem, "independent", SparseNormalSolver, COMPONENT)
             self._components.append((component, own, solved[own.key]))
@@ -122,7 +124,10 @@ class AreaForm:
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
         p = self._problem
-        by_group: list[Float] = [np.zeros(())] * len(p.desired_tables)
+        by_group = [
+            np.zeros((int(size) // table.size, *self._slots[table.name].grouped_shape(frozenset())))
+            for size, table in zip(p.desired.sizes, p.desired_tables, strict=True)
+        ]
         for component, own, _ in self._components:
             found = self._variances_of[own.key]
             for block, place in own.place_of.items():

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from blue_solvers.components.grouping import Grouping
+from blue_solvers.crossing_areas.derived import derived_problem
 from blue_solvers.crossing_areas.table_slots import Component, TableSlots, cells_of_groups
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
@@ -107,13 +108,18 @@ class ReducedSchema:
 
 def component_problem(
     problem: Problem, groupings: Sequence[Grouping], slots: Mapping[str, TableSlots], component: Component
-) -> ComponentProblem:
-    """The problem of a component that some desired table sees."""
+) -> ComponentProblem | None:
+    """The problem of a component that some desired table sees; None where nothing was measured of it, so that it is 0.
+
+    That is where all such tables are of areas without leaves.
+    """
     areas, schema = problem.areas, problem.domain.schema
     assert areas is not None
     tables = (*problem.observed_tables, *problem.desired_tables)
     reduced = ReducedSchema(schema, groupings, sorted({f for table in tables for f in table.factors}), component)
     measured = _measured(problem, reduced, slots, component)
+    if not measured:
+        return None
     observed: dict[str, dict[str, Float]] = {}
     sources: list[list[Source]] = []
     for layer, name in sorted(measured, key=lambda own: areas.level_index(own[0])):  # as blocks come
@@ -128,7 +134,7 @@ def component_problem(
     desired: dict[str, list[str]] = {}
     for layer, name in wanted:
         desired.setdefault(layer, []).append(name)
-    made = Problem(reduced.schema, observed, desired, areas=areas)
+    made = derived_problem(problem, reduced.schema, observed, desired, areas=areas)
     place_of = {block: made.desired.index(place) for place, blocks in wanted.items() for block in blocks}
     return ComponentProblem(made, sources, place_of)
 

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.contract import Info, Prepared, Refusal, Solver
+from blue_solvers.solvers.areas import AreaSolver
 from blue_solvers.solvers.cholesky import Cholesky
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.dense import Dense
@@ -22,6 +23,7 @@ from constraint_builders.relations.elimination import DearError, relations_betwe
 
 (SEA_BLUE,) = SeaBlue.capabilities()
 (TWO_PASS,) = TwoPass.capabilities()
+(AREAS,) = AreaSolver.capabilities()
 (CHOLESKY,) = Cholesky.capabilities()
 AROUND_EQUAL_VARIANCES, ON_CONSTRAINTS = ConjugateGradient.capabilities()
 (DENSE,) = Dense.capabilities()
@@ -68,6 +70,8 @@ class Auto(Solver):
                 TWO_PASS.solver,
                 "noise is uncorrelated and of equal variance within every table of a geounit: two passes, exact",
             )
+        if AREAS.refusal(problem) is None:
+            return AREAS.solver, "noise is uncorrelated and of equal variance within every table of an area: exact"
         why = _why_not_closed_form(problem)
         unsupported = CHOLESKY.refusal(problem)
         if unsupported is not None and DENSE.refusal(problem) is None and AROUND_EQUAL_VARIANCES.refusal(problem):
@@ -152,7 +156,8 @@ def _why_not_closed_form(problem: Problem) -> str:
     if problem.covariance is not None:
         return "noise is correlated (A2 fails)"
     if problem.geounit_variances is not None:
-        return _first((TWO_PASS if _is_special(problem) else SEA_BLUE).refusal(problem) or "")
+        closed = AREAS if problem.areas is not None else TWO_PASS if _is_special(problem) else SEA_BLUE
+        return _first(closed.refusal(problem) or "")
     return "variances differ within tables (A3 fails)"
 
 

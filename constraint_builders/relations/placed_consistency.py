@@ -111,7 +111,7 @@ class PlacedConsistency(ABC):
         if component not in self._determined:
             known = component in self.holders
             has = self._measured(component)[1] if known else np.zeros(self._places.size, dtype=bool)
-            self._determined[component] = self._determined_by(has) if known else has
+            self._determined[component] = self._determined_by(has)
         return self._determined[component]
 
     @cached_property
