@@ -21,7 +21,6 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.crossing_areas.clusters import Clusters
-from blue_solvers.crossing_areas.derived import derived_problem
 from constraint_builders import Areas, Problem, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.areas import LEAF
@@ -108,7 +107,7 @@ class AlikeLeavesForm:
         for level, table in zip(p.desired_levels, p.desired_tables, strict=True):
             desired.setdefault(self._layer(level), {})[table.name] = None
         wanted = {layer: list(own) for layer, own in desired.items()}
-        return derived_problem(p, p.domain.schema, observed, wanted, areas=Areas(len(self._sizes), layers))
+        return Problem(p.domain.schema, observed, wanted, areas=Areas(len(self._sizes), layers))
 
     def _leaves_alone(self, leaves: int) -> Problem:
         """The problem of the own tables of so many leaves."""
@@ -121,7 +120,7 @@ class AlikeLeavesForm:
         spine = Spine(np.concatenate([[-1], np.zeros(leaves, dtype=np.intp)]), ["above"] + [LEAF] * leaves)
         if not desired:  # nothing is asked of them
             observed, desired = dict.fromkeys(observed, 1.0), dict.fromkeys(observed)
-        return derived_problem(p, p.domain.schema, {LEAF: observed}, {LEAF: list(desired)}, spine=spine)
+        return Problem(p.domain.schema, {LEAF: observed}, {LEAF: list(desired)}, spine=spine)
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from blue_solvers.components.grouping import Grouping
-from blue_solvers.crossing_areas.derived import derived_problem
 from blue_solvers.crossing_areas.table_slots import Component, TableSlots, cells_of_groups
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
@@ -106,6 +105,11 @@ class ReducedSchema:
         return " * ".join(factor for factor in factors if factor) or "total"
 
 
+def anything_will_do(problem: Problem) -> bool:
+    """Whether cells are desired that nothing determines, of which any value will do; see `Problem.observing`."""
+    return problem.desired is problem.observed and bool(problem.unmeasured.any())
+
+
 def component_problem(
     problem: Problem, groupings: Sequence[Grouping], slots: Mapping[str, TableSlots], component: Component
 ) -> ComponentProblem | None:
@@ -134,7 +138,9 @@ def component_problem(
     desired: dict[str, list[str]] = {}
     for layer, name in wanted:
         desired.setdefault(layer, []).append(name)
-    made = derived_problem(problem, reduced.schema, observed, desired, areas=areas)
+    undetermined: Literal["nan", "error"] = "nan" if anything_will_do(problem) else "error"
+    made = Problem(reduced.schema, observed, desired, areas=areas, undetermined=undetermined)
+    made = made if made.undetermined is None else made.determined  # as if it had been measured as 0
     place_of = {block: made.desired.index(place) for place, blocks in wanted.items() for block in blocks}
     return ComponentProblem(made, sources, place_of)
 
