@@ -19,10 +19,10 @@ from constraint_builders.description.labelled import Nodes, aligned, row_labels
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.linear import read_matrix, read_vector
 from constraint_builders.description.noise_covariance import read_noise
-from constraint_builders.description.places import Places
 from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.variances import checked_variances
 from constraint_builders.description.zeros import StructuralZeros

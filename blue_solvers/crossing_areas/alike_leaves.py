@@ -21,6 +21,7 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.crossing_areas.clusters import Clusters
+from blue_solvers.crossing_areas.component_problem import equal_variances
 from constraint_builders import Areas, Problem, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.areas import LEAF
@@ -78,9 +79,7 @@ class AlikeLeavesForm:
 
     def _layer(self, level: int) -> str:
         """The layer's name; those of single leaves have all the same."""
-        areas = self._problem.areas
-        assert areas is not None
-        return LEAF if level in self._clusters.leaf_levels else areas.levels[level]
+        return LEAF if level in self._clusters.leaf_levels else self._problem.domain.areas.levels[level]
 
     def _pairs(
         self, own: Layout, levels: tuple[int, ...], tables: tuple[Table, ...], summed: Layout, alone: Layout
@@ -93,12 +92,10 @@ class AlikeLeavesForm:
 
     def _of_clusters(self) -> Problem:
         """The problem of the other areas, and of clusters as leaves."""
-        p, variances = self._problem, self._problem.geounit_variances
-        assert p.areas is not None
-        assert variances is not None
+        p, variances, areas = self._problem, equal_variances(self._problem), self._problem.domain.areas
         firsts = np.unique(self._clusters.of_leaf, return_index=True)[1]
         levels = sorted({*p.observed_levels, *p.desired_levels} - self._clusters.leaf_levels)
-        layers = {self._layer(level): p.areas.leaves_of(level)[:, firsts] for level in levels}
+        layers = {self._layer(level): areas.leaves_of(level)[:, firsts] for level in levels}
         observed: dict[str, dict[str, Float]] = {}
         for level, table, own in zip(p.observed_levels, p.observed_tables, variances, strict=True):
             cells = own[0] * self._sizes[:, 0] if self._layer(level) == LEAF else own
@@ -111,8 +108,7 @@ class AlikeLeavesForm:
 
     def _leaves_alone(self, leaves: int) -> Problem:
         """The problem of the own tables of so many leaves."""
-        p, variances = self._problem, self._problem.geounit_variances
-        assert variances is not None
+        p, variances = self._problem, equal_variances(self._problem)
         given = zip(p.observed_levels, p.observed_tables, variances, strict=True)
         observed = {table.name: float(own[0]) for level, table, own in given if self._layer(level) == LEAF}
         asked = zip(p.desired_levels, p.desired_tables, strict=True)

@@ -91,14 +91,11 @@ class AreaForm:
         pulls = [np.zeros(self._shape(p.observed.sizes[i], table, V)) for i, table in enumerate(p.observed_tables)]
         for component, own, estimate in self._components:
             layout, wanted = own.problem.observed, own.problem.desired
-            first = None
-            for block, place in own.place_of.items():
-                slots = self._slots[p.desired_tables[block].name]
-                part = slots.part(given[block], component, -1)
-                first = np.zeros((wanted.size, part.shape[1])) if first is None else first
-                first[wanted.block(place)] += part
-            assert first is not None
-            U = estimate.adjoint(first)
+            parts = [
+                (wanted.block(place), self._slots[p.desired_tables[block].name].part(given[block], component, -1))
+                for block, place in own.place_of.items()
+            ]
+            U = estimate.adjoint(_put_together(parts, wanted.size))
             for place, sources in enumerate(own.sources):
                 for source in sources:
                     slots = self._slots[p.observed_tables[source.block].name]
@@ -111,15 +108,14 @@ class AreaForm:
 
     def _measured(self, given: Blocks, component: Component, own: ComponentProblem) -> Float:
         """What the tables tell of a component, over the observed layout of its problem."""
-        layout, result = own.problem.observed, None
+        layout = own.problem.observed
+        parts = []
         for place, sources in enumerate(own.sources):
             for source in sources:
                 slots = self._slots[self._problem.observed_tables[source.block].name]
                 part = slots.part(given[source.block], component, 1)
-                result = np.zeros((layout.size, part.shape[1])) if result is None else result
-                result[layout.block(place)] += source.weights[:, None] * part
-        assert result is not None
-        return result
+                parts.append((layout.block(place), source.weights[:, None] * part))
+        return _put_together(parts, layout.size)
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
@@ -150,6 +146,14 @@ class AreaForm:
 
     def _shape(self, size: int, table: Table, X: Float) -> tuple[int, ...]:
         return (int(size) // table.size, *table.shape, X.shape[1])
+
+
+def _put_together(parts: list[tuple[slice, Float]], size: int) -> Float:
+    """Rows of a layout of so many, each the sum of the parts that are put there."""
+    result = np.zeros((size, parts[0][1].shape[1]))
+    for place, part in parts:
+        result[place] += part
+    return result
 
 
 def components_of_tables(tables: list[TableSlots]) -> list[Component]:

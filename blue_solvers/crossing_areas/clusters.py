@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.crossing_areas.component_problem import equal_variances
 from constraint_builders import Problem
 from constraint_builders.arrays import Index
 
@@ -32,9 +33,7 @@ class Clusters:
     @classmethod
     def of(cls, problem: Problem) -> Clusters | None:
         """Of a problem whose leaves were all measured alike; None where they were not, or few share their areas."""
-        areas, variances = problem.areas, problem.geounit_variances
-        assert areas is not None
-        assert variances is not None
+        areas, variances = problem.domain.areas, equal_variances(problem)
         levels = sorted({*problem.observed_levels, *problem.desired_levels})
         of_leaves = frozenset(i for i in levels if areas.layer(areas.levels[i]).is_of_leaves)
         own = [i for i, level in enumerate(problem.observed_levels) if level in of_leaves]

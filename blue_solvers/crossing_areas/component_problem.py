@@ -26,7 +26,7 @@ NOTHING = "number"  # the variable of a component that has one number in every a
 
 
 @dataclass(frozen=True)
-class Source:
+class TablePart:
     """A table's part in a measurement of a component's problem.
 
     Attributes
@@ -48,14 +48,14 @@ class ComponentProblem:
     Attributes
     ----------
     problem : Problem
-    sources : list of list of Source
+    sources : list of list of TablePart
         For every block of its observed layout.
     place_of : dict of int to int
         For every desired table that sees the component the block of its desired layout.
     """
 
     problem: Problem
-    sources: list[list[Source]]
+    sources: list[list[TablePart]]
     place_of: dict[int, int]
 
     @cached_property
@@ -105,6 +105,19 @@ class ReducedSchema:
         return " * ".join(factor for factor in factors if factor) or "total"
 
 
+def equal_variances(problem: Problem) -> list[Float]:
+    """The one variance of every table in every area, (areas,) for each table.
+
+    Raises
+    ------
+    ValueError
+        If variances differ within a table of an area, or noise is correlated.
+    """
+    if problem.geounit_variances is None:
+        raise ValueError("components of areas need tables of equal variances in every area")
+    return problem.geounit_variances
+
+
 def anything_will_do(problem: Problem) -> bool:
     """Whether cells are desired that nothing determines, of which any value will do; see `Problem.observing`."""
     return problem.desired is problem.observed and bool(problem.unmeasured.any())
@@ -117,20 +130,19 @@ def component_problem(
 
     That is where all such tables are of areas without leaves.
     """
-    areas, schema = problem.areas, problem.domain.schema
-    assert areas is not None
+    areas, schema = problem.domain.areas, problem.domain.schema
     tables = (*problem.observed_tables, *problem.desired_tables)
     reduced = ReducedSchema(schema, groupings, sorted({f for table in tables for f in table.factors}), component)
     measured = _measured(problem, reduced, slots, component)
     if not measured:
         return None
     observed: dict[str, dict[str, Float]] = {}
-    sources: list[list[Source]] = []
+    sources: list[list[TablePart]] = []
     for layer, name in sorted(measured, key=lambda own: areas.level_index(own[0])):  # as blocks come
         parts = measured[layer, name]
         together, weights = _together([own for _, own in parts])
         observed.setdefault(layer, {})[name] = together.reshape(-1, *parse_table(reduced.schema, name).shape)
-        sources.append([Source(block, own) for (block, _), own in zip(parts, weights, strict=True)])
+        sources.append([TablePart(block, own) for (block, _), own in zip(parts, weights, strict=True)])
     wanted: dict[LayerTable, list[int]] = {}
     for block, (level, table) in enumerate(zip(problem.desired_levels, problem.desired_tables, strict=True)):
         if component <= slots[table.name].contrasts:
@@ -149,9 +161,7 @@ def _measured(
     problem: Problem, reduced: ReducedSchema, slots: Mapping[str, TableSlots], component: Component
 ) -> dict[LayerTable, list[tuple[int, Float]]]:
     """The tables that see a component by layer and what they see, each with the variances of that."""
-    areas, variances = problem.areas, problem.geounit_variances
-    assert areas is not None
-    assert variances is not None
+    areas, variances = problem.domain.areas, equal_variances(problem)
     found: dict[LayerTable, list[tuple[int, Float]]] = {}
     for block, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
         own = slots[table.name]

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.contract import Info, Prepared, Refusal, Solver
-from blue_solvers.solvers.areas import AreaSolver
+from blue_solvers.solvers.area_solver import AreaSolver
 from blue_solvers.solvers.cholesky import Cholesky
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.dense import Dense

@@ -3,7 +3,7 @@
 from typing import Literal, TypeAlias
 
 from blue_solvers.contract import Solver
-from blue_solvers.solvers.areas import AreaSolver
+from blue_solvers.solvers.area_solver import AreaSolver
 from blue_solvers.solvers.auto import Auto
 from blue_solvers.solvers.cholesky import Cholesky
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
@@ -26,5 +26,7 @@ __all__ = [
 ]
 
 SolverName: TypeAlias = Literal["auto", "sea_blue", "two_pass", "areas", "cholesky", "cg", "multigrid", "dense"]
-_ALL = (Auto, SeaBlue, TwoPass, AreaSolver, Cholesky, ConjugateGradient, Multigrid, Dense)
-SOLVERS: dict[str, type[Solver]] = {solver.name: solver for solver in _ALL}
+SOLVERS: dict[str, type[Solver]] = {
+    solver.name: solver
+    for solver in (Auto, SeaBlue, TwoPass, AreaSolver, Cholesky, ConjugateGradient, Multigrid, Dense)
+}

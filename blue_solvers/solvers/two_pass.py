@@ -17,6 +17,7 @@ from blue_solvers.contract import Capability, Info, Prepared, Solver
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
+from constraint_builders.problem import ProblemOverSpine
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class TwoPass(Solver):
     def plan(self, problem: Problem) -> Prepared:
         """Work out gains and covariances of every component."""
         if problem.tree is not None:
-            return _PartOfTree(problem, self.plan(problem.tree.problem))
+            return _PartOfTree(problem, problem.tree, self.plan(problem.tree.problem))
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
         if problem.equalities is not None:
             return SeaBlueEstimate(problem, Corrected(problem), info)
@@ -87,11 +88,10 @@ def _weights(problem: Problem, W: sparse.csc_array) -> list[Weights]:
 class _PartOfTree(Prepared):
     """The estimate of nodes or areas that form a tree, in their own order."""
 
-    def __init__(self, problem: Problem, over_spine: Prepared) -> None:
+    def __init__(self, problem: Problem, over: ProblemOverSpine, over_spine: Prepared) -> None:
         self.problem = problem
         self._over_spine = over_spine
-        assert problem.tree is not None
-        self._observed, self._desired = problem.tree.observed, problem.tree.desired
+        self._observed, self._desired = over.observed, over.desired
         own = over_spine.problem
         self._is_whole = [
             size == places.size and np.array_equal(places, np.arange(size))

@@ -16,8 +16,8 @@ from blue_solvers.verification.wide import Separated
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Name
-from constraint_builders.description.places import Places
 from constraint_builders.description.reals import real_array
+from constraint_builders.description.spine_or_areas import Places
 
 LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides
 CHECKED, KNOWN_EXACTLY, NOT_MEASURED, UNCHECKED = range(4)

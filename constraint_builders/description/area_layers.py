@@ -20,7 +20,7 @@ BETWEEN = " * "
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class AreaLayer:
     """The areas of one kind.
 
     Attributes
@@ -58,7 +58,7 @@ class Layer:
         )  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Layer):
+        if not isinstance(other, AreaLayer):
             return NotImplemented
         return equal(self.incidence, other.incidence) and self.labels == other.labels
 
@@ -80,7 +80,7 @@ def read_leaves(leaves: int | Sequence[Hashable]) -> tuple[int, tuple[Hashable, 
     return len(labels), labels
 
 
-def read_layer(name: str, given: Any, leaves: int, leaf_names: tuple[Hashable, ...] | None) -> Layer:
+def read_layer(name: str, given: Any, leaves: int, leaf_names: tuple[Hashable, ...] | None) -> AreaLayer:
     """A layer from a label for every leaf, or from a matrix (areas, leaves)."""
     what = f"layer {name!r}"
     refuse_masked(given, what)
@@ -96,14 +96,14 @@ def read_layer(name: str, given: Any, leaves: int, leaf_names: tuple[Hashable, .
         if not matrix.shape[0]:
             raise ValueError(f"{what} has no areas: give a row for each, or leave it out")
         numbered = labels == tuple(map(str, range(matrix.shape[0])))
-        return Layer(matrix, None if numbered else labels)
+        return AreaLayer(matrix, None if numbered else labels)
     order = _leaf_order(getattr(given, "index", None), leaf_names, what)
     of_areas, codes = _areas_of_labels(given, what)
     codes = codes if order is None else codes[order]
     if codes.size != leaves:
         raise ValueError(f"{what} labels {codes.size} leaves, and there are {leaves}: give a label for each")
     incidence = sorted_incidence(np.ones(leaves), codes, np.arange(leaves), (len(of_areas), leaves))
-    return Layer(incidence, of_areas)
+    return AreaLayer(incidence, of_areas)
 
 
 def _leaf_order(index: Any, leaf_names: tuple[Hashable, ...] | None, what: str) -> Index | None:
@@ -168,7 +168,7 @@ def _is_missing(label: Any) -> bool:
         return True
 
 
-def crossed(first: Layer, second: Layer) -> Layer:
+def crossed(first: AreaLayer, second: AreaLayer) -> AreaLayer:
     """All pairs of areas that hold a leaf together, those of the first together."""
     one, other = first.incidence.tocsc(), second.incidence.tocsc()
     ones, others = (np.diff(own.indptr).astype(np.int64) for own in (one, other))
@@ -182,7 +182,7 @@ def crossed(first: Layer, second: Layer) -> Layer:
     incidence = sorted_incidence(np.ones(leaf.size), rows, leaf, (found.size, ones.size))
     of_first, of_second = first.names, second.names
     pairs = zip(*(part.tolist() for part in np.divmod(found, second.size)), strict=True)
-    return Layer(incidence, tuple(f"{of_first[i]}{BETWEEN}{of_second[j]}" for i, j in pairs))
+    return AreaLayer(incidence, tuple(f"{of_first[i]}{BETWEEN}{of_second[j]}" for i, j in pairs))
 
 
 def sorted_incidence(values: Float, rows: Index, columns: Index, shape: tuple[int, int]) -> sparse.csr_array:

@@ -14,7 +14,7 @@ from scipy import sparse
 from constraint_builders.arrays import Flags, Index
 from constraint_builders.description.area_layers import (
     BETWEEN,
-    Layer,
+    AreaLayer,
     crossed,
     read_labels,
     read_layer,
@@ -74,13 +74,13 @@ class Areas:
                 "layers are given by name, as in {'Region': [0, 0, 1, 1]}, a label for every leaf: "
                 f"got {type(layers).__name__}"
             )
-        own: dict[str, Layer] = {}
+        own: dict[str, AreaLayer] = {}
         for name, given in layers.items():
             own[_layer_name(name, own)] = read_layer(str(name), given, count, labels)
         identity = sparse.csr_array(sparse.eye_array(count, format="csr"))
-        self._build({**own, LEAF: Layer(identity, labels)})
+        self._build({**own, LEAF: AreaLayer(identity, labels)})
 
-    def _build(self, layers: dict[str, Layer]) -> None:
+    def _build(self, layers: dict[str, AreaLayer]) -> None:
         for name, layer in layers.items():
             _refuse_repeated_names(name, layer)
         self._layers = layers
@@ -88,7 +88,7 @@ class Areas:
         stops = np.cumsum([0, *(layer.size for layer in layers.values())])
         self.members: tuple[Index, ...] = tuple(np.arange(a, b, dtype=np.intp) for a, b in pairwise(stops.tolist()))
 
-    def _with(self, name: str, layer: Layer) -> Areas:
+    def _with(self, name: str, layer: AreaLayer) -> Areas:
         other = object.__new__(Areas)
         layers = {own: kept for own, kept in self._layers.items() if own != LEAF}
         other._build({**layers, _layer_name(name, layers): layer, LEAF: self._layers[LEAF]})
@@ -123,16 +123,16 @@ class Areas:
     def from_spine(cls, spine: Spine) -> Areas:
         """The areas of a tree of geounits: a layer for every geolevel, over the geounits without children."""
         leaves = np.flatnonzero(spine.child_counts == 0)
-        layers: dict[str, Layer] = {}
+        layers: dict[str, AreaLayer] = {}
         for level, (name, members) in enumerate(zip(spine.levels, spine.members, strict=True)):
             incidence = spine.leaves_of(level)
             incidence.sort_indices()
-            layers[_layer_name(name, layers)] = Layer(incidence, tuple(spine.geocodes[i] for i in members.tolist()))
+            layers[_layer_name(name, layers)] = AreaLayer(incidence, tuple(spine.geocodes[i] for i in members.tolist()))
         codes = tuple(spine.geocodes[i] for i in leaves.tolist())
         unique = len(set(codes)) == len(codes)
         areas = object.__new__(cls)
         identity = sparse.csr_array(sparse.eye_array(leaves.size, format="csr"))
-        areas._build({**layers, LEAF: Layer(identity, codes if unique else None)})
+        areas._build({**layers, LEAF: AreaLayer(identity, codes if unique else None)})
         return areas
 
     def with_layer(self, name: str, layer: Any, names: Sequence[Hashable] | None = None) -> Areas:
@@ -181,7 +181,7 @@ class Areas:
             found = crossed(found, self._set_layer(other))
         return self._with(name or BETWEEN.join(layers), found)
 
-    def _set_layer(self, name: str) -> Layer:
+    def _set_layer(self, name: str) -> AreaLayer:
         layer = self.layer(name)
         if not layer.is_of_sets:
             raise ValueError(f"layer {name!r} weighs leaves otherwise than by 1: only sets intersect")
@@ -217,7 +217,7 @@ class Areas:
         """For every area its number within its layer."""
         return np.concatenate([np.arange(own.size) for own in self.members])
 
-    def layer(self, name: str) -> Layer:
+    def layer(self, name: str) -> AreaLayer:
         """The layer of that name; `ValueError` if there is none."""
         return self._layers[self.levels[self.level_index(name)]]
 
@@ -275,7 +275,7 @@ class Areas:
         return f"Areas({self.leaves:,} leaves{'; ' if counts else ''}{', '.join(counts)})"
 
 
-def _layer_name(name: Any, known: Mapping[str, Layer]) -> str:
+def _layer_name(name: Any, known: Mapping[str, AreaLayer]) -> str:
     if not isinstance(name, str):
         raise TypeError(f"the name of a layer must be text: got {name!r}")
     if name == LEAF:
@@ -285,7 +285,7 @@ def _layer_name(name: Any, known: Mapping[str, Layer]) -> str:
     return name
 
 
-def _refuse_repeated_names(name: str, layer: Layer) -> None:
+def _refuse_repeated_names(name: str, layer: AreaLayer) -> None:
     if layer.labels is None:
         return
     seen: set[str] = set()

@@ -9,13 +9,14 @@ from math import prod
 import numpy as np
 
 from constraint_builders.arrays import Index
-from constraint_builders.description.places import Places
+from constraint_builders.description.areas import Areas
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
+from constraint_builders.description.spine_or_areas import Places
 
 
-class NoSpineError(ValueError):
-    """A tree of geounits is needed, and a problem has areas that are not known to be one."""
+class OtherPlacesError(ValueError):
+    """A tree of geounits is needed, and a problem has areas, or the other way round."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,26 @@ class Domain:
 
         Raises
         ------
-        NoSpineError
+        OtherPlacesError
             For a problem of areas.
         """
         if not isinstance(self.places, Spine):
-            raise NoSpineError("a problem of areas has no spine: this needs a tree of geounits, Problem(..., spine=)")
+            raise OtherPlacesError(
+                "a problem of areas has no spine: this needs a tree of geounits, Problem(..., spine=)"
+            )
+        return self.places
+
+    @property
+    def areas(self) -> Areas:
+        """The areas.
+
+        Raises
+        ------
+        OtherPlacesError
+            For a problem of geounits.
+        """
+        if not isinstance(self.places, Areas):
+            raise OtherPlacesError("a problem of geounits has no areas: this needs Problem(..., areas=)")
         return self.places
 
     @cached_property

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from constraint_builders.arrays import Flags
 from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.places import Places
 from constraint_builders.description.reals import refuse_masked
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import parse_table
 
 

@@ -15,9 +15,9 @@ from constraint_builders.description.areas import Areas
 from constraint_builders.description.domain import Domain
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import Noise
-from constraint_builders.description.places import Places
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.relations.summing import SummingMatrix

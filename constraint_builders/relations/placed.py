@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.areas import Areas
-from constraint_builders.description.places import Places
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table
 from constraint_builders.relations.area_constraints import AreaConsistency
 from constraint_builders.relations.placed_consistency import PlacedConsistency

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Flags, Index
-from constraint_builders.description.places import Places
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table
 from constraint_builders.relations.constraints import next_above, require_constraint_memory
 from constraint_builders.relations.functional_rows import Component, FunctionalRows

@@ -12,8 +12,8 @@ from scipy import sparse
 from constraint_builders.arrays import Float
 from constraint_builders.description.areas import Areas
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.places import Places
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table
 from constraint_builders.relations.elimination import eliminate, relations_between_rows
 from constraint_builders.relations.marginals import margin_matrix, placed_marginal_matrix, refines

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import Dimension, aligned
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.places import Places
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.variances import checked_variances
 from constraint_builders.memory import require_cells
