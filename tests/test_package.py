@@ -16,13 +16,16 @@ import time
 import tomllib
 import venv
 import zipfile
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import blue_solvers
 import constraint_builders
 import noise_mechanisms
+from blue_solvers.solvers import registry
 from tests.helpers.places import ROOT
 
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
@@ -63,8 +66,31 @@ def test_importing_needs_the_stated_dependencies_only() -> None:
 
 
 def test_importing_says_and_warns_nothing() -> None:
-    done = python("import blue_solvers, constraint_builders, noise_mechanisms", "-W", "error")
+    every = "; ".join(f"from {package} import *" for package in PACKAGES)
+    done = python(every, "-W", "error")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_importing_loads_nothing_until_it_is_asked_for() -> None:
+    code = "import sys, blue_solvers as own; print('numpy' in sys.modules, own.blue is None, 'numpy' in sys.modules)"
+    assert python(code).stdout.split() == ["False", "False", "True"]
+
+
+@pytest.mark.parametrize("package", [blue_solvers, constraint_builders])
+def test_names_loaded_when_asked_are_those_that_type_checkers_see(package: ModuleType) -> None:
+    (block,) = (node for node in ast.parse(Path(package.__file__ or "").read_text()).body if isinstance(node, ast.If))
+    seen = {"__version__"}
+    for line in block.body:
+        assert isinstance(line, ast.ImportFrom)
+        for alias in line.names:
+            if alias.name == "*":
+                seen |= set(registry.__all__)
+                continue
+            seen.add(alias.name)
+            assert getattr(package, alias.name) is getattr(import_module(line.module or ""), alias.name)
+    assert seen == set(package.__all__) <= set(dir(package))
+    with pytest.raises(AttributeError, match=f"'{package.__name__}' has no attribute 'bleu'"):
+        _ = package.bleu
 
 
 def test_only_the_command_prints() -> None:

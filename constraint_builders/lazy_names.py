@@ -1,0 +1,44 @@
+"""Names of a package that are loaded when they are first asked for (PEP 562), so that importing it costs little."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+
+def names_when_asked(
+    package: str, homes: Mapping[str, Sequence[str]], whole: str | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """What a package calls ``__getattr__`` and ``__dir__``.
+
+    Parameters
+    ----------
+    package : str
+        Its name.
+    homes : mapping of str to sequence of str
+        For every module the public names that are its own; none if the module itself is the name.
+    whole : str, optional
+        A module all of whose public names are the package's too.
+    """
+    home = {name: module for module, names in homes.items() for name in names}
+    home |= {module.rpartition(".")[2]: "" for module, names in homes.items() if not names}
+
+    def public() -> list[str]:
+        return sorted({*home, "__version__", *(import_module(whole).__all__ if whole else ())})
+
+    def load(name: str) -> Any:
+        if name == "__all__":
+            return public()
+        if name in home:
+            module = home[name]
+        elif whole and not name.startswith("_") and name in import_module(whole).__all__:
+            module = whole
+        else:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+        value = getattr(import_module(module), name) if module else import_module(f"{package}.{name}")
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load, lambda: sorted({*vars(sys.modules[package]), *public()})
