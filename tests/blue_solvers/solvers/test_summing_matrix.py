@@ -16,7 +16,7 @@ from tests.helpers.effort import examples
 
 Float = NDArray[np.float64]
 
-EXACT_SOLVERS = [name for name in SOLVERS if name not in ("sea_blue", "two_pass")]
+EXACT_SOLVERS = [name for name in SOLVERS if name not in ("sea_blue", "two_pass", "areas")]
 
 
 def least_squares(S: Float, variances: Float, y: Float) -> tuple[Float, Float]:
