@@ -88,9 +88,9 @@ def measure(cells: str, copies: int) -> dict[str, float]:
     before = peak_bytes() - y.nbytes
     x = P @ y
     memory = peak_bytes() - before
-    apply, copy, variances = _processor_seconds(lambda: P @ y, lambda: (y.copy(), x.copy()), P.variances)
-    _keep_freed_memory()
-    apply_at_hand, copy_at_hand = _processor_seconds(lambda: P @ y, lambda: (y.copy(), x.copy()))
+    apply, copy, variances = processor_seconds(lambda: P @ y, lambda: (y.copy(), x.copy()), P.variances)
+    keep_freed_memory()
+    apply_at_hand, copy_at_hand = processor_seconds(lambda: P @ y, lambda: (y.copy(), x.copy()))
     return {
         "geounits": float(problem.spine.size if problem.spine else 1),
         "in": float(y.size),
@@ -106,7 +106,7 @@ def measure(cells: str, copies: int) -> dict[str, float]:
     }
 
 
-def _processor_seconds(*runs: Callable[[], object]) -> list[float]:
+def processor_seconds(*runs: Callable[[], object]) -> list[float]:
     """Shortest of several times of each, taken in turns."""
     best = [np.inf] * len(runs)
     for _ in range(REPEATS):
@@ -118,7 +118,7 @@ def _processor_seconds(*runs: Callable[[], object]) -> list[float]:
     return best
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Have the C library keep memory that is freed, instead of giving it back to the system (glibc's mallopt)."""
     trim_threshold, most_mapped = -1, -4
     library = ctypes.CDLL(None)

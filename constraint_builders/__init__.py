@@ -8,6 +8,7 @@ from constraint_builders.version import __version__ as __version__
 if TYPE_CHECKING:
     from constraint_builders import gallery as gallery
     from constraint_builders.any_frame import problem_from as problem_from
+    from constraint_builders.description.areas import Areas as Areas
     from constraint_builders.description.low_rank import LowRankPlusDiagonal as LowRankPlusDiagonal
     from constraint_builders.description.schema import Schema as Schema
     from constraint_builders.description.spine import Spine as Spine
@@ -19,6 +20,7 @@ else:
         {
             "constraint_builders.gallery": (),
             "constraint_builders.any_frame": ("problem_from",),
+            "constraint_builders.description.areas": ("Areas",),
             "constraint_builders.description.low_rank": ("LowRankPlusDiagonal",),
             "constraint_builders.description.schema": ("Schema",),
             "constraint_builders.description.spine": ("Spine",),

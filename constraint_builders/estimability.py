@@ -14,7 +14,8 @@ from constraint_builders.record import Record
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.consistency import TableRelations
 from constraint_builders.relations.marginals import refines
-from constraint_builders.relations.spine_constraints import SpineConsistency
+from constraint_builders.relations.placed import consistency_of
+from constraint_builders.relations.placed_consistency import PlacedConsistency
 from constraint_builders.relations.spine_tables import undetermined
 from constraint_builders.relations.tabulation import is_small
 
@@ -28,7 +29,7 @@ def lacks(measured: Measured, level: int, table: Table) -> int | None:
 
     Where recodes cross, only tables that one table of the level can be summed to count as determined.
     """
-    schema, members = measured.domain.schema, measured.domain.spine.members[level]
+    schema, members = measured.domain.schema, measured.domain.places.members[level]
     if not factors_cross(schema, [*measured.observed_tables, table]):
         return undetermined(_components_with(measured, table.factors), table, members)
     observed = zip(measured.observed_levels, measured.observed_tables, measured.typical_variances(), strict=True)
@@ -39,15 +40,15 @@ def lacks(measured: Measured, level: int, table: Table) -> int | None:
     return None if fine else int(members[0])
 
 
-def _components_with(measured: Measured, factors: Sequence[str]) -> SpineConsistency:
+def _components_with(measured: Measured, factors: Sequence[str]) -> PlacedConsistency:
     """Components of the measurements that suit other factors too."""
     own = {factor for table in measured.observed_tables for factor in table.factors}
     if own.issuperset(factors):
         assert isinstance(measured.relations, TableRelations)
-        assert isinstance(measured.relations.structure, SpineConsistency)
+        assert isinstance(measured.relations.structure, PlacedConsistency)
         return measured.relations.structure
     levels, tables, variances = measured.observed_levels, measured.observed_tables, measured.typical_variances()
-    return SpineConsistency(measured.domain.schema, measured.domain.spine, levels, tables, variances, factors)
+    return consistency_of(measured.domain.schema, measured.domain.places, levels, tables, variances, factors)
 
 
 def refuse_unestimable(record: Record) -> None:
@@ -57,7 +58,7 @@ def refuse_unestimable(record: Record) -> None:
     ------
     ValueError
     """
-    if record.spine is None:
+    if record.places is None:
         record.tabulation  # noqa: B018  refuses, by name, what no observed tables contain
     else:
         _refuse_unestimable_geounits(record)
@@ -65,12 +66,12 @@ def refuse_unestimable(record: Record) -> None:
 
 
 def _refuse_unestimable_geounits(record: Record) -> None:
-    schema, spine = record.domain.schema, record.domain.spine
+    schema, places = record.domain.schema, record.domain.places
     for level, table in zip(record.desired_levels, record.desired_tables, strict=True):
         crossing = factors_cross(schema, [*record.observed_tables, table])
         geounit = None if crossing else lacks(record, level, table)
         if geounit is not None and (record.zeros is None or not is_small(record)):
-            where = f"{spine.levels[level]} {spine.geocodes[geounit]!r}"
+            where = f"{places.levels[level]} {places.geocodes[geounit]!r}"
             raise ValueError(
                 f"table {table.name!r} is not estimable at {where}: no measurement there, below or above "
                 "determines it, and equalities between observed cells do not count towards it"
@@ -83,9 +84,9 @@ def _refuse_undetermined_cells(record: Record) -> None:
     Arbitrary values in the cells that nothing determines show which cells change with them. A desired cell may
     still be determined where cells that it is summed from are not.
     """
-    if record.spine is not None and (_rests_on_several_levels(record) or _rests_on_zeros(record)):
+    if record.places is not None and (_rests_on_several_levels(record) or _rests_on_zeros(record)):
         record.tabulation  # noqa: B018  refuses, by name, what rests on undetermined cells
-    if record.spine is not None or not record.relations.partly_measured or record.relations.tree is not None:
+    if record.places is not None or not record.relations.partly_measured or record.relations.tree is not None:
         return
     elimination = record.relations.elimination("independent")
     arbitrary = np.zeros(record.observed.size)

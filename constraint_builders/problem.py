@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from constraint_builders.arrays import Index
+from constraint_builders.description.areas import Areas
 from constraint_builders.description.noise import IndependentNoise
 from constraint_builders.description.noise_covariance import read_noise, read_variances
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.estimability import ASSUMED_VARIANCE, why_undetermined
+from constraint_builders.nested_areas import over_spine
 from constraint_builders.reading import read_equations, read_problem, read_summing_matrix
 from constraint_builders.record import NOTHING_ASSUMED, Record
+
+
+class ProblemOverSpine(NamedTuple):
+    """A problem over a spine that another one is a part of, and where the other's cells sit in its layouts."""
+
+    problem: Problem
+    observed: Index
+    desired: Index
 
 
 class Problem(Record):
@@ -35,6 +46,10 @@ class Problem(Record):
     desired : sequence of str or "all", optional
         The wanted tables, by default the observed ones. ``"all"``: every plain marginal of some observed table, and the
         observed tables themselves.
+    spine : Spine, optional
+        The tree of geounits; tables are then given by geolevel, ``{"State": {"total": 1.0}}``.
+    areas : Areas, optional
+        Instead of a spine, areas that may overlap and cross; their layers are used like geolevels.
     covariance : sparse array, ndarray, LinearOperator or LowRankPlusDiagonal, optional
         Covariance of the noise over the observed layout, (n, n), instead of the diagonal; the variances in `observed`
         must then be None or agree with its diagonal. An operator may have a method ``solve(V)``, its inverse times
@@ -54,10 +69,11 @@ class Problem(Record):
 
     Attributes
     ----------
-    schema, spine : Schema, Spine or None
-        A problem without a spine describes a single geographic unit, one of a matrix has neither.
+    schema, spine, areas : Schema, Spine, Areas or None
+        A problem without a spine or areas describes a single geographic unit, one of a matrix has none of them.
     domain : Domain
-        Schema and spine, the latter of one geounit where there is none; refused by name where `is_tabular` is False.
+        Schema, and spine or areas, a spine of one geounit where there is neither; refused by name where `is_tabular`
+        is False.
     observed, desired : Layout
         Where the tables sit in the vectors that operators take and return.
     observed_tables, desired_tables : tuple of Table
@@ -101,6 +117,7 @@ class Problem(Record):
         desired: Mapping[str, Any] | Sequence[str] | str | None = None,
         *,
         spine: Spine | None = None,
+        areas: Areas | None = None,
         covariance: Any = None,
         zeros: Mapping[Any, Any] | None = None,
         equalities: tuple[Any, ArrayLike] | None = None,
@@ -109,7 +126,7 @@ class Problem(Record):
         undetermined: Literal["error", "nan"] = "error",
     ) -> None:
         if not isinstance(schema, Record):
-            options = (spine, covariance, zeros, equalities, noise, truth, undetermined)
+            options = (spine, areas, covariance, zeros, equalities, noise, truth, undetermined)
             schema = read_problem(schema, observed, desired, *options)
         vars(self).update(vars(schema))
 
@@ -183,16 +200,22 @@ class Problem(Record):
         return Problem(self.replaced(**changes))
 
     @cached_property
-    def tree(self) -> tuple[Problem, NDArray[np.intp]] | None:
-        """The same problem over a spine where a summing matrix is a tree and its noise uncorrelated, otherwise None.
+    def tree(self) -> ProblemOverSpine | None:
+        """The same problem over a spine, where the nodes of a summing matrix, or areas, nest; otherwise None.
 
-        Its one table is the total at every depth, also of leaves not measured. With it, where nodes sit in it, (n,).
+        Noise must be uncorrelated. Of a summing matrix its one table is the total at every depth, also of leaves not
+        measured.
         """
+        if self.areas is not None:
+            nested = over_spine(self)
+            if nested is None:
+                return None
+            return ProblemOverSpine(Problem(nested.record), nested.observed, nested.desired)
         tree = self.relations.tree
         if tree is None:
             return None
         observed = {level: {"total": own} for level, own in zip(tree.spine.levels, tree.variances, strict=True)}
-        return Problem(tree.schema, observed, spine=tree.spine), tree.places
+        return ProblemOverSpine(Problem(tree.schema, observed, spine=tree.spine), tree.places, tree.places)
 
     @cached_property
     def determined(self) -> Problem:

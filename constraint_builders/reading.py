@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.areas import Areas
 from constraint_builders.description.labelled import Nodes, aligned, row_labels
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.linear import read_matrix, read_vector
@@ -21,6 +22,7 @@ from constraint_builders.description.noise_covariance import read_noise
 from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.variances import checked_variances
 from constraint_builders.description.zeros import StructuralZeros
@@ -42,6 +44,7 @@ def read_problem(
     observed: Any,
     desired: Any,
     spine: Spine | None,
+    areas: Areas | None,
     covariance: Any,
     zeros: Mapping[Any, Any] | None,
     equalities: tuple[Any, ArrayLike] | None,
@@ -64,9 +67,10 @@ def read_problem(
         )
     if not observed:
         raise ValueError("a problem needs at least one observed table: got none")
-    measured = _read_measured(schema, observed, spine, covariance, noise)
+    _refuse_places(spine, areas)
+    measured = _read_measured(schema, observed, spine, areas, covariance, noise)
     if zeros is not None:
-        measured = replace(measured, zeros=_read_zeros(schema, spine, zeros))
+        measured = replace(measured, zeros=_read_zeros(schema, measured.places, zeros))
     if equalities is not None:
         measured = replace(measured, equalities=_read_equalities(measured.observed.size, *equalities))
     assumed = np.zeros(0, dtype=np.intp)
@@ -86,24 +90,40 @@ def read_problem(
     return record
 
 
-def _read_measured(schema: Schema, observed: Mapping, spine: Spine | None, covariance: Any, noise: str) -> Measured:
+def _refuse_places(spine: Any, areas: Any) -> None:
+    if spine is not None and areas is not None:
+        raise ValueError(
+            "a problem is about the geounits of a spine or about areas: give one of spine= and areas=; "
+            "Areas.from_spine(spine).with_layer(...) has both"
+        )
+    if areas is not None and not isinstance(areas, Areas):
+        raise TypeError(
+            f"areas must be Areas, such as Areas(4, {{'Region': [0, 0, 1, 1]}}): got {type(areas).__name__}"
+        )
+
+
+def _read_measured(
+    schema: Schema, observed: Mapping, spine: Spine | None, areas: Areas | None, covariance: Any, noise: str
+) -> Measured:
     """The observed tables and their noise."""
-    if spine is None:
+    places = areas if spine is None else spine
+    if places is None:
         tables = tuple(parse_table(schema, name) for name in observed)
         levels = (0,) * len(tables)
         layout = table_layout(schema, list(observed))
         own = zip(observed.items(), tables, strict=True)
         given = np.concatenate([_table_variances(schema, name, table, value) for (name, value), table in own])
     else:
-        names, by_table = read_observed(schema, spine, observed)
+        names, by_table = read_observed(schema, places, observed)
         tables = tuple(parse_table(schema, table) for _, table in names)
-        levels = tuple(spine.level_index(level) for level, _ in names)
-        layout, given = spine_layout(schema, spine, names), np.concatenate(by_table, axis=None)
+        levels = tuple(places.level_index(level) for level, _ in names)
+        layout, given = spine_layout(schema, places, names), np.concatenate(by_table, axis=None)
     return Measured(
         observed=layout,
         noise=read_noise(layout, given, covariance, noise),
         schema=schema,
         spine=spine,
+        areas=areas,
         observed_tables=tables,
         observed_levels=levels,
     )
@@ -121,10 +141,10 @@ def _table_variances(schema: Schema, name: str, table: Table, value: Any) -> Flo
     return checked_variances(np.broadcast_to(variances, table.shape).ravel(), what)
 
 
-def _read_zeros(schema: Schema, spine: Spine | None, zeros: Mapping[Any, Any]) -> StructuralZeros:
+def _read_zeros(schema: Schema, places: Places | None, zeros: Mapping[Any, Any]) -> StructuralZeros:
     names = list(zeros)
-    if spine is not None:
-        return StructuralZeros(schema, spine, spine_layout(schema, spine, names), zeros)
+    if places is not None:
+        return StructuralZeros(schema, places, spine_layout(schema, places, names), zeros)
     return StructuralZeros(schema, Spine([-1], ["all"]), table_layout(schema, names), zeros)
 
 
@@ -137,11 +157,11 @@ def _read_equalities(size: int, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_a
 
 def _read_desired(schema: Schema, measured: Measured, desired: Any) -> dict[str, Any]:
     """The fields of a record that say what is wanted."""
-    spine, observed = measured.spine, measured.observed
+    places, observed = measured.places, measured.observed
     if desired is None and not measured.unmeasured.any():
         tables, levels = measured.observed_tables, measured.observed_levels
         return {"desired": observed, "desired_tables": tables, "desired_levels": levels}
-    if spine is None:
+    if places is None:
         names = _desired_names(schema, measured, desired)
         return {
             "desired": table_layout(schema, names),
@@ -150,11 +170,11 @@ def _read_desired(schema: Schema, measured: Measured, desired: Any) -> dict[str,
         }
     wanted = [(str(name[0]), str(name[1])) for name in observed.names if isinstance(name, tuple)]
     if desired is not None:
-        wanted = read_desired(schema, spine, desired, measured.observed_tables, partial(lacks, measured))
+        wanted = read_desired(schema, places, desired, measured.observed_tables, partial(lacks, measured))
     return {
-        "desired": spine_layout(schema, spine, wanted),
+        "desired": spine_layout(schema, places, wanted),
         "desired_tables": tuple(parse_table(schema, table) for _, table in wanted),
-        "desired_levels": tuple(spine.level_index(level) for level, _ in wanted),
+        "desired_levels": tuple(places.level_index(level) for level, _ in wanted),
     }
 
 

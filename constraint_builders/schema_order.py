@@ -74,8 +74,8 @@ def _order(layout: Layout, tables: Sequence[Table]) -> Index:
 
 def _layout(problem: Problem, layout: Layout, tables: Sequence[Table]) -> Layout:
     domain = problem.domain
-    if problem.spine is None:
+    if problem.places is None:
         return table_layout(domain.schema, [table.name for table in tables])
     levels = [str(name[0]) for name in layout.names if isinstance(name, tuple)]
     names = list(zip(levels, (table.name for table in tables), strict=True))
-    return spine_layout(domain.schema, domain.spine, names)
+    return spine_layout(domain.schema, domain.places, names)

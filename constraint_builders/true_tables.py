@@ -20,9 +20,9 @@ def true_vector(problem: Problem, counts: ArrayLike) -> Float:
     Parameters
     ----------
     problem : Problem
-        On a spine.
+        On a spine, or of areas.
     counts : array_like, (leaves, *schema.shape)
-        Geounits in the spine's order.
+        Leaves in the order of the spine, or of the areas.
 
     Returns
     -------
@@ -31,14 +31,17 @@ def true_vector(problem: Problem, counts: ArrayLike) -> Float:
     Raises
     ------
     ValueError
-        If the problem has no spine, or counts have another shape.
+        If the problem has no geography, or counts have another shape.
     """
-    if problem.spine is None:
+    if problem.places is None:
         raise ValueError("true tables are summed up a spine: this problem has none")
-    schema, spine, leaves = problem.domain.schema, problem.spine, problem.domain.leaves
+    schema, leaves = problem.domain.schema, problem.domain.leaves
     given = real_array(counts, "counts")
     if given.shape != (leaves.size, *schema.shape):
         raise ValueError(f"counts must have shape {(leaves.size, *schema.shape)}, one row a leaf: got {given.shape}")
+    if problem.spine is None:
+        return _of_areas(problem, given)
+    spine = problem.spine
     truth = np.empty(problem.observed.size)
     sums: dict[int, Float] = {}
     for level in reversed(range(len(spine.levels))):
@@ -48,6 +51,14 @@ def true_vector(problem: Problem, counts: ArrayLike) -> Float:
                 truth[problem.observed.block(index)] = tabulate(schema, table, detailed).ravel()
         _add_to_parents(spine, level, detailed, sums)
     return truth
+
+
+def _of_areas(problem: Problem, counts: Float) -> Float:
+    places, found = problem.domain.places, []
+    for level, table in zip(problem.observed_levels, problem.observed_tables, strict=True):
+        cells = tabulate(problem.domain.schema, table, counts)
+        found.append((places.leaves_of(level) @ cells.reshape(len(cells), -1)).ravel())
+    return np.concatenate(found)
 
 
 def known_truth(problem: Problem) -> Float:

@@ -193,7 +193,7 @@ def _of_mapping(problem: Problem, source: Mapping[Any, Any], order: Literal["C",
 
 def _split(problem: Problem, name: Any) -> tuple[str | None, str]:
     """The geolevel, if any, and the table's name."""
-    if problem.spine is None:
+    if problem.places is None:
         return None, (" * ".join(name) or "total") if isinstance(name, tuple) else str(name)
     if not (isinstance(name, tuple) and len(name) == 2):
         raise ValueError(f"table {name!r}: with a geography a name is (geolevel, table)")
@@ -213,7 +213,7 @@ def _level_and_table(name: str) -> Any:
 
 def _of_model(problem: Problem, project: Callable[[Sequence[str]], Any]) -> Tables:
     """Every observed table by a model's projection to its variables."""
-    if not problem.is_tabular or problem.spine is not None:
+    if not problem.is_tabular or problem.places is not None:
         raise ValueError("a model projects to tables of one place: this problem has others")
     found: Tables = {}
     for name, table in zip(problem.observed.names, problem.observed_tables, strict=True):

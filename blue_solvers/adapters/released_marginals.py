@@ -90,7 +90,7 @@ def measurements_of(problem: Problem, y: ArrayLike, make: Callable[..., Any] = M
     ValueError
         If the problem has a geography, no tables, recodes or correlated noise, or variances differ within a table.
     """
-    if not problem.is_tabular or problem.spine is not None or problem.covariance is not None:
+    if not problem.is_tabular or problem.places is not None or problem.covariance is not None:
         raise ValueError("private-pgm knows tables of one place with independent noise: this problem is another")
     values, variances = problem.observed.tables(np.asarray(y)), problem.observed.tables(problem.variances)
     found = []

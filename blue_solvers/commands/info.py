@@ -84,8 +84,8 @@ def print_problem(problem: Problem) -> None:
     print(f"observed     {_summary(problem.observed)}")
     print(f"desired      {_summary(problem.desired)}")
     print(f"constraints  {problem.rank:,} independent")
-    if problem.spine is not None:
-        print(f"geography    {problem.spine}")
+    if problem.places is not None:
+        print(f"geography    {problem.places}")
     for name, (holds, fails) in ASSUMPTIONS.items():
         print(f"{name}           {f'holds: {holds}' if getattr(problem.assumptions, name) else f'FAILS: {fails}'}")
     report_undetermined(problem)

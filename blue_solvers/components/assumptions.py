@@ -29,6 +29,8 @@ def flat_refusal(problem: Problem) -> str | None:
         return Refusal("its noise is correlated (assumption A2)", "use solver='cholesky' or 'cg'")
     if problem.spine is not None:
         return Refusal("it has a spine of geounits", "use solver='two_pass'")
+    if problem.areas is not None:
+        return Refusal("it has areas", "use solver='two_pass' where they nest, 'areas' elsewhere")
     if problem.zeros is not None or problem.equalities is not None:
         return Refusal("it has structural zeros or equalities", "use solver='two_pass', 'cholesky' or 'cg'")
     factors = {f for t in (*problem.observed_tables, *problem.desired_tables) for f in t.factors}
@@ -45,7 +47,9 @@ def flat_refusal(problem: Problem) -> str | None:
 def tree_refusal(problem: Problem) -> str | None:
     """Why the two passes do not take a problem, or None: equal variances within every table of every geounit."""
     if problem.tree is not None:
-        return _too_large(problem.tree[0])
+        return tree_refusal(problem.tree.problem)
+    if problem.areas is not None:
+        return Refusal("its areas do not nest, or their noise is correlated", "use solver='areas', 'cholesky' or 'cg'")
     if problem.summing is not None:
         return Refusal("its nodes do not form a tree", "use solver='cholesky' or 'cg'")
     if not problem.is_tabular:

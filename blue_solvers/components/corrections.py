@@ -166,7 +166,7 @@ class Corrected:
 
 def form_of(problem: Problem) -> Components:
     """The exact estimate of a problem of equal variances within the tables of a geounit, but for its equalities."""
-    special = problem.spine is not None or problem.zeros is not None
+    special = problem.places is not None or problem.zeros is not None
     return TreeForm(StructuredProblem.of(problem)) if special else components_of(problem)
 
 

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
-from constraint_builders.relations.marginals import marginal_matrix, spine_marginal_matrix
+from constraint_builders.relations.marginals import marginal_matrix, placed_marginal_matrix
 
 
 class Cells(ABC):
@@ -47,12 +47,12 @@ class Cells(ABC):
 
 
 class DetailedCells(Cells):
-    """The detailed cells of tables, with a geography of every geounit without children."""
+    """The detailed cells of tables, with a geography of every leaf."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         domain, zeros = problem.domain, problem.zeros
-        places = () if problem.spine is None else (domain.leaves.size,)
+        places = () if problem.places is None else (domain.leaves.size,)
         self.shape = (*places, *domain.schema.shape)
         self.possible = np.arange(domain.size) if zeros is None else np.flatnonzero(~zeros.detailed(domain.leaves))
 
@@ -61,10 +61,10 @@ class DetailedCells(Cells):
 
     def to_desired(self) -> sparse.csr_array:
         p, schema = self._problem, self._problem.domain.schema
-        if p.spine is None:
+        if p.places is None:
             matrix = marginal_matrix(schema, p.desired_tables)
         else:
-            matrix = spine_marginal_matrix(schema, p.spine, p.desired_levels, p.desired_tables)
+            matrix = placed_marginal_matrix(schema, p.places, p.desired_levels, p.desired_tables)
         return sparse.csr_array(matrix[:, self.possible])
 
     def equations(self) -> tuple[sparse.csr_array, Float]:

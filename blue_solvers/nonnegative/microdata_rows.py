@@ -92,9 +92,10 @@ def _labels(schema: Schema, cells: NDArray[np.intp]) -> dict[str, NDArray]:
 def checked_cells(problem: Problem, detail: ArrayLike) -> Float:
     """The detailed cells as a vector, (d,), refused where they are no counts of the schema."""
     shape = problem.domain.schema.shape
-    if problem.spine is not None:
+    if problem.places is not None:
+        kind = "areas" if problem.spine is None else "a spine"
         raise ValueError(
-            "records and rounded cells are of one geounit: this problem has a spine. Give that of a geounit"
+            f"records and rounded cells are of one geounit: this problem has {kind}. Give that of a geounit"
         )
     values = real_array(detail, "cells")
     if values.shape != shape:

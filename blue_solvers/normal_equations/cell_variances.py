@@ -27,7 +27,9 @@ MOST_PAIR_BYTES = 2.0**31  # of pairs at once
 INSTEAD = "use P.variances() with solver='cg', Monte Carlo intervals, or estimate_variances"
 
 
-def variances_by_selected_inversion(problem: Problem, gather: Gather | None = None) -> Float:
+def variances_by_selected_inversion(
+    problem: Problem, gather: Gather | None = None, equations: Equations | None = None
+) -> Float:
     """Exact variance of every desired cell of the BLUE by one selected inversion of A Sigma A'.
 
     Where the variance is less than a thousandth of the noise, or the equations are so nearly dependent that the
@@ -39,6 +41,8 @@ def variances_by_selected_inversion(problem: Problem, gather: Gather | None = No
         Any whose covariance is known entry by entry.
     gather : callable, optional
         As for `inverse_on_pattern`.
+    equations : Equations, optional
+        The last of `equations_of` its independent rows, where they are at hand.
 
     Returns
     -------
@@ -62,7 +66,8 @@ def variances_by_selected_inversion(problem: Problem, gather: Gather | None = No
         return np.where(problem.undetermined, np.nan, variances_by_selected_inversion(problem.determined, gather))
     T = desired_sums(problem)
     with one_blas_thread():
-        return _variances(equations_of(problem, "independent")[-1], T, gather or kernels.gather.fastest())
+        own = equations_of(problem, "independent")[-1] if equations is None else equations
+        return _variances(own, T, gather or kernels.gather.fastest())
 
 
 def desired_sums(problem: Problem) -> sparse.csr_array:

@@ -48,11 +48,9 @@ class ConstrainedEstimate(Prepared):
         self.problem = problem
         if problem.matrix is not None and problem.matrix.nnz <= CHECKED_ENTRIES:
             _require_told_apart(equations_of(problem, "independent")[-1])
-        self._stages = [
-            (Stage(equations, make_solver), equations.b)
-            for equations in equations_of(problem, rows)
-            if equations.A.shape[0]
-        ]
+        found = equations_of(problem, rows)
+        self._independent = found[-1] if rows == "independent" else None
+        self._stages = [(Stage(own, make_solver), own.b) for own in found if own.A.shape[0]]
         labels = dict.fromkeys(stage.solver.label for stage, _ in self._stages)
         self.info = Info(f"{info.solver} ({', '.join(labels)})" if labels else info.solver, info.exact, info.reason)
         self.offset = np.zeros(problem.desired.size)
@@ -94,7 +92,7 @@ class ConstrainedEstimate(Prepared):
         """By entries of the inverse that the pattern of a factor holds; where there are none, one adjoint a cell."""
         if not self.problem.noise.has_entries:
             return super().variances()
-        return variances_by_selected_inversion(self.problem)
+        return variances_by_selected_inversion(self.problem, equations=self._independent)
 
 
 def _require_told_apart(equations: Equations) -> None:

@@ -198,8 +198,9 @@ def _made(est: Estimate) -> list[str]:
         f"Of the measured cells {int(problem.exact.sum()):,} are known exactly and {int(problem.unmeasured.sum()):,} "
         f"were not measured. Variables: {', '.join(problem.domain.schema.names)}."
     )
-    if problem.spine is not None:
-        sentences.append(f"Geography: {counted(problem.spine.size, 'geounit')} of {', '.join(problem.spine.levels)}.")
+    if problem.places is not None:
+        kind = "geounit" if problem.areas is None else "area"
+        sentences.append(f"Geography: {counted(problem.places.size, kind)} of {', '.join(problem.places.levels)}.")
     if problem.undetermined is not None:
         lost = np.flatnonzero(problem.undetermined)
         first = problem.why_undetermined(int(lost[0]))

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.contract import Info, Prepared, Refusal, Solver
+from blue_solvers.solvers.area_solver import AreaSolver
 from blue_solvers.solvers.cholesky import Cholesky
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.dense import Dense
@@ -22,6 +23,7 @@ from constraint_builders.relations.elimination import DearError, relations_betwe
 
 (SEA_BLUE,) = SeaBlue.capabilities()
 (TWO_PASS,) = TwoPass.capabilities()
+(AREAS,) = AreaSolver.capabilities()
 (CHOLESKY,) = Cholesky.capabilities()
 AROUND_EQUAL_VARIANCES, ON_CONSTRAINTS = ConjugateGradient.capabilities()
 (DENSE,) = Dense.capabilities()
@@ -61,12 +63,15 @@ class Auto(Solver):
         if SEA_BLUE.refusal(problem) is None:
             return SEA_BLUE.solver, "noise is uncorrelated and of equal variance within tables (A1-A3): closed form"
         if problem.tree is not None and TWO_PASS.refusal(problem) is None:
-            return TWO_PASS.solver, "its nodes form a tree: two passes, exact"
+            what = "nodes" if problem.areas is None else "areas"
+            return TWO_PASS.solver, f"its {what} form a tree: two passes, exact"
         if _is_special(problem) and TWO_PASS.refusal(problem) is None:
             return (
                 TWO_PASS.solver,
                 "noise is uncorrelated and of equal variance within every table of a geounit: two passes, exact",
             )
+        if problem.areas is not None and AREAS.refusal(problem) is None:
+            return AREAS.solver, "noise is uncorrelated and of equal variance within every table of an area: exact"
         why = _why_not_closed_form(problem)
         unsupported = CHOLESKY.refusal(problem)
         if unsupported is not None and DENSE.refusal(problem) is None and AROUND_EQUAL_VARIANCES.refusal(problem):
@@ -84,7 +89,7 @@ class Auto(Solver):
 
 def _is_special(problem: Problem) -> bool:
     """Whether the two passes take what the closed form without a spine does not."""
-    return problem.spine is not None or problem.zeros is not None or problem.equalities is not None
+    return problem.places is not None or problem.zeros is not None or problem.equalities is not None
 
 
 def _equations_are_dear(problem: Problem) -> bool:
@@ -151,7 +156,8 @@ def _why_not_closed_form(problem: Problem) -> str:
     if problem.covariance is not None:
         return "noise is correlated (A2 fails)"
     if problem.geounit_variances is not None:
-        return _first((TWO_PASS if _is_special(problem) else SEA_BLUE).refusal(problem) or "")
+        closed = AREAS if problem.areas is not None else TWO_PASS if _is_special(problem) else SEA_BLUE
+        return _first(closed.refusal(problem) or "")
     return "variances differ within tables (A3 fails)"
 
 

@@ -3,6 +3,7 @@
 from typing import Literal, TypeAlias
 
 from blue_solvers.contract import Solver
+from blue_solvers.solvers.area_solver import AreaSolver
 from blue_solvers.solvers.auto import Auto
 from blue_solvers.solvers.cholesky import Cholesky
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
@@ -11,9 +12,21 @@ from blue_solvers.solvers.multigrid import Multigrid
 from blue_solvers.solvers.sea_blue import SeaBlue
 from blue_solvers.solvers.two_pass import TwoPass
 
-__all__ = ["SOLVERS", "Auto", "Cholesky", "ConjugateGradient", "Dense", "Multigrid", "SeaBlue", "SolverName", "TwoPass"]
+__all__ = [
+    "SOLVERS",
+    "AreaSolver",
+    "Auto",
+    "Cholesky",
+    "ConjugateGradient",
+    "Dense",
+    "Multigrid",
+    "SeaBlue",
+    "SolverName",
+    "TwoPass",
+]
 
-SolverName: TypeAlias = Literal["auto", "sea_blue", "two_pass", "cholesky", "cg", "multigrid", "dense"]
+SolverName: TypeAlias = Literal["auto", "sea_blue", "two_pass", "areas", "cholesky", "cg", "multigrid", "dense"]
 SOLVERS: dict[str, type[Solver]] = {
-    solver.name: solver for solver in (Auto, SeaBlue, TwoPass, Cholesky, ConjugateGradient, Multigrid, Dense)
+    solver.name: solver
+    for solver in (Auto, SeaBlue, TwoPass, AreaSolver, Cholesky, ConjugateGradient, Multigrid, Dense)
 }

@@ -178,9 +178,10 @@ class _Check:
         """Whole numbers that agree, (n, COLUMNS); for equations with b, solutions of A x = 0."""
         problem = self.problem
         if problem.is_tabular:
-            return problem.marginal_matrix() @ self.rng.integers(
-                0, 20, (int(np.prod(problem.domain.schema.shape)), COLUMNS)
-            ).astype(float)
+            counts = self.rng.integers(0, 20, (problem.domain.size, COLUMNS)).astype(float)
+            if problem.zeros is not None:
+                counts[problem.zeros.detailed(problem.domain.leaves)] = 0
+            return problem.marginal_matrix() @ counts
         B = linalg.null_space(problem.constraint_matrix("all").toarray())
         return B @ self.rng.standard_normal((B.shape[1], COLUMNS))
 

@@ -9,7 +9,7 @@ from scipy import linalg
 
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.relations.marginals import marginal_matrix
+from constraint_builders.relations.marginals import marginal_matrix, placed_marginal_matrix
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,15 @@ class DenseReference:
 def _consistent_basis(problem: Problem) -> tuple[Float, Float, Float | None]:
     """Consistent observed and desired vectors as ranges of two matrices with common coordinates, and one solution."""
     if problem.is_tabular:
-        desired = marginal_matrix(problem.domain.schema, problem.desired_tables)
-        return problem.marginal_matrix().toarray(), desired.toarray(), None
+        schema, places = problem.domain.schema, problem.places
+        if places is None:
+            desired = marginal_matrix(schema, problem.desired_tables)
+        else:
+            desired = placed_marginal_matrix(schema, places, problem.desired_levels, problem.desired_tables)
+        observed, possible = problem.marginal_matrix(), np.arange(problem.domain.size)
+        if problem.zeros is not None:
+            possible = np.flatnonzero(~problem.zeros.detailed(problem.domain.leaves))
+        return observed[:, possible].toarray(), desired[:, possible].toarray(), None
     A, b = problem.equations("all")
     basis = linalg.null_space(A.toarray())
     return basis, basis, linalg.lstsq(A.toarray(), b)[0]

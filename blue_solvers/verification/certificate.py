@@ -17,6 +17,7 @@ from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNo
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem
 from constraint_builders.description.reals import real_array
+from constraint_builders.problem import ProblemOverSpine
 from constraint_builders.relations.marginals import refines
 from constraint_builders.schema_order import in_schema_order
 
@@ -95,11 +96,26 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
     if order is not None:
         problem, y, x = order.problem, y[order.observed], x[order.observed]
         wanted = None if wanted is None else wanted[order.desired]
+    if problem.areas is not None and problem.observed.size > MOST_LISTED and problem.tree is not None:
+        problem, y, x, wanted = _over_spine(problem.tree, y, x, wanted)
     try:
         bound, violation = _bounded(problem, y, x, [] if wanted is None else claims(problem, x, wanted))
     except NotCertifiedError as refusal:
         return Certificate(None, str(refusal), None, _agreement_of_nested(problem, x))
     return judged(bound, violation)
+
+
+def _over_spine(
+    over: ProblemOverSpine, y: np.ndarray, x: np.ndarray, wanted: np.ndarray | None
+) -> tuple[Problem, np.ndarray, np.ndarray, np.ndarray | None]:
+    """The same of areas that nest, as geounits; of others of the spine nothing is said."""
+    sizes = over.problem.observed.size, over.problem.desired.size
+    measured, answer, claimed = np.zeros(sizes[0]), np.full(sizes[0], np.nan), np.full(sizes[1], np.nan)
+    measured[over.observed], answer[over.observed] = y, x
+    if wanted is None:
+        return over.problem, measured, answer, None
+    claimed[over.desired] = wanted
+    return over.problem, measured, answer, claimed
 
 
 def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray, made: list[Claim]) -> tuple[float, float]:

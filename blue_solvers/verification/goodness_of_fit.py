@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal
 from blue_solvers.verification.wide import Separated
-from constraint_builders import Problem, Spine
+from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Name
 from constraint_builders.description.reals import real_array
+from constraint_builders.description.spine_or_areas import Places
 
 LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides
 CHECKED, KNOWN_EXACTLY, NOT_MEASURED, UNCHECKED = range(4)
@@ -137,21 +138,21 @@ class Fit:
 
     @cached_property
     def by_geolevel(self) -> dict[str, FitOfCells]:
-        """All tables of every geolevel together; only with a spine."""
-        spine, levels = self._spine(), np.array(self.problem.observed_levels)
+        """All tables of every geolevel, or layer of areas, together; only with a geography."""
+        places, levels = self._places(), np.array(self.problem.observed_levels)
         starts = self.problem.observed.offsets[:-1]
         statistic, expectation = (
-            np.bincount(levels, np.add.reduceat(v, starts), len(spine.levels)).astype(float) for v in self._values
+            np.bincount(levels, np.add.reduceat(v, starts), len(places.levels)).astype(float) for v in self._values
         )
-        return dict(zip(spine.levels, _parts(statistic, expectation, np.sqrt(2 * expectation)), strict=True))
+        return dict(zip(places.levels, _parts(statistic, expectation, np.sqrt(2 * expectation)), strict=True))
 
     @cached_property
     def by_geounit(self) -> Float:
-        """Statistic, expectation and z of every geounit, (3, geounits), in the spine's order; only with a spine."""
-        spine = self._spine()
-        sums = np.zeros((2, spine.size))
+        """Statistic, expectation and z of every geounit or area, (3, geounits), in their order."""
+        places = self._places()
+        sums = np.zeros((2, places.size))
         for i, level in enumerate(self.problem.observed_levels):
-            members, place = spine.members[level], self.problem.observed.block(i)
+            members, place = places.members[level], self.problem.observed.block(i)
             for total, values in zip(sums, self._values, strict=True):
                 total[members] += values[place].reshape(members.size, -1).sum(axis=1)
         return np.array([*sums, _z(sums[0], sums[1], np.sqrt(2 * sums[1]))])
@@ -194,10 +195,10 @@ class Fit:
     def _values(self) -> tuple[Float, Float]:
         return self.squares, self.redundancy
 
-    def _spine(self) -> Spine:
-        if self.problem.spine is None:
-            raise ValueError("the problem has no spine: there are no geolevels or geounits")
-        return self.problem.spine
+    def _places(self) -> Places:
+        if self.problem.places is None:
+            raise ValueError("the problem has no spine: there are no geolevels or geounits, nor layers of areas")
+        return self.problem.places
 
     def _outlier(self, i: int) -> Outlier:
         name, cell = self.problem.observed.locate(i)

@@ -262,7 +262,11 @@ def _sums(schema: Schema, sheets: Sequence[Sheet]) -> tuple[list[tuple[int, Sum]
 
 def holds_all(problem: Problem, made: Sequence[Claim] = ()) -> list[Table] | None:
     """For every geolevel of a problem the table that holds all others; None if it has none, or too much besides."""
-    if not problem.is_tabular or (problem.equalities is not None and problem.covariance is not None):
+    if (
+        not problem.is_tabular
+        or problem.areas is not None
+        or (problem.equalities is not None and problem.covariance is not None)
+    ):
         return None
     levels, domain = problem.observed_levels, problem.domain
     observed = list(zip(levels, problem.observed_tables, strict=True))

@@ -52,7 +52,7 @@ class Separated:
     def __init__(self, problem: Problem, noise: WeighedNoise) -> None:
         if noise.correlated is not None:
             raise NotCertifiedError("its noise is correlated and its counts are too many to list")
-        one_place = problem.is_tabular and problem.spine is None
+        one_place = problem.is_tabular and problem.places is None
         special = not one_place or problem.equalities is not None or problem.zeros is not None
         factors = {factor for table in problem.observed_tables for factor in table.factors}
         if special or not factors.issubset(problem.domain.schema.names):

@@ -28,12 +28,12 @@ def has_labels(values: Any) -> bool:
     """Whether an array says what its axes or their entries are, otherwise than by their positions."""
     if _is_data_array(values):
         return bool(values.ndim)
-    return _is_frame(values) and not all(_is_numbered(index) for index in _indexes(values))
+    return _is_frame(values) and not all(is_numbered(index) for index in _indexes(values))
 
 
 def has_row_labels(values: Any) -> bool:
     """Whether the entries along the first axis say what they are, otherwise than by their positions."""
-    return bool(values.ndim) if _is_data_array(values) else _is_frame(values) and not _is_numbered(values.index)
+    return bool(values.ndim) if _is_data_array(values) else _is_frame(values) and not is_numbered(values.index)
 
 
 def refuse_labels(values: Any, what: str) -> None:
@@ -119,7 +119,7 @@ def _indexes(values: Any) -> list[Any]:
     return [values.index, *([values.columns] if hasattr(values, "columns") else [])]
 
 
-def _is_numbered(index: Any) -> bool:
+def is_numbered(index: Any) -> bool:
     """Whether an index is nothing but the positions."""
     return index.nlevels == 1 and index.name is None and np.array_equal(index.to_numpy(), np.arange(len(index)))
 

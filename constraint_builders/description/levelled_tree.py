@@ -42,6 +42,23 @@ class LevelledTree:
             ranks[members] = np.arange(members.size)
         return ranks
 
+    def ancestors_at(self, nodes: NDArray[np.intp], level: int) -> NDArray[np.intp]:
+        """For every one of some nodes its ancestor (or itself) at a level, or -1."""
+        found = np.full(nodes.size, -1, dtype=np.intp)
+        current = nodes.copy()
+        while (current >= 0).any():
+            here = (current >= 0) & (self.level_of[current] == level)
+            found[here] = current[here]
+            current = np.where(current >= 0, self.parent[current], -1)
+        return found
+
+    def inherited(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """What holds for whole nodes and so for all below, (N, ...)."""
+        passed = flags.copy()
+        for members in self.members[1:]:
+            passed[members] |= passed[self.parent[members]]
+        return passed
+
     @cached_property
     def child_counts(self) -> NDArray[np.intp]:
         """Number of children of every node, (N,)."""

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from constraint_builders.description.equality import equal
 from constraint_builders.description.levelled_tree import LevelledTree
@@ -204,6 +205,15 @@ class Spine(LevelledTree):
             position |= {code: start + i for i, code in enumerate(codes)}
             widths |= {len(code) for code in codes}
         return cls(parents, levels, [code for codes in geocodes.values() for code in codes])
+
+    def leaves_of(self, level: int) -> sparse.csr_array:
+        """Which leaves, geounits without children, are at or below every geounit of a level, (geounits, leaves)."""
+        leaves = np.flatnonzero(self.child_counts == 0)
+        above = self.ancestors_at(leaves, level)
+        inside = np.flatnonzero(above >= 0)
+        places = self.rank_in_level[above[inside]], inside
+        shape = self.members[level].size, leaves.size
+        return sparse.csr_array((np.ones(inside.size), places), shape=shape)
 
     def level_index(self, level: str) -> int:
         """Position of a geolevel among `levels`.

@@ -13,7 +13,7 @@ from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.reals import refuse_masked
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine import Spine
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import parse_table
 
 
@@ -45,13 +45,13 @@ class StructuralZeros(EmptyCells):
     Parameters
     ----------
     schema : Schema
-    spine : Spine
-        With one geounit where the problem has none.
+    places : Spine or Areas
+        A spine of one geounit where the problem has none.
     layout : Layout
         Shapes of the tables that `zeros` names; with a spine the first axis is the geounit.
     zeros : mapping of name to ndarray of bool
         For tables, whether or not they were measured, which cells are empty. Counts are not negative, so every finer
-        cell of an empty cell is empty too, in its geounit and in all below.
+        cell of an empty cell is empty too, in its geounit and in all below, in its area and all leaves there.
 
     Attributes
     ----------
@@ -65,10 +65,10 @@ class StructuralZeros(EmptyCells):
         If an array is not of truth values or not of its table's shape.
     """
 
-    def __init__(self, schema: Schema, spine: Spine, layout: Layout, zeros: Mapping[Any, Any]) -> None:
+    def __init__(self, schema: Schema, places: Places, layout: Layout, zeros: Mapping[Any, Any]) -> None:
         tables = [parse_table(schema, str(name[1] if isinstance(name, tuple) else name)) for name in layout.names]
         axes = tuple(sorted({axis for table in tables for axis in table.axes}))
-        super().__init__(axes, np.zeros((spine.size, *(schema.shape[axis] for axis in axes)), dtype=bool))
+        super().__init__(axes, np.zeros((places.size, *(schema.shape[axis] for axis in axes)), dtype=bool))
         self._schema = schema
         for name, table in zip(layout.names, tables, strict=True):
             refuse_masked(zeros[name], f"zeros of {name!r}")
@@ -78,15 +78,22 @@ class StructuralZeros(EmptyCells):
                     f"zeros of {name!r} must be truth values of shape {layout.shape(name)}: "
                     f"got {flags.dtype} {flags.shape}"
                 )
-            members = spine.members[spine.level_index(name[0])] if isinstance(name, tuple) else np.zeros(1, np.intp)
+            members = places.members[places.level_index(name[0])] if isinstance(name, tuple) else np.zeros(1, np.intp)
             cells = flags.reshape(members.size, *table.shape)
             for position, factor in enumerate(table.factors, start=1):
                 cells = np.take(cells, schema.groups_of(factor), axis=position)
             lengths = [schema.shape[axis] if axis in table.axes else 1 for axis in self.axes]
             turned = cells.transpose(0, *(1 + i for i in table.schema_order))
             self.empty[members] |= turned.reshape(members.size, *lengths)
-        for members in spine.members[1:]:
-            self.empty[members] |= self.empty[spine.parent[members]]
+        self.empty = places.inherited(self.empty)
+
+    @classmethod
+    def of(cls, schema: Schema, axes: tuple[int, ...], empty: Flags) -> StructuralZeros:
+        """Those of some places, by the variables that tell them apart; see the attributes."""
+        zeros = object.__new__(cls)
+        EmptyCells.__init__(zeros, axes, empty)
+        zeros._schema = schema
+        return zeros
 
     def detailed(self, geounits: NDArray[np.intp]) -> Flags:
         """Empty detailed cells of some geounits, flat: (geounits * detailed cells,)."""

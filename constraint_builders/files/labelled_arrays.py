@@ -84,16 +84,16 @@ def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarra
         raise missing_extra("labelled arrays need xarray", "arrays") from error
     if not problem.is_tabular:
         raise ValueError("a problem made from a matrix has no tables: there is no dataset of it")
-    schema, spine = problem.domain.schema, problem.spine
+    schema, places = problem.domain.schema, problem.places
     found = {}
     estimates, errors = (
         problem.desired.tables(np.asarray(vector, dtype=np.float64)) for vector in (values, std_errors)
     )
     for name, table in zip(problem.desired.names, problem.desired_tables, strict=True):
         coordinates: dict[str, list[str]] = {factor: list(schema.labels_of(factor)) for factor in table.factors}
-        if spine is not None and isinstance(name, tuple):
-            members = spine.members[spine.level_index(name[0])].tolist()
-            coordinates = {name[0]: [spine.geocodes[i] for i in members], **coordinates}
+        if places is not None and isinstance(name, tuple):
+            members = places.members[places.level_index(name[0])].tolist()
+            coordinates = {name[0]: [places.geocodes[i] for i in members], **coordinates}
         called = f"{name[0]}: {name[1]}" if isinstance(name, tuple) else str(name)
         for what, own in ((ESTIMATE, estimates[name]), (STD_ERROR, errors[name])):
             found[f"{called} {what}"] = xarray.DataArray(own, coordinates, list(coordinates))

@@ -215,7 +215,7 @@ def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
 
 def _key_columns(problem: Problem, layout: Layout, tables: Sequence[Table]) -> pl.DataFrame:
     """The columns that name every cell of a layout."""
-    schema, spine = problem.domain.schema, problem.spine
+    schema, places = problem.domain.schema, problem.places
     keys, names = cell_keys(schema, tables), [_level_and_table(name) for name in layout.names]
     table_of_cell = np.repeat(np.arange(len(tables)), layout.sizes)
     position_in_block = np.arange(layout.size) - layout.offsets[:-1][table_of_cell]
@@ -224,12 +224,12 @@ def _key_columns(problem: Problem, layout: Layout, tables: Sequence[Table]) -> p
     for axis, name in enumerate(schema.names):
         labels = [label for factor in keys.labels[axis] for label in factor]
         columns.append(_said(name, labels, keys.numbers(axis, table_of_cell, position_in_block % sizes)))
-    if spine is not None:
-        level_of_cell = np.array([spine.level_index(level) for level, _ in names])[table_of_cell]
-        first = np.cumsum([0, *(members.size for members in spine.members)])
-        geounits = np.concatenate(spine.members)[first[level_of_cell] + position_in_block // sizes]
-        columns += [_said(GEOLEVEL, spine.levels, level_of_cell), _said(GEOCODE, spine.geocodes, geounits)]
-        codes_of_parents = _codes_of_parents(spine)
+    if places is not None:
+        level_of_cell = np.array([places.level_index(level) for level, _ in names])[table_of_cell]
+        first = np.cumsum([0, *(members.size for members in places.members)])
+        geounits = np.concatenate(places.members)[first[level_of_cell] + position_in_block // sizes]
+        columns += [_said(GEOLEVEL, places.levels, level_of_cell), _said(GEOCODE, places.geocodes, geounits)]
+        codes_of_parents = None if problem.spine is None else _codes_of_parents(problem.spine)
         if codes_of_parents is not None:
             columns.append(_said(PARENT, codes_of_parents, geounits))
     return pl.DataFrame(columns)

@@ -1,4 +1,4 @@
-"""What holds between tables: their self-consistency, of one geographic unit or up and down a spine."""
+"""What holds between tables: their self-consistency, of one geographic unit, up and down a spine, or between areas."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.constraints import SelfConsistency
 from constraint_builders.relations.elimination import relations_between_rows
 from constraint_builders.relations.equations import Equations, Relations
-from constraint_builders.relations.marginals import marginal_matrix, spine_marginal_matrix
+from constraint_builders.relations.marginals import marginal_matrix, placed_marginal_matrix
 from constraint_builders.relations.measurements import Measurements
-from constraint_builders.relations.spine_constraints import SpineConsistency
+from constraint_builders.relations.placed import consistency_of
+from constraint_builders.relations.placed_consistency import PlacedConsistency
 from constraint_builders.relations.spine_sums import UNOBSERVED_VARIANCE
 
 
@@ -34,17 +35,17 @@ class TableRelations(Relations):
         self._schema, self._domain = domain.schema, domain
 
     @cached_property
-    def structure(self) -> SelfConsistency | SpineConsistency:
+    def structure(self) -> SelfConsistency | PlacedConsistency:
         """Self-consistency of the tables that were measured, each with its typical variance."""
         return self._structure([np.asarray(v) for v in self._measured.typical_variances()])
 
-    def _structure(self, variances: list[Float]) -> SelfConsistency | SpineConsistency:
+    def _structure(self, variances: list[Float]) -> SelfConsistency | PlacedConsistency:
         m = self._measured
-        if m.spine is None:
+        if m.places is None:
             return SelfConsistency(self._schema, m.observed_tables, [float(v[0]) for v in variances])
-        return SpineConsistency(self._schema, m.spine, m.observed_levels, m.observed_tables, variances)
+        return consistency_of(self._schema, m.places, m.observed_levels, m.observed_tables, variances)
 
-    def _structure_of_all(self) -> SelfConsistency | SpineConsistency:
+    def _structure_of_all(self) -> SelfConsistency | PlacedConsistency:
         """The same of tables that were not measured too."""
         return self._structure([np.minimum(v, UNOBSERVED_VARIANCE) for v in self._measured.typical_variances()])
 
@@ -64,7 +65,7 @@ class TableRelations(Relations):
         m = self._measured
         if self._special:
             return bool(m.unmeasured.any())
-        if m.spine is not None:
+        if m.places is not None:
             sizes = [table.size for table in m.observed_tables]
             typical = zip(sizes, m.typical_variances(), strict=True)
             whole = sum(size * int(np.isinf(v).sum()) for size, v in typical)
@@ -111,14 +112,14 @@ class TableRelations(Relations):
     def marginal_matrix(self) -> sparse.csr_array:
         """The 0/1 matrix from the detailed histograms, of leaves, to all observed cells."""
         m = self._measured
-        if m.spine is not None:
-            return spine_marginal_matrix(self._schema, m.spine, m.observed_levels, m.observed_tables)
+        if m.places is not None:
+            return placed_marginal_matrix(self._schema, m.places, m.observed_levels, m.observed_tables)
         return marginal_matrix(self._schema, m.observed_tables)
 
     @cached_property
     def completion(self) -> Equations | None:
-        """How cells that were not measured follow from the others; with a spine desired cells never rest on them."""
-        return None if self._measured.spine is not None else super().completion
+        """How cells that were not measured follow from others; with a geography desired cells never rest on them."""
+        return None if self._measured.places is not None else super().completion
 
     @cached_property
     def between_exact(self) -> Equations:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from math import prod
 
@@ -11,7 +12,7 @@ from scipy import sparse
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine import Spine
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.memory import require_memory
 
@@ -146,10 +147,10 @@ def marginal_matrix(schema: Schema, tables: tuple[Table, ...]) -> sparse.csr_arr
     return sparse.csr_array(sparse.vstack([margin_matrix(schema, detailed, table) for table in tables], format="csr"))
 
 
-def spine_marginal_matrix(
-    schema: Schema, spine: Spine, levels: tuple[int, ...], tables: tuple[Table, ...]
+def placed_marginal_matrix(
+    schema: Schema, places: Places, levels: Sequence[int], tables: Sequence[Table]
 ) -> sparse.csr_array:
-    """As `marginal_matrix`, from the detailed histograms of all geounits without children to tables at geolevels.
+    """As `marginal_matrix`, from the detailed histograms of all leaves to tables at levels of a spine or of areas.
 
     Raises
     ------
@@ -157,28 +158,12 @@ def spine_marginal_matrix(
         If it would not fit, with the bytes that it needs.
     """
     detailed = make_table(schema, schema.names)
-    leaves = np.flatnonzero(spine.child_counts == 0)
-    columns = leaves.size * detailed.size
-    needed = 2.0 * len(tables) * columns * (VALUE_BYTES + INDEX_BYTES)
-    require_memory(
-        needed, f"the marginal matrix of {len(tables)} tables over {columns:.4g} detailed cells", "use fewer"
-    )
-    ancestors = [_ancestors_at(spine, leaves, level) for level in range(len(spine.levels))]
-    blocks = []
-    for level, table in zip(levels, tables, strict=True):
-        inside = np.flatnonzero(ancestors[level] >= 0)
-        places = spine.rank_in_level[ancestors[level][inside]], inside
-        membership = sparse.csr_array((np.ones(inside.size), places), shape=(spine.members[level].size, leaves.size))
-        blocks.append(sparse.kron(membership, margin_matrix(schema, detailed, table), format="csr"))
+    memberships = {level: places.leaves_of(level) for level in dict.fromkeys(levels)}
+    entries = sum(memberships[level].nnz * float(detailed.size) for level in levels)
+    what = f"the marginal matrix of {len(tables)} tables over {entries:.4g} entries of detailed cells"
+    require_memory(2 * entries * (VALUE_BYTES + INDEX_BYTES), what, "use fewer")
+    blocks = [
+        sparse.kron(memberships[level], margin_matrix(schema, detailed, table), format="csr")
+        for level, table in zip(levels, tables, strict=True)
+    ]
     return sparse.csr_array(sparse.vstack(blocks, format="csr"))
-
-
-def _ancestors_at(spine: Spine, geounits: NDArray[np.intp], level: int) -> NDArray[np.intp]:
-    """For every geounit its ancestor (or itself) at a level, or -1."""
-    found = np.full(geounits.size, -1, dtype=np.intp)
-    current = geounits.copy()
-    while (current >= 0).any():
-        here = (current >= 0) & (spine.level_of[current] == level)
-        found[here] = current[here]
-        current = np.where(current >= 0, spine.parent[current], -1)
-    return found

@@ -11,11 +11,13 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.areas import Areas
 from constraint_builders.description.domain import Domain
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.relations.summing import SummingMatrix
@@ -42,6 +44,7 @@ class Measurements:
     noise: Noise
     schema: Schema | None = None
     spine: Spine | None = None
+    areas: Areas | None = None
     observed_tables: tuple[Table, ...] = ()
     observed_levels: tuple[int, ...] = ()
     zeros: StructuralZeros | None = None
@@ -55,6 +58,11 @@ class Measurements:
         """Whether the cells are those of tables of a schema, or else nodes that only equations speak of."""
         return self.schema is not None
 
+    @property
+    def places(self) -> Places | None:
+        """The geounits or the areas of the tables; None where there is no geography."""
+        return self.areas if self.spine is None else self.spine
+
     @cached_property
     def domain(self) -> Domain:
         """The schema and the geography of the tables, of one geounit where there is none.
@@ -66,7 +74,7 @@ class Measurements:
         """
         if self.schema is None:
             raise NoTablesError("a problem made from a matrix has no schema: this needs the tables of one")
-        return Domain(self.schema, self.spine or Spine([-1], ["all"]))
+        return Domain(self.schema, self.places or Spine([-1], ["all"]))
 
     @property
     def variances(self) -> Float:
@@ -97,16 +105,16 @@ class Measurements:
     def geounit_variances(self) -> list[Float] | None:
         """The one variance of every observed table in every geounit, or None where assumption A2 or A3 fails.
 
-        A list of (geounits,) arrays, one for each table; without a spine there is one geounit.
+        A list of (geounits,) arrays, one for each table, or of areas; without a geography there is one geounit.
         """
-        if self.spine is None:
+        if self.places is None:
             return None if self.table_variances is None else list(self.table_variances[:, None])
         return self.noise.by_geounit(self.observed, [table.size for table in self.observed_tables])
 
     @cached_property
     def table_variances(self) -> Float | None:
-        """The one variance of every observed table of a problem without a spine; None where A2 or A3 fails."""
-        return self.noise.by_table(self.observed) if self.is_tabular and self.spine is None else None
+        """The one variance of every observed table of a problem without a geography; None where A2 or A3 fails."""
+        return self.noise.by_table(self.observed) if self.is_tabular and self.places is None else None
 
     def typical_variances(self) -> list[Float]:
         """Mean variance of the measured cells of every table in every geounit, infinite where there is none."""
@@ -124,7 +132,7 @@ class Measurements:
     def assumptions(self) -> Assumptions:
         """Which of the paper's assumptions hold."""
         finite = bool(np.isfinite(self.variances).all())
-        equal = self.table_variances is not None or (self.spine is not None and self.geounit_variances is not None)
+        equal = self.table_variances is not None or (self.places is not None and self.geounit_variances is not None)
         return Assumptions(A1=finite, A2=self.covariance is None, A3=equal)
 
     @cached_property

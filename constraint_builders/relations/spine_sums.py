@@ -1,4 +1,4 @@
-"""Desired tables on a spine in terms of measured cells, for values that agree at all geounits."""
+"""Desired tables of geounits or areas in terms of measured cells, for values that agree everywhere."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.areas import Areas
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine import Spine
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table
 from constraint_builders.relations.elimination import eliminate, relations_between_rows
-from constraint_builders.relations.marginals import margin_matrix, refines, spine_marginal_matrix
-from constraint_builders.relations.spine_constraints import SpineConsistency
+from constraint_builders.relations.marginals import margin_matrix, placed_marginal_matrix, refines
+from constraint_builders.relations.placed import consistency_of
 
 UNOBSERVED_VARIANCE = 1e200  # marks cells to be worked out: any measurement is preferred to them
 
 
 @dataclass(frozen=True)
 class SpineSums:
-    """Measured tables at geolevels, and what can be summed from them.
+    """Measured tables at levels, and what can be summed from them.
 
     Attributes
     ----------
     schema : Schema
-    spine : Spine
+    places : Spine or Areas
     layout : Layout
         Of the observed tables.
     levels : tuple of int
@@ -44,7 +45,7 @@ class SpineSums:
     """
 
     schema: Schema
-    spine: Spine
+    places: Places
     layout: Layout
     levels: tuple[int, ...]
     tables: tuple[Table, ...]
@@ -61,7 +62,7 @@ class SpineSums:
         ValueError
             If nothing measured determines a cell, which is named.
         """
-        found = [self._at_level(level, table) for level, table in zip(levels, tables, strict=True)]
+        found = [self._of_one_table(level, table) for level, table in zip(levels, tables, strict=True)]
         missing = [i for i, block in enumerate(found) if block is None]
         if missing:
             wanted = [levels[i] for i in missing], [tables[i] for i in missing]
@@ -75,17 +76,31 @@ class SpineSums:
                 found[i] = block
         return sparse.csr_array(sparse.vstack([block for block in found if block is not None], format="csr"))
 
+    def _of_one_table(self, level: int, table: Table) -> sparse.csr_array | None:
+        own = self._at_level(level, table)
+        return self._of_leaves(level, table) if own is None else own
+
     def _at_level(self, level: int, table: Table) -> sparse.csr_array | None:
         """A table as sums of one observed table of its level, if one contains it and was measured everywhere."""
         for i in np.argsort([observed.size for observed in self.tables], kind="stable").tolist():
             fine = self.tables[i]
             complete = not self.unmeasured[self.layout.block(i)].any()
             if self.levels[i] == level and complete and refines(self.schema, fine, table):
-                geounits = sparse.eye_array(self.spine.members[level].size)
+                geounits = sparse.eye_array(self.places.members[level].size)
                 sums = sparse.kron(geounits, margin_matrix(self.schema, fine, table)).tocoo()
                 columns = sums.col + self.layout.offsets[i]
                 return sparse.csr_array((sums.data, (sums.row, columns)), shape=(sums.shape[0], self.layout.size))
         return None
+
+    def _of_leaves(self, level: int, table: Table) -> sparse.csr_array | None:
+        """A table of areas as sums of one of the leaves, if one contains it and was measured everywhere."""
+        last = len(self.places.levels) - 1
+        if not isinstance(self.places, Areas) or level == last:
+            return None
+        own = self._at_level(last, table)
+        if own is None:
+            return None
+        return sparse.csr_array(sparse.kron(self.places.leaves_of(level), sparse.eye_array(table.size)) @ own)
 
     def _across_levels(
         self, relations: sparse.csr_array, levels: Sequence[int], tables: Sequence[Table]
@@ -95,7 +110,7 @@ class SpineSums:
         They are unknowns of an extended set of equations, and eliminated.
         """
         n = self.layout.size
-        sizes = [self.spine.members[level].size * table.size for level, table in zip(levels, tables, strict=True)]
+        sizes = [self.places.members[level].size * table.size for level, table in zip(levels, tables, strict=True)]
         unknown = np.concatenate([np.flatnonzero(self.unmeasured), np.arange(n, n + sum(sizes))])
         elimination = eliminate(relations, unknown)
         free = np.zeros(n + sum(sizes))
@@ -118,10 +133,10 @@ class SpineSums:
         if self.recodes_cross:
             return self._relations_of_possible_cells(levels, tables)
         known = [np.minimum(variances, UNOBSERVED_VARIANCE) for variances in self.variances]
-        wanted = [np.full(self.spine.members[level].size, UNOBSERVED_VARIANCE) for level in levels]
-        return SpineConsistency(self.schema, self.spine, all_levels, all_tables, [*known, *wanted]).matrix()
+        wanted = [np.full(self.places.members[level].size, UNOBSERVED_VARIANCE) for level in levels]
+        return consistency_of(self.schema, self.places, all_levels, all_tables, [*known, *wanted]).matrix()
 
     def _relations_of_possible_cells(self, levels: Sequence[int], tables: Sequence[Table]) -> sparse.csr_array:
         """The same by eliminating the detailed cells, but for structural zeros."""
-        M = spine_marginal_matrix(self.schema, self.spine, (*self.levels, *levels), (*self.tables, *tables))
+        M = placed_marginal_matrix(self.schema, self.places, (*self.levels, *levels), (*self.tables, *tables))
         return relations_between_rows(M if self.possible is None else M[:, np.flatnonzero(self.possible)])

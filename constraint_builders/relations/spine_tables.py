@@ -17,10 +17,11 @@ from constraint_builders.description.layout import Layout
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.variances import checked_variances
 from constraint_builders.memory import require_cells
-from constraint_builders.relations.spine_constraints import SpineConsistency
+from constraint_builders.relations.placed_consistency import PlacedConsistency
 
 LevelTable = tuple[str, str]
 
@@ -53,14 +54,17 @@ class SpineNames:
     """Canonical form of (geolevel, table) names."""
 
     schema: Schema
-    spine: Spine
+    places: Places
 
     def __call__(self, name: Any) -> LevelTable:
         """Canonical name; `ValueError` if it means nothing."""
         if not isinstance(name, tuple) or len(name) != 2:
-            raise ValueError(f"with a spine, tables are named (geolevel, table): got {name!r}")
+            kind = "areas, tables are named (layer, table)"
+            if isinstance(self.places, Spine):
+                kind = "a spine, tables are named (geolevel, table)"
+            raise ValueError(f"with {kind}: got {name!r}")
         level, table = name
-        self.spine.level_index(level)
+        self.places.level_index(level)
         return level, parse_table(self.schema, table).name
 
 
@@ -69,25 +73,25 @@ class SpineDimensions:
     """The axes of a table at a geolevel: its geounits, and what the table's name says."""
 
     schema: Schema
-    spine: Spine
+    places: Places
 
     def __call__(self, name: LevelTable) -> tuple[Dimension, ...]:
         """One dimension for the geounits, and one for each factor."""
         level, table = name
-        members = self.spine.members[self.spine.level_index(level)].tolist()
-        codes = tuple(str(self.spine.geocodes[i]) for i in members)
+        members = self.places.members[self.places.level_index(level)].tolist()
+        codes = tuple(str(self.places.geocodes[i]) for i in members)
         return Dimension("geocode", codes), *TableDimensions(self.schema)(table)
 
 
-def spine_layout(schema: Schema, spine: Spine, names: Sequence[LevelTable]) -> Layout:
+def spine_layout(schema: Schema, places: Places, names: Sequence[LevelTable]) -> Layout:
     """Layout of tables at geolevels: each an array (geounits of the level, *table's shape)."""
-    reader = SpineNames(schema, spine)
+    reader = SpineNames(schema, places)
     for name in names:
         reader(name)
     shapes = [
-        (spine.members[spine.level_index(level)].size, *parse_table(schema, table).shape) for level, table in names
+        (places.members[places.level_index(level)].size, *parse_table(schema, table).shape) for level, table in names
     ]
-    return Layout(names, shapes, reader, SpineDimensions(schema, spine))
+    return Layout(names, shapes, reader, SpineDimensions(schema, places))
 
 
 def table_layout(schema: Schema, names: Sequence[str]) -> Layout:
@@ -97,7 +101,7 @@ def table_layout(schema: Schema, names: Sequence[str]) -> Layout:
 
 
 def read_observed(
-    schema: Schema, spine: Spine, observed: Mapping[str, Mapping[str, Any]]
+    schema: Schema, places: Places, observed: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[LevelTable], list[Float]]:
     """Names and cell variances, (geounits, *shape), of the tables observed at every geolevel.
 
@@ -110,13 +114,13 @@ def read_observed(
     names: list[LevelTable] = []
     variances: list[Float] = []
     for level, tables in observed.items():
-        count = spine.members[spine.level_index(level)].size
+        count = places.members[places.level_index(level)].size
         if not isinstance(tables, Mapping):
             raise ValueError(f"observed tables of {level!r} must be given as {{table: variance}}: got {tables!r}")
         for name, value in tables.items():
             table = parse_table(schema, name)
             names.append((level, name))
-            dimensions = partial(SpineDimensions(schema, spine), (level, name))
+            dimensions = partial(SpineDimensions(schema, places), (level, name))
             own = aligned(value, dimensions, _variance_of((level, name)))
             variances.append(_cell_variances((level, name), table, count, own))
     if not names:
@@ -143,7 +147,7 @@ def _variance_of(name: LevelTable) -> str:
 
 def read_desired(
     schema: Schema,
-    spine: Spine,
+    places: Places,
     desired: Mapping[str, Any] | Sequence[str] | str,
     observed: Sequence[Table],
     lacks: Callable[[int, Table], int | None],
@@ -153,10 +157,10 @@ def read_desired(
     ``"all"`` stands for every plain marginal of some observed table, and these themselves, that the measurements
     determine at every geounit of the level: where `lacks`, of the level and the table, is None.
     """
-    by_level = desired if isinstance(desired, Mapping) else dict.fromkeys(spine.levels, desired)
+    by_level = desired if isinstance(desired, Mapping) else dict.fromkeys(places.levels, desired)
     names: list[LevelTable] = []
     for level, wanted in by_level.items():
-        number = spine.level_index(level)
+        number = places.level_index(level)
         if isinstance(wanted, str):
             if wanted != "all":
                 raise ValueError(f"desired tables of {level!r} must be a list, or 'all': got {wanted!r}")
@@ -179,7 +183,7 @@ def _marginals(schema: Schema, tables: Sequence[Table]) -> list[Table]:
     return sorted(found.values(), key=lambda table: (len(table.axes), table.axes, table.name))
 
 
-def undetermined(observed: SpineConsistency, table: Table, members: NDArray[np.intp]) -> int | None:
+def undetermined(observed: PlacedConsistency, table: Table, members: NDArray[np.intp]) -> int | None:
     """A geounit among `members` where the measurements do not determine a table, or None."""
     for component, _ in observed.components(table):
         missing = np.flatnonzero(~observed.determined(component)[members])

@@ -27,7 +27,7 @@ def is_small(measured: Measurements) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
-    """The tables that are wanted, with a spine each at a level of it, and where they sit in a vector."""
+    """The tables that are wanted, with a geography each at a level of it, and where they sit in a vector."""
 
     layout: Layout
     tables: tuple[Table, ...]
@@ -108,7 +108,7 @@ class Tabulation:
     def matrix(self) -> sparse.csr_array | None:
         """Desired cells in terms of measured ones, (m, n); None where each table is summed from one observed table."""
         m, w = self._measured, self._wanted
-        if m.spine is not None:
+        if m.places is not None:
             return self._sums().matrix(w.layout, w.levels, w.tables)
         return None if len(self._sources) == len(w.tables) else self._of_several()
 
@@ -133,7 +133,7 @@ class Tabulation:
         m, w = self._measured, self._wanted
         return SpineSums(
             m.domain.schema,
-            m.domain.spine,
+            m.domain.places,
             m.observed,
             m.observed_levels,
             m.observed_tables,

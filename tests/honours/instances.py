@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
-from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
+from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, Spine
 
 Matrix = np.ndarray
 
@@ -133,6 +133,7 @@ class Description:
     tables: dict[Any, Any]
     desired: list[str]
     spine: tuple[list[int], list[str]] | None = None
+    areas: dict[str, list[list[int]]] | None = None  # of every layer, the leaves of its areas
     zeros: dict[Any, Any] | None = None
     equalities: Callable[[dict[Any, slice], int], Matrix] | None = None
     covariance: Callable[[int], Any] | None = None
@@ -147,7 +148,9 @@ class Description:
         units = {
             level: [leaves_below(parents, i) for i in range(len(parents)) if levels[i] == level] for level in levels
         }
-        observed = self.tables if self.spine else {"": self.tables}
+        if self.areas is not None:
+            units, leaves = self.areas, len(self.areas["Leaf"])
+        observed = self.tables if self._has_places else {"": self.tables}
         wanted = dict.fromkeys(units, self.desired)
         rows = {(level, t): rows_of(t, units[level], leaves) for level, own in observed.items() for t in own}
         M = np.vstack(list(rows.values()))
@@ -170,24 +173,36 @@ class Description:
         y = truth + self._noise(Sigma, rng)
         y[np.isinf(variances)] = np.nan
         schema = Schema(VARIABLES, self._schema_recodes())
-        tables = observed if self.spine else self.tables
+        tables = observed if self._has_places else self.tables
         if given is not None:
             tables = (
                 {level: dict.fromkeys(own) for level, own in observed.items()}
-                if self.spine
+                if self._has_places
                 else dict.fromkeys(self.tables)
             )
         problem = Problem(
             schema,
             tables,
-            dict.fromkeys(units, self.desired) if self.spine else self.desired,
+            dict.fromkeys(units, self.desired) if self._has_places else self.desired,
             spine=None if self.spine is None else Spine(parents, levels),
+            areas=None if self.areas is None else self._areas(leaves),
             zeros=self.zeros,
             equalities=None if self.equalities is None else (E, E @ truth),
             covariance=given,
             noise=self.noise,
         )
         return Instance(problem, y, counts, M, D, Sigma, known, values)
+
+    @property
+    def _has_places(self) -> bool:
+        return self.spine is not None or self.areas is not None
+
+    def _areas(self, leaves: int) -> Areas:
+        assert self.areas is not None
+        layers = {name: own for name, own in self.areas.items() if name != "Leaf"}
+        return Areas(
+            leaves, {name: [[float(i in area) for i in range(leaves)] for area in own] for name, own in layers.items()}
+        )
 
     def _schema_recodes(self) -> dict[str, dict[str, list[int]]]:
         found: dict[str, dict[str, list[int]]] = {}
@@ -200,7 +215,7 @@ class Description:
         if variance is None:
             return np.full(len(rows), np.nan)
         given = np.asarray(variance, dtype=float)
-        if self.spine and given.shape == (len(units),):
+        if self._has_places and given.shape == (len(units),):
             return np.repeat(given, len(rows) // len(units))
         return np.broadcast_to(given.reshape(-1) if given.size > 1 else given, (len(rows),)).astype(float)
 
@@ -208,7 +223,7 @@ class Description:
         size = int(np.prod(list(VARIABLES.values())))
         empty = np.zeros(leaves * size, dtype=bool)
         for name, flags in (self.zeros or {}).items():
-            level, table = name if self.spine else ("", name)
+            level, table = name if self._has_places else ("", name)
             empty |= rows_of(table, units[level], leaves)[np.asarray(flags).ravel()].any(axis=0)
         return empty
 
@@ -304,6 +319,9 @@ def _sums(S: Matrix) -> Instance:
 PLAIN = {"total": 1.0, "a": 2.0, "b": 3.0, "detailed": 4.0}
 ON_SPINE = {"US": {"total": 1.0, "a": 2.0}, "State": {"b": 3.0, "detailed": 4.0}}
 SPINE = (PARENTS, LEVELS)
+NESTED = {"Region": [[0, 1], [2]], "Leaf": [[0], [1], [2]]}
+CROSSED = {"Region": [[0, 1], [2]], "Product": [[0, 2], [1]], "Leaf": [[0], [1], [2]]}
+ON_AREAS = {"Region": {"total": 1.0, "a": 2.0}, "Product": {"b": 3.0}, "Leaf": {"detailed": 4.0}}
 CELLWISE = np.arange(1.0, 7.0).reshape(2, 3)
 HOLE = np.where(np.arange(6) == 4, np.inf, 4.0).reshape(2, 3)
 EMPTY = np.array([[True, False, False], [False, False, True]])
@@ -359,6 +377,17 @@ FEATURES: dict[str, Callable[[], Instance]] = {
     ).instance,
     "a spine with exact totals": Description(
         {"US": {"total": 0.0, "a": 2.0}, "State": {"total": [0.0, 1.0], "detailed": 4.0}}, ["total", "a"], SPINE
+    ).instance,
+    "areas that cross": Description(ON_AREAS, ["total", "a"], areas=CROSSED).instance,
+    "areas that nest": Description(
+        {"Region": {"total": 1.0, "a": [2.0, 3.0]}, "Leaf": {"detailed": 4.0}}, ["total", "a"], areas=NESTED
+    ).instance,
+    "areas that cross, with zeros and equalities": Description(
+        ON_AREAS,
+        ["total", "a"],
+        areas=CROSSED,
+        zeros={("Region", "detailed"): np.array([EMPTY, ~EMPTY & False])},
+        equalities=_pair(("Product", "b"), 0, 3),
     ).instance,
     "correlated noise, sparse": Description(PLAIN, ["a", "detailed"], covariance=correlated).instance,
     "a spine with correlated noise": Description(ON_SPINE, ["total", "a"], SPINE, covariance=correlated).instance,

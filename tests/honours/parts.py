@@ -303,7 +303,7 @@ def check_inverted(instance: Instance) -> None:
 
 
 def _counts(instance: Instance) -> np.ndarray:
-    if instance.problem.schema is None or instance.problem.spine is not None:
+    if instance.problem.schema is None or instance.problem.places is not None:
         return instance.counts
     return instance.counts.reshape(instance.problem.schema.shape)
 

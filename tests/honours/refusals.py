@@ -11,6 +11,7 @@ from tests.honours.parts import PARTS, part_of
 
 NO_SPINE = [feature for feature in FEATURES if "spine" not in feature]
 SPINE = [feature for feature in FEATURES if "spine" in feature]
+AREAS = [feature for feature in FEATURES if feature.startswith("areas")]
 EQUATIONS = ["equations A x = b", "a tree of sums", "crossed sums"]
 CORRELATED = [feature for feature in FEATURES if "correlated" in feature or "share" in feature]
 OPERATOR = ["correlated noise, an operator"]
@@ -35,7 +36,7 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
     "Replicates": {DRAWN: OPERATOR},
     "add_noise, draw_noise": {DRAWN: OPERATOR},
     'variances(method="closed_form")': {
-        PLAIN_ONLY: [*UNEVEN_CELLS, *SPINE, *[f for f in CORRELATED if f not in SPINE], *EQUATIONS],
+        PLAIN_ONLY: [*UNEVEN_CELLS, *SPINE, *AREAS, *[f for f in CORRELATED if f not in SPINE], *EQUATIONS],
         "knows nothing of structural zeros": ["structural zeros"],
         "knows nothing of equalities": [f for f in KNOWN_SUMS if f.startswith("equalities")],
     },
@@ -67,6 +68,7 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
             "a spine, a variance for every geounit",
             "a spine with a table not measured",
             "a spine with exact totals",
+            "areas that nest",
             *EQUATIONS,
         ],
         "does not cover all detailed cells": ["an uneven spine"],
@@ -75,10 +77,15 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
     "controlled_rounding": {
         "keeps tables, not equalities": [f for f in KNOWN_SUMS if f.startswith("equalities")],
         "are of one geounit: this problem has a spine": SPINE,
+        "are of one geounit: this problem has areas": AREAS,
         "has no schema": EQUATIONS,
     },
     **{
-        part: {"are of one geounit: this problem has a spine": SPINE, "has no schema": EQUATIONS}
+        part: {
+            "are of one geounit: this problem has a spine": SPINE,
+            "are of one geounit: this problem has areas": AREAS,
+            "has no schema": EQUATIONS,
+        }
         for part in ("weighted_rows", "unit_records")
     },
     "conflicts": {

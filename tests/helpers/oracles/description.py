@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
+from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, Spine
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,9 @@ class Description:
     parent : ndarray of int or None
     level : ndarray of int or None
         Depth number of every geounit; geolevels are called L0, L1, ...
+    incidence : ndarray (areas, leaves) or None
+        Instead of a tree the weights of leaves in areas; `level` then numbers their layers, called L0, L1, ..., of
+        which the last is of the leaves one by one.
     observed : tuple of Block
         With variances.
     desired : tuple of Block
@@ -55,12 +58,15 @@ class Description:
     equalities: tuple[np.ndarray, np.ndarray] | None = None
     covariance: np.ndarray | None = None
     shared: tuple[np.ndarray, np.ndarray] | None = None
+    incidence: np.ndarray | None = None
 
     # ---- geometry
 
     @property
     def leaves(self) -> np.ndarray:
         """Geounits without children."""
+        if self.incidence is not None:
+            return np.arange(self.incidence.shape[1])
         if self.parent is None:
             return np.zeros(1, dtype=int)
         return np.setdiff1d(np.arange(self.parent.size), self.parent)
@@ -70,7 +76,9 @@ class Description:
         return np.zeros(1, dtype=int) if self.level is None else np.flatnonzero(self.level == level)
 
     def holds(self, geounit: int) -> np.ndarray:
-        """Which leaves lie in a geounit."""
+        """Which leaves lie in a geounit, of an area with their weights."""
+        if self.incidence is not None:
+            return self.incidence[geounit]
         if self.parent is None:
             return np.ones(1, dtype=bool)
         found = []
@@ -126,7 +134,7 @@ class Description:
         """Detailed cells of leaves that are known to be empty."""
         empty = np.zeros(self.leaves.size * prod(self.detailed_shape), dtype=bool)
         for block in self.zeros:
-            empty |= (self.rows(block)[block.values.ravel()] > 0).any(axis=0)
+            empty |= (self.rows(block)[block.values.ravel()] != 0).any(axis=0)
         return empty
 
     @cached_property
@@ -164,26 +172,46 @@ class Description:
         elif self.covariance is not None:
             options["covariance"] = sparse.csr_array(self.covariance)
         correlated = self.covariance is not None
-        if self.parent is None:
+        if not self.has_places:
             observed: dict[Any, Any] = {
                 self.name(b.factors): None if correlated else self._given(b) for b in self.observed
             }
             return Problem(self.schema(), observed, [self.name(b.factors) for b in self.desired], **options)
         assert self.level is not None
-        spine = Spine(self.parent, [f"L{own}" for own in self.level])
+        if self.incidence is None:
+            options["spine"] = Spine(self.parent, [f"L{own}" for own in self.level])
+        else:
+            options["areas"] = self.areas()
         observed, desired = {}, {}
         for b in self.observed:
             given = None if correlated else self._given(b)
-            observed.setdefault(f"L{b.level}", {})[self.name(b.factors)] = given
+            observed.setdefault(self._level(b), {})[self.name(b.factors)] = given
         for b in self.desired:
-            desired.setdefault(f"L{b.level}", []).append(self.name(b.factors))
-        return Problem(self.schema(), observed, desired, spine=spine, **options)
+            desired.setdefault(self._level(b), []).append(self.name(b.factors))
+        return Problem(self.schema(), observed, desired, **options)
+
+    def areas(self) -> Areas:
+        """The package's."""
+        assert self.incidence is not None
+        assert self.level is not None
+        rows = {f"L{own}": self.incidence[self.level == own] for own in range(int(self.level.max()))}
+        return Areas(self.incidence.shape[1], rows)
+
+    @property
+    def has_places(self) -> bool:
+        """Whether there are geounits or areas."""
+        return self.level is not None
+
+    def _level(self, block: Block) -> str:
+        assert self.level is not None
+        is_leaf = self.incidence is not None and block.level == self.level.max()
+        return "Leaf" if is_leaf else f"L{block.level}"
 
     def _key(self, block: Block) -> Any:
-        return self.name(block.factors) if self.parent is None else (f"L{block.level}", self.name(block.factors))
+        return (self._level(block), self.name(block.factors)) if self.has_places else self.name(block.factors)
 
     def _cut(self, block: Block) -> np.ndarray:
-        return block.values[0] if self.parent is None else block.values
+        return block.values if self.has_places else block.values[0]
 
     def _given(self, block: Block) -> np.ndarray:
-        return block.values[0] if self.parent is None else block.values
+        return block.values if self.has_places else block.values[0]

@@ -31,6 +31,7 @@ class Kind:
     """
 
     spine: bool = True
+    areas: str = ""  # "", "sets", "weights"; instead of a spine
     recodes: bool = True
     zeros: bool = True
     equalities: bool = True
@@ -59,6 +60,9 @@ def invent(seed: int, kind: Kind = Kind()) -> Invented | None:
     sizes, groups = _variables(rng, kind)
     parent, level = _tree(rng) if kind.spine and rng.random() < 0.6 else (None, None)
     shell = Description(sizes, groups, parent, level, (), ())
+    if kind.areas:
+        incidence, level = invented_areas(rng, kind.areas == "weights")
+        shell = Description(sizes, groups, None, level, (), (), incidence=incidence)
     if shell.leaves.size * prod(sizes.values()) > MOST_COLUMNS:
         return None
     observed = _observed(rng, kind, shell)
@@ -111,6 +115,26 @@ def _tree(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return np.array(parent), np.array([levels[own] for own in level])
 
 
+def invented_areas(rng: np.random.Generator, weighted: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Areas over a few leaves: partitions, overlapping and empty ones, of one leaf, twice the same; the leaves last."""
+    leaves = int(rng.integers(1, 8))
+    rows, level = [], []
+    for layer in range(int(rng.integers(1, 4))):
+        count = int(rng.integers(1, 4))
+        if rng.random() < 0.6:
+            own = np.eye(count)[:, rng.integers(0, count, leaves)]
+        else:
+            own = (rng.random((count, leaves)) < rng.choice([0.2, 0.5, 0.9])).astype(float)
+        if weighted and rng.random() < 0.6:
+            own = own * rng.choice([1.0, 2.0, 0.5, -1.0, 3.0], own.shape)
+        if rows and rng.random() < 0.3:
+            own[0] = rows[-1][rng.integers(len(rows[-1]))]
+        rows.append(own)
+        level += [layer] * count
+    rows.append(np.eye(leaves))
+    return np.vstack(rows), np.array(level + [len(rows) - 1] * leaves)
+
+
 def _factors(rng: np.random.Generator, d: Description) -> tuple[str, ...]:
     chosen = []
     for name in d.sizes:
@@ -160,7 +184,10 @@ def _zeros(rng: np.random.Generator, d: Description) -> tuple[Block, ...]:
     for _ in range(int(rng.integers(1, 3))):
         level, factors = int(rng.choice(_levels(d))), _factors(rng, d)
         shape = (d.members(level).size, *d.shape(factors))
-        found[level, factors] = Block(level, factors, rng.random(shape) < 0.25)
+        flags = rng.random(shape) < 0.25
+        if d.incidence is not None:  # nothing follows from a difference that is 0
+            flags[(d.incidence[d.members(level)] < 0).any(axis=1)] = False
+        found[level, factors] = Block(level, factors, flags)
     return tuple(found.values())
 
 
@@ -230,7 +257,7 @@ def _desired(rng: np.random.Generator, d: Description, y: np.ndarray) -> tuple[t
         kept = observed
     elif kept:
         kept = sorted(rng.permutation(kept)[: int(rng.integers(1, len(kept) + 1))].tolist())
-    if d.parent is not None:  # the package orders desired tables by geolevel as they are given
+    if d.has_places:  # the package orders desired tables by geolevel as they are given
         kept.sort(key=lambda i: candidates[i].level)
     cells = np.concatenate([np.arange(cuts[i], cuts[i + 1]) for i in kept]) if kept else np.zeros(0, dtype=int)
     part = Reference(answer.estimate[cells], answer.variances[cells], answer.determined[cells])

@@ -1,0 +1,41 @@
+"""What the components of areas take, and why they do not take the rest."""
+
+from __future__ import annotations
+
+from blue_solvers.components.grouping import groupings_of, sees_contrasts
+from blue_solvers.components.size import too_many_groups
+from blue_solvers.contract import Refusal
+from constraint_builders import Problem
+
+MOST_COMPONENTS = 4_096  # each has a factorisation
+GENERAL = "use solver='cholesky' or 'cg'"
+
+
+def areas_refusal(problem: Problem) -> str | None:
+    """Why components do not take a problem, or None: equal variances within every table of an area, or geounit."""
+    if not problem.is_tabular:
+        return Refusal("it has no tables, only a matrix", GENERAL)
+    if problem.covariance is not None:
+        return Refusal("its noise is correlated (assumption A2)", GENERAL)
+    if problem.geounit_variances is None:
+        return Refusal("variances differ within a table of an area (assumption A3)", GENERAL)
+    if problem.zeros is not None or problem.equalities is not None:
+        return Refusal("it has structural zeros or equalities", GENERAL)
+    count = _most_components(problem)
+    if count > MOST_COMPONENTS:
+        return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)
+    return too_many_groups(problem)
+
+
+def _most_components(problem: Problem) -> int:
+    schema, tables = problem.domain.schema, [*problem.observed_tables, *problem.desired_tables]
+    by_axis = {own.axis: own for own in groupings_of(schema, tables)}
+    seen = {
+        frozenset(
+            axis
+            for axis, factor in zip(table.axes, table.factors, strict=True)
+            if sees_contrasts(schema, by_axis[axis], factor)
+        )
+        for table in problem.desired_tables
+    }
+    return sum(2 ** len(own) for own in seen)

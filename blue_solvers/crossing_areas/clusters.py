@@ -1,0 +1,82 @@
+"""Leaves that share all areas but themselves and were measured alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.crossing_areas.component_problem import equal_variances
+from constraint_builders import Problem
+from constraint_builders.arrays import Index
+
+WORTH = 0.7  # clusters for every leaf, above which leaves are factorised with the areas
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Leaves that share all areas but themselves.
+
+    Attributes
+    ----------
+    of_leaf : ndarray of int, (leaves,)
+    leaf_levels : frozenset of int
+        The layers in use whose areas are the leaves.
+    """
+
+    of_leaf: Index
+    leaf_levels: frozenset[int]
+
+    @classmethod
+    def of(cls, problem: Problem) -> Clusters | None:
+        """Of a problem whose leaves were all measured alike; None where they were not, or few share their areas."""
+        areas, variances = problem.domain.areas, equal_variances(problem)
+        levels = sorted({*problem.observed_levels, *problem.desired_levels})
+        of_leaves = frozenset(i for i in levels if areas.layer(areas.levels[i]).is_of_leaves)
+        own = [i for i, level in enumerate(problem.observed_levels) if level in of_leaves]
+        names = [problem.observed_tables[i].name for i in own]
+        if not own or len(set(names)) < len(names) or any((variances[i] != variances[i][0]).any() for i in own):
+            return None
+        of_leaf = alike_columns((areas.leaves_of(level) for level in levels if level not in of_leaves), areas.leaves)
+        return cls(of_leaf, of_leaves) if int(of_leaf.max()) + 1 <= WORTH * areas.leaves else None
+
+    @cached_property
+    def sizes(self) -> Index:
+        """Number of leaves in every cluster."""
+        return np.bincount(self.of_leaf)
+
+    @cached_property
+    def sums(self) -> sparse.csr_array:
+        """From leaves to clusters, (clusters, leaves)."""
+        places = self.of_leaf, np.arange(self.of_leaf.size)
+        return sparse.csr_array((np.ones(self.of_leaf.size), places), shape=(self.sizes.size, self.of_leaf.size))
+
+
+def alike_columns(matrices: Iterable[sparse.csr_array], count: int) -> Index:
+    """A number for every column, the same where columns are alike in all matrices, in the order of their first."""
+    number = np.zeros(count, dtype=np.intp)
+    for matrix in matrices:
+        columns = matrix.tocsc()
+        columns.sort_indices()
+        lengths = np.diff(columns.indptr)
+        for k in range(int(lengths.max(initial=0))):
+            has = np.flatnonzero(lengths > k)
+            rows, weights = np.full(count, -1), np.zeros(count)
+            rows[has], weights[has] = columns.indices[columns.indptr[has] + k], columns.data[columns.indptr[has] + k]
+            number = _numbered(number, rows, weights)
+    first, own = np.unique(number, return_index=True, return_inverse=True)[1:]
+    return np.argsort(np.argsort(first))[own]
+
+
+def _numbered(*keys: np.ndarray) -> Index:
+    """A number for every combination of keys."""
+    order = np.lexsort(keys)
+    changes = np.zeros(order.size, dtype=np.intp)
+    for key in keys:
+        changes[1:] |= np.diff(key[order]) != 0
+    number = np.empty_like(order)
+    number[order] = np.cumsum(changes)
+    return number

@@ -1,0 +1,162 @@
+"""Areas that nest, as geounits of a spine: what is solved on a tree is then solved for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from scipy import sparse
+
+from constraint_builders.arrays import Index
+from constraint_builders.description.areas import Areas
+from constraint_builders.description.noise_covariance import read_noise
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table
+from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.measured import Measured
+from constraint_builders.record import Record
+from constraint_builders.relations.spine_tables import spine_layout
+from constraint_builders.relations.summing import SummingMatrix
+
+
+@dataclass(frozen=True)
+class OverSpine:
+    """A problem over a spine that another one is a part of.
+
+    Attributes
+    ----------
+    record : Record
+        What the problem is made from.
+    observed, desired : ndarray of int, (n,) and (m,)
+        Where the cells of the other problem sit in its layouts.
+    """
+
+    record: Record
+    observed: Index
+    desired: Index
+
+
+def over_spine(record: Record) -> OverSpine | None:
+    """A problem of areas over a spine; None where those that have tables do not nest, or noise is correlated."""
+    if record.areas is None or record.covariance is not None:
+        return None
+    levels = sorted({*record.observed_levels, *record.desired_levels})
+    tree = NestedAreas.of(record.areas, levels)
+    return None if tree is None else tree.problem(record)
+
+
+@dataclass(frozen=True)
+class NestedAreas:
+    """Areas of some layers as nodes of a tree; where its leaves are not there, one node more for what others leave.
+
+    Attributes
+    ----------
+    areas : Areas
+    node : ndarray of int, (areas,)
+        Of the areas of those layers; -1 for others.
+    spine : Spine
+    rest : ndarray of int
+        Nodes, one each, of which the last nodes but for a root of their own are what their children leave.
+    """
+
+    areas: Areas
+    node: Index
+    spine: Spine
+    rest: Index
+
+    @classmethod
+    def of(cls, areas: Areas, levels: list[int]) -> NestedAreas | None:
+        """Of the layers at some positions; None if they do not nest."""
+        chosen = np.concatenate([areas.members[level] for level in levels])
+        nested = SummingMatrix(areas.incidence[chosen]).nested
+        if nested is None:
+            return None
+        rest = np.flatnonzero(nested.rest)
+        parent = np.concatenate([nested.parent, rest])
+        roots = np.flatnonzero(parent < 0)
+        if roots.size > 1:
+            parent[roots] = parent.size
+            parent = np.append(parent, -1)
+        node = np.full(areas.size, -1, dtype=np.intp)
+        node[chosen] = np.arange(chosen.size)
+        return cls(areas, node, Spine(parent), rest)
+
+    def problem(self, record: Record) -> OverSpine:
+        """A problem of these areas over the spine."""
+        observed = self._blocks(record.observed_levels, record.observed_tables)
+        desired = self._blocks(record.desired_levels, record.desired_tables)
+        schema = record.domain.schema
+        layout = spine_layout(schema, self.spine, [(self.spine.levels[depth], t.name) for depth, t in observed])
+        wanted = layout
+        if record.desired is not record.observed:
+            wanted = spine_layout(schema, self.spine, [(self.spine.levels[depth], t.name) for depth, t in desired])
+        places = self._places(record.observed_levels, record.observed_tables, observed)
+        variances = np.full(layout.size, np.inf)
+        variances[places] = record.variances
+        measured = Measured(
+            observed=layout,
+            noise=read_noise(layout, variances, None, record.noise.law),
+            schema=schema,
+            spine=self.spine,
+            observed_tables=tuple(table for _, table in observed),
+            observed_levels=tuple(depth for depth, _ in observed),
+            zeros=None if record.zeros is None else self._zeros(schema, record.zeros),
+        )
+        if record.equalities is not None:
+            E, b = record.equalities
+            entries = E.tocoo()
+            shape = E.shape[0], layout.size
+            spread = sparse.csr_array((entries.data, (entries.row, places[entries.col])), shape=shape)
+            measured = replace(measured, equalities=(spread, b))
+        tables = {
+            "desired_tables": tuple(t for _, t in desired),
+            "desired_levels": tuple(depth for depth, _ in desired),
+        }
+        made = Record.of(measured, desired=wanted, **tables)
+        return OverSpine(made, places, self._places(record.desired_levels, record.desired_tables, desired))
+
+    @cached_property
+    def _depths(self) -> list[Index]:
+        """Of every layer in use the depths of its areas."""
+        return [self.spine.level_of[self.node[own]] for own in self.areas.members]
+
+    def _blocks(self, levels: tuple[int, ...], tables: tuple[Table, ...]) -> list[tuple[int, Table]]:
+        """The tables, in the schema's order, at the depths where they are."""
+        found = {
+            (depth, table.in_schema_order().name): (depth, table.in_schema_order())
+            for level, table in zip(levels, tables, strict=True)
+            for depth in np.unique(self._depths[level]).tolist()
+        }
+        return list(found.values())
+
+    def _places(self, levels: tuple[int, ...], tables: tuple[Table, ...], blocks: list[tuple[int, Table]]) -> Index:
+        """Where every cell sits."""
+        sizes = [self.spine.members[depth].size * table.size for depth, table in blocks]
+        start = {(d, t.name): at for (d, t), (at, _) in zip(blocks, pairwise(np.cumsum([0, *sizes])), strict=True)}
+        found = [np.zeros(0, dtype=np.intp)]
+        for level, table in zip(levels, tables, strict=True):
+            plain = table.in_schema_order()
+            cells = np.empty(table.size, dtype=np.intp)
+            cells[plain.places_in(table)] = np.arange(table.size)
+            first = np.array([start.get((depth, plain.name), 0) for depth in range(len(self.spine.levels))])
+            nodes = self.node[self.areas.members[level]]
+            rows = first[self._depths[level]] + self.spine.rank_in_level[nodes] * table.size
+            found.append((rows[:, None] + cells).ravel())
+        return np.concatenate(found)
+
+    def _zeros(self, schema: Schema, zeros: StructuralZeros) -> StructuralZeros:
+        """A node is empty where all its leaves are."""
+        open_leaves = ~zeros.empty[self.areas.members[-1]].reshape(self.areas.leaves, -1)
+        own = np.zeros((self.spine.size, open_leaves.shape[1]), dtype=np.int64)
+        used = np.flatnonzero(self.node >= 0)
+        own[self.node[used]] = self.areas.incidence[used].astype(np.int64) @ open_leaves.astype(np.int64)
+        children = np.zeros_like(own)
+        below = np.flatnonzero(self.spine.parent >= 0)
+        np.add.at(children, self.spine.parent[below], own[below])
+        own[used.size + np.arange(self.rest.size)] = own[self.rest] - children[self.rest]
+        root = np.flatnonzero(self.spine.parent < 0)
+        own[root[root >= used.size + self.rest.size]] = 1
+        return StructuralZeros.of(schema, zeros.axes, (own == 0).reshape(self.spine.size, *zeros.empty.shape[1:]))

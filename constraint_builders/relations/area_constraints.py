@@ -1,0 +1,85 @@
+"""Self-consistency between tables of areas that may nest, overlap or cross.
+
+What holds between the areas where a component was measured is what holds between the sums of leaves that they are: the
+rows of a summing matrix (`summing`), as few entries in each as can be.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from scipy import sparse
+
+from constraint_builders.arrays import Flags
+from constraint_builders.description.areas import Areas
+from constraint_builders.relations.elimination import eliminate
+from constraint_builders.relations.marginals import cell_map
+from constraint_builders.relations.placed_consistency import PlacedConsistency
+from constraint_builders.relations.summing import SummingMatrix
+
+KEPT = 32  # sets of measured areas whose equations are kept as long as the areas are
+_RELATIONS: WeakKeyDictionary[Areas, dict[bytes, sparse.csr_array]] = WeakKeyDictionary()
+
+
+def relations_between(areas: Areas, has: Flags) -> sparse.csr_array:
+    """Independent equations A x = 0 between the values of some areas, (rows, areas)."""
+    chosen = np.flatnonzero(has)
+    if not chosen.size:
+        return sparse.csr_array((0, areas.size))
+    known, key = _RELATIONS.setdefault(areas, {}), np.packbits(has).tobytes()
+    if key not in known:
+        while len(known) >= KEPT:
+            known.pop(next(iter(known)))
+        found = SummingMatrix(areas.incidence[chosen]).relations.tocoo()
+        entries = found.data, (found.row, chosen[found.col])
+        known[key] = sparse.csr_array(entries, shape=(found.shape[0], areas.size))
+    return known[key]
+
+
+class AreaConsistency(PlacedConsistency):
+    """The equations between tables of all areas."""
+
+    _places: Areas
+
+    def _determined_by(self, has: Flags) -> Flags:
+        """By elimination of the areas that were not measured, unless all leaves were."""
+        areas = self._places
+        leaves = areas.members[-1]
+        if has[leaves].all():
+            return np.ones(areas.size, dtype=bool)
+        others = np.arange(areas.size - leaves.size)
+        below = sparse.csr_array(areas.incidence[others])
+        sums = sparse.csr_array(sparse.hstack([sparse.eye_array(others.size), -below], format="csr"))
+        found = eliminate(sums, np.flatnonzero(~has))
+        free = np.zeros(areas.size)
+        free[found.free_columns] = 1
+        determined = has.copy()
+        determined[found.solved_columns] = ~((found.solved != 0) @ free > 0)
+        return determined
+
+    def _count_between(self, has: Flags) -> int:
+        return self._between(has).shape[0]
+
+    def _between(self, has: Flags) -> sparse.csr_array:
+        return relations_between(self._places, has)
+
+    def _sums_between(self, index: int) -> list[sparse.csr_array]:
+        """Of every table, once, one equation for every cell and relation between the areas where it was measured."""
+        table = self._tables[index]
+        alike = [i for i, own in enumerate(self._tables) if own.in_schema_order() == table.in_schema_order()]
+        if alike[0] != index:
+            return []
+        block = np.full(self._places.size, -1, dtype=np.int64)
+        for i in alike:
+            members = self._places.members[self._levels[i]]
+            block[members[np.isfinite(self._variances[i])]] = i
+        relations = relations_between(self._places, block >= 0).tocoo()
+        terms = []
+        for i in alike:
+            own = np.flatnonzero(block[relations.col] == i)
+            mapping = cell_map(self._schema, self._tables[i], table)
+            rows = relations.row[own, None] * table.size + mapping
+            cells = self._cells(i, self._places.rank_in_level[relations.col[own]])
+            terms.append((rows.ravel(), cells.ravel(), np.repeat(relations.data[own], table.size)))
+        return [self._equations(relations.shape[0] * table.size, *terms)]

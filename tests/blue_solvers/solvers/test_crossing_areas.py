@@ -1,0 +1,302 @@
+"""Areas that nest, overlap and cross: every solver beside exact arithmetic, every law, and a proof of every answer."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from blue_solvers import SOLVERS, AreaSolver, ConjugateGradient, UnsupportedProblemError, blue, estimate
+from blue_solvers.crossing_areas.clusters import Clusters
+from blue_solvers.testing import check_solver
+from blue_solvers.verification import certify
+from constraint_builders import Areas, Problem, Schema, Spine
+from tests.helpers.effort import examples
+from tests.helpers.oracles.compare import differences
+from tests.helpers.oracles.description import Block, Description
+from tests.helpers.oracles.exact import solve
+from tests.helpers.oracles.invent import Invented, Kind, invent
+
+EQUAL = Kind(areas="sets", zeros=False, equalities=False)
+WEIGHED = replace(EQUAL, areas="weights")
+ANYTHING = Kind(areas="weights", cellwise=True)
+SEEDS = st.integers(0, 100_000)
+
+
+def some(seed: int, kind: Kind) -> Invented:
+    """The first problem that can be estimated, of a seed or those after it."""
+    return next(found for s in range(seed, seed + 30) if (found := invent(s, kind)) is not None)
+
+
+def require_right(invented: Invented, solver: object) -> None:
+    found = differences(invented, solver)  # type: ignore[arg-type]
+    assert found == [], found
+
+
+@pytest.mark.parametrize("kind", [EQUAL, WEIGHED], ids=["sets", "weights"])
+@pytest.mark.parametrize("solver", ["areas", "auto"])
+@examples(60, 7)
+@given(seed=SEEDS)
+def test_equal_variances_beside_exact_arithmetic(solver: str, kind: Kind, seed: int) -> None:
+    """Partitions, overlapping, empty, twice the same and single-leaf areas; recodes; exact and unmeasured tables."""
+    require_right(some(seed, kind), solver)
+
+
+@pytest.mark.parametrize("solver", ["dense", "cholesky", "auto"])
+@examples(40, 4)
+@given(seed=SEEDS)
+def test_general_solvers_take_any_areas(solver: str, seed: int) -> None:
+    """Zeros, equalities, a variance for every cell."""
+    found = some(seed, ANYTHING)
+    if found.description.equalities is None:
+        require_right(found, solver)
+        return
+    with suppress(ValueError):  # what equalities alone determine is refused, as on a spine
+        found.description.problem()
+        require_right(found, solver)
+
+
+@examples(30, 5)
+@given(seed=SEEDS)
+def test_iterations_around_areas(seed: int) -> None:
+    kind = replace(WEIGHED, cellwise=True, exact=False, decades=2.0)
+    require_right(some(seed, kind), ConjugateGradient(preconditioner="two_pass", rtol=1e-12))
+
+
+@examples(20, 4)
+@given(seed=SEEDS)
+def test_correlated_noise_around_areas(seed: int) -> None:
+    kind = replace(WEIGHED, covariance="sparse", decades=2.0)
+    require_right(some(seed, kind), ConjugateGradient(preconditioner="two_pass", rtol=1e-12))
+    require_right(some(seed, kind), "auto")
+
+
+@examples(20, 4)
+@given(seed=SEEDS)
+def test_noise_that_cells_share(seed: int) -> None:
+    require_right(some(seed, replace(EQUAL, covariance="shared", decades=2.0)), "areas")
+
+
+def alike(seed: int) -> Invented | None:
+    """Leaves of which many share their areas and all were measured alike; None where nothing can be estimated."""
+    rng = np.random.default_rng(seed)
+    kinds = int(rng.integers(1, 4))
+    of_leaf = np.sort(rng.integers(0, kinds, int(rng.integers(4, 9))))
+    areas = rng.choice([0.0, 1.0, 1.0, 2.0], (int(rng.integers(1, 4)), kinds))[:, of_leaf]
+    sizes, groups = {"a": 2, "b": 3}, {"g": ("b", (1, 0, 1))}
+    incidence = np.vstack([areas, np.eye(of_leaf.size)])
+    level = np.array([0] * len(areas) + [1] * of_leaf.size)
+    shell = Description(sizes, groups, None, level, (), (), incidence=incidence)
+    tables = [(), ("a",), ("g",), ("a", "g"), ("b",), ("a", "b")]
+    observed, desired = [], []
+    for number, count in ((0, len(areas)), (1, of_leaf.size)):
+        for factors in tables:
+            shape = (count, *shell.shape(factors))
+            if rng.random() < 0.5:
+                v = 10.0 ** rng.uniform(-1, 1) * (
+                    np.ones(count) if number else rng.choice([1.0, 3.0, 0.0, np.inf], count)
+                )
+                v = v * 0 if number and rng.random() < 0.1 else v
+                observed.append(Block(number, factors, np.broadcast_to(v.reshape(-1, *[1] * (len(shape) - 1)), shape)))
+            desired.append(Block(number, factors))
+    if not observed:
+        return None
+    described = replace(shell, observed=tuple(observed), desired=tuple(desired))
+    counts = rng.poisson(9, of_leaf.size * prod(sizes.values()))
+    truth = described.marginal_matrix() @ counts
+    noise = np.where(np.isfinite(described.variances), described.variances, 0.0)
+    y = np.where(np.isfinite(described.variances), truth + np.sqrt(noise) * rng.standard_normal(truth.size), 0.0)
+    answer = solve(described, y)
+    cuts = np.cumsum([0, *(shell.members(b.level).size * prod(shell.shape(b.factors)) for b in desired)])
+    kept = [i for i in range(len(desired)) if answer.determined[cuts[i] : cuts[i + 1]].all()]
+    if not kept:
+        return None
+    described = replace(described, desired=tuple(desired[i] for i in kept))
+    return Invented(described, y, truth, solve(described, y))
+
+
+@examples(60, 7)
+@given(seed=SEEDS)
+def test_leaves_that_share_their_areas_and_were_measured_alike(seed: int) -> None:
+    found = next(own for s in range(seed, seed + 50) if (own := alike(s)) is not None)
+    problem = found.description.problem()
+    require_right(found, "areas")
+    if Clusters.of(problem) is not None:
+        P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
+        other = blue(problem, "cholesky")
+        noisy = ~problem.exact  # of exact cells that say the same, any may stand for the others
+        np.testing.assert_allclose((P.T @ V)[noisy], (other.T @ V)[noisy], atol=1e-9)
+
+
+def test_inventions_have_alike_leaves() -> None:
+    found = [own for s in range(20) if (own := alike(s)) is not None]
+    clustered = sum(Clusters.of(own.description.problem()) is not None for own in found)
+    assert clustered > len(found) / 4
+
+
+@pytest.mark.parametrize("kind", [EQUAL, WEIGHED], ids=["sets", "weights"])
+@examples(40, 4)
+@given(seed=SEEDS)
+def test_every_law(kind: Kind, seed: int) -> None:
+    """`check_solver`, of problems in which not everything is known exactly."""
+    for s in range(seed, seed + 60):
+        found = invent(s, replace(kind, decades=2.0))
+        if found is not None and (found.reference.variances > 0).any():
+            problem = found.description.problem()
+            check_solver(AreaSolver(), problem)
+            if SOLVERS["two_pass"]().supports(problem) is None:
+                check_solver(SOLVERS["two_pass"](), problem)
+            return
+    pytest.fail("no invention was a problem")
+
+
+@pytest.mark.parametrize("kind", [EQUAL, replace(ANYTHING, equalities=False)], ids=["equal", "anything"])
+@examples(40, 4)
+@given(seed=SEEDS)
+def test_answers_are_proved_and_wrong_ones_are_not(kind: Kind, seed: int) -> None:
+    found = some(seed, replace(kind, decades=2.0))
+    problem = found.description.problem()
+    est = estimate(problem, found.y)
+    proof = est.certificate()
+    assert proof.bound is not None, proof
+    assert proof.bound < 1e-9
+    free = np.flatnonzero(found.reference.variances > 0)
+    if free.size and est.observed is not None:
+        x = est.observed.copy()
+        noisy = np.flatnonzero((problem.variances > 0) & np.isfinite(problem.variances))
+        x[noisy[seed % noisy.size]] += 1e-3 * np.sqrt(problem.variances[noisy[seed % noisy.size]])
+        wrong = certify(problem, found.y, x)
+        assert wrong.bound is None or wrong.bound > 1e-7
+
+
+SCHEMA = Schema({"a": 2, "b": 3})
+CROSSED = Areas(8, {"Region": [0, 0, 0, 0, 1, 1, 1, 1], "Product": ["x", "y"] * 4})
+
+
+def crossing(**options: object) -> Problem:
+    observed = {"Region": {"a": 2.0, "detailed": 3.0}, "Product": {"total": 0.5}, "Leaf": {"detailed": 9.0}}
+    return Problem(SCHEMA, observed, areas=CROSSED, desired="all", **options)  # type: ignore[arg-type]
+
+
+def test_auto_takes_areas_that_cross_and_two_passes_where_they_nest() -> None:
+    assert "areas" in blue(crossing()).info.reason
+    nested = Problem(SCHEMA, {"Region": {"a": 2.0}, "Leaf": {"detailed": 9.0}}, areas=CROSSED)
+    assert blue(nested).info.solver == "two_pass"
+    assert nested.tree is not None
+    assert crossing().tree is None
+    reason = blue(crossing(zeros={("Region", "a"): np.array([[True, False], [False, False]])})).info.reason
+    assert "structural zeros" in reason
+
+
+def test_a_spine_is_the_nested_case() -> None:
+    """Estimates, variances and functionals are those of the spine, to rounding; a layer more is a layer."""
+    spine = Spine([-1, 0, 0, 1, 1, 2, 2, 2], ["State", "County", "County", *["Block"] * 5])
+    blocks = {"detailed": [1.0, 2.0, 1.0, np.inf, 3.0], "total": 1.0}
+    observed = {"State": {"total": 0.0}, "County": {"a": 1.0, "detailed": 2.0}, "Block": blocks}
+    desired = {"State": ["a"], "County": ["detailed"], "Block": ["total"]}
+    on_spine = Problem(SCHEMA, observed, desired, spine=spine)
+    of_areas = Problem(SCHEMA, observed, desired, areas=Areas.from_spine(spine))
+    rng = np.random.default_rng(3)
+    y, W = rng.standard_normal(on_spine.observed.size) + 9, rng.standard_normal((on_spine.desired.size, 3))
+    y[~np.isfinite(on_spine.variances)] = 0
+    P = blue(on_spine)
+    for solver in ("auto", "areas", "cholesky"):
+        Q = blue(of_areas, solver)  # type: ignore[arg-type]
+        np.testing.assert_allclose(Q @ y, P @ y, atol=1e-10)
+        np.testing.assert_allclose(Q.variances(), P.variances(), rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(
+            Q.functional_covariance(sparse.csc_array(W)), P.functional_covariance(sparse.csc_array(W)), atol=1e-10
+        )
+    places = Areas.from_spine(spine).with_layer("Place", [[0, 1, 1, 0, 0], [0, 0, 0, 1, 1]], names=["Aville", "Btown"])
+    measured = Problem(SCHEMA, {**observed, "Place": {"b": 0.1}}, {**desired, "Place": ["a"]}, areas=places)
+    more, before = blue(measured), blue(Problem(SCHEMA, observed, {**desired, "Place": ["a"]}, areas=places))
+    assert (more.variances() <= before.variances() * (1 + 1e-9)).all()
+    assert (more.variances() < before.variances() * 0.999).any()
+
+
+def test_certificates_of_many_nested_areas_go_by_the_spine() -> None:
+    rng = np.random.default_rng(5)
+    areas = Areas(900, {"Region": rng.integers(0, 20, 900)})
+    problem = Problem(SCHEMA, {"Region": {"a": 1.0}, "Leaf": {"detailed": 2.0}}, areas=areas, desired="all")
+    y = rng.standard_normal(problem.observed.size) * 2 + 20
+    est = estimate(problem, y)
+    assert est.certificate().bound is not None
+    assert est.certificate().bound < 1e-9
+    x = est.observed.copy()
+    x[0] += 0.1
+    wrong = certify(problem, y, x)
+    assert wrong.bound is None or wrong.bound > 1e-3
+
+
+def test_what_cannot_be_proved_says_why() -> None:
+    rng = np.random.default_rng(5)
+    areas = Areas(3000, {"Region": rng.integers(0, 20, 3000), "Product": rng.integers(0, 20, 3000)})
+    schema = Schema({"a": 20, "b": 30})
+    problem = Problem(
+        schema,
+        {"Region": {"a": 1.0}, "Product": {"b": 1.0}, "Leaf": {"detailed": 2.0}},
+        areas=areas,
+        desired={"Leaf": ["a"]},
+    )
+    y = rng.standard_normal(problem.observed.size)
+    certificate = certify(problem, y, y)
+    assert certificate.bound is None
+    assert "too many to list" in certificate.reason
+
+
+def test_fit_of_areas() -> None:
+    """The chi-square has as many degrees of freedom as there are independent equations; a wrong variance shows."""
+    rng = np.random.default_rng(8)
+    problem = crossing()
+    truth = problem.marginal_matrix() @ rng.poisson(30, problem.domain.size)
+    y = truth + np.sqrt(problem.variances) * rng.standard_normal(truth.size)
+    fit = estimate(problem, y).fit()
+    assert fit.degrees_of_freedom == problem.rank == np.linalg.matrix_rank(problem.constraint_matrix("all").toarray())
+    assert fit.p_value > 1e-4
+    assert set(fit.by_geolevel) == {"Region", "Product", "Leaf"}
+    y[problem.observed.slice(("Region", "a"))][0] += 40
+    assert estimate(problem, y).fit().p_value < 1e-9
+    assert estimate(problem, y).fit().outliers(1)[0].table[0] == "Region"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"zeros": {("Leaf", "a"): np.ones((8, 2), dtype=bool)}}, "structural zeros or equalities"),
+        ({"equalities": (np.ones((1, 66)), [5.0])}, "structural zeros or equalities"),
+        ({"covariance": sparse.csr_array(np.eye(66) + 0.01)}, "correlated"),
+    ],
+)
+def test_what_areas_do_not_take_is_refused_by_name(options: dict, words: str) -> None:
+    problem = crossing()
+    if "covariance" in options:
+        observed = {"Region": {"a": None, "detailed": None}, "Product": {"total": None}, "Leaf": {"detailed": None}}
+        problem = Problem(SCHEMA, observed, areas=CROSSED, covariance=options["covariance"])
+    else:
+        problem = crossing(**options)
+    with pytest.raises(UnsupportedProblemError, match=words):
+        blue(problem, "areas")
+    assert blue(problem).info.exact
+
+
+def test_other_solvers_say_what_takes_areas() -> None:
+    for solver in ("sea_blue", "two_pass"):
+        with pytest.raises(UnsupportedProblemError, match="'areas'"):
+            blue(crossing(), solver)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedProblemError, match="no tables"):
+        blue(Problem.from_summing_matrix([[1, 1], [1, 0], [0, 1]], 1.0), "areas")
+    unequal = Problem(SCHEMA, {"Region": {"a": [[1.0, 2.0]] * 2}, "Leaf": {"detailed": 1.0}}, areas=CROSSED)
+    with pytest.raises(UnsupportedProblemError, match="variances differ"):
+        blue(unequal, "areas")
+
+
+@examples(40, 6)
+@given(seed=SEEDS)
+def test_geounits_and_single_places_are_areas(seed: int) -> None:
+    require_right(some(seed, replace(EQUAL, areas="")), "areas")
