@@ -59,7 +59,7 @@ class State:
 
 def persons_of_states() -> dict[str, int]:
     """Persons of the 50 states and the District of Columbia in 2020, by code."""
-    lines = (resources.files("constraint_builders.files") / "production" / "state_totals_2020.csv").read_text()
+    lines = (resources.files("constraint_builders.files") / "production" / "state_totals_2020.csv").read_text("utf-8")
     return {code: int(total) for code, total in (line.split(",") for line in lines.split()[1:])}
 
 

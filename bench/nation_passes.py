@@ -192,11 +192,11 @@ class Passes:
         Raises
         ------
         ValueError
-            If the folder holds the work of another nation.
+            If the folder holds the work of another nation, or of other programs.
         BlockingIOError, FileExistsError, DamagedError
             As `Workplace.held`.
         """
-        with self.place.held(self.nation.identity):
+        with self.place.held({**self.nation.identity, "made by": _source_digest()}):
             below, cells = {}, []
             for leaf, state in enumerate(self.nation.states, 1):
                 told = self._kept_up(state)
@@ -318,6 +318,12 @@ class Passes:
             "p-value": None if proof.fit is None else proof.fit.p_value,
             "errors": {level: asdict(own) for level, own in errors.items()},
         }
+
+
+def _source_digest() -> str:
+    """Of what makes the nation and what is kept of it; of the packages at work the folder says it itself."""
+    files = (Path(__file__), Path(__file__).with_name("invented_nation.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 @contextmanager
