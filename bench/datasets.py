@@ -12,12 +12,11 @@ import csv
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blue_solvers.nonnegative.price.bounds import PureDP, ZeroConcentratedDP
 from constraint_builders import Problem, Schema
+from constraint_builders.arrays import Integers
 
-Counts = NDArray[np.int64]
 Privacy = PureDP | ZeroConcentratedDP
 
 LARGEST = 10_000
@@ -38,7 +37,7 @@ PUMAS = (
 )  # fmt: skip
 
 
-def synthetic_datasets() -> dict[str, Counts]:
+def synthetic_datasets() -> dict[str, Integers]:
     """The 16 synthetic data sets: eight patterns of 100 cells, each as a vector and as a 10 x 10 table.
 
     Returns
@@ -52,7 +51,7 @@ def synthetic_datasets() -> dict[str, Counts]:
     patterns["Stair"] = number
     patterns |= {f"Step{step}": np.where(number <= 50, 0, step) for step in (16, 50)}
     patterns["SplitStairs"] = np.where(number < 50, number, 0)
-    found: dict[str, Counts] = {}
+    found: dict[str, Integers] = {}
     for name, pattern in patterns.items():
         counts = pattern.astype(np.int64)
         counts[0] = LARGEST
@@ -61,7 +60,7 @@ def synthetic_datasets() -> dict[str, Counts]:
     return found
 
 
-def puma_datasets(folder: str | Path) -> dict[str, Counts]:
+def puma_datasets(folder: str | Path) -> dict[str, Integers]:
     """The 15 real data sets: race by Hispanic origin in Public Use Microdata Areas of the 2016 ACS.
 
     Parameters
@@ -84,7 +83,7 @@ def puma_datasets(folder: str | Path) -> dict[str, Counts]:
     return {f"PUMA{code}": _read_counts(Path(folder) / f"ST_{code[:2]}_PUMA_{code[2:]}.csv") for code in PUMAS}
 
 
-def _read_counts(path: Path) -> Counts:
+def _read_counts(path: Path) -> Integers:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: the folder must hold the 15 files of the paper's benchmark")
     with path.open(newline="") as file:
@@ -98,7 +97,7 @@ def _read_counts(path: Path) -> Counts:
     return counts
 
 
-def benchmark_problem(counts: Counts, privacy: Privacy) -> Problem:
+def benchmark_problem(counts: Integers, privacy: Privacy) -> Problem:
     """The paper's measurements of a data set: total, one-way margins and cells, with the budget split evenly.
 
     Parameters

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from blue_solvers.operator import blue as blue
     from blue_solvers.operator import estimate as estimate
     from blue_solvers.solvers.registry import *  # noqa: F403
+    from blue_solvers.threads import thread_limit as thread_limit
     from blue_solvers.uncertainty.functionals import functionals as functionals
     from blue_solvers.uncertainty.intervals import intervals as intervals
     from blue_solvers.verification import Certificate as Certificate
@@ -37,6 +38,7 @@ else:
             "blue_solvers.estimates": ("Estimate",),
             "blue_solvers.goodness": ("fit_test",),
             "blue_solvers.operator": ("BlueOperator", "blue", "estimate"),
+            "blue_solvers.threads": ("thread_limit",),
             "blue_solvers.uncertainty.functionals": ("functionals",),
             "blue_solvers.uncertainty.intervals": ("intervals",),
             "blue_solvers.verification": ("Certificate", "Fit", "certify"),

@@ -12,10 +12,19 @@ LARGEST = 1e100  # of values whose squares, in units of any noise, are numbers
 FIRST_ROWS = 64  # that mostly show whether a column is out of range
 
 
-def in_range(linear: Callable[[Float], Float], X: Float) -> Float:
-    """A linear map of columns so small or large that their squares would not be numbers: in units of their own."""
+def in_range(linear: Callable[[Float], Float], X: Float, require_finite: Callable[[Float], None]) -> Float:
+    """A linear map of columns so small or large that their squares would not be numbers: in units of their own.
+
+    Parameters
+    ----------
+    linear : callable, (n, K) to (m, K)
+    X : ndarray, (n, K)
+    require_finite : callable
+        Raises the error for columns that hold NaN or infinite values.
+    """
     if _moderate(X):
         return linear(X)
+    require_finite(X)
     sizes = abs(X).max(axis=0)
     if not ((sizes > LARGEST) | ((sizes < 1 / LARGEST) & (sizes > 0))).any():
         return linear(X)
@@ -28,6 +37,6 @@ def in_range(linear: Callable[[Float], Float], X: Float) -> Float:
 
 
 def _moderate(X: Float) -> bool:
-    """Whether the extremes of all cells together, and the first ones of every column, show no column out of range."""
-    largest = max(float(X.max()), -float(X.min()))
-    return largest <= LARGEST and bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())
+    """Whether one look at all cells together, and at the first ones of every column, shows finite ones in range."""
+    squares = float(np.vdot(X, X))
+    return squares <= LARGEST**2 and bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())

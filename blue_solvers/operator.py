@@ -142,26 +142,36 @@ class BlueOperator(LinearOperator):
         Y = self._readable(X)
         if not Y.shape[1]:
             return np.zeros((self.shape[0], 0))
-        return in_range(lambda columns: self._prepared.apply(columns)[0], Y)
+        return in_range(lambda columns: self._prepared.apply(columns)[0], Y, self._require_finite)
 
     def _rmatvec(self, x: Float) -> Float:  # scipy below 1.16 does not fall back on `_rmatmat`
         return self._rmatmat(np.reshape(x, (-1, 1)))[:, 0]
 
     def _rmatmat(self, X: Float) -> Float:
-        V = _finite(_real(X), "the vector over the desired layout")
-        return in_range(self._prepared.adjoint, V) if V.shape[1] else np.zeros((self.shape[1], 0))
+        V = _real(X)
+        return in_range(self._prepared.adjoint, V, _require_finite) if V.shape[1] else np.zeros((self.shape[1], 0))
+
+    def _transpose(self) -> LinearOperator:  # of real numbers: scipy's own would copy every vector twice
+        return self._adjoint()
 
     def _readable(self, X: Float) -> Float:
-        """A finite float copy where needed: cells that were not measured may hold anything, their columns are zero."""
+        """A float copy where needed: cells that were not measured may hold anything, their columns are zero."""
         Y = _real(X)
-        if self.problem.unmeasured.any():
+        if self._has_unmeasured:
             Y = Y.copy()
             Y[self.problem.unmeasured] = 0
-        if not _all_finite(Y):
-            position = int(np.flatnonzero(~np.isfinite(Y).all(axis=1))[0])
-            where = self.problem.observed.describe(position)
-            raise ValueError(f"{where} is {Y[position][~np.isfinite(Y[position])][0]}: give a finite number")
         return Y
+
+    @cached_property
+    def _has_unmeasured(self) -> bool:
+        return bool(self.problem.unmeasured.any())
+
+    def _require_finite(self, Y: Float) -> None:
+        finite = np.isfinite(Y)
+        if not finite.all():
+            position = int(np.flatnonzero(~finite.all(axis=1))[0])
+            where = self.problem.observed.describe(position)
+            raise ValueError(f"{where} is {Y[position][~finite[position]][0]}: give a finite number")
 
     def dot(self, x: Any) -> Any:
         """Matrix-matrix or matrix-vector product; also composes with another operator."""
@@ -179,10 +189,12 @@ class BlueOperator(LinearOperator):
                 f"the estimate takes vectors of shape ({self.shape[1]},) or ({self.shape[1]}, K) over the observed "
                 f"layout: got {x.shape}; problem.vector makes one from tables"
             )
-        return self.matvec(x) if x.ndim == 1 else self.matmat(x)
+        return self._matmat(x[:, None])[:, 0] if x.ndim == 1 else self._matmat(x)
 
     def _by_position(self, x: Any) -> Any:
         """An array over the observed layout; what has labels is laid out by them where they name nodes, or refused."""
+        if type(x) is np.ndarray and x.dtype == np.float64:
+            return x
         what = "the vector over the observed layout"
         refuse_masked(x, what)
         if has_row_labels(x):
@@ -290,7 +302,7 @@ class BlueOperator(LinearOperator):
             return X
 
         start = time.perf_counter()
-        X = in_range(apply, columns).reshape(-1, *Y.shape[1:])
+        X = in_range(apply, columns, self._require_finite).reshape(-1, *Y.shape[1:])
         return X, replace(reports[0], seconds=time.perf_counter() - start)
 
     def _reported(self, y: Float) -> tuple[Float, Info]:
@@ -372,13 +384,6 @@ def _real(X: Any) -> Float:
     return np.ascontiguousarray(real_array(X, "the vector", truth_values=True))
 
 
-def _all_finite(X: Float) -> bool:
-    """A finite sum saves looking at every value."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(X.sum()) or np.isfinite(X).all())
-
-
-def _finite(X: Float, what: str) -> Float:
-    if not _all_finite(X):
-        raise ValueError(f"{what} holds NaN or infinite values: give finite numbers")
-    return X
+def _require_finite(V: Float) -> None:
+    if not np.isfinite(V).all():
+        raise ValueError("the vector over the desired layout holds NaN or infinite values: give finite numbers")

@@ -62,8 +62,7 @@ def residuals_by_table(ax: Axes, fit: Fit) -> Axes:
     """
     from scipy.stats import norm
 
-    layout = fit.problem.observed
-    by_table = {str(name): fit.residuals[layout.slice(name)] for name in layout.names}
+    by_table = _residuals(fit)
     largest = {name: np.nanmax(abs(own)) for name, own in by_table.items() if np.isfinite(own).any()}
     drawn = _rows_that_fit(ax, fit, by_table, largest)
     limit = float(norm.isf(0.025 / max(fit.checked, 1)))
@@ -95,8 +94,7 @@ def quantiles_by_table(ax: Axes, fit: Fit) -> Axes:
     """
     from scipy.stats import beta, norm
 
-    layout = fit.problem.observed
-    by_table = {str(name): fit.residuals[layout.slice(name)] for name in layout.names}
+    by_table = _residuals(fit)
     checked = {name: np.sort(own[np.isfinite(own)]) for name, own in by_table.items() if np.isfinite(own).any()}
     strays: dict[str, float] = {}
     for name, own in checked.items():
@@ -119,6 +117,12 @@ def quantiles_by_table(ax: Axes, fit: Fit) -> Axes:
     ax.set_xlabel(wrapped(ax, "\n".join([*words, *_unchecked(fit, by_table)])))
     ax.set_ylabel(wrapped(ax, "residual, in standard errors"))
     return ax
+
+
+def _residuals(fit: Fit) -> dict[str, Float]:
+    """Of every table."""
+    layout = fit.problem.observed
+    return {str(name): fit.residuals[layout.slice(name)] for name in layout.names}
 
 
 def _thinned(size: int) -> Index:

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
+Long = NDArray[np.longdouble]
 Index = NDArray[np.intp]
 Integers = NDArray[np.int64]
 Int32 = NDArray[np.int32]

@@ -24,8 +24,11 @@ from constraint_builders.extras import missing_extra
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 KERNELS: dict[str, CompiledLoop] = {}
-OPTIONS = {"error_model": "numpy"}  # division by zero as in the references
-HELPERS = {**OPTIONS, "inline": "always"}  # 1.6 times as fast in the heat bath as what LLVM inlines by itself
+OPTIONS = {"error_model": "numpy", "nogil": True}  # division by zero as in the references; other threads go on
+HELPERS = {
+    "error_model": "numpy",
+    "inline": "always",
+}  # 1.6 times as fast in the heat bath as what LLVM inlines by itself
 _LOCK = threading.RLock()
 
 

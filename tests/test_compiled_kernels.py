@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLists
 from constraint_builders import compiled
 from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
 from noise_mechanisms.integer_subspace import Lattice
@@ -96,6 +97,20 @@ def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
     return cells, steps, groups, rng.choice([1.0, 0.5], len(steps))
 
 
+def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Two components: tables (a, g, b), (a, b) of one, where g are groups, and (g, g, a), (a,) of the other."""
+    a, g, b = (int(n) for n in rng.integers(1, 4, 3))
+    b *= int(rng.choice([1, 50]))
+    first = [[group * b, g * b] for group in range(g)] + [[a * g * b, b]]
+    start = a * g * b + a * b
+    second = [[start + group * a, 0] for group in range(g * g)] + [[start + g * g * a, 0]]
+    heads = np.array([[0, g + 1, b, 0], [g + 1, g * g + 1, a, (g + 1) ** 2]])
+    matrices = rng.normal(size=(g + 1) ** 2 + (g * g + 1) ** 2)
+    matrices[rng.random(matrices.size) < 0.3] = 0
+    cells = rng.normal(size=(start + g * g * a + a, int(rng.choice([1, 3]))))
+    return cells, heads, np.array([[a], [1]]), np.array(first + second), matrices, bool(rng.integers(2))
+
+
 def _runs(rng: np.random.Generator) -> tuple[Any, ...]:
     runs = np.array([[-1, 0, 3, 0], [4, 3, 2, 0], [0, 4, 5, 1]])
     return rng.normal(size=(6, 2)), rng.normal(size=(10, 2)), runs.astype(np.int64), rng.normal(size=3)
@@ -122,11 +137,15 @@ def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
     changes = sparse.csc_array(matrix @ cells)
     states = rng.integers(0, 6, (3, d))
     residuals = np.ascontiguousarray(states @ matrix.T.toarray() - rng.normal(10, 3, n))
-    sparse_moves = cells.indptr, cells.indices, cells.data, changes.indptr, changes.indices, changes.data * 1.0
-    growths, totals = np.asarray(cells.sum(axis=0)).ravel(), states.sum(axis=1)
-    law = rng.uniform(0.1, 1, n), bool(rng.integers(2)), rng.choice([0.4, 1.0, np.inf], 3), growths, totals
+    growths = np.asarray(cells.sum(axis=0)).ravel()
+    lists = MoveLists(
+        cells.indptr, cells.indices, cells.data, changes.indptr, changes.indices, changes.data * 1.0, growths
+    )
+    misfit = Misfit(rng.uniform(0.1, 1, n), bool(rng.integers(2)))
+    concentrations = rng.choice([0.4, 1.0, np.inf], 3)
+    chains = Chains(states, residuals, states.sum(axis=1), np.zeros(3, np.int64), concentrations)
     drawn = rng.integers(0, moves, (3, 200)), rng.choice([-2, -1, 1, 2], (3, 200)), rng.standard_exponential((3, 200))
-    return states, residuals, *sparse_moves, *law, *drawn, np.zeros(3, np.int64)
+    return chains, lists, misfit, *drawn
 
 
 # By kernel: invented arguments, and how far results may differ, relative to the largest.
@@ -135,6 +154,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.components.flat.axis_steps.copy_weighted": (_runs, 1e-15),
     "blue_solvers.components.flat.axis_steps.spread_evenly": (_steps, 1e-15),
+    "blue_solvers.components.flat.mixed_lines.mix_lines": (_lines, 1e-13),
     "blue_solvers.components.flat.axis_steps.take_means": (_weighted_steps, 1e-14),
     "blue_solvers.normal_equations.kernels.gather": (_submatrices, 0),
     "blue_solvers.normal_equations.kernels.keep_largest": (_errors, 0),
@@ -150,7 +170,8 @@ def results(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[An
     own = copy.deepcopy(arguments)
     returned = function(*own)
     cells = [] if returned is None else [returned[0]]
-    return [*cells, *(array for array in own if isinstance(array, np.ndarray))]
+    given = [part for argument in own for part in (argument if isinstance(argument, tuple) else [argument])]
+    return [*cells, *(array for array in given if isinstance(array, np.ndarray))]
 
 
 @pytest.mark.parametrize("seed", range(8))

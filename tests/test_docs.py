@@ -7,7 +7,6 @@ import importlib
 import os
 import pkgutil
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -15,6 +14,7 @@ from types import ModuleType
 
 import pytest
 
+from blue_solvers.cli import main
 from tests.helpers.places import DOCS, README, ROOT
 
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
@@ -88,18 +88,14 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("line", commands())
-def test_shown_commands_exist(line: str) -> None:
+def test_shown_commands_exist(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Its subcommand has help, which knows every option that is shown."""
     words = line.split()
     words = words[1:] if words[0] == "blue-solvers" else words[3:]
     subcommand = [word for word in words[:1] if not word.startswith("-")]
-    run = [
-        sys.executable,
-        "-c",
-        "import sys; from blue_solvers.cli import main; sys.exit(main())",
-        *subcommand,
-        "--help",
-    ]
-    help_text = subprocess.run(run, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    with pytest.raises(SystemExit) as ended:
+        main([*subcommand, "--help"])
+    assert not ended.value.code
+    help_text = capsys.readouterr().out
     for option in (word.partition("=")[0] for word in words if word.startswith("--")):
         assert option in help_text

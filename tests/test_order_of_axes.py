@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
@@ -27,6 +26,7 @@ from blue_solvers.results.store import write_result
 from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.streaming import partition, partition_source, stream
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
+from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
 from constraint_builders.files import measurements_frame, read_long_table, read_noisy_measurements
 from constraint_builders.files.measurement_writer import write_noisy_measurements
@@ -34,7 +34,6 @@ from constraint_builders.files.settings import parse_settings
 from constraint_builders.geography import Entities
 from tests.helpers.partitioned import assert_same
 
-Array = NDArray[np.float64]
 VARIABLES = "abc"
 KINDS = ("equal", "unequal", "covariance", "shared", "operator", "zeros", "equalities")
 
@@ -46,13 +45,13 @@ class World:
     sizes: tuple[int, ...]
     observed: list[str]
     desired: list[str]
-    values: dict[str, Array]
-    variances: dict[str, Array]
+    values: dict[str, Float]
+    variances: dict[str, Float]
 
     def schema(self) -> Schema:
         return Schema(dict(zip(VARIABLES, self.sizes, strict=False)))
 
-    def rows(self, axes: str) -> Array:
+    def rows(self, axes: str) -> Float:
         """0/1 rows over the detailed cells of the table of these axes, in that order."""
         cells = np.indices(self.sizes).reshape(len(self.sizes), -1)
         lengths = [self.sizes[VARIABLES.index(axis)] for axis in axes]
@@ -84,7 +83,7 @@ def named(axes: str) -> str:
     return " * ".join(axes) or "total"
 
 
-def turned(array: Array, axes: str, order: str) -> Array:
+def turned(array: Float, axes: str, order: str) -> Float:
     """An array over `axes` with its axes in another order."""
     return np.asarray(array).transpose([axes.index(axis) for axis in order])
 
@@ -161,11 +160,11 @@ def test_any_order_of_the_names_is_the_estimate_of_dense_least_squares(world: Wo
 class WithInverse(type(aslinearoperator(np.eye(1)))):
     """A covariance that solves itself."""
 
-    def __init__(self, matrix: Array) -> None:
+    def __init__(self, matrix: Float) -> None:
         super().__init__(matrix)
         self._matrix = matrix
 
-    def solve(self, V: Array) -> Array:
+    def solve(self, V: Float) -> Float:
         return np.linalg.solve(self._matrix, V)
 
 
@@ -173,7 +172,7 @@ def shape_of(world: World, axes: str) -> tuple[int, ...]:
     return tuple(world.sizes[VARIABLES.index(axis)] for axis in axes)
 
 
-def least_squares(M: Array, Sigma: Array, D: Array, y: Array, C: Array, c: Array) -> tuple[Array, Array]:
+def least_squares(M: Float, Sigma: Float, D: Float, y: Float, C: Float, c: Float) -> tuple[Float, Float]:
     """D x for the x that minimises (y - M x)' Sigma^-1 (y - M x) with C x = c, and its covariance."""
     precision = np.linalg.inv(Sigma)
     k = len(C)
@@ -233,7 +232,7 @@ def test_streaming_turns_tables_to_the_order_of_its_files(tmp_path: Path) -> Non
         ("County", "b * a"): measured["County", "a * b"].transpose(0, 2, 1),
     }
 
-    def read(level: str, table: str, ranks: Array) -> Array:
+    def read(level: str, table: str, ranks: Float) -> Float:
         return values[level, table][ranks]
 
     own = {"State": {"b * a": 2.0}, "County": {"b * a": 3.0}}
@@ -334,7 +333,7 @@ def frames() -> dict[str, object]:
     }
 
 
-def data_array(values: Array, dims: tuple[str, ...], coords: dict[str, list[str]]) -> object:
+def data_array(values: Float, dims: tuple[str, ...], coords: dict[str, list[str]]) -> object:
     """What an array of xarray shows of itself."""
     found = {name: SimpleNamespace(values=np.array(labels)) for name, labels in coords.items()}
     return SimpleNamespace(values=values, dims=dims, coords=found, ndim=values.ndim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, prod
 from typing import Protocol
 
 from blue_solvers.components.flat.array_form import ArrayForm, array_size, axes_in_use
@@ -14,13 +15,16 @@ from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
 from constraint_builders.compiled import has_numba
 from constraint_builders.description.table import Table
+from constraint_builders.memory import free_memory
 from constraint_builders.relations.closed_tables import TooManyTablesError
 
 CALL = 30e-6  # seconds that a batch of tables costs beside its data
-VISIT = 1.2e-9  # seconds for a cell to be read or written once in a pass
-TREE = 4e-4  # seconds that the form of a tree takes besides
-IN_NUMPY = 10.0  # times that sweeps take without compiled loops
-WORTH_COMPILING = 2e-4  # seconds of an estimate in numpy from which on compiled loops are loaded
+VISIT = 1.2e-9  # seconds for a cell to be read or written once in a pass of numpy's
+SWEPT = 0.6e-9  # in the compiled sweeps
+TREE = 5e-5  # seconds that the form of a tree takes for an observed table besides
+IN_NUMPY = 26.0  # times that sweeps take without compiled loops
+WORTH_COMPILING = 1.5e-4  # seconds of an estimate in numpy from which on compiled loops are loaded
+FEW_CELLS = 1 << 17  # with their matrices 40 MiB: not worth a look at the free memory
 
 
 class Components(Protocol):
@@ -47,7 +51,7 @@ def components_of(problem: Problem) -> Components:
     structured = StructuredProblem.of(problem)
     tables = list(structured.observed_tables) + list(structured.desired_tables)
     if not all(factor in structured.schema.names for table in tables for factor in table.factors):
-        by_tree = TREE + _array_seconds(structured.schema, tables)
+        by_tree = TREE * len(structured.observed_tables) + _tree_seconds(structured.schema, tables)
         return _sweeps(structured, tables, by_tree if has_numba() else by_tree / IN_NUMPY) or TreeForm(structured)
     by_array, by_table = _array_seconds(structured.schema, tables), _table_seconds(structured)
     if has_numba() and min(by_array, by_table) >= WORTH_COMPILING:
@@ -58,17 +62,29 @@ def components_of(problem: Problem) -> Components:
 
 
 def _sweeps(structured: StructuredProblem, tables: list[Table], seconds: float) -> SweepForm | None:
-    """The sweeps, where they take less than so many seconds: not where there is much that is coarser."""
+    """The sweeps, where they are in free memory within so many seconds: not where there is much that is coarser."""
     passes = max(len(table.axes) for table in tables) + 3
+    most_cells = seconds / (SWEPT * passes)
+    most_bytes = free_memory() if most_cells > FEW_CELLS else inf
     try:
-        return SweepForm(structured, most_cells=seconds / (VISIT * passes))
+        return SweepForm(structured, most_cells, most_bytes)
     except TooManyTablesError:
         return None
 
 
 def _array_seconds(schema: Schema, tables: list[Table]) -> float:
     """Every axis takes three visits to every slot of the array: a sum, and a subtraction there and back."""
-    return VISIT * (3 * len(axes_in_use(schema, tables)) + 4) * as_float(array_size(schema, tables))
+    return VISIT * _passes(schema, tables) * as_float(array_size(schema, tables))
+
+
+def _tree_seconds(schema: Schema, tables: list[Table]) -> float:
+    """As `_array_seconds`, of the cells of all variables together without sums."""
+    cells = prod(schema.shape[axis] for axis in axes_in_use(schema, tables))
+    return VISIT * _passes(schema, tables) * as_float(cells)
+
+
+def _passes(schema: Schema, tables: list[Table]) -> int:
+    return 3 * len(axes_in_use(schema, tables)) + 4
 
 
 def _table_seconds(problem: StructuredProblem) -> float:

@@ -17,21 +17,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.optimize import linprog
 
 from blue_solvers.nonnegative.microdata_rows import checked_cells
-from blue_solvers.nonnegative.tree_partitions import Labels, refines
+from blue_solvers.nonnegative.tree_partitions import refines
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.description.table import make_table, parse_table
 from constraint_builders.relations.marginals import cell_map
 
 WHOLE = 1e-9  # relative distance within which a value counts as whole
 
 
-def controlled_rounding(problem: Problem, detail: ArrayLike, keep: Sequence[str]) -> NDArray[np.int64]:
+def controlled_rounding(problem: Problem, detail: ArrayLike, keep: Sequence[str]) -> Integers:
     """Round detailed cells to whole numbers so that the tables `keep` are rounded as well.
 
     Among all such roundings, one with the least sum of squared changes over the cells and the kept tables.
@@ -85,7 +85,7 @@ def _require_whole(problem: Problem, values: Float) -> None:
         raise ValueError(f"{where} is known exactly and the cells sum to {sums[broken[0]]:g} there: no whole counts do")
 
 
-def _rounded_up(part: Float, floor: NDArray[np.int64], tables: Sequence[Labels]) -> NDArray[np.int64]:
+def _rounded_up(part: Float, floor: Integers, tables: Sequence[Index]) -> Integers:
     """Which cells go up, (d,): a vertex of the flow problem of the fractional cells and the fractional sums."""
     cells = np.flatnonzero(part)
     rows, sums, bases = [], [], []
@@ -115,7 +115,7 @@ def _rounded_up(part: Float, floor: NDArray[np.int64], tables: Sequence[Labels])
     return up
 
 
-def _split(values: Float) -> tuple[NDArray[np.int64], Float]:
+def _split(values: Float) -> tuple[Integers, Float]:
     """Whole and fractional part; values within rounding of a whole number are that number."""
     nearest = np.rint(values)
     whole = abs(values - nearest) <= WHOLE * np.maximum(1.0, values)
@@ -123,7 +123,7 @@ def _split(values: Float) -> tuple[NDArray[np.int64], Float]:
     return floor.astype(np.int64), np.where(whole, 0.0, values - floor)
 
 
-def _require_two_chains(tables: dict[str, Labels]) -> None:
+def _require_two_chains(tables: dict[str, Index]) -> None:
     """Refuse tables that cannot be coloured with two colours so that those of one colour refine one another."""
     names = list(tables)
     rivals = {name: [other for other in names if not _comparable(tables[name], tables[other])] for name in names}
@@ -149,5 +149,5 @@ def _refusal(reason: str) -> str:
     )
 
 
-def _comparable(first: Labels, second: Labels) -> bool:
+def _comparable(first: Index, second: Index) -> bool:
     return refines(first, second) or refines(second, first)

@@ -22,9 +22,9 @@ from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel, csc
 from blue_solvers.nonnegative.programme import Programme
 from blue_solvers.nonnegative.solving import solve
-from blue_solvers.nonnegative.tree_partitions import Labels, crossed, join, meet, refines, sums_matrix
+from blue_solvers.nonnegative.tree_partitions import crossed, join, meet, refines, sums_matrix
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Name
 
 
@@ -160,7 +160,7 @@ def _plan(model: FittingModel, order: Sequence[Name]) -> Plan:
     """The stages; they depend on the tables alone, not on the measurements."""
     steps: Plan = []
     finest: list[Name] = []
-    together: Labels = np.zeros(model.M.shape[1], dtype=np.intp)
+    together: Index = np.zeros(model.M.shape[1], dtype=np.intp)
     for table in order:
         labels = model.labels(table)
         source = next((held for held in finest if refines(model.labels(held), labels)), None)
@@ -176,7 +176,7 @@ def _plan(model: FittingModel, order: Sequence[Name]) -> Plan:
     return steps
 
 
-def _stage(model: FittingModel, table: Name, finest: Sequence[Name], together: Labels) -> FitStage:
+def _stage(model: FittingModel, table: Name, finest: Sequence[Name], together: Index) -> FitStage:
     labels = model.labels(table)
     common = meet(together, labels)
     teller = next((held for held in finest if refines(model.labels(held), common)), None)
@@ -193,7 +193,7 @@ def _stage(model: FittingModel, table: Name, finest: Sequence[Name], together: L
     return FitStage(table, _stacked(rows, int(labels.max()) + 1), held, variances, own_cells=True)
 
 
-def _joint_stage(model: FittingModel, table: Name | None, finest: Sequence[Name], cells: Labels) -> FitStage:
+def _joint_stage(model: FittingModel, table: Name | None, finest: Sequence[Name], cells: Index) -> FitStage:
     rows = [sums_matrix(cells, model.labels(name)) for name in finest]
     held: list[tuple[Name, Any]] = [
         (name, sparse.eye_array(row.shape[0])) for name, row in zip(finest, rows, strict=True)

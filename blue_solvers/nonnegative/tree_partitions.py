@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-Labels = NDArray[np.intp]
+from constraint_builders.arrays import Index
 
 
-def first_cells(labels: Labels) -> Labels:
+def first_cells(labels: Index) -> Index:
     """One cell of every group, in order of the labels."""
     return np.unique(labels, return_index=True)[1]
 
 
-def refines(fine: Labels, coarse: Labels) -> bool:
+def refines(fine: Index, coarse: Index) -> bool:
     """Whether every group of `fine` lies within one group of `coarse`."""
     image = np.zeros(fine.max() + 1, dtype=coarse.dtype)
     image[fine] = coarse
     return bool((image[fine] == coarse).all())
 
 
-def join(first: Labels, second: Labels) -> Labels:
+def join(first: Index, second: Index) -> Index:
     """The coarsest partition that refines both."""
     return np.unique(first * (second.max() + 1) + second, return_inverse=True)[1]
 
 
-def meet(first: Labels, second: Labels) -> Labels:
+def meet(first: Index, second: Index) -> Index:
     """The finest partition that both refine."""
     size = first.max() + 1
     shape = (size + second.max() + 1,) * 2
@@ -35,7 +34,7 @@ def meet(first: Labels, second: Labels) -> Labels:
     return connected_components(together, directed=False)[1][first].astype(np.intp)
 
 
-def crossed(first: Labels, second: Labels) -> bool:
+def crossed(first: Index, second: Index) -> bool:
     """Whether within every group of their meet each group of the one meets each group of the other."""
     common = meet(first, second)
     pairs = np.bincount(common[first_cells(join(first, second))])
@@ -43,7 +42,7 @@ def crossed(first: Labels, second: Labels) -> bool:
     return bool((pairs == of_first * of_second).all())
 
 
-def sums_matrix(fine: Labels, coarse: Labels) -> sparse.csr_array:
+def sums_matrix(fine: Index, coarse: Index) -> sparse.csr_array:
     """The 0/1 matrix from the groups of `fine` to the groups of `coarse`, which it refines."""
     image = coarse[first_cells(fine)]
     shape = (int(coarse.max()) + 1, image.size)

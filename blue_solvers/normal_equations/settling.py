@@ -17,9 +17,11 @@ from blue_solvers.normal_equations.krylov import conjugate_gradients
 from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, Iterate
 from constraint_builders.arrays import Float
 
-ROUNDS = 4
+ROUNDS = 6
 SETTLED = 4.0  # roundings of a row's terms, and of the largest value, that it may be off by
 CONTRADICTIONS = (1.0, 4.0, 16.0)  # the same by which values that are known exactly contradict one another
+AT_ONCE = 1e-8  # of what rows are off by: as far as one solution goes, the next begins there
+LESS_AT_ONCE = 1e3  # times that, where contradictions between values that are known exactly are more
 ITERATIONS = 1_000  # towards any solution, with equal weights
 
 
@@ -55,6 +57,10 @@ class Settling:
         squares = np.asarray(self._moving.power(2).sum(axis=1))[:, None]
         return np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0)
 
+    def holds(self, X: Float, R: Float, b: Float) -> bool:
+        """Whether every row is off by roundings of the largest value at most: `settle` would leave X as it is."""
+        return bool((abs(R).max(axis=0, initial=0.0) <= SETTLED * EPSILON * _largest(X, b)).all())
+
     def settle(self, X: Float, R: Float, b: Float, terms: Float) -> tuple[Float, int]:
         """Settled cells and iterations.
 
@@ -67,21 +73,22 @@ class Settling:
         terms : ndarray, (m, K)
             What rows were summed of, in absolute values: they hold once they are off by roundings of that.
         """
-        largest = np.maximum(abs(X).max(axis=0, initial=0.0), abs(b).max(initial=0.0))
-        allowed = np.maximum(EPSILON * np.maximum(terms, largest), np.finfo(float).tiny)
-        steps, beyond = 0, _beyond(R, allowed)
+        allowed = np.maximum(EPSILON * np.maximum(terms, _largest(X, b)), np.finfo(float).tiny)
+        steps, beyond, share = 0, _beyond(R, allowed), AT_ONCE
         for _ in range(ROUNDS):
             if (beyond <= SETTLED).all():
                 break
             try:
-                settled, iterations = self._settled(X, b, allowed)
+                settled, iterations = self._settled(X, b, allowed, np.maximum(1.0, share * beyond))
             except ConvergenceError:
-                break
+                settled, iterations = X, 0
             steps += iterations
             left = _beyond(self._off(settled, b), allowed)
             better = left < beyond
             if not better.any():
-                break
+                if (share * beyond <= 1).all():
+                    break
+                share *= LESS_AT_ONCE
             X, beyond = np.where(better, settled, X), np.where(better, left, beyond)
         return X, steps
 
@@ -89,9 +96,9 @@ class Settling:
         """A X - b, whose rounding would be in the range of nothing."""
         return np.asarray(self._extended @ X.astype(np.longdouble) - b, dtype=float)
 
-    def _settled(self, X: Float, b: Float, allowed: Float) -> tuple[Float, int]:
+    def _settled(self, X: Float, b: Float, allowed: Float, target: Float) -> tuple[Float, int]:
         """The solutions of A x = A g that are nearest to X, where g is any solution of A x = b, as near as there is."""
-        one, off = np.ones(X.shape[1]), self._off(X, b)
+        off = self._off(X, b)
 
         def sizes(R: Float, columns: NDArray[np.intp]) -> Float:
             return _beyond(R, allowed[:, columns])
@@ -103,7 +110,7 @@ class Settling:
                 off,
                 lambda R: self._inverse_squares * R,
                 sizes,
-                multiple * one,
+                multiple * target,
                 ITERATIONS,
             )
             steps += iterations
@@ -112,8 +119,13 @@ class Settling:
         else:
             raise ConvergenceError
         apart = self._off(self._transposed @ Z, np.zeros_like(b))
-        Z, iterations = self._solve(apart, sizes, one)
+        Z, iterations = self._solve(apart, sizes, target)
         return X - self._equations.Sigma @ (self._equations.A_transposed @ Z), steps + iterations
+
+
+def _largest(X: Float, b: Float) -> Float:
+    """The largest value of every column, right-hand sides included."""
+    return np.maximum(abs(X).max(axis=0, initial=0.0), abs(b).max(initial=0.0))
 
 
 def _beyond(R: Float, allowed: Float) -> Float:

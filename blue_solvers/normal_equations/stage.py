@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blue_solvers.contract import ConvergenceError
+from blue_solvers.normal_equations.krylov import Sizes
 from blue_solvers.normal_equations.noisy_equations import (
     EPSILON,
     ROUNDING,
@@ -51,7 +52,8 @@ class Stage:
         self.solver = make_solver(equations)
         self._absolute = abs(equations.A)
         self._deviations = equations.deviations[:, None]
-        self._settling = Settling(equations, self.solver.iterate) if self.solver.iterate is not None else None
+        iterate = self.solver.iterate if self.solver.rtol else self._corrected
+        self._settling = Settling(equations, iterate) if iterate is not None else None
 
     def project(self, Y: Float, b: Float) -> tuple[Float, Projected]:
         """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold."""
@@ -66,11 +68,11 @@ class Stage:
 
         terms = self._absolute @ abs(Y) + abs(b)
         floor = self._sizes(terms)
-        X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, floor)
-        if self._settling is not None:
+        X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, lambda _: floor)
+        if self._settling is not None and not self._settling.holds(X, R, b):
             for of in (lambda X: terms, lambda X: self._absolute @ abs(X) + abs(b)):  # the latter may be far smaller
                 X, more = self._settling.settle(X, R, b, of(X))
-                R, steps = equations.A @ X - b if more else R, steps + more
+                R, steps = equations.A @ X - b if more else R, steps + (more if self.solver.rtol else 0)
         sizes, goal = self._sizes(R), np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)
         residual = float((sizes / np.maximum(first, np.finfo(float).tiny)).max(initial=0.0))
         violation = float(abs(R).max(initial=0.0))
@@ -83,24 +85,39 @@ class Stage:
         def correct(W: Float, R: Float, target: Float) -> Float:
             return W - equations.A_transposed @ self.solver.solve(R, target)[0]
 
-        floor = self._sizes(self._absolute @ abs(equations.Sigma @ U))
+        def floor(W: Float) -> Float:
+            return self._sizes(self._absolute @ abs(equations.Sigma @ W))
+
         return self._refine(U, lambda W: equations.A @ (equations.Sigma @ W), correct, floor)[0]
+
+    def _corrected(self, R: Float, sizes: Sizes, target: Float) -> tuple[Float, int]:
+        """Z of a direct solver, corrected until sizes of what it leaves are at most `target`, or sweeps are over."""
+        columns = np.arange(R.shape[1])
+        Z, left = np.zeros_like(R), R
+        for _ in range(SWEEPS):
+            Z = Z + self.solver.solve(left, target)[0]
+            left = R - self.equations.normal_product(Z)
+            if (sizes(left, columns) <= target).all():
+                break
+        return Z, 0
 
     def _refine(
         self,
         X: Float,
         residual: Callable[[Float], Float],
         correct: Callable[[Float, Float, Float], Float],
-        floor: Float,
+        terms: Callable[[Float], Float],
     ) -> tuple[Float, Float, Float]:
         """Correct until the residual is small enough; a direct solver twice, which also heals its rounding.
 
         The second correction matters most for cells that their own measurement determines far less well than the others
         do: the first leaves in them the rounding error of the measurement, large beside the estimate's own. Where
-        rounding is not reached yet, corrections go on as long as they help.
+        rounding is not reached yet, corrections go on as long as they help. `terms` are the sizes of what a residual is
+        summed of: a vector may keep so little of itself that roundings of what it was say nothing of what it is.
         """
         R = residual(X)
         first = sizes = self._sizes(R)
+        floor = terms(X)
         goal = np.maximum(self.solver.goal * first, EPSILON * floor)
         least = (first > goal).any() if self.solver.rtol else DIRECT_SWEEPS
         for sweep in range(SWEEPS):
@@ -122,6 +139,7 @@ class Stage:
                     np.where(better, *both) for both in ((corrected, X), (left, R), (left_sizes, sizes))
                 )
             X, R, sizes = corrected, left, left_sizes
+            goal = np.maximum(self.solver.goal * first, EPSILON * np.minimum(floor, ROUNDING * terms(X)))
         target = np.maximum(self.solver.rtol * first, ROUNDING * EPSILON * floor)
         allowed = np.maximum(2 * target, WORST_ACCEPTED * first * (self.solver.rtol == 0))
         if not (sizes <= allowed).all():

@@ -107,7 +107,7 @@ class ConjugateGradient(Solver):
         if self.preconditioner == "two_pass":
             rtol, most_error = (USUAL, PROMISE) if self.rtol is None else (self.rtol, np.inf)
             reason = f"conjugate gradients around the exact estimate for equal variances, to {rtol:g} of the adjustment"
-            info = Info(f"{self.name} (two_pass preconditioner)", exact=True, reason=reason)
+            info = _info(f"{self.name} (two_pass preconditioner)", problem, reason)
             return NearestStructuredEstimate(problem, rtol, most_error, self.max_iterations, info)
         return self.plan_as(problem, self.name)
 
@@ -115,14 +115,18 @@ class ConjugateGradient(Solver):
         """`plan`, reporting as another solver of which this is the engine."""
         rows = self.rows or "all"
         reason = f"conjugate gradients on {rows} rows to {_in_words(self.rtol)}"
-        exact = variance_spread(problem) <= WIDEST_SPREAD
-        if not exact:
-            reason += "; variances differ by so much that rounding may cost digits: `estimate` proves what it gives"
-        info = Info(name, exact, reason)
-        return ConstrainedEstimate(problem, rows, self._normal_solver, info)
+        return ConstrainedEstimate(problem, rows, self._normal_solver, _info(name, problem, reason))
 
     def _normal_solver(self, equations: Equations) -> NormalSolver:
         return _KrylovNormalSolver(equations, self)
+
+
+def _info(name: str, problem: Problem, reason: str) -> Info:
+    """Exact, unless rounding may cost digits of what is applied: the estimate itself is proved."""
+    exact = variance_spread(problem) <= WIDEST_SPREAD
+    if not exact:
+        reason += "; variances differ by so much that rounding may cost digits: `estimate` proves what it gives"
+    return Info(name, exact, reason)
 
 
 class _KrylovNormalSolver(NormalSolver):

@@ -180,7 +180,8 @@ class SubtreeForm(TreeForm):
     def message(self) -> Upward:
         """Go up, and tell what the part knows of its root."""
         Y = self._subproblem.lay_out(self._part, self._anchors, self._columns)
-        _, root = next(self._estimates(Y))
+        with self._workers(Y) as workers:
+            _, root = next(self._estimates(Y, workers))
         return Upward(root.reshape(-1, self._columns), [own.message for own in self.coefficients])
 
     def estimates(self, variances: bool = True) -> Estimates:
@@ -190,14 +191,15 @@ class SubtreeForm(TreeForm):
         below = {}
         contradictions: list[str] = []
         levels = np.unique(self._part.level_of).tolist()
-        for number, cells in self._estimates(Y, X):
-            place = self._part.members(levels[number])
-            for position in self._below:
-                if place.start <= position < place.stop:
-                    own = cells[position - place.start].reshape(-1, self._columns).copy()
-                    below[position] = Downward(own, self._posterior_roots(position))
-            contradictions += self._contradictions(levels[number], cells)
-            self._read_desired(number, cells, X)
+        with self._workers(Y) as workers:
+            for number, cells in self._estimates(Y, workers, X):
+                place = self._part.members(levels[number])
+                for position in self._below:
+                    if place.start <= position < place.stop:
+                        own = cells[position - place.start].reshape(-1, self._columns).copy()
+                        below[position] = Downward(own, self._posterior_roots(position))
+                contradictions += self._contradictions(levels[number], cells)
+                self._read_desired(number, cells, X, workers)
         return Estimates(
             self._cut(X[:, 0]),
             self._cut(self.variances()) if variances else {},

@@ -39,7 +39,9 @@ from constraint_builders.arrays import Float
 
 SWEEPS = 6  # two or three are taken
 RESTART = 1e-11  # of a residual: below it, rounding that leaves the range of Q would be all that is iterated on
+HELPED = 0.5  # of a residual: a correction that leaves more met rounding
 EXACT_WITHIN = 1e-8  # standard errors, beside rounding: an estimate that may be further off is not called exact
+LEAST_ERROR = 1e-3  # of the least deviation: a functional of unit length that is not known is never known better
 TINY = float(np.finfo(float).tiny)
 
 
@@ -78,6 +80,8 @@ class NearestStructuredEstimate(Prepared):
         self._scale = deviations[:, None]
         self._inverse_scale = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=noisy)[:, None]
         self._deviations, self._inverse_deviations = self._scale[self._cells], self._inverse_scale[self._cells]
+        least = deviations[noisy].min(initial=np.inf)
+        self._nothing = min(ROUNDING * EPSILON * deviations.max(initial=0.0), LEAST_ERROR * least)
         self._precision = scaled_precision(problem, deviations)
         self._signs = np.random.default_rng(0).choice([-1.0, 1.0], (deviations.size, 1))
         self._magnification = float(_sizes(self._weighed(self._signs[self._cells]))[0])
@@ -116,13 +120,15 @@ class NearestStructuredEstimate(Prepared):
         pulls = self._desired.adjoint(V)
         scaled = self._deviations * pulls
         pull = self._project(scaled)
-        nothing = ROUNDING * EPSILON * self._deviations.max() * _sizes(V)
-        pull[:, _sizes(scaled) <= nothing] = 0  # a functional that is known exactly pulls with its rounding alone
+        rounding = self._nothing * np.maximum(_sizes(V), _sizes(pulls))
+        known = np.minimum(_sizes(scaled), _sizes(pull)) <= rounding  # what is known exactly pulls with that alone
+        pull[:, known] = 0
         Z, _, _ = self._solve(pull, self._target(self._rtol * self._least_errors(pull), _sizes(scaled)))
         weights = self._inverse_scale * self._precision.product(self._spread(Z))
         along = weights if self._kept is None else self._kept.gather(weights)
         weights[self._cells] += self._observed.adjoint(pulls - along)
         weights[self.problem.unmeasured] = 0
+        weights[np.ix_(~self.problem.exact, known)] = 0
         return weights
 
     def _spread(self, Z: Float) -> Float:
@@ -160,28 +166,38 @@ class NearestStructuredEstimate(Prepared):
     def _solve(self, pull: Float, target: Float) -> tuple[Float, Float, int]:
         """Z in the range of Q with Q D Z = `pull`; what is left, checked afresh; iterations.
 
-        What is left is at most twice `target`, or what D makes of the rounding of Z.
+        What is left is at most twice `target`, or what D makes of the rounding of Z: where that is more, as little as
+        corrections that help leave.
         """
         Z = np.zeros_like(pull)
         R = self._project(pull)
-        target = np.maximum(target, ROUNDING * _sizes(R - pull))  # how well Q is known: badly beside many exact cells
+        aim = allowed = np.maximum(target, ROUNDING * _sizes(R - pull))  # how well Q is known: badly beside exact cells
+        sizes = _sizes(R)
         steps = 0
         with one_blas_thread():
             for _ in range(SWEEPS):
-                if (_sizes(R) <= target).all():
+                if (sizes <= aim).all():
                     break
-                goal = np.maximum(target, RESTART * _sizes(R))
+                goal = np.maximum(aim, RESTART * sizes)
+                most = steps if (sizes <= 2 * allowed).all() else self._max_iterations
                 correction, iterations, converged = conjugate_gradients(
-                    self._product, R, lambda R: R, lambda R, _: _sizes(R), goal, self._max_iterations
+                    self._product, R, lambda R: R, lambda R, _: _sizes(R), goal, most
                 )
                 steps += iterations
                 if not converged:
-                    raise ConvergenceError(self._advice(steps))
-                Z = self._project(Z + correction)  # rounding takes it out of the range of Q, where D may be large
-                R = self._project(pull - self._product(Z))
-                target = np.maximum(target, ROUNDING * EPSILON * self._magnification * abs(Z).max(axis=0))
-        sizes = _sizes(R)
-        if not (sizes <= 2 * target).all():
+                    break
+                corrected = self._project(
+                    Z + correction
+                )  # rounding takes it out of the range of Q, where D may be large
+                left = self._project(pull - self._product(corrected))
+                better = _sizes(left) < sizes
+                Z, R = np.where(better, corrected, Z), np.where(better, left, R)
+                allowed = np.maximum(aim, ROUNDING * EPSILON * self._magnification * abs(Z).max(axis=0))
+                helped = (_sizes(R) < HELPED * sizes) & (sizes > aim)
+                sizes = _sizes(R)
+                if not helped.any():
+                    break
+        if not (sizes <= 2 * allowed).all():
             raise ConvergenceError(self._advice(steps))
         return Z, sizes, steps
 

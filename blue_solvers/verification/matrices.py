@@ -14,9 +14,8 @@ from blue_solvers.verification.claims import Claim, matrix_of_claims
 from blue_solvers.verification.rational_elimination import relations
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Long
 
-Long = NDArray[np.longdouble]
 EXTENDED = float(np.finfo(np.longdouble).eps)
 MOST_ENTRIES = 3_000_000  # of the matrix of counts
 MOST_DENSE = 1_000_000

@@ -9,8 +9,6 @@ from constraint_builders import Schema
 from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import map_along
 
-Array = NDArray
-
 
 class Sum:
     """The cells of a fine table summed to those of a coarser one.
@@ -36,7 +34,7 @@ class Sum:
         axes = [*self._summed, *(axis for axis, _, _ in self._groups)]
         self.adds = 0 if self.same else sum(fine.shape[axis - 1] for axis in axes)  # one after another, at most
 
-    def down(self, cells: Array, precision: type[np.floating] | None = None) -> Array:
+    def down(self, cells: NDArray, precision: type[np.floating] | None = None) -> NDArray:
         """(rows, fine cells) summed to (rows, coarse cells), in their own precision or another."""
         if self.same:
             return cells
@@ -53,14 +51,14 @@ class Sum:
             array = array.sum(axis=axis, dtype=precision)
         return array.reshape(cells.shape[0], -1)
 
-    def weights(self, each: Array) -> Array:
+    def weights(self, each: NDArray) -> NDArray:
         """`down` of amounts that are the same for all cells of a row, (rows, 1), or of (rows, fine cells)."""
         if self.same or each.shape[1] > 1:
             return self.down(each)
         sizes = self.down(np.ones((1, int(np.prod(self.fine)))))
         return each * (sizes[:, :1] if (sizes == sizes[0, 0]).all() else sizes)
 
-    def up(self, cells: Array) -> Array:
+    def up(self, cells: NDArray) -> NDArray:
         """(rows, coarse cells) spread over (rows, *fine shape), each cell its whole value; it broadcasts."""
         lengths = list(self.coarse)
         for axis in self._summed:

@@ -21,14 +21,13 @@ from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.ties import added
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, Long
 
 WIDE = 256  # cells of a geounit from which families are worth a loop
 RUN = 16  # geounits added one after another
 CHUNK = 2**16  # cells worked on at a time
 MOST_CAREFUL = 3_000_000  # cells of a geolevel up to which what tightens the bound is worth its time
 UNIT = 0.501 * float(np.finfo(np.longdouble).eps)  # by which a sum is rounded at most; the rest is for sums of such
-Long = NDArray[np.longdouble]
 Place = slice | NDArray[np.intp]
 
 

@@ -7,15 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blue_solvers.verification.known_tables import LevelTable, finest_known, holds_whole_cells
 from blue_solvers.verification.ties import Ties, added
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError
 from constraint_builders import Schema
-from constraint_builders.arrays import Flags, Float
-
-Long = NDArray[np.longdouble]
+from constraint_builders.arrays import Flags, Float, Long
 
 
 @dataclass

@@ -29,9 +29,7 @@ from constraint_builders.relations.closed_tables import ClosedTables, TooManyTab
 MOST_CELLS = 4.0  # of all tables that some observed table contains, for each observed cell
 EXTENDED = float(np.finfo(np.longdouble).eps)
 Key = tuple[int, ...]
-Agreeing = tuple[
-    Float, Float, Float
-]  # cells of all tables, what to take from them, and their rounding by table, in norm
+Agreeing = tuple[Float, Float, Float]  # cells of all tables, less what, and their rounding by table, in norm
 
 
 class Separated:

@@ -22,8 +22,9 @@ from constraint_builders.description.noise import (
 )
 from constraint_builders.description.noise_laws import require_law
 from constraint_builders.description.reals import real_array, refuse_masked
-from constraint_builders.description.variances import checked_variances
+from constraint_builders.description.variances import checked_variances, refuse_too_small
 
+IN_OTHER_UNITS = "measure in smaller units, whose variances are larger"
 SYMMETRY_TOLERANCE = 1e-10
 SOLVE_TOLERANCE = 1e-6  # of what a solution leaves: an iterative one is good enough, a wrong one is far above
 
@@ -43,8 +44,9 @@ def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: 
     ------
     ValueError
         If there is no such law, a variance is missing or differs from the covariance's diagonal, the covariance's shape
-        is wrong, a value is not finite, or it is not symmetric positive definite. Of an operator only its action on
-        random vectors is checked, and that of its method ``solve`` where it has one.
+        is wrong, a value is not finite, or of its diagonal below 1e-100, or it is not symmetric positive definite. Of
+        an operator only its diagonal and its action on random vectors is checked, and that of its method ``solve``
+        where it has one.
     """
     if covariance is None:
         noise: Noise = IndependentNoise(law, variances)
@@ -68,11 +70,14 @@ def _correlated(law: str, covariance: Any, size: int) -> Noise:
         return LowRankNoise(law, covariance)
     if isinstance(covariance, LinearOperator):
         _check_operator(covariance)
-        return OperatorNoise(law, covariance, _diagonal(covariance))
+        diagonal = _diagonal(covariance)
+        refuse_too_small(diagonal, "diagonal of the covariance", IN_OTHER_UNITS)
+        return OperatorNoise(law, covariance, diagonal)
     matrix = read_matrix(covariance, "covariance")
     scale = abs(matrix.data).max(initial=0.0)
     if abs(matrix - matrix.T).max() > SYMMETRY_TOLERANCE * scale:
         raise ValueError("covariance is not symmetric: a covariance equals its transpose")
+    refuse_too_small(matrix.diagonal(), "diagonal of the covariance", IN_OTHER_UNITS)
     if not _positive_definite(matrix):
         raise ValueError(
             "covariance is singular or not positive definite: every combination of cells needs variance above 0"

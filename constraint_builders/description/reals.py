@@ -104,6 +104,8 @@ def real_array(values: Any, what: str, truth_values: bool = False) -> NDArray[np
         If they are truth values, text, complex, dates or masked, ragged, labelled otherwise than by position, or too
         large or too small for floats. NaN and infinity pass: what they mean is the caller's to say.
     """
+    if type(values) is np.ndarray and values.dtype == np.float64:
+        return values
     refuse_masked(values, what)
     refuse_labels(values, what)
     try:

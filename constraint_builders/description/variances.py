@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 
+SMALLEST = 1e-100  # what precisions and their products with values hold in float64
 
-def checked_variances(variances: ArrayLike, what: str) -> NDArray[np.float64]:
+
+def checked_variances(variances: ArrayLike, what: str) -> Float:
     """A writable copy of variances.
 
     Raises
     ------
     ValueError
-        If one is no number, negative or NaN; 0 is exact and ``inf`` not measured.
+        If one is no number, negative, NaN or above 0 and below 1e-100; 0 is exact and ``inf`` not measured.
     """
     variances = np.array(real_array(variances, what))
     usable = variances >= 0
@@ -22,4 +25,12 @@ def checked_variances(variances: ArrayLike, what: str) -> NDArray[np.float64]:
         value = variances[~usable][0]
         word = "NaN" if np.isnan(value) else "negative"
         raise ValueError(f"{what} is {word} ({value}): give a number of 0 or more, or inf for a cell not measured")
+    refuse_too_small(variances, what)
     return variances
+
+
+def refuse_too_small(variances: Float, what: str, instead: str = "give 0 for what is known exactly") -> None:
+    """Raise `ValueError` if a variance is above 0 and below 1e-100, where estimates would not be finite numbers."""
+    small = variances[(variances > 0) & (variances < SMALLEST)]
+    if small.size:
+        raise ValueError(f"{what} is {small[0]:g}, below {SMALLEST:g}: {instead}")

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from constraint_builders.arrays import Index
 from constraint_builders.description.spine import Spine
 
-Positions = NDArray[np.intp]
 
-
-def leaves(spine: Spine) -> Positions:
+def leaves(spine: Spine) -> Index:
     """Positions of the geounits without children, (L,), in the spine's order: the order of every block vector here."""
     return np.flatnonzero(spine.child_counts == 0)
 
 
-def depths(spine: Spine) -> Positions:
+def depths(spine: Spine) -> Index:
     """Number of ancestors of every geounit, (N,)."""
     depth = np.zeros(spine.size, dtype=np.intp)
     ancestor = spine.parent.copy()
@@ -27,7 +26,7 @@ def depths(spine: Spine) -> Positions:
     return depth
 
 
-def ancestors(spine: Spine, level: str) -> Positions:
+def ancestors(spine: Spine, level: str) -> Index:
     """For every leaf the position of its ancestor (or itself) at a geolevel, (L,).
 
     Raises
@@ -70,7 +69,7 @@ def from_partitions(geocodes: Mapping[str, Sequence[str]]) -> Spine:
     ValueError
         If a geounit would have two parents.
     """
-    parents: list[Positions] = []
+    parents: list[Index] = []
     levels: list[str] = []
     codes: list[str] = []
     above = np.full(len(next(iter(geocodes.values()))), -1)
@@ -128,7 +127,7 @@ def level_above(spine: Spine, level: str) -> str:
     return spine.levels[index - 1]
 
 
-def numbers_within(owner: ArrayLike) -> Positions:
+def numbers_within(owner: ArrayLike) -> Index:
     """For every item its number among those of the same owner, in the order given, (n,)."""
     owner = np.asarray(owner)
     order = np.argsort(owner, kind="stable")

@@ -15,14 +15,11 @@ from itertools import pairwise
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
+from constraint_builders.arrays import Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
-
-Groups = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ def factors_cross(schema: Schema, tables: Iterable[Table]) -> bool:
 def _bases_of_variable(schema: Schema, factors: list[str]) -> dict[str, FactorBasis]:
     partitions = {factor: np.array(schema.groups_of(factor), dtype=np.intp) for factor in factors}
     closed = _closed_under_joins(list(partitions.values()))
-    chosen: list[Groups] = []  # for every mode, the groups whose indicators are its functionals
+    chosen: list[Index] = []  # for every mode, the groups whose indicators are its functionals
     for partition in closed:
         coarser = [(other, own) for other, own in zip(closed, chosen, strict=False) if _coarsens(other, partition)]
         chosen.append(_complete(coarser, partition))
@@ -108,7 +105,7 @@ def _bases_of_variable(schema: Schema, factors: list[str]) -> dict[str, FactorBa
     return bases
 
 
-def _closed_under_joins(partitions: list[Groups]) -> list[Groups]:
+def _closed_under_joins(partitions: list[Index]) -> list[Index]:
     """The partitions, all their joins and the trivial one, coarse to fine."""
     trivial = np.zeros_like(partitions[0])
     closed = {trivial.tobytes(): trivial}
@@ -119,30 +116,36 @@ def _closed_under_joins(partitions: list[Groups]) -> list[Groups]:
     return sorted(closed.values(), key=lambda partition: int(partition.max()))
 
 
-def _join(first: Groups, second: Groups) -> Groups:
+def _join(first: Index, second: Index) -> Index:
     """The finest partition that both refine, its groups numbered by first appearance."""
-    size = first.size
-    nodes = np.concatenate([first, second + size])
-    levels = np.tile(np.arange(size), 2) + 2 * size
-    graph = sparse.coo_array((np.ones(2 * size), (nodes, levels)), shape=(3 * size, 3 * size))
-    component = connected_components(graph, directed=False)[1][2 * size :]
-    _, first_seen, inverse = np.unique(component, return_index=True, return_inverse=True)
-    return first_seen.argsort().argsort()[inverse]
+    parent = list(range(int(first.max()) + 1))
+
+    def root(group: int) -> int:
+        while parent[group] != group:
+            parent[group] = group = parent[parent[group]]
+        return group
+
+    seen: dict[int, int] = {}
+    for group, other in dict.fromkeys(zip(first.tolist(), second.tolist(), strict=True)):
+        parent[root(group)] = root(seen.setdefault(other, group))
+    roots = [root(group) for group in range(len(parent))]
+    number = {own: place for place, own in enumerate(dict.fromkeys(roots[group] for group in first.tolist()))}
+    return np.array([number[own] for own in roots], dtype=np.intp)[first]
 
 
-def _coarsens(coarse: Groups, fine: Groups) -> bool:
+def _coarsens(coarse: Index, fine: Index) -> bool:
     representative = np.zeros(fine.max() + 1, dtype=np.intp)
     representative[fine] = coarse
     return bool(np.array_equal(representative[fine], coarse))
 
 
-def _is_chain_of_two_ends(closed: list[Groups]) -> bool:
+def _is_chain_of_two_ends(closed: list[Index]) -> bool:
     """Whether partitions, closed under joins, nest but for the last two: these share the sums of their join alone."""
     nested = all(_coarsens(coarse, fine) for coarse, fine in pairwise(closed[:-1]))
     return nested and (len(closed) < 3 or _coarsens(closed[-3], closed[-1]))
 
 
-def _indicators(partition: Groups, groups: Groups) -> sparse.csr_array:
+def _indicators(partition: Index, groups: Index) -> sparse.csr_array:
     """Rows of 0/1: which positions of `partition` lie in each of `groups`."""
     row_of = np.full(int(partition.max()) + 1, -1)
     row_of[groups] = np.arange(groups.size)
@@ -152,7 +155,7 @@ def _indicators(partition: Groups, groups: Groups) -> sparse.csr_array:
     return sparse.csr_array((np.ones(columns.size, dtype=np.int8), (rows[columns], columns)), shape=shape)
 
 
-def _complete(known: list[tuple[Groups, Groups]], partition: Groups) -> Groups:
+def _complete(known: list[tuple[Index, Index]], partition: Index) -> Index:
     """Groups of `partition` whose indicators complete the known functionals to a basis.
 
     Each known functional is a sum of groups, so the groups are coordinates. Exact elimination of these small integer
@@ -169,13 +172,13 @@ def _complete(known: list[tuple[Groups, Groups]], partition: Groups) -> Groups:
     return np.setdiff1d(groups, np.array(pivots, dtype=np.intp))
 
 
-def _independent(functionals: list[tuple[Groups, Groups]]) -> bool:
+def _independent(functionals: list[tuple[Index, Index]]) -> bool:
     """Whether no sum of group indicators is a sum of others."""
     rows = _rows(functionals, np.arange(functionals[0][0].size))
     return len(_pivot_columns(rows)) == len(rows)
 
 
-def _rows(functionals: list[tuple[Groups, Groups]], levels: Groups) -> list[dict[int, int]]:
+def _rows(functionals: list[tuple[Index, Index]], levels: Index) -> list[dict[int, int]]:
     """Group indicators over some levels as sparse rows {position: 1}."""
     rows = []
     for partition, groups in functionals:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -121,7 +122,7 @@ class ClosedTables:
         """Of all tables."""
         return int(self.offsets[-1])
 
-    @property
+    @cached_property
     def sizes(self) -> Integers:
         """Cells of every table, (tables,)."""
         return np.diff(self.offsets)

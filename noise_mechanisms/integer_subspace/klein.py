@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -15,14 +14,13 @@ from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, ShiftedGaussian
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.lattice import Lattice
-from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection, require_acceptance
+from noise_mechanisms.integer_subspace.sampler import RejectionSampler, require_acceptance
 
 _NARROW = 0.5  # below, draw from a window of whole numbers; above, round normal values
 _WINDOW = np.arange(-8, 9)
-_PILOT = 256
 
 
-class KleinSampler(Sampler):
+class KleinSampler(RejectionSampler):
     """Draws coordinates in the basis, the last first, as one-dimensional discrete Gaussians.
 
     Given the later coordinates, the center c_i of coordinate i is minus the sum of mu_ij k_j over j > i and its
@@ -31,8 +29,10 @@ class KleinSampler(Sampler):
     another are drawn together, see `GramSchmidt.fronts`.
     """
 
+    pilot = 256
+
     def __init__(self, lattice: Lattice) -> None:
-        self._lattice = lattice
+        self._lattice, self._records = lattice, lattice.records
         self._form = gram_schmidt(lattice)
         self._steps = [
             (front, np.ascontiguousarray(self._form.coefficients[front].T), self._form.norms[front])
@@ -86,16 +86,6 @@ class GaussianSampler(KleinSampler):
         super().__init__(lattice)
         self.sigma = positive_number(sigma, "sigma")
 
-    @cached_property
-    def acceptance(self) -> float:
-        """Estimated probability of acceptance of one try, from 256 tries with a fixed seed."""
-        return float(np.exp(self._attempt(_PILOT, np.random.default_rng(0))[1]).mean())
-
-    def sample(self, size: int, rng: Seed = None) -> Integers:
-        """See `Sampler.sample`."""
-        require_acceptance(self.name, self.acceptance)
-        return rejection(self._attempt, size, self._lattice.records, self.acceptance, rng)
-
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Float]:
         widths = self.sigma / self._form.norms
         proposals, log_thetas = self._propose(np.full(tries, self.sigma), rng)
@@ -145,16 +135,6 @@ class L2LaplaceSampler(KleinSampler):
         log_weights = _log_elementary(np.log(np.sqrt(2 * np.pi) / self._form.norms))
         log_weights += gammaln(self._shapes) - self._shapes * log_rate
         self._weights = np.exp(log_weights - logsumexp(log_weights))
-
-    @cached_property
-    def acceptance(self) -> float:
-        """Estimated probability of acceptance of one try, from 256 tries with a fixed seed."""
-        return float(np.exp(self._attempt(_PILOT, np.random.default_rng(0))[1]).mean())
-
-    def sample(self, size: int, rng: Seed = None) -> Integers:
-        """See `Sampler.sample`."""
-        require_acceptance(self.name, self.acceptance)
-        return rejection(self._attempt, size, self._lattice.records, self.acceptance, rng)
 
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Float]:
         shapes = rng.choice(self._shapes, size=tries, p=self._weights)

@@ -25,9 +25,8 @@ from noise_mechanisms.integer_subspace.exact_decisions import (
 )
 from noise_mechanisms.integer_subspace.klein import KleinSampler, log_theta
 from noise_mechanisms.integer_subspace.lattice import Lattice
-from noise_mechanisms.integer_subspace.sampler import Seed, rejection, require_acceptance
+from noise_mechanisms.integer_subspace.sampler import require_acceptance
 
-_PILOT = 256
 _STEPS = 4  # rungs to a unit of epsilon sigma; sqrt(pi / 2) times it exceeds it by 1.01
 
 
@@ -65,16 +64,6 @@ class L2LadderSampler(KleinSampler):
         self._rungs: dict[int, list[Decimal]] = {}
         self._laws: dict[int, list[ShiftedGaussian]] = {}
         self._streams: dict[int, LaplaceStream] = {}
-
-    @cached_property
-    def acceptance(self) -> float:
-        """Estimated probability of acceptance of one try, from 256 tries with a fixed seed."""
-        return float(np.exp(self._attempt(_PILOT, np.random.default_rng(0))[1]).mean())
-
-    def sample(self, size: int, rng: Seed = None) -> Integers:
-        """See `Sampler.sample`."""
-        require_acceptance(self.name, self.acceptance)
-        return rejection(self._attempt, size, self._lattice.records, self.acceptance, rng)
 
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Float]:
         log_weights, log_thetas_zero = self._float_rungs

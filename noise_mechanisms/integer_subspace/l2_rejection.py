@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -13,9 +12,7 @@ from numpy.typing import NDArray
 from constraint_builders.arrays import Integers
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp_root, exact_scale
-from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection, require_acceptance
-
-_PILOT = 4096
+from noise_mechanisms.integer_subspace.sampler import RejectionSampler, Sampler, require_acceptance
 
 
 def proposal_epsilon(epsilon: float, records: int) -> float:
@@ -23,7 +20,7 @@ def proposal_epsilon(epsilon: float, records: int) -> float:
     return epsilon / math.sqrt(records) * (1 - 1e-12)
 
 
-class L2RejectionSampler(Sampler):
+class L2RejectionSampler(RejectionSampler):
     """Noise with probabilities proportional to exp(-epsilon |z|), |z| being the L2 norm.
 
     Parameters
@@ -48,16 +45,6 @@ class L2RejectionSampler(Sampler):
     def __init__(self, proposals: Sampler, epsilon: float, records: int) -> None:
         self.epsilon = positive_number(epsilon, "epsilon")
         self._proposals, self._records = proposals, records
-
-    @cached_property
-    def acceptance(self) -> float:
-        """Estimated probability of acceptance of one proposal, from 4,096 proposals with a fixed seed."""
-        return float(np.exp(self._attempt(_PILOT, np.random.default_rng(0))[1]).mean())
-
-    def sample(self, size: int, rng: Seed = None) -> Integers:
-        """See `Sampler.sample`."""
-        require_acceptance(self.name, self.acceptance)
-        return rejection(self._attempt, size, self._records, self.acceptance, rng)
 
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, NDArray[np.float64]]:
         proposals = self._proposals.sample(tries, rng)

@@ -15,14 +15,13 @@ from noise_mechanisms.integer_subspace.blocks import ZeroSumLaplace
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli_exp, exact_scale
 from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.lattice import Lattice
-from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, rejection, require_acceptance
+from noise_mechanisms.integer_subspace.sampler import RejectionSampler, Seed, require_acceptance
 from noise_mechanisms.laws import DiscreteLaplace
 
-_PILOT = 4096
 _LARGEST_ENTRY = 2**31
 
 
-class RowSampler(Sampler):
+class RowSampler(RejectionSampler):
     """L1 noise on a two-way table with both margins fixed.
 
     Parameters
@@ -54,24 +53,21 @@ class RowSampler(Sampler):
             raise ValueError(f"{invariants} are not the two margins of a two-way table: the row sampler needs these")
         self.epsilon = positive_number(epsilon, "epsilon")
         self._transposed = shape[0] < shape[1]
-        self._rows, self._length = max(shape), min(shape)
+        self._rows, self._length, self._records = max(shape), min(shape), shape[0] * shape[1]
         self._column = ZeroSumLaplace(self._rows, 2 * self.epsilon)
         self._row = ZeroSumLaplace(self._length, self.epsilon)
 
     @cached_property
     def acceptance(self) -> float:
-        """Estimated probability of acceptance of one try, from 4,096 tries with a fixed seed."""
-        if self._length == 2:
-            return 1.0
-        return float(np.exp(self._attempt(_PILOT, np.random.default_rng(0))[1]).mean())
+        """1 where an axis has two levels."""
+        return 1.0 if self._length == 2 else super().acceptance
 
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """See `Sampler.sample`."""
         if self._length == 2:
             column = self._column.sample(size, np.random.default_rng(rng))
             return self._arrange(np.stack([column, -column], axis=2))
-        require_acceptance(self.name, self.acceptance)
-        return rejection(self._attempt, size, self._rows * self._length, self.acceptance, rng)
+        return super().sample(size, rng)
 
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, NDArray[np.float64]]:
         drawn = self._row.sample(tries * (self._rows - 1), rng)
@@ -107,7 +103,7 @@ def two_way_shape(invariants: Invariants) -> tuple[int, int] | None:
     return margins.shape[wide[0]], margins.shape[wide[1]]
 
 
-class FreeCellSampler(Sampler):
+class FreeCellSampler(RejectionSampler):
     """L1 noise on any small lattice with cells that follow from the others in whole numbers.
 
     Parameters
@@ -134,17 +130,8 @@ class FreeCellSampler(Sampler):
     def __init__(self, lattice: Lattice, epsilon: float) -> None:
         self.epsilon = positive_number(epsilon, "epsilon")
         self._basis, self._free = _identity_on_free_cells(lattice)
+        self._records = lattice.records
         self._follow = np.setdiff1d(np.arange(lattice.records), self._free)
-
-    @cached_property
-    def acceptance(self) -> float:
-        """Estimated probability of acceptance of one try, from 4,096 tries with a fixed seed."""
-        return float(np.exp(self._attempt(_PILOT, np.random.default_rng(0))[1]).mean())
-
-    def sample(self, size: int, rng: Seed = None) -> Integers:
-        """See `Sampler.sample`."""
-        require_acceptance(self.name, self.acceptance)
-        return rejection(self._attempt, size, self._basis.shape[0], self.acceptance, rng)
 
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, NDArray[np.float64]]:
         free = DiscreteLaplace(1 / self.epsilon).sample(tries * self._free.size, rng).reshape(tries, -1)

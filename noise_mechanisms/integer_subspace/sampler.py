@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from constraint_builders.arrays import Integers
+from constraint_builders.arrays import Float, Integers
 
 Seed: TypeAlias = np.random.Generator | np.random.SeedSequence | int | None
 
@@ -69,6 +70,33 @@ class Sampler(ABC):
         )
 
 
+class RejectionSampler(Sampler):
+    """Accepts proposals, each with a probability of its own.
+
+    Attributes
+    ----------
+    pilot : int
+        Tries from which `acceptance` is estimated.
+    """
+
+    pilot: ClassVar[int] = 4096
+    _records: int
+
+    @abstractmethod
+    def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Float]:
+        """Proposals, (tries, records), and logarithms of their probabilities of acceptance, (tries,)."""
+
+    @cached_property
+    def acceptance(self) -> float:
+        """Estimated probability of acceptance of one try, from tries with a fixed seed."""
+        return float(np.exp(self._attempt(self.pilot, np.random.default_rng(0))[1]).mean())
+
+    def sample(self, size: int, rng: Seed = None) -> Integers:
+        """See `Sampler.sample`."""
+        require_acceptance(self.name, self.acceptance)
+        return rejection(self._attempt, size, self._records, self.acceptance, rng)
+
+
 def require_acceptance(name: str, acceptance: float) -> None:
     """Raise `ValueError` where a rejection sampler would need more than ten million tries for one draw."""
     if acceptance < _LEAST_ACCEPTANCE:
@@ -79,7 +107,7 @@ def require_acceptance(name: str, acceptance: float) -> None:
         )
 
 
-Attempt: TypeAlias = Callable[[int, np.random.Generator], tuple[Integers, np.ndarray]]
+Attempt: TypeAlias = Callable[[int, np.random.Generator], tuple[Integers, Float]]
 
 
 def rejection(attempt: Attempt, size: int, records: int, acceptance: float, rng: Seed) -> Integers:

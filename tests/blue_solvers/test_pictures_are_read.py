@@ -26,6 +26,7 @@ from noise_mechanisms import add_noise
 from noise_mechanisms.integer_subspace import MeetingTimes
 from noise_mechanisms.integer_subspace.lattice_plots import noise_by_cell, noise_by_size, total_variation
 from tests.helpers.drawn_text import texts, unreadable
+from tests.helpers.effort import first_of
 
 SIZES = [(5.0, 4.0), (10.0, 7.0)]
 SCHEMA = Schema({"sex": 2, "age": 3, "race": 4})
@@ -64,7 +65,7 @@ def draw(problem: Problem, what: str, ax: Axes) -> None:
         plots.sparsity(ax, problem)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", first_of(SIZES, 1))
 @pytest.mark.parametrize("what", ["residuals", "quantiles", "noisy", "reduction", "sparsity"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_text_neither_collides_nor_is_clipped(name: str, what: str, size: tuple[float, float]) -> None:

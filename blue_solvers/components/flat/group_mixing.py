@@ -2,26 +2,29 @@
 
 Contrasts within groups are seen by the variable itself alone. Of what is left, a component's tables see the sums over
 groups, or coarser sums: a least-squares problem of as many unknowns as there are groups, solved once for all contrasts
-along the other variables. Its solution makes every table's values from those of all, as one sparse matrix.
+along the other variables. Its solution makes every table's values from those of all, by one small matrix.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 import numpy as np
-from scipy import sparse
 
 from blue_solvers.components.flat.grouped_axes import GroupedAxes
+from blue_solvers.components.flat.mixed_lines import Laid, component_lines, mix_lines
+from blue_solvers.components.flat.shared_steps import PARTS, cut
 from blue_solvers.components.size import MOST_GROUPS
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree.messages import Telling, combine
 from blue_solvers.components.tree.tree_variances import squares_of_sums
-from constraint_builders.arrays import Flags, Float, Index
+from blue_solvers.threads import Workers
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
 
 Component = tuple[int, ...]  # its axes of levels
+ENTRY_BYTES = 32  # of the matrices for noisy and exact values, and as much while they are made
 
 
 class GroupMixing:
@@ -33,7 +36,10 @@ class GroupMixing:
     tables : ClosedTables
     noisy, exact : ndarray, (tables,)
         Precision of every table with all that were added to it; of exact ones their number.
-    most_entries : float
+    most_products : float
+        That mixing one column may take.
+    most_bytes : float
+        That matrices may take while they are made.
 
     Attributes
     ----------
@@ -45,31 +51,72 @@ class GroupMixing:
     Raises
     ------
     TooManyTablesError
-        If there are more groups, or more entries, than are allowed.
+        If there are more groups, products or bytes than are allowed.
     """
 
     def __init__(
-        self, axes: GroupedAxes, tables: ClosedTables, noisy: Float, exact: Float, most_entries: float
+        self,
+        axes: GroupedAxes,
+        tables: ClosedTables,
+        noisy: Float,
+        exact: Float,
+        most_products: float,
+        most_bytes: float,
     ) -> None:
-        self._axes, self._tables, self._most = axes, tables, most_entries
+        self._axes, self._tables = axes, tables
         self._steps = np.array([*(own >= -1 for own in axes.instead), False])
         levels = np.array([axis for axis, _ in axes.several])
         whole = (tables.kept[:, :, None] == levels).any(axis=1)
         self.mixed: Flags = ~whole.all(axis=1)
-        places = np.zeros(tables.sizes.size, dtype=np.int64)
-        places[self.mixed] = np.cumsum(tables.sizes[self.mixed]) - tables.sizes[self.mixed]
-        self._places = places
-        self._cells = np.flatnonzero(np.repeat(self.mixed, tables.sizes))
         self.variances: dict[int, Float] = {}
-        self._entries: tuple[list[_Block], list[_Block]] = ([], [])
-        for members in self._alike(noisy > 0, exact > 0):
-            self._solve(members, noisy, exact)
-        self._noisy, self._exact = (self._matrix(own) for own in self._entries)
+        self._heads: list[list[int]] = []
+        self._outer: list[list[int]] = []
+        self._lines: list[list[int]] = []
+        matrices: tuple[list[Float], list[Float]] = ([], [])
+        entries = products = 0
+        for components in self._alike(noisy > 0, exact > 0):
+            for members in components:
+                size, contrasts = self._lay(members, entries)
+                entries, products = entries + size, products + size * contrasts
+                if products > most_products or ENTRY_BYTES * entries > most_bytes:
+                    raise TooManyTablesError
+            for kept, found in zip(matrices, self._solve(components, noisy, exact), strict=True):
+                kept.append(found.ravel())
+        width = max(map(len, self._outer), default=0)
+        heads = np.array(self._heads, dtype=np.int64).reshape(-1, 4)
+        outer = np.array([[1] * (width - len(own)) + own for own in self._outer], dtype=np.int64)
+        lines = np.array([[own[0], *[0] * (width + 1 - len(own)), *own[1:]] for own in self._lines], dtype=np.int64)
+        self._places = heads, outer.reshape(len(heads), width), lines.reshape(-1, width + 1)
+        self._noisy, self._exact = (np.concatenate([np.zeros(0), *own]) for own in matrices)
 
-    def apply(self, cells: Float, exactly: bool = False, transpose: bool = False) -> None:
+    def apply(self, cells: Float, workers: Workers, exactly: bool = False, transpose: bool = False) -> None:
         """Values of the tables of these components from information about them, in place."""
-        matrix = self._exact if exactly else self._noisy
-        cells[self._cells] = (matrix.T if transpose else matrix) @ cells[self._cells]
+        mix, matrices = mix_lines.fastest(), self._exact if exactly else self._noisy
+        heads, outer, lines = self._places
+        costs = heads[:, 1] ** 2 * heads[:, 2] * outer.prod(axis=1)
+        parts = [slice(*pair) for pair in pairwise(cut(costs, PARTS).tolist())]
+        workers.for_each(lambda own: mix(cells, heads[own], outer[own], lines, matrices, transpose), parts)
+
+    def _lay(self, members: list[int], entries: int) -> tuple[int, int]:
+        """Note where the lines of a component are, before whose matrix are others; its entries, and the contrasts."""
+        contrasts = self._levels(members[0])
+        lines, outer, inner = component_lines(
+            [self._axes.shape[axis] for axis in contrasts], [self._laid(own, contrasts) for own in members]
+        )
+        self._heads.append([len(self._lines), len(lines), inner, entries])
+        self._outer.append(outer)
+        self._lines += lines
+        return len(lines) ** 2, inner * prod(outer)
+
+    def _laid(self, number: int, contrasts: Component) -> Laid:
+        """Where the table lies."""
+        kept = [axis for axis in self._tables.kept[number].tolist() if axis < len(self._axes.shape)]
+        steps, step = {}, 1
+        for axis in reversed(kept):
+            steps[axis] = step
+            step *= self._axes.shape[axis]
+        groups = [(self._axes.shape[axis], steps[axis]) for axis in self._groups(number)]
+        return Laid(int(self._tables.offsets[number]), groups, [steps[axis] for axis in contrasts])
 
     def _alike(self, noisy: Flags, exact: Flags) -> list[list[list[int]]]:
         """The tables of every component, those of components that see alike together."""
@@ -91,13 +138,16 @@ class GroupMixing:
         axes = self._tables.kept[number].tolist()
         return tuple(axis for axis in axes if axis < len(self._axes.shape) and not self._steps[axis])
 
-    def _solve(self, components: list[list[int]], noisy: Float, exact: Float) -> None:
-        """Components that see alike: their matrices and variances."""
+    def _solve(self, components: list[list[int]], noisy: Float, exact: Float) -> tuple[Float, Float]:
+        """Components that see alike: variances, and matrices, (components, L, L), of noisy and of exact values."""
         numbers = np.array(components)  # (components, tables)
         designs = [self._design(own) for own in components[0]]
         roots = [
             kronecker([self._axes.roots[axis][:, None] for axis in self._groups(own)])[:, 0] for own in components[0]
         ]
+        ends = np.cumsum([0, *map(len, designs)])
+        places = [slice(*ends[i : i + 2]) for i in range(len(designs))]
+        matrices = np.zeros((2, len(numbers), ends[-1], ends[-1]))
         ones, zeros = np.ones(len(numbers)), np.zeros(len(numbers))
         sources, kinds = [], []
         for i, design in enumerate(designs):
@@ -110,20 +160,16 @@ class GroupMixing:
         if not sources:
             for i, design in enumerate(designs):
                 self.variances.update((int(own), np.zeros(len(design))) for own in numbers[:, i])
-            return
+            return matrices[0], matrices[1]
         solution = combine(sources)
         for i, (design, root) in enumerate(zip(designs, roots, strict=True)):
             values = root[:, None] * design
             squares = squares_of_sums(values, solution.message.root)
             self.variances.update(zip(numbers[:, i].tolist(), squares, strict=True))
             for (j, kind, weights), gain in zip(kinds, solution.gains, strict=True):
-                matrices = values @ gain * roots[j]
-                for k, members in enumerate(numbers):
-                    matrix = matrices[k] / weights[members[j]]
-                    self._entries[kind].append(_Block(matrix, self._places_of(members[i]), self._places_of(members[j])))
-                    self._most -= matrix.shape[0] * self._tables.sizes[members[j]]
-                    if self._most < 0:
-                        raise TooManyTablesError
+                shares = values @ gain * roots[j] / weights[numbers[:, j]][:, None, None]
+                matrices[kind, :, places[i], places[j]] = shares
+        return matrices[0], matrices[1]
 
     def _design(self, number: int) -> Float:
         """What a table sees of the groups of variables that it does not keep whole, (cells, groups)."""
@@ -138,35 +184,3 @@ class GroupMixing:
         if prod(factor.shape[1] for factor in factors) > MOST_GROUPS:
             raise TooManyTablesError
         return kronecker(factors)
-
-    def _places_of(self, number: int) -> Index:
-        """The table's cells, (groups, contrasts), numbered among those of all mixed tables."""
-        kept = [axis for axis in self._tables.kept[number].tolist() if axis < len(self._axes.shape)]
-        cells = np.arange(self._tables.sizes[number]).reshape([self._axes.shape[axis] for axis in kept])
-        order = sorted(range(len(kept)), key=lambda i: bool(self._steps[kept[i]]))
-        groups = prod(self._axes.shape[axis] for axis in self._groups(number))
-        return self._places[number] + cells.transpose(order).reshape(groups, -1)
-
-    def _matrix(self, blocks: list[_Block]) -> sparse.csr_array:
-        size = self._cells.size
-        if not blocks:
-            return sparse.csr_array((size, size))
-        values, rows, columns = (
-            np.concatenate(own) for own in zip(*(block.entries() for block in blocks), strict=True)
-        )
-        return sparse.csr_array((values, (rows, columns)), shape=(size, size))
-
-
-@dataclass(frozen=True)
-class _Block:
-    """A matrix between the groups of two tables, the same for all contrasts."""
-
-    matrix: Float
-    rows: Index  # (groups, contrasts)
-    columns: Index
-
-    def entries(self) -> tuple[Float, Index, Index]:
-        """Values, rows and columns."""
-        shape = (*self.matrix.shape, self.rows.shape[1])
-        rows, columns = (np.broadcast_to(own, shape).ravel() for own in (self.rows[:, None], self.columns[None]))
-        return np.broadcast_to(self.matrix[:, :, None], shape).ravel(), rows, columns

@@ -38,7 +38,6 @@ class GroupedAxes:
     """
 
     def __init__(self, schema: Schema, tables: Sequence[Table]) -> None:
-        self._schema = schema
         self.shape: list[int] = []
         self.instead: list[int] = []
         self.several: list[tuple[int, Integers]] = []
@@ -87,9 +86,5 @@ class GroupedAxes:
 
     def group_of(self, axis: int) -> Integers:
         """The groups of the levels of an axis of levels."""
-        start = self.listed[axis]
-        return (
-            self.groups[start + 1 : start + 1 + self.shape[axis]]
-            if start >= 0
-            else np.zeros(self.shape[axis], np.int64)
-        )
+        start, levels = self.listed[axis], self.shape[axis]
+        return np.zeros(levels, np.int64) if start < 0 else self.groups[start + 1 : start + 1 + levels]

@@ -11,6 +11,7 @@ and written once going up and once for each of their variables going down.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,11 +19,14 @@ from blue_solvers.components.flat.axis_steps import copy_weighted, spread_evenly
 from blue_solvers.components.flat.group_mixing import GroupMixing
 from blue_solvers.components.flat.group_variances import group_variances
 from blue_solvers.components.flat.grouped_axes import GroupedAxes
+from blue_solvers.components.flat.shared_steps import PARTS, SharedSteps, cut
 from blue_solvers.components.structured_problem import StructuredProblem
+from blue_solvers.threads import Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers
 from constraint_builders.relations.closed_tables import ClosedTables
 
-MIXED = 8.0  # entries of matrices for each cell
+MIXED = 16.0  # products of matrices and values for each cell
+CELL_BYTES = 40  # in the estimate, its parts and its transpose, at most, for each column
 
 
 class SweepForm:
@@ -34,26 +38,31 @@ class SweepForm:
         Of one geounit, without zeros.
     most_cells : float
         That the observed and desired tables may have together with all coarser ones.
+    most_bytes : float
+        That an estimate of one column and matrices of recodes may take.
 
     Raises
     ------
     TooManyTablesError
-        If they have more.
+        If they have or take more.
     """
 
-    def __init__(self, problem: StructuredProblem, most_cells: float = np.inf) -> None:
+    def __init__(self, problem: StructuredProblem, most_cells: float = np.inf, most_bytes: float = np.inf) -> None:
         self._observed, self._desired = problem.observed.size, problem.desired.size
         together = [*problem.desired_tables, *problem.observed_tables]
         self._axes = axes = GroupedAxes(problem.schema, together)
         kept = [axes.of(table) for table in together]
-        self._tables = tables = ClosedTables.of(axes.shape, kept, most_cells, axes.instead)
+        self._tables = tables = ClosedTables.of(
+            axes.shape, kept, min(most_cells, most_bytes / CELL_BYTES), axes.instead
+        )
         desired_at, observed_at = np.split(tables.place_of, [len(problem.desired_tables)])
         variances, starts = np.concatenate(problem.geounit_variances), problem.observed.offsets[:-1]
         noisy, exact = np.isfinite(variances) & (variances > 0), variances == 0
         own = Runs.of(tables, starts[noisy], observed_at[noisy], 1 / variances[noisy])
         known = Runs.of(tables, starts[exact], observed_at[exact], np.ones(np.count_nonzero(exact)))
         density, known_density = own.densities(axes, tables), known.densities(axes, tables)
-        self._mixing = GroupMixing(axes, tables, density, known_density, MIXED * most_cells) if axes.several else None
+        limits = MIXED * most_cells, most_bytes - CELL_BYTES * tables.cells
+        self._mixing = GroupMixing(axes, tables, density, known_density, *limits) if axes.several else None
         density[known_density > 0] = np.inf
         self._noisy = Sweep(axes, tables, own, density, np.ones(density.size, dtype=np.bool_), self._mixing)
         members = known_density > 0
@@ -62,11 +71,13 @@ class SweepForm:
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
-        return self._wanted.write(self._estimate(Y), self._desired)
+        with self._workers(Y) as workers:
+            return self._wanted.write(self._estimate(Y, workers), self._desired, workers)
 
     def violation(self, Y: Float) -> float:
         """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
-        cells, worst = self._estimate(Y), 0.0
+        with self._workers(Y) as workers:
+            cells, worst = self._estimate(Y, workers), 0.0
         for table, without, axis, before, levels, _ in self._tables.up.tolist():
             whole = cells[slice(*self._tables.offsets[[table, table + 1]])].reshape(before, levels, -1)
             own = cells[slice(*self._tables.offsets[[without, without + 1]])].reshape(before, -1, whole.shape[2])
@@ -74,22 +85,28 @@ class SweepForm:
             worst = max(worst, float(abs(sums - own).max()))
         return worst
 
-    def _estimate(self, Y: Float) -> Float:
+    def _workers(self, Y: Float) -> Workers:
+        return Workers(8.0 * self._tables.cells * Y.shape[1])
+
+    def _estimate(self, Y: Float, workers: Workers) -> Float:
         """All tables, (S, K)."""
-        cells = self._noisy.components(self._noisy.runs.read(Y, self._tables))
+        size = self._noisy.rooms
+        cells = self._noisy.components(self._noisy.runs.read(Y, size, workers), workers)
         if self._exact is not None:
-            cells += self._exact.components(self._exact.runs.read(Y, self._tables))
-        return self._noisy.spread(cells)
+            cells += self._exact.components(self._exact.runs.read(Y, size, workers), workers)
+        return self._noisy.spread(cells, workers)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        cells = self._wanted.read(V, self._tables)
-        if self._exact is None:
-            components = self._noisy.components(cells, transpose=True)
-            return self._noisy.runs.write(self._noisy.spread(components), self._observed)
-        self._noisy.take_means(cells)
-        known, noisy = (own.spread(own.scaled(cells)) for own in (self._exact, self._noisy))
-        return self._exact.runs.write(known, self._observed) + self._noisy.runs.write(noisy, self._observed)
+        with self._workers(V) as workers:
+            cells = self._wanted.read(V, self._noisy.rooms, workers)
+            if self._exact is None:
+                components = self._noisy.components(cells, workers, transpose=True)
+                return self._noisy.runs.write(self._noisy.spread(components, workers), self._observed, workers)
+            self._noisy.take_means(cells, workers)
+            known, noisy = (own.spread(own.scaled(cells, workers), workers) for own in (self._exact, self._noisy))
+            found = self._exact.runs.write(known, self._observed, workers)
+            return found + self._noisy.runs.write(noisy, self._observed, workers)
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
@@ -138,36 +155,47 @@ class Sweep:
             self.scale[mixing.mixed] = 1.0
         own = tables.up[members[tables.up[:, 0]]]
         by_axis = own[np.argsort(own[:, 2], kind="stable")]
-        self._up, self._down = (
-            np.column_stack([tables.steps(rows), axes.listed[rows[:, 2]]]) for rows in (own, by_axis)
-        )
+        up, down = (np.column_stack([tables.steps(rows), axes.listed[rows[:, 2]]]) for rows in (own, by_axis))
+        self._up, self._down = SharedSteps.going_up(tables, own, up), SharedSteps.going_down(tables, by_axis, down)
         last = np.append(own[1:, 0] != own[:-1, 0], np.ones(min(len(own), 1), dtype=np.bool_))
         self._factors = np.where(last, self.scale[own[:, 0]], 1.0)
         self._ends = [(int(tables.offsets[i]), float(self.scale[i])) for i in np.flatnonzero(tables.sizes == 1)]
 
-    def components(self, cells: Float, transpose: bool = False) -> Float:
+    @property
+    def rooms(self) -> int:
+        """Cells of all tables, and those beside them that the way up needs."""
+        return self._tables.cells + self._up.beside
+
+    def components(self, cells: Float, workers: Workers, transpose: bool = False) -> Float:
         """What is known of every component, from information about cells, in place."""
-        take_means.fastest()(cells, self._up, self._groups, self._factors)
+        self._go_up(cells, self._factors, workers)
         for place, factor in self._ends:
             cells[place] *= factor
-        return self._mix(cells, transpose)
+        return self._mix(cells, workers, transpose)
 
-    def take_means(self, cells: Float) -> None:
+    def take_means(self, cells: Float, workers: Workers) -> None:
         """Information about every component, in place."""
-        take_means.fastest()(cells, self._up, self._groups, np.ones_like(self._factors))
+        self._go_up(cells, np.ones_like(self._factors), workers)
 
-    def scaled(self, cells: Float) -> Float:
+    def _go_up(self, cells: Float, factors: Float, workers: Workers) -> None:
+        take = take_means.fastest()
+        self._up.run(cells, lambda steps, rows: take(cells, steps, self._groups, factors[rows]), workers)
+
+    def scaled(self, cells: Float, workers: Workers) -> Float:
         """What the transpose of `components` makes of information about every component."""
-        return self._mix(cells * np.repeat(self.scale, self._tables.sizes)[:, None], transpose=True)
+        scaled = cells.copy()
+        scaled[: self._tables.cells] *= np.repeat(self.scale, self._tables.sizes)[:, None]
+        return self._mix(scaled, workers, transpose=True)
 
-    def spread(self, cells: Float) -> Float:
+    def spread(self, cells: Float, workers: Workers) -> Float:
         """All tables, from their components, in place."""
-        spread_evenly.fastest()(cells, self._down, self._groups)
+        spread = spread_evenly.fastest()
+        self._down.run(cells, lambda steps, _: spread(cells, steps, self._groups), workers)
         return cells
 
-    def _mix(self, cells: Float, transpose: bool) -> Float:
+    def _mix(self, cells: Float, workers: Workers, transpose: bool) -> Float:
         if self._mixing is not None:
-            self._mixing.apply(cells, self._exactly, transpose)
+            self._mixing.apply(cells, workers, self._exactly, transpose)
         return cells
 
 
@@ -209,20 +237,28 @@ class Runs:
             density[without] += density[table] / (levels if listed < 0 else 1)
         return density
 
-    def read(self, values: Float, tables: ClosedTables) -> Float:
-        """All closed tables, (S, K): values times weights, 0 where there are none."""
-        cells = np.empty((tables.cells, values.shape[1]))
+    def read(self, values: Float, size: int, workers: Workers) -> Float:
+        """All closed tables, (size, K): values times weights, 0 where there are none."""
+        cells = np.empty((size, values.shape[1]))
         values = np.ascontiguousarray(values)
-        copy_weighted.fastest()(values, cells, self.unread, np.zeros(len(self.unread)))
-        copy_weighted.fastest()(values, cells, self.rows, self.weights)
+        _copy(values, cells, self.unread, np.zeros(len(self.unread)), workers)
+        _copy(values, cells, self.rows, self.weights, workers)
         return cells
 
-    def write(self, cells: Float, size: int) -> Float:
+    def write(self, cells: Float, size: int, workers: Workers) -> Float:
         """The layout's values, (size, K): cells times weights, 0 in tables that are not here; `cells` is used up."""
         as_they_lie = self.rows[:, 2].sum() == size and np.array_equal(self.rows[:, 0], self.rows[:, 1])
         values = cells[:size] if as_they_lie and len(cells) <= 2 * size else np.zeros((size, cells.shape[1]))
         if not np.may_share_memory(values, cells) or (self.weights != 1).any():
             back = self.rows[:, [1, 0, 2, 3]]
             back[:, 3] = 0
-            copy_weighted.fastest()(cells, values, back, self.weights)
+            _copy(cells, values, back, self.weights, workers)
         return values
+
+
+def _copy(values: Float, cells: Float, runs: Integers, weights: Float, workers: Workers) -> None:
+    """Runs that add to what another copied stay in one part."""
+    copy = copy_weighted.fastest()
+    parts = 1 if runs[:, 3].any() else PARTS
+    parts_of = [slice(*pair) for pair in pairwise(cut(runs[:, 2], parts).tolist())]
+    workers.for_each(lambda rows: copy(values, cells, runs[rows], weights[rows]), parts_of)

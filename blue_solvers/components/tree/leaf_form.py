@@ -11,7 +11,7 @@ Bytes that must move: the tables once going up and once going down, and the esti
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from math import prod
 
 import numpy as np
@@ -25,6 +25,7 @@ from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
+from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index
 
 LARGEST_BOXES = 0.5  # of the finest table's cells: beyond, a change of basis costs less
@@ -102,18 +103,20 @@ class LeafForm:
     def _has_parents(self) -> bool:
         return bool(self._pairs[0] >= 0)
 
-    def go_up(self, tables: list[Float]) -> Iterator[tuple[Index, Float]]:
+    def go_up(self, tables: list[Float], workers: Workers) -> Iterator[tuple[Index, Float]]:
         """Parents, and the sums over these children of their estimates in slots, (parents, ..., K).
 
         Parameters
         ----------
         tables : list of ndarray (G, *shape, K)
             What was measured at all members of the level.
+        workers : Workers
         """
         if not self.rows.size or not self._has_parents:
             return
         K = tables[self._whole].shape[-1]
-        for pairs in chunks(self._pairs.size, self._count_in_cache(K)):
+
+        def of_pairs(pairs: slice) -> tuple[Index, Float]:
             places = slice(self._starts[pairs.start], self._starts[pairs.stop])
             starts = self._starts[pairs.start : pairs.stop + 1] - self._starts[pairs.start]
             shape = (starts.size - 1, self._level.members.size)
@@ -127,9 +130,11 @@ class LeafForm:
             parents, first = np.unique(self._plan.pair_parent[self._pairs[pairs]], return_index=True)
             totals = estimates if parents.size == len(estimates) else np.add.reduceat(estimates, first, axis=0)
             self._basis.to_slots(totals)
-            yield parents, totals
+            return parents, totals
 
-    def go_down(self, tables: list[Float], learnt: Float, result: Float) -> None:
+        yield from workers.in_order(of_pairs, chunks(self._pairs.size, self._count_in_cache(K)))
+
+    def go_down(self, tables: list[Float], learnt: Float, result: Float, workers: Workers) -> None:
         """Estimates in cells into these geounits' rows of `result` (G, ..., K).
 
         Parameters
@@ -138,14 +143,15 @@ class LeafForm:
         learnt : ndarray, (geounits with children, ..., K)
             What every parent learnt, in slots.
         result : ndarray, (G, ..., K)
+        workers : Workers
         """
         if not self.rows.size:
             return
         count = self._count_in_cache(result.shape[-1])
         for pairs in chunks(self._pairs.size, count):
             parts = self._parts(pairs, learnt)
-            for rows in chunks(int(self._starts[pairs.stop]), count, int(self._starts[pairs.start])):
-                self._estimate(rows, tables, parts, self._sorted_pairs[rows] - pairs.start, result)
+            rows = chunks(int(self._starts[pairs.stop]), count, int(self._starts[pairs.start]))
+            workers.for_each(partial(self._estimate, tables, parts, pairs.start, result), rows)
 
     def _parts(self, pairs: slice, learnt: Float) -> Float | None:
         """The share of children in what their parents learnt, in cells, for every pair."""
@@ -159,7 +165,9 @@ class LeafForm:
         self._basis.to_cells(parts)
         return parts
 
-    def _estimate(self, places: slice, tables: list[Float], parts: Float | None, part_of: Index, result: Float) -> None:
+    def _estimate(
+        self, tables: list[Float], parts: Float | None, first_pair: int, result: Float, places: slice
+    ) -> None:
         rows = as_slice(self._sorted_rows[places])
         own = {i: tables[i][rows] for i in (self._whole, *self._others)}
         whole = own[self._whole].reshape(-1, *result.shape[1:])
@@ -167,7 +175,9 @@ class LeafForm:
         if parts is None:
             estimates[...] = whole
         else:
-            np.take(parts, part_of, axis=0, out=estimates, mode="clip")  # numpy copies unless it may clip
+            np.take(
+                parts, self._sorted_pairs[places] - first_pair, axis=0, out=estimates, mode="clip"
+            )  # numpy copies unless it may clip
             estimates += whole
         self._correct(own, self._sorted_classes[places], estimates)
         if not isinstance(rows, slice):

@@ -16,7 +16,7 @@ in blocks of geounits that stay in cache.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 
 import numpy as np
@@ -32,6 +32,7 @@ from blue_solvers.components.tree.coefficients import Boundary, solve_components
 from blue_solvers.components.tree.leaf_form import LeafForm
 from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
+from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index
 
 BLOCK_BYTES = 1 << 22  # working set of a block of geounits
@@ -84,23 +85,28 @@ class TreeForm:
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         X = np.empty((self._problem.desired.size, Y.shape[1]))
-        for number, estimates in self._estimates(Y, X):
-            self._read_desired(number, estimates, X)
+        with self._workers(Y) as workers:
+            for number, estimates in self._estimates(Y, workers, X):
+                self._read_desired(number, estimates, X, workers)
         return X
 
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, over all cells."""
         above = np.zeros((self.plan.parents.size, *self._shape, Y.shape[1]))
-        for number, estimates in self._estimates(Y):
-            level = self.plan.levels[number]
-            numbers = self.plan.parent_number[level.members[level.inner]]
-            above[numbers] = estimates[level.inner]
-            parents = self.plan.parent_number[self._spine.parent[level.members]]
-            inside = self._spine.parent[level.members] >= 0
-            np.subtract.at(above, parents[inside], estimates[inside])
+        with self._workers(Y) as workers:
+            for number, estimates in self._estimates(Y, workers):
+                level = self.plan.levels[number]
+                numbers = self.plan.parent_number[level.members[level.inner]]
+                above[numbers] = estimates[level.inner]
+                parents = self.plan.parent_number[self._spine.parent[level.members]]
+                inside = self._spine.parent[level.members] >= 0
+                np.subtract.at(above, parents[inside], estimates[inside])
         return float(abs(above).max(initial=0.0))
 
-    def _estimates(self, Y: Float, X: Float | None = None) -> Iterator[tuple[int, Float]]:
+    def _workers(self, Y: Float) -> Workers:
+        return Workers(8.0 * Y.shape[1] * max(self._problem.observed.size, self._problem.desired.size))
+
+    def _estimates(self, Y: Float, workers: Workers, X: Float | None = None) -> Iterator[tuple[int, Float]]:
         """Final estimates of every level in cells, from the root down, each forgotten when the next is asked for.
 
         Where `X` is given, levels that a whole table is desired at are worked on in its place there. Geounits that
@@ -111,17 +117,17 @@ class TreeForm:
         sums = np.zeros((self.plan.parents.size, *self._shape, K))
         for number in reversed(range(len(self.plan.levels))):
             estimates[number] = self._room(number, K, X)
-            self._go_up(number, Y, sums, estimates[number])
-            for parents, totals in self._leaves[number].go_up(self._measured(number, Y)):
+            self._go_up(number, Y, sums, estimates[number], workers)
+            for parents, totals in self._leaves[number].go_up(self._measured(number, Y), workers):
                 sums[parents] += totals
             self._others[number].add_to_parents(estimates[number], sums)
         learnt = sums  # where it is known, in place
         for number, level in enumerate(self.plan.levels):
-            self._go_down(number, estimates[number], learnt)
+            self._go_down(number, estimates[number], learnt, workers)
             numbers = self.plan.parent_number[level.members[level.inner]]
             learnt[numbers] = estimates[number][level.inner] - sums[numbers]
-            self._finish(number, estimates[number])
-            self._leaves[number].go_down(self._measured(number, Y), learnt, estimates[number])
+            self._finish(number, estimates[number], workers)
+            self._leaves[number].go_down(self._measured(number, Y), learnt, estimates[number], workers)
             yield number, estimates[number]
             estimates[number] = np.empty(0)
 
@@ -141,14 +147,15 @@ class TreeForm:
                 return X[self._problem.desired.block(i)].reshape(members.size, *self._shape, K)
         return np.empty((members.size, *self._shape, K))
 
-    def _go_up(self, number: int, Y: Float, sums: Float, result: Float) -> None:
+    def _go_up(self, number: int, Y: Float, sums: Float, result: Float, workers: Workers) -> None:
         """Estimates of a level from itself and below, in slots, into `result`."""
         level = self.plan.levels[number]
         measured = self._measured(number, Y)
         row_of = np.full(level.members.size, -1)
         row_of[level.inner] = self.plan.parent_number[level.members[level.inner]]
         tables = sum(table.size for _, table in level.tables)  # whose coordinates are held together
-        for rows in self._blocks(self._others[number].rows, Y.shape[1], tables):
+
+        def collect(rows: slice | Index) -> None:
             block = result[rows]
             self._collect(level, rows, measured, block)
             inner = np.flatnonzero(row_of[rows] >= 0)
@@ -159,13 +166,16 @@ class TreeForm:
                 block[inner] += children
             _put_back(block, rows, result)
 
-    def _go_down(self, number: int, estimates: Float, learnt: Float) -> None:
+        workers.for_each(collect, self._blocks(self._others[number].rows, Y.shape[1], tables))
+
+    def _go_down(self, number: int, estimates: Float, learnt: Float, workers: Workers) -> None:
         """Add to every geounit in slots its part of what its parent learnt, in place."""
         others = self._others[number]
         if not others.pairs.size:
             return
         count = self._rows_in_cache(learnt.shape[-1])
-        for chosen in chunks(others.pairs.size, count):
+
+        def add(chosen: slice) -> None:
             pairs = others.pairs[chosen]
             parts = learnt[self.plan.pair_parent[pairs]]
             self._multiply(parts, pairs, "gain")
@@ -174,12 +184,17 @@ class TreeForm:
                 here = places[some]
                 estimates[as_slice(others.rows[here])] += parts[others.pair_of[here] - chosen.start]
 
-    def _finish(self, number: int, estimates: Float) -> None:
+        workers.for_each(add, chunks(others.pairs.size, count))
+
+    def _finish(self, number: int, estimates: Float, workers: Workers) -> None:
         """From slots to cells, in place."""
-        for rows in self._blocks(self._others[number].rows, estimates.shape[-1]):
+
+        def finish(rows: slice | Index) -> None:
             block = estimates[rows]
             self._basis.to_cells(block)
             _put_back(block, rows, estimates)
+
+        workers.for_each(finish, self._blocks(self._others[number].rows, estimates.shape[-1]))
 
     def _collect(self, level: LevelPlan, rows: slice | Index, measured: list[Float], block: Float) -> None:
         """What a level's own tables make of the slots of some geounits, into `block`."""
@@ -221,13 +236,17 @@ class TreeForm:
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K); all of it in slots."""
+        with self._workers(V) as workers:
+            return self._two_passes_back(V, workers)
+
+    def _two_passes_back(self, V: Float, workers: Workers) -> Float:
         K = V.shape[1]
         levels = self.plan.levels
         pulls = [np.zeros((level.members.size, *self._shape, K)) for level in levels]
         learnt = np.zeros((self.plan.parents.size, *self._shape, K))
         for number in reversed(range(len(levels))):
             level = levels[number]
-            self._write_desired(number, V, pulls[number])
+            self._write_desired(number, V, pulls[number], workers)
             numbers = self.plan.parent_number[level.members[level.inner]]
             pulls[number][level.inner] += learnt[numbers]
             self._pull_up(number, pulls[number], learnt)
@@ -239,8 +258,8 @@ class TreeForm:
             sums = pulls[number][level.inner]
             self._multiply(sums, numbers, "children", transpose=True)
             from_parents[numbers] = sums - learnt[numbers]
-            for rows in self._blocks(np.arange(level.members.size), K):
-                self._collect_transpose(level, rows, pulls[number][rows], result)
+            blocks = self._blocks(np.arange(level.members.size), K)
+            workers.for_each(partial(self._collect_transpose, level, pulls[number], result), blocks)
         return result
 
     def _pull_up(self, number: int, pulls: Float, learnt: Float) -> None:
@@ -252,8 +271,8 @@ class TreeForm:
         self._multiply(sums, everyone.pairs, "gain", transpose=True)
         np.add.at(learnt, self.plan.pair_parent[everyone.pairs], sums)
 
-    def _collect_transpose(self, level: LevelPlan, rows: slice | Index, block: Float, result: Float) -> None:
-        classes = level.class_of[rows]
+    def _collect_transpose(self, level: LevelPlan, pulls: Float, result: Float, rows: slice | Index) -> None:
+        block, classes = pulls[rows], level.class_of[rows]
         matrices = list(self._matrices(level, classes))
         numbers, exactly = block.copy(), block.copy()
         self._multiply_numbers(numbers, classes, "own")
@@ -271,8 +290,8 @@ class TreeForm:
             for component, gains in matrices:
                 if t in gains:
                     lengths = reader.lengths(component)
-                    pulls = product(component, gains[t].swapaxes(1, 2), [block[component.place]], lengths)
-                    own[reader.part(component)] = pulls
+                    pulled = product(component, gains[t].swapaxes(1, 2), [block[component.place]], lengths)
+                    own[reader.part(component)] = pulled
             place = result[self._problem.observed.block(t)].reshape(level.members.size, *table.shape, -1)
             place[rows] = reader.cells(own)
 
@@ -301,7 +320,7 @@ class TreeForm:
         pairs = zip(self.plan.components, self.coefficients, strict=True)
         multiply(block, ((c, getattr(own, name)[places]) for c, own in pairs if c.size == 1))
 
-    def _read_desired(self, number: int, estimates: Float, X: Float) -> None:
+    def _read_desired(self, number: int, estimates: Float, X: Float, workers: Workers) -> None:
         """The desired tables of a level, but for one that the estimates were worked out in the place of."""
         level = self.plan.levels[number]
         places = [
@@ -310,23 +329,29 @@ class TreeForm:
         ]
         if len(places) == 1 and np.may_share_memory(places[0], estimates):
             return
-        for rows in self._blocks(np.arange(level.members.size), X.shape[1]):
+
+        def read(rows: slice | Index) -> None:
             for place, cells in zip(places, self._sums[number](estimates[rows]), strict=True):
                 if not np.may_share_memory(place, estimates):
                     place[rows] = cells
 
-    def _write_desired(self, number: int, V: Float, pulls: Float) -> None:
+        workers.for_each(read, self._blocks(np.arange(level.members.size), X.shape[1]))
+
+    def _write_desired(self, number: int, V: Float, pulls: Float, workers: Workers) -> None:
         """The transpose of `_read_desired`, in slots that are 0."""
         level = self.plan.levels[number]
         places = [
             V[self._problem.desired.block(i)].reshape(level.members.size, *self._problem.desired_tables[i].shape, -1)
             for i in self._desired_at[number]
         ]
+
+        def write(rows: slice | Index) -> None:
+            cells = self._sums[number].spread([place[rows] for place in places]).reshape(pulls[rows].shape)
+            self._basis.to_slots(cells)
+            pulls[rows] = cells
+
         if places:
-            for rows in self._blocks(np.arange(level.members.size), V.shape[1]):
-                cells = self._sums[number].spread([place[rows] for place in places]).reshape(pulls[rows].shape)
-                self._basis.to_slots(cells)
-                pulls[rows] = cells
+            workers.for_each(write, self._blocks(np.arange(level.members.size), V.shape[1]))
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""

@@ -22,7 +22,7 @@ from blue_solvers.nonnegative.fit import read_measurements
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.posterior.chain_diagnostics import effective_sizes, split_scale_reduction
 from blue_solvers.nonnegative.posterior.count_moves import count_moves, step_sizes
-from blue_solvers.nonnegative.posterior.metropolis import metropolis_steps
+from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLists, metropolis_steps
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
 from blue_solvers.nonnegative.programme import NotConvergedError
 from blue_solvers.quantiles import read_level
@@ -201,9 +201,10 @@ class _Chains:
         problem, self._rng, self._grid = model.problem, rng, grid
         rows = np.flatnonzero(model.measured & ~problem.exact & (np.diff(model.M.indptr) > 0))
         _refuse_unbounded(model, rows)
-        self._squared, self._weights = _misfit(problem, y, rows)
+        self._misfit = _misfit(problem, y, rows)
         self._moves = count_moves(model, rows)
-        information = self._weights if self._squared else np.square(self._weights) / 2
+        weights, squared = self._misfit
+        information = weights if squared else np.square(weights) / 2
         self._states = whole_starts(model, y, _CHAINS, rng)
         largest = 1.0 + self._states.max(initial=0)  # what moves that nothing measures may at most be
         self._scales = np.minimum(step_sizes(self._moves, information), largest)
@@ -250,36 +251,17 @@ class _Chains:
             self._proposed += choices.size
 
     def _step(self, choices: Integers, sizes: Integers, costs: Float) -> None:
-        cell_starts, cells, steps, row_starts, rows, changes = self._arrays
-        metropolis_steps.fastest()(
-            self._states,
-            self._residuals,
-            cell_starts,
-            cells,
-            steps,
-            row_starts,
-            rows,
-            changes,
-            self._weights,
-            self._squared,
-            self._concentrations,
-            self._growths,
-            self._totals,
-            choices,
-            sizes,
-            costs,
-            self._accepted,
-        )
+        chains = Chains(self._states, self._residuals, self._totals, self._accepted, self._concentrations)
+        metropolis_steps.fastest()(chains, self._lists, self._misfit, choices, sizes, costs)
 
     @cached_property
-    def _growths(self) -> Integers:
-        return np.asarray(self._moves.cells.sum(axis=0)).ravel().astype(np.int64)
-
-    @cached_property
-    def _arrays(self) -> tuple[NDArray, ...]:
+    def _lists(self) -> MoveLists:
         cells, sums = self._moves.cells, self._moves.sums
-        whole = [cells.indptr, cells.indices, cells.data, sums.indptr, sums.indices]
-        return (*(array.astype(np.int64) for array in whole), sums.data.astype(np.float64))
+        starts, numbers, steps, row_starts, rows, growths = (
+            np.asarray(own).ravel().astype(np.int64)
+            for own in (cells.indptr, cells.indices, cells.data, sums.indptr, sums.indices, cells.sum(axis=0))
+        )
+        return MoveLists(starts, numbers, steps, row_starts, rows, sums.data.astype(np.float64), growths)
 
 
 def _concentrations(value: float | None) -> Float:
@@ -289,8 +271,8 @@ def _concentrations(value: float | None) -> Float:
     return np.array([math.inf if value == math.inf else positive_number(value, "concentration")])
 
 
-def _misfit(problem: Problem, y: Float, rows: Integers) -> tuple[bool, Float]:
-    """Whether the noise's log density is quadratic or piecewise linear, and each row's weight in it."""
+def _misfit(problem: Problem, y: Float, rows: Integers) -> Misfit:
+    """Of the noise: its log density is quadratic or piecewise linear, with a weight for each row."""
     kind, variances = kind_of(problem.noise.law), problem.variances[rows]
     if kind.family is None:
         raise ValueError(f"noise of the law {kind.name!r} has no family: the posterior needs Gaussian or Laplace noise")
@@ -302,7 +284,7 @@ def _misfit(problem: Problem, y: Float, rows: Integers) -> tuple[bool, Float]:
         )
     distinct, place = np.unique(variances, return_inverse=True)
     parameters = np.array([_parameter(kind.from_variance(float(variance))) for variance in distinct])
-    return kind.family == "gaussian", (1 / parameters)[place]
+    return Misfit((1 / parameters)[place], kind.family == "gaussian")
 
 
 def _parameter(law: object) -> float:

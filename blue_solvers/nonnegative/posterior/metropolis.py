@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -11,54 +12,66 @@ from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
 
+class Chains(NamedTuple):
+    """Where chains are; changed in place.
+
+    Attributes
+    ----------
+    states : ndarray of int64, (chains, d)
+        Counts; none becomes negative.
+    residuals : ndarray, (chains, n)
+        Sums less measurements.
+    totals, accepted : ndarray of int64, (chains,)
+        Sums of all counts, and how many proposals were accepted.
+    concentrations : ndarray, (chains,)
+        Of the prior of each chain, see `log_prior`.
+    """
+
+    states: Integers
+    residuals: Float
+    totals: Integers
+    accepted: Integers
+    concentrations: Float
+
+
+class MoveLists(NamedTuple):
+    """What each move adds to which cells and rows, as compressed sparse matrices, and to the sum of all counts."""
+
+    cell_starts: Integers
+    cells: Integers
+    steps: Integers
+    row_starts: Integers
+    rows: Integers
+    changes: Float
+    growths: Integers  # (moves,)
+
+
+class Misfit(NamedTuple):
+    """A row's is its weight times half the squared residual, or times its size."""
+
+    weights: Float  # (n,)
+    squared: bool
+
+
 def step_in_numpy(
-    states: Integers,
-    residuals: Float,
-    cell_starts: Integers,
-    cells: Integers,
-    steps: Integers,
-    row_starts: Integers,
-    rows: Integers,
-    changes: Float,
-    weights: Float,
-    squared: bool,
-    concentrations: Float,
-    growths: Integers,
-    totals: Integers,
-    choices: Integers,
-    sizes: Integers,
-    costs: Float,
-    accepted: Integers,
+    chains: Chains, moves: MoveLists, misfit: Misfit, choices: Integers, sizes: Integers, costs: Float
 ) -> None:
     """Propose moves to every chain, one after another; accept where the misfit grows by at most the cost.
 
     Parameters
     ----------
-    states : ndarray of int64, (chains, d)
-        Counts, changed in place; none becomes negative.
-    residuals : ndarray, (chains, n)
-        Sums less measurements, changed in place.
-    cell_starts, cells, steps : ndarray
-        What each move adds to which cells, as a compressed sparse matrix.
-    row_starts, rows, changes : ndarray
-        What it adds to which rows.
-    weights : ndarray, (n,)
-        The misfit of a row is its weight times half the squared residual, or times its size.
-    squared : bool
-        Which of them.
-    concentrations : ndarray, (chains,)
-        Of the prior of each chain, see `log_prior`.
-    growths : ndarray of int64, (moves,)
-        What a step adds to the sum of all counts.
-    totals : ndarray of int64, (chains,)
-        The sums, changed in place.
+    chains : Chains
+        Changed in place.
+    moves : MoveLists
+    misfit : Misfit
     choices, sizes : ndarray of int64, (chains, turns)
         The move, and how many steps of it.
     costs : ndarray, (chains, turns)
         Exponential variables.
-    accepted : ndarray of int64, (chains,)
-        Counts accepted proposals.
     """
+    states, residuals, totals, accepted, concentrations = chains
+    cell_starts, cells, steps, row_starts, rows, changes, growths = moves
+    weights, squared = misfit
     for chain in range(states.shape[0]):
         for move, size, cost in zip(choices[chain], sizes[chain], costs[chain], strict=True):
             cell = slice(cell_starts[move], cell_starts[move + 1])
@@ -93,25 +106,12 @@ def log_prior(counts: Integers, total: int, cells: int, concentration: float) ->
 
 @compiled(reference=step_in_numpy)
 def metropolis_steps(
-    states: Integers,
-    residuals: Float,
-    cell_starts: Integers,
-    cells: Integers,
-    steps: Integers,
-    row_starts: Integers,
-    rows: Integers,
-    changes: Float,
-    weights: Float,
-    squared: bool,
-    concentrations: Float,
-    growths: Integers,
-    totals: Integers,
-    choices: Integers,
-    sizes: Integers,
-    costs: Float,
-    accepted: Integers,
+    chains: Chains, moves: MoveLists, misfit: Misfit, choices: Integers, sizes: Integers, costs: Float
 ) -> None:
     """See `step_in_numpy`."""
+    states, residuals, totals, accepted, concentrations = chains
+    cell_starts, cells, steps, row_starts, rows, changes, growths = moves
+    weights, squared = misfit
     for chain in range(states.shape[0]):
         for turn in range(choices.shape[1]):
             move, size = choices[chain, turn], sizes[chain, turn]
@@ -122,24 +122,24 @@ def metropolis_steps(
                     break
             if not possible:
                 continue
-            misfit = 0.0
+            growth = 0.0
             for i in range(row_starts[move], row_starts[move + 1]):
                 before = residuals[chain, rows[i]]
                 after = before + size * changes[i]
                 if squared:
-                    misfit += weights[rows[i]] * ((after - before) * (after + before) / 2)
+                    growth += weights[rows[i]] * ((after - before) * (after + before) / 2)
                 else:
-                    misfit += weights[rows[i]] * (abs(after) - abs(before))
+                    growth += weights[rows[i]] * (abs(after) - abs(before))
             concentration = concentrations[chain]
             if concentration != 1.0:
                 for i in range(cell_starts[move], cell_starts[move + 1]):
                     count = states[chain, cells[i]]
-                    misfit += _log_weight(count, concentration) - _log_weight(count + size * steps[i], concentration)
+                    growth += _log_weight(count, concentration) - _log_weight(count + size * steps[i], concentration)
             total = totals[chain] + size * growths[move]
             if total != totals[chain]:
                 d = states.shape[1]
-                misfit += _log_total(totals[chain], d, concentration) - _log_total(total, d, concentration)
-            if misfit > costs[chain, turn]:
+                growth += _log_total(totals[chain], d, concentration) - _log_total(total, d, concentration)
+            if growth > costs[chain, turn]:
                 continue
             for i in range(cell_starts[move], cell_starts[move + 1]):
                 states[chain, cells[i]] += size * steps[i]

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 from scipy.stats import norm
@@ -20,9 +19,9 @@ from scipy.stats import norm
 from blue_solvers.adapters import ExactMinTrace, reconcile
 from blue_solvers.adapters.residual_covariance import METHODS, shrunk_covariance
 from constraint_builders import LowRankPlusDiagonal
+from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
 
-Array = NDArray[np.float64]
 GROUPED = np.array(  # total, two regions, two products, region by product
     [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1], *np.eye(4)], dtype=float
 )
@@ -31,7 +30,7 @@ TAGS = {"total": ["total"], "region": ["east", "west"], "product": ["tea", "rice
 TIMES, HORIZON = 24, 3
 
 
-def sample(seed: int = 1) -> tuple[Array, Array, Array]:
+def sample(seed: int = 1) -> tuple[Float, Float, Float]:
     """Values of a sample (n, T), the forecasts of them, and base forecasts (n, horizon)."""
     rng = np.random.default_rng(seed)
     values = GROUPED @ rng.gamma(5, 3, (4, TIMES))
@@ -40,7 +39,7 @@ def sample(seed: int = 1) -> tuple[Array, Array, Array]:
     return values, fitted, GROUPED @ rng.gamma(5, 3, (4, HORIZON)) + rng.normal(0, 2, (9, HORIZON))
 
 
-def shrunk(residuals: Array) -> Array:
+def shrunk(residuals: Float) -> Float:
     """By the definition of Schaefer and Strimmer, pair by pair."""
     n, times = residuals.shape
     centred = residuals - residuals.mean(axis=1, keepdims=True)
@@ -57,7 +56,7 @@ def shrunk(residuals: Array) -> Array:
     return np.where(np.eye(n) > 0, covariance, (1 - intensity) * covariance)
 
 
-def weights_of(method: str, residuals: Array) -> Array:
+def weights_of(method: str, residuals: Float) -> Float:
     """The covariance of a method, dense."""
     return {
         "ols": lambda: np.eye(9),
@@ -68,7 +67,7 @@ def weights_of(method: str, residuals: Array) -> Array:
     }[method]()
 
 
-def projection(W: Array) -> Array:
+def projection(W: Float) -> Float:
     weighed = GROUPED.T @ np.linalg.inv(W)
     return GROUPED @ np.linalg.solve(weighed @ GROUPED, weighed)
 
@@ -88,7 +87,7 @@ def frames(kind: Callable[[dict[str, Any]], Any], levels: bool = True) -> tuple[
     return kind(base), kind(summing), kind(past)
 
 
-def deviations() -> Array:
+def deviations() -> Float:
     return np.linspace(1, 4, 9)[:, None] * np.array([1.0, 1.5, 2.5]) + np.arange(3) * 0.1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -43,23 +44,30 @@ def estimates(folder: Path) -> list[tuple]:
     return [row for path in files for row in pl.read_parquet(path.read_bytes()).rows()]
 
 
+@pytest.fixture(scope="module")
+def found_by_patterns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `run1` and `run`, which are what a pattern would find, and with `plain`, whose name is none."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed, name in ((0, "run1"), (1, "run"), (7, "plain")):
+        simulate(folder / name, seed)
+        assert main(["estimate", str(folder / name / "rel"), "--out", str(folder / name / "res")]) == 0
+    assert main(["estimate", f"{folder}/plain/rel", "--out", f"{folder}/plain/streamed", "--memory", "1e9"]) == 0
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder, in which `run1` and `run` are what a pattern would find."""
+def here(found_by_patterns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with these."""
     monkeypatch.chdir(tmp_path)
-    for seed, name in enumerate(("run1", "run")):
-        simulate(Path(name), seed)
-        assert main(["estimate", f"{name}/rel", "--out", f"{name}/res"]) == 0
+    shutil.copytree(found_by_patterns, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_folders_of_any_name_are_read_and_written_as_themselves(name: str, capsys: pytest.CaptureFixture) -> None:
     simulate(Path(name), 7)
-    simulate(Path("plain"), 7)
-    for folder in (name, "plain"):
-        assert main(["estimate", f"{folder}/rel", "--out", f"{folder}/res"]) == 0
-        assert main(["estimate", f"{folder}/rel", "--out", f"{folder}/streamed", "--memory", "1e9"]) == 0
+    assert main(["estimate", f"{name}/rel", "--out", f"{name}/res"]) == 0
+    assert main(["estimate", f"{name}/rel", "--out", f"{name}/streamed", "--memory", "1e9"]) == 0
     for result in ("res", "streamed"):
         assert estimates(Path(name) / result / "estimates") == estimates(Path("plain") / result / "estimates")
         capsys.readouterr()

@@ -161,7 +161,7 @@ CASES: list[tuple[str, list[str], str]] = [
 ]
 
 
-@lengths("every", 7, 1)
+@lengths("every", 13, 1)
 @pytest.mark.parametrize(("kind", "command", "name"), CASES)
 def test_malformed_files_are_refused_in_one_line(
     kind: str, command: list[str], name: str, every: int, folder: Path, capfd: pytest.CaptureFixture
@@ -169,7 +169,7 @@ def test_malformed_files_are_refused_in_one_line(
     refuse_all(TABLES[kind](), every, command, folder / name, folder, capfd)
 
 
-@lengths("every", 7, 1)
+@lengths("every", 13, 1)
 def test_malformed_measurement_files_are_refused_in_one_line(
     every: int, folder: Path, capfd: pytest.CaptureFixture
 ) -> None:

@@ -57,10 +57,11 @@ def test_iterations(kind: Kind, number: int) -> None:
     trial(kind, range(number), ITERATIVE, Tolerance())
 
 
+@lengths("number", 16, 40)
 @pytest.mark.parametrize("decades", [2.0, 6.0, 8.0, 12.0])
-def test_plain_tables_and_recodes_at_large_counts(decades: float) -> None:
+def test_plain_tables_and_recodes_at_large_counts(decades: float, number: int) -> None:
     kind = Kind(decades=decades, count=1e6, equalities=False)
-    trial(kind, range(100, 140), {name: DIRECT[name] for name in ("two_pass", "sea_blue")}, Tolerance())
+    trial(kind, range(100, 100 + number), {name: DIRECT[name] for name in ("two_pass", "sea_blue")}, Tolerance())
 
 
 @pytest.mark.slow

@@ -74,3 +74,26 @@ def test_an_estimate_beyond_float64_is_refused(solver: str | Solver) -> None:
     problem = Problem(Schema({"a": 4}), {"a": 1.0}, ["total"])
     with pytest.raises(OverflowError, match="beyond what float64 holds"):
         blue(problem, solver) @ np.full(4, 1e308)
+
+
+@examples(20)
+@given(
+    variance=st.floats(-100.0, 100.0).map(lambda power: max(10.0**power, 1e-100)),
+    value=st.floats(-100.0, 100.0).map(lambda power: 10.0**power),
+)
+def test_estimates_are_finite_whatever_is_read(variance: float, value: float) -> None:
+    """Values of any size beside any variance: what is refused at the door is all that gave NaN."""
+    problem = Problem(Schema({"a": 2, "b": 3}), {"total": variance, "a": variance, "a * b": 2 * variance})
+    y = value * np.arange(1.0, problem.observed.size + 1)
+    taken = 0
+    for solver in SOLVERS:
+        try:
+            P = blue(problem, solver)
+        except UnsupportedProblemError:
+            continue
+        x, variances = P @ y, P.variances()
+        assert np.isfinite(x).all()
+        assert (variances > 0).all()
+        assert (variances <= 2 * variance).all()
+        taken += 1
+    assert taken >= 3

@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers import SOLVERS, BlueOperator, UnsupportedProblemError, blue
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
-
-Float = NDArray[np.float64]
 
 EXACT_SOLVERS = [name for name in SOLVERS if name not in ("sea_blue", "two_pass")]
 

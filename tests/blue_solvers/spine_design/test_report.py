@@ -25,6 +25,7 @@ from constraint_builders.geography import (
     partitions,
     regroup_blocks,
 )
+from tests.helpers.effort import lengths
 from tests.helpers.random_trees import (
     blocks_below,
     random_entities,
@@ -164,11 +165,12 @@ def partitions_of(items, most):
         yield [[items[0]], *rest]
 
 
-def test_groups_against_all_groupings():
+@lengths("trees", 4, 8)
+def test_groups_against_all_groupings(trees):
     """The bound is below every grouping; the search is at the best one most of the time and never far."""
     rng = np.random.default_rng(5)
     gaps = []
-    for _ in range(8):
+    for _ in range(trees):
         geoids = [f"1000{b:02d}" for b in range(5)] + ["100100", "101000"]
         spine = Spine.from_geoids(geoids, WIDTHS)
         entities = random_entities(rng, 7, 3)

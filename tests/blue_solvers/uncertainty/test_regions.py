@@ -135,12 +135,13 @@ def test_exact_ellipsoid_is_the_textbooks():
 
 
 @pytest.mark.parametrize("size", [1.0, 1e6, 1e10, 1e13])
-def test_regions_hold_the_truth_as_often_at_large_counts(size):
+@lengths("replicates", 200, 400)
+def test_regions_hold_the_truth_as_often_at_large_counts(size, replicates):
     """Consistent values at counts of 1e10 are off their affine space by 1e-6 deviations, for rounding alone."""
     rng = np.random.default_rng(3)
     base = problem()
     truth = base.marginal_matrix() @ np.round(size * rng.uniform(0.5, 2, 4))
-    noise = draw_noise(base, 400, rng=4)
+    noise = draw_noise(base, replicates, rng=4)
     P, W = blue(base), all_cells(base)
     # differences of huge counts too: their rounding is that of the counts
     W = np.hstack([W.toarray(), W.toarray()[:, [0]] - W.toarray()[:, [5]]])

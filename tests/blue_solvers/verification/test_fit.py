@@ -11,6 +11,7 @@ from blue_solvers.goodness import fit_test as estimate_and_fit
 from blue_solvers.verification import Fit, fit_test
 from constraint_builders import Problem, Schema, Spine, gallery
 from noise_mechanisms import add_noise
+from tests.helpers.effort import lengths
 
 SCHEMA = Schema({"sex": 2, "age": 10, "race": 12})
 TABLES = {"total": 1.0, "sex": 2.0, "sex * age": 3.0, "age * race": 4.0, "detailed": 9.0}
@@ -158,11 +159,12 @@ def test_cells_that_nothing_checks_say_so() -> None:
     assert fitted(alone, add_noise(alone, truth_of(alone), rng=1)).checked == 9
 
 
-def test_laplace_noise_is_judged_by_replicates() -> None:
+@lengths("draws", 20, 40)
+def test_laplace_noise_is_judged_by_replicates(draws: int) -> None:
     schema = Schema({"a": 6, "b": 5})
     problem = Problem(schema, {"total": 1.0, "a": 2.0, "b": 2.0, "detailed": 3.0}, noise="laplace")
     truth, rng = truth_of(problem), np.random.default_rng(9)
-    by_law = [estimate_and_fit(problem, add_noise(problem, truth, rng=rng), rng=rng) for _ in range(40)]
+    by_law = [estimate_and_fit(problem, add_noise(problem, truth, rng=rng), rng=rng) for _ in range(draws)]
     assert kstest([f.p_value for f in by_law], "uniform").pvalue > 1e-3
     assert kstest([f.outliers(1)[0].probability for f in by_law], "uniform").pvalue > 1e-3
     y = add_noise(problem, truth, rng=rng)

@@ -40,6 +40,7 @@ def changed(i: int, j: int, value: float) -> np.ndarray:
         (changed(1, 1, 0.01), "not positive definite"),
         (np.ones((3, 3)), "singular"),
         (np.diag([1.0, 1.0, 0.0]), "singular"),
+        (np.diag([1.0, 1e-310, 1.0]), "diagonal of the covariance is 1e-310, below 1e-100: measure in smaller units"),
     ],
 )
 def test_refused(matrix: np.ndarray, message: str) -> None:
@@ -55,6 +56,7 @@ def test_refused(matrix: np.ndarray, message: str) -> None:
         (changed(0, 1, 0.6), "not symmetric"),
         (-GOOD, "not positive definite"),
         (changed(1, 1, np.nan), "NaN or infinite"),
+        (np.diag([1.0, 1e-310, 1.0]), "diagonal of the covariance is 1e-310, below 1e-100: measure in smaller units"),
     ],
 )
 def test_operators_refused(matrix: np.ndarray, message: str) -> None:

@@ -52,6 +52,7 @@ def test_a_problem_reads_it() -> None:
     [
         ([1.0, -1.0, 1.0], U, "negative"),
         ([1.0, np.nan, 1.0], U, "NaN"),
+        ([1.0, 1e-310, 1.0], U, "is 1e-310, below 1e-100: give 0 for what is known exactly"),
         (np.eye(3), U, r"diagonal of the covariance must have shape \(n,\)"),
         (D, U[:2], r"must have shape \(3, k\): got \(2, 2\)"),
         (D, U[:, 0], r"must have shape \(3, k\): got \(3,\)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 from math import prod
 
@@ -52,6 +53,7 @@ class Invented:
     reference: Reference
 
 
+@lru_cache(maxsize=512)
 def invent(seed: int, kind: Kind = Kind()) -> Invented | None:
     """The problem of a seed, or None where the seed leads to nothing that can be estimated."""
     rng = np.random.default_rng(seed)
@@ -79,6 +81,7 @@ def invent(seed: int, kind: Kind = Kind()) -> Invented | None:
     desired, reference = _desired(rng, described, y)
     if not desired:
         return None
+    y.flags.writeable = truth.flags.writeable = False  # tests share it
     return Invented(replace(described, desired=desired), y, truth, reference)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import combinations
 from math import prod
 
@@ -143,6 +144,59 @@ def test_no_sweep_where_what_is_coarser_is_more_than_the_tables(monkeypatch: pyt
     assert not isinstance(components_of(Problem(schema, {"detailed": 1.0})), SweepForm)
     many = Problem(Schema({f"v{i}": 3 for i in range(80)}), {"total": 1.0, " * ".join(f"v{i}" for i in range(8)): 2.0})
     assert isinstance(components_of(many), TableForm)
+
+
+def with_recode(variables: int) -> Problem:
+    """One table of so many variables, all but the first binary, and a recode of the first."""
+    schema = Schema({f"v{i}": 2 if i else 4 for i in range(variables)}, recodes={"v0": {"half": [0, 0, 1, 1]}})
+    return Problem(schema, {"detailed": 1.0, "half": 2.0})
+
+
+def test_a_recode_is_no_reason_for_sweeps_over_all_that_is_coarser(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 20 binary variables the sweeps would take 3^20 cells, 28 GB, and the form of a tree takes 2^20."""
+    monkeypatch.setattr(choice, "has_numba", lambda: True)
+    monkeypatch.setattr(choice, "free_memory", lambda: np.inf)
+    assert isinstance(components_of(with_recode(6)), SweepForm)
+    assert isinstance(components_of(with_recode(11)), TreeForm)
+
+
+def test_sweeps_take_no_more_memory_than_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = Schema({"a": 12, "b": 15, "c": 40}, recodes={"a": {"r": [i // 4 for i in range(12)]}})
+    tables = {"detailed": 1.0, "r * c": 2.0, "a * b": 1.0, "r * b * c": 3.0}
+    monkeypatch.setattr(choice, "has_numba", lambda: True)
+    for problem in (Problem(schema, tables), gallery.dhc()):
+        monkeypatch.setattr(choice, "FEW_CELLS", 0)
+        monkeypatch.setattr(choice, "free_memory", lambda: 1e10)
+        assert isinstance(components_of(problem), SweepForm)
+        monkeypatch.setattr(choice, "free_memory", lambda: 2e5)
+        assert not isinstance(components_of(problem), SweepForm)
+
+
+@pytest.mark.parametrize("exact", [{}, {"s * c": 0.0, "c * d": 0.0}])
+def test_sweeps_take_the_bytes_that_they_are_allowed(exact: dict[str, float]) -> None:
+    """What is traced while making the matrices and estimating is within the least limit that lets them be made."""
+    recodes = {
+        "a": {"r": [i // 3 for i in range(12)], "half": [i // 6 for i in range(12)]},
+        "b": {"s": [0, 0, 1, 1, 2]},
+    }
+    schema = Schema({"a": 12, "b": 5, "c": 15, "d": 10}, recodes=recodes)
+    names = ["detailed", "r * s * c * d", "half * s * c * d", "b * c * d", "a * c * d"]
+    problem = StructuredProblem.of(Problem(schema, dict.fromkeys(names, 2.0) | exact))
+    fits, too_few = 1e9, 0.0
+    while fits - too_few > 0.05 * fits:
+        try:
+            SweepForm(problem, most_bytes=(fits + too_few) / 2)
+            fits = (fits + too_few) / 2
+        except TooManyTablesError:
+            too_few = (fits + too_few) / 2
+    y, v = np.ones((problem.observed.size, 1)), np.ones((problem.desired.size, 1))
+    tracemalloc.start()
+    form = SweepForm(problem, most_bytes=fits)
+    form.apply(y)
+    form.adjoint(v)
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert fits / 4 < taken <= fits
 
 
 @examples(40)

@@ -1,0 +1,132 @@
+"""Steps of the sweeps in phases: within one, parts that threads may take, none of which needs another.
+
+Going down, tables that keep one axis read only tables without it. Going up, tables of as many variables add to the same
+coarser ones: all parts but the first add beside them, and what is there is added when all are done, in the order of the
+parts. How steps are cut does not depend on the number of threads, so that neither does any sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from blue_solvers.components.flat.axis_steps import copy_weighted
+from blue_solvers.threads import WORTH_BYTES, Workers
+from constraint_builders.arrays import Float, Integers
+from constraint_builders.relations.closed_tables import ClosedTables
+
+PARTS = 4
+MOST_BESIDE = 0.1  # of all cells: beyond, what parts add beside costs as much as threads save
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Rows of a list of steps.
+
+    Attributes
+    ----------
+    parts : list of slice
+    beside : list of slice
+        Where each part but the first adds.
+    added : ndarray of int, (runs, 4)
+        Runs of cells from there to the tables that they belong to.
+    """
+
+    parts: list[slice]
+    beside: list[slice]
+    added: Integers
+
+
+@dataclass(frozen=True)
+class SharedSteps:
+    """A list of steps in phases.
+
+    Attributes
+    ----------
+    steps : ndarray of int, (rows, 6)
+    phases : list of Phase
+    beside : int
+        Cells after those of all tables.
+    """
+
+    steps: Integers
+    phases: list[Phase]
+    beside: int
+
+    @classmethod
+    def going_up(cls, tables: ClosedTables, rows: Integers, steps: Integers) -> SharedSteps:
+        """Rows of `ClosedTables.up`, and the same as steps."""
+        for parts in (PARTS, PARTS // 2):
+            if is_large(tables) and len(rows):
+                shared = cls._by_class(tables, rows, steps.copy(), parts)
+                if shared.beside <= MOST_BESIDE * tables.cells:
+                    return shared
+        return cls(steps, [Phase([slice(0, len(steps))], [], _no_runs())], 0)
+
+    @classmethod
+    def _by_class(cls, tables: ClosedTables, rows: Integers, steps: Integers, parts: int) -> SharedSteps:
+        phases, most = [], 0
+        for start, stop in pairwise(_changes(tables.variables[rows[:, 0]])):
+            firsts = start + np.array(_changes(rows[start:stop, 0]))
+            cuts = firsts[cut(tables.sizes[rows[firsts[:-1], 0]] * np.diff(firsts), parts)]
+            beside, added, place = [], [_no_runs()], tables.cells
+            for first, last in pairwise(cuts[1:].tolist()):
+                targets, target_of = np.unique(rows[first:last, 1], return_inverse=True)
+                ends = place + np.cumsum([0, *tables.sizes[targets].tolist()])
+                steps[first:last, 1] = ends[target_of]
+                runs = [ends[:-1], tables.offsets[targets], tables.sizes[targets], np.ones_like(targets)]
+                added.append(np.stack(runs, axis=1).astype(np.int64))
+                beside.append(slice(place, int(ends[-1])))
+                place = int(ends[-1])
+            most = max(most, place - tables.cells)
+            phases.append(Phase([slice(*pair) for pair in pairwise(cuts.tolist())], beside, np.concatenate(added)))
+        return cls(steps, phases, most)
+
+    @classmethod
+    def going_down(cls, tables: ClosedTables, rows: Integers, steps: Integers) -> SharedSteps:
+        """Rows of `ClosedTables.up` axis by axis, and the same as steps."""
+        if not (is_large(tables) and len(rows)):
+            return cls(steps, [Phase([slice(0, len(steps))], [], _no_runs())], 0)
+        phases = []
+        for start, stop in pairwise(_changes(rows[:, 2])):
+            cuts = start + cut(tables.sizes[rows[start:stop, 0]], PARTS)
+            phases.append(Phase([slice(*pair) for pair in pairwise(cuts.tolist())], [], _no_runs()))
+        return cls(steps, phases, 0)
+
+    def run(self, cells: Float, work: Callable[[Integers, slice], None], workers: Workers) -> None:
+        """Do all steps on cells, (S + beside, K): `work` takes some of them, and which they are."""
+        for phase in self.phases:
+
+            def do(number: int, phase: Phase = phase) -> None:
+                if number and phase.beside:
+                    cells[phase.beside[number - 1]] = 0
+                rows = phase.parts[number]
+                work(self.steps[rows], rows)
+
+            workers.for_each(do, range(len(phase.parts)))
+            if len(phase.added):
+                copy_weighted.fastest()(cells, cells, phase.added, np.ones(len(phase.added)))
+
+
+def is_large(tables: ClosedTables) -> bool:
+    """Whether threads are worth while."""
+    return tables.cells * 8 >= WORTH_BYTES
+
+
+def cut(costs: Integers, parts: int) -> Integers:
+    """Where to cut a list into parts of about the same cost, its start and end included; fewer where it is short."""
+    ends = np.cumsum(costs)
+    inner = np.searchsorted(ends, ends[-1] * np.arange(1, parts) / parts) + 1 if len(costs) else np.zeros(0, int)
+    return np.unique(np.concatenate([[0], inner, [len(costs)]]))
+
+
+def _changes(numbers: Integers) -> list[int]:
+    """Where runs of one number start, and the end."""
+    return [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+
+
+def _no_runs() -> Integers:
+    return np.zeros((0, 4), dtype=np.int64)

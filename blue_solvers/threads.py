@@ -1,0 +1,115 @@
+"""The threads that one estimate may use: one setting for the process, and work shared among them.
+
+Work is cut in the same parts whatever the number of threads, and results are taken in the order of the parts: answers
+do not depend on the setting, to the last bit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from types import TracebackType
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+VARIABLE = "OMP_NUM_THREADS"  # which whoever shares a machine sets
+WORTH_BYTES = 10e6  # of data from which on threads pay
+_limits: list[int] = []
+
+
+class thread_limit:  # noqa: N801  as `threadpoolctl.threadpool_limits`
+    """Let estimates use so many threads from now on, or inside a ``with`` block.
+
+    By default they use ``OMP_NUM_THREADS`` if that is set, else every processor that the process may use. Only what
+    works on 10 MB or more is shared among threads; results are the same for every number.
+
+    Parameters
+    ----------
+    count : int
+        1 or more.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+
+    Examples
+    --------
+    >>> with thread_limit(1):
+    ...     threads()
+    1
+    """
+
+    def __init__(self, count: int) -> None:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"the number of threads is {count!r}: give a whole number of 1 or more")
+        self._before = list(_limits)
+        _limits[:] = [count]
+
+    def __enter__(self) -> None:
+        """It holds already."""
+
+    def __exit__(self, *exception: object) -> None:
+        _limits[:] = self._before
+
+
+def threads() -> int:
+    """How many threads an estimate may use."""
+    if _limits:
+        return _limits[0]
+    said = os.environ.get(VARIABLE, "").partition(",")[0].strip()
+    if said.isdecimal() and int(said):
+        return int(said)
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+class Workers:
+    """Threads for the parts of one piece of work; the thread that asks only, where there is little.
+
+    Parameters
+    ----------
+    nbytes : float
+        Of data.
+    """
+
+    def __init__(self, nbytes: float) -> None:
+        self._count = threads() if nbytes >= WORTH_BYTES else 1
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def in_order(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """The results of some parts in their order, a few of them worked on ahead."""
+        if self._count < 2 or len(items) < 2:
+            yield from map(work, items)
+            return
+        waiting: deque[Future[Result]] = deque()
+        for item in items:
+            waiting.append(self._submit(work, item))
+            if len(waiting) > self._count:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def for_each(self, work: Callable[[Item], Any], items: Iterable[Item]) -> None:
+        """Do the parts of some work, none of which needs another."""
+        for _ in self.in_order(work, list(items)):
+            pass
+
+    def _submit(self, work: Callable[[Item], Result], item: Item) -> Future[Result]:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._count, thread_name_prefix="blue_solvers")
+        return self._pool.submit(copy_context().run, work, item)
