@@ -34,9 +34,9 @@ SEED = 2024
 TIMEOUT = 600.0
 
 
-def m5() -> sparse.csr_array:
-    """The summing matrix, from the total down to the items in stores."""
-    department = np.repeat(np.arange(len(ITEMS_OF_DEPARTMENT)), ITEMS_OF_DEPARTMENT)
+def m5(part: int = 1) -> sparse.csr_array:
+    """The summing matrix, from the total down to the items in stores; of one in so many items."""
+    department = np.repeat(np.arange(len(ITEMS_OF_DEPARTMENT)), np.array(ITEMS_OF_DEPARTMENT) // part)
     item, store = (grid.ravel() for grid in np.indices((department.size, len(STATE_OF_STORE))))
     dept, state = department[item], np.array(STATE_OF_STORE)[store]
     cat, every = np.array(CATEGORY_OF_DEPARTMENT)[dept], np.zeros_like(item)

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import argparse
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
+from bench import forecast_peers
+from bench.forecast_peers import Answer
 from bench.hierarchies import m5, tree
 from bench.measuring import print_table
 from bench.other_systems import SYSTEMS, cases_of
@@ -32,7 +32,6 @@ from constraint_builders import Problem
 
 SEED = 2024
 MOST_DENSE = 3_000  # series above which dense matrices are not made
-Answer = Callable[[sparse.csr_array, NDArray, NDArray], NDArray]
 
 
 def main(argv: list[str]) -> None:
@@ -57,11 +56,8 @@ def _judge_systems(folder: Path | None) -> None:
     """Print the table of systems for tables, then what was not there."""
     rows, absent = [], []
     for repository in SYSTEMS:
-        if folder is None or not (own := folder / repository.partition("/")[2]).is_dir():
-            absent.append(f"not run: {repository}: no clone of it in {folder or 'any folder: give --peers'}")
-            continue
         try:
-            cases = cases_of(repository, own)
+            cases = cases_of(repository, folder)
         except Exception as error:  # of others' code, or of what it needs
             absent.append(f"not run: {repository}: {type(error).__name__}: {error}")
             continue
@@ -94,10 +90,10 @@ def _judged(
     problem = Problem.from_summing_matrix(S, variances)
     best = estimate(problem, y)
     answers: dict[str, Answer] = {"ExactMinTrace": _ours, "scipy lsqr, default": _least_squares}
-    answers["MinTraceSparse"] = _peer("MinTraceSparse")
-    answers["MinTraceSparse, wls_struct"] = _peer("MinTraceSparse", "wls_struct")
+    answers["MinTraceSparse"] = forecast_peers.of_arrays("MinTraceSparse")
+    answers["MinTraceSparse, wls_struct"] = forecast_peers.of_arrays("MinTraceSparse", "wls_struct")
     if S.shape[0] <= MOST_DENSE:
-        answers |= {"normal equations, dense": _normal_equations, "MinTrace": _peer("MinTrace")}
+        answers |= {"normal equations, dense": _normal_equations, "MinTrace": forecast_peers.of_arrays("MinTrace")}
     rows = []
     for called, answer in answers.items():
         start = time.perf_counter()
@@ -128,8 +124,8 @@ def _non_negative(name: str, S: sparse.csr_array) -> list[list[str]]:
             "ExactMinTrace": lambda S, v, y: ExactMinTrace(covariance=v, nonnegative=True).fit_predict(S, y[:, None])[
                 "mean"
             ][:, 0],
-            "MinTraceSparse, qp=True": _peer("MinTraceSparse", nonnegative=True, qp=True),
-            "MinTraceSparse, qp=False": _peer("MinTraceSparse", nonnegative=True, qp=False),
+            "MinTraceSparse, qp=True": forecast_peers.of_arrays("MinTraceSparse", nonnegative=True, qp=True),
+            "MinTraceSparse, qp=False": forecast_peers.of_arrays("MinTraceSparse", nonnegative=True, qp=False),
         }
         for called, answer in answers.items():
             start = time.perf_counter()
@@ -156,21 +152,3 @@ def _normal_equations(S: sparse.csr_array, variances: NDArray, y: NDArray) -> ND
     dense = S.toarray()
     weighed = dense.T / variances
     return dense @ np.linalg.solve(weighed @ dense, weighed @ y)
-
-
-def _peer(called: str, method: str = "wls_var", **options: bool) -> Answer:
-    def answer(S: sparse.csr_array, variances: NDArray, y: NDArray) -> NDArray:
-        from hierarchicalforecast import methods
-
-        own: Any = getattr(methods, called)(method, **options)
-        is_sparse = called.endswith("Sparse")
-        given = sparse.csr_matrix(S, dtype=float) if is_sparse else S.toarray().astype(float)
-        pattern = [0.0, np.sqrt(2)] if is_sparse else [1.0, 1.0]  # one takes variances, one mean squares
-        residuals = np.sqrt(variances)[:, None] * np.array(pattern)
-        sample = {"y_insample": residuals, "y_hat_insample": np.zeros_like(residuals)}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = own.fit_predict(S=given, y_hat=y[:, None], **sample)
-        return np.asarray(found["mean"]).ravel()
-
-    return answer

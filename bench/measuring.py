@@ -7,7 +7,7 @@ import sys
 
 from blue_solvers.benchmarking.clock import best_seconds, copy_seconds, peak_bytes
 
-__all__ = ["best_seconds", "copy_seconds", "in_own_process", "peak_bytes", "print_table"]
+__all__ = ["best_seconds", "copy_seconds", "in_own_process", "peak_bytes", "print_table", "verdict"]
 
 
 def in_own_process(module: str, *arguments: str, timeout: float) -> str:
@@ -27,3 +27,8 @@ def print_table(header: list[str], rows: list[list[str]]) -> None:
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, ["-" * width for width in widths], *rows]:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(), flush=True)
+
+
+def verdict(slower: float, most: float) -> str:
+    """What is said of a figure that is so many times what it was."""
+    return "worse" if slower > most else ""

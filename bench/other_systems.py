@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,8 @@ class Case:
         Its answer over the observed layout.
     seconds : float
         Of the system's own work, after it was loaded; of ours from the problem to the estimate, proof apart.
+    again : callable
+        The same work once more.
     """
 
     system: str
@@ -51,10 +55,15 @@ class Case:
     y: NDArray
     x: NDArray
     seconds: float
+    again: Callable[[], object]
 
 
 @contextmanager
-def _on_path(folder: Path) -> Iterator[None]:
+def _on_path(folder: Path | None) -> Iterator[None]:
+    """Sources in a folder; None are those that are installed."""
+    if folder is None:
+        yield
+        return
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}")
     sys.path.insert(0, str(folder))
@@ -65,6 +74,7 @@ def _on_path(folder: Path) -> Iterator[None]:
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What work without a word gives, and its seconds."""
     with redirect_stdout(StringIO()):
         start = time.perf_counter()
         found = work()
@@ -108,7 +118,7 @@ def sea_blue(folder: Path) -> Iterator[Case]:
         for order, said in (("C", "lists as documented"), ("F", 'lists read with order="F"')):
             x = answer_from(problem, tables, order=order)
             task = f"all margins of {' x '.join(map(str, shape))}"
-            yield Case(f"SEA BLUE, {said}", task, problem, y, x, seconds)
+            yield Case(f"SEA BLUE, {said}", task, problem, y, x, seconds, partial(_timed, passes))
 
 
 def _problem_of_histogram(made: Any, shape: tuple[int, ...]) -> tuple[Problem, NDArray]:
@@ -149,12 +159,24 @@ def hdmm(folder: Path) -> Iterator[Case]:
             values[name] = (noisy / weights[axes]).reshape([shape[axis] for axis in axes])
         problem = Problem(Schema(dict(zip(names, shape, strict=True))), observed)
         y = problem.vector(values)
-        found, seconds = _timed(lambda A=A, answers=answers: A.pinv() @ np.concatenate(answers))
+
+        def solve(A: Any = A, answers: list[NDArray] = answers) -> NDArray:
+            return A.pinv() @ np.concatenate(answers)
+
+        found, seconds = _timed(solve)
         tables = {}
         for axes in weights:
             tables[tuple(names[axis] for axis in axes)] = _marginal(shape, axes) @ np.asarray(found)
         task = f"all margins of {' x '.join(map(str, shape))}, variances from 1/4 to 4"
-        yield Case("HDMM, least squares of marginals", task, problem, y, answer_from(problem, tables), seconds)
+        yield Case(
+            "HDMM, least squares of marginals",
+            task,
+            problem,
+            y,
+            answer_from(problem, tables),
+            seconds,
+            partial(_timed, solve),
+        )
 
 
 def _order_of(A: Any, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -190,7 +212,7 @@ def residual_planner(folder: Path) -> Iterator[Case]:
         answer = answer_from(tables, planner, names)
         problem, y, x = _of_residuals(planner, shape, names, answer)
         task = f"all margins of {' x '.join(map(str, shape))}, from its own residuals"
-        yield Case("ResidualPlanner+", task, problem, y, x, seconds)
+        yield Case("ResidualPlanner+", task, problem, y, x, seconds, partial(_timed, plan))
 
 
 def _of_residuals(
@@ -263,12 +285,20 @@ def blue_down(folder: Path) -> Iterator[Case]:
         ]  # fmt: skip
         split[level] = pd.DataFrame(rows, columns=["geocode", "query_shape", "value"])
     task = "a state of 25 geounits, four tables each"
-    yield Case("census-bluedown, linear passes", task, problem, y, answer_from(problem, split, names), seconds)
+    yield Case(
+        "census-bluedown, linear passes",
+        task,
+        problem,
+        y,
+        answer_from(problem, split, names),
+        seconds,
+        partial(_timed, passes),
+    )
 
 
-def private_pgm(folder: Path) -> Iterator[Case]:
-    """private-pgm's mirror descent, its total known."""
-    with _on_path(folder / "src"):
+def private_pgm(folder: Path | None) -> Iterator[Case]:
+    """private-pgm's mirror descent, its total known; from its clone, or as installed from PyPI."""
+    with _on_path(folder and folder / "src"):
         mbi = import_module("mbi")
     shape = (4, 4, 4)
     names = ("v0", "v1", "v2")
@@ -281,14 +311,18 @@ def private_pgm(folder: Path) -> Iterator[Case]:
     domain = mbi.Domain(names, shape)
     problem, y = problem_from_measurements(measurements, domain)
     estimation = import_module("mbi.estimation")
-    model, seconds = _timed(
-        lambda: estimation.mirror_descent(domain, measurements, known_total=float(cells.sum()), iters=1000)
-    )
+    total = float(cells.sum())
+    from_2_0 = hasattr(estimation, "MirrorDescent")
+    descent = estimation.MirrorDescent().estimate if from_2_0 else estimation.mirror_descent
+    descend = partial(descent, domain, measurements, known_total=total, iters=1000)
+    model, seconds = _timed(descend)
     task = "all margins of 4 x 4 x 4, standard deviation 2, cells around 40"
-    yield Case("private-pgm, mirror descent", task, problem, y, answer_from(problem, model), seconds)
+    yield Case(
+        "private-pgm, mirror descent", task, problem, y, answer_from(problem, model), seconds, partial(_timed, descend)
+    )
 
 
-SYSTEMS: dict[str, Callable[[Path], Iterator[Case]]] = {  # by their repositories
+SYSTEMS: dict[str, Callable[[Any], Iterator[Case]]] = {  # by their repositories
     "JordanAwan/SeaBlue": sea_blue,
     "dpcomp-org/hdmm": hdmm,
     "cmla-psu/ResidualPlannerPlus": residual_planner,
@@ -297,13 +331,40 @@ SYSTEMS: dict[str, Callable[[Path], Iterator[Case]]] = {  # by their repositorie
 }
 
 
-def cases_of(repository: str, folder: Path) -> list[Case]:
-    """What a system gave to its problems, ours beside; raises whatever the system raises."""
+ON_PYPI = {"ryan112358/private-pgm": "mbi"}  # modules that a package index has too
+
+
+def cases_of(repository: str, folder: Path | None) -> list[Case]:
+    """What a system gave to its problems, ours beside; raises whatever the system raises.
+
+    Parameters
+    ----------
+    repository : str
+        One of `SYSTEMS`.
+    folder : Path, or None
+        Where clones lie; what is not there is taken from the environment if a package index has it.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the system is in neither.
+    """
     found: list[Case] = []
-    for case in SYSTEMS[repository](folder):
+    for case in SYSTEMS[repository](_source_of(repository, folder)):
         if not found or found[-1].problem is not case.problem:
             blue(case.problem) @ case.y
-            x, seconds = _timed(lambda case=case: blue(case.problem) @ case.y)
-            found.append(Case("ours", case.task, case.problem, case.y, x, seconds))
+            ours = partial(_timed, lambda case=case: blue(case.problem) @ case.y)
+            x, seconds = ours()
+            found.append(Case("ours", case.task, case.problem, case.y, x, seconds, ours))
         found.append(case)
     return found
+
+
+def _source_of(repository: str, folder: Path | None) -> Path | None:
+    if folder is not None and (own := folder / repository.partition("/")[2]).is_dir():
+        return own
+    module = ON_PYPI.get(repository)
+    if module is not None and find_spec(module) is not None:
+        return None
+    installed = f", and no {module!r} is installed" if module else ""
+    raise FileNotFoundError(f"no clone of it in {folder or 'any folder: give --peers'}{installed}")

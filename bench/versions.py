@@ -8,7 +8,7 @@ A process for each version measures one step after another, in turns; figures ar
 of processor on one thread (of child processes for the command) or bytes that Python and NumPy hold at most, so that
 memory of LAPACK, SuperLU and threads is not in them. Memory that is freed stays at hand: whether the C library gives it
 back between two estimates is chance, and page faults then cost up to half as much again. What looks more than 5 % worse
-is measured again first.
+is measured again first. Ratios that were kept of releases are compared by `python -m bench compare`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.measuring import print_table
+from bench.measuring import print_table, verdict
 from bench.version_cases import CASES
 
 HERE = Path(__file__).resolve().parents[1]
@@ -136,7 +136,7 @@ def _row(name: str, step: str, found: Comparison) -> list[str]:
     if found.refused:
         return [name, step, "", "", "", "; ".join(f"{which}: {why[:80]}" for which, why in found.refused.items())]
     shown = [_shown(step, figure) for figure in (found.before, found.now)]
-    return [name, step, *shown, f"{found.ratio:.2f}", "worse" if found.ratio > WORSE else ""]
+    return [name, step, *shown, f"{found.ratio:.2f}", verdict(found.ratio, WORSE)]
 
 
 def _shown(step: str, figure: float) -> str:

@@ -14,13 +14,37 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from blue_solvers.about import __version__
-from blue_solvers.commands import benchmark, demo, design_spine, estimate, info, query, report_page, simulate
+from blue_solvers.commands import (
+    benchmark,
+    by_table,
+    compare_lines,
+    demo,
+    design_spine,
+    estimate,
+    info,
+    query,
+    report_page,
+    simulate,
+    which_tables,
+)
 from blue_solvers.commands.progress import CLOCK
 from blue_solvers.contract import ConvergenceError
 from blue_solvers.signals import Unwinding
 from constraint_builders.extras import EXTRA_OF, missing_extra
 
-COMMANDS = (estimate, info, simulate, query, report_page, design_spine, benchmark, demo)
+COMMANDS = (
+    estimate,
+    info,
+    simulate,
+    query,
+    by_table,
+    which_tables,
+    compare_lines,
+    report_page,
+    design_spine,
+    benchmark,
+    demo,
+)
 
 LONGEST, MOST_READ = 400, 100_000  # characters of a message that are shown, and looked at
 FLAGS = (  # parameters of the library, in messages, and what they are called here

@@ -149,7 +149,23 @@ def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 # By kernel: invented arguments, and how far results may differ, relative to the largest.
+def _nodes(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Nodes of a tree of sets with leaves in any order, some twice, some of one child; every other time two cross."""
+    labels = [rng.permutation(30)]
+    for divisor in (3, 2, 5):
+        labels.append(labels[-1] // divisor)
+    rows = [np.flatnonzero(own == label) for own in labels for label in np.unique(own)] + [np.arange(30)] * 2
+    if rng.random() < 0.5:
+        rows.append(rng.choice(30, 7, replace=False))
+    rows = [rows[i] for i in rng.permutation(len(rows))]
+    indptr = np.cumsum([0, *(row.size for row in rows)]).astype(np.int32)
+    order = np.argsort(-np.diff(indptr), kind="stable")
+    leaves = np.concatenate(rows).astype(np.int32)
+    return indptr, leaves, order, np.full(30, -1, dtype=np.int32), np.full(len(rows), -1)
+
+
 CASES: dict[str, tuple[Case, float]] = {
+    "constraint_builders.relations.holders.find_holders": (_nodes, 0),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.components.flat.axis_steps.copy_weighted": (_runs, 1e-15),

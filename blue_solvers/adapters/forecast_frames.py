@@ -109,18 +109,19 @@ class _Rows:
                 raise ValueError(f"{what} has no column {column!r}: there are {', '.join(map(repr, frame.columns))}")
         ids = frame[id_col].cast(polars.String)
         number = {name: i for i, name in enumerate(names)}
-        unknown = [name for name in ids.unique(maintain_order=True).to_list() if name not in number]
-        if unknown:
-            raise ValueError(f"{what}: series {unknown[0]!r} is no row of S_df")
-        self._series = np.array([number[name] for name in ids.to_list()], dtype=np.intp)
+        places = ids.replace_strict(list(number), list(number.values()), default=None, return_dtype=polars.Int64)
+        if places.null_count():
+            raise ValueError(f"{what}: series {ids.filter(places.is_null())[0]!r} is no row of S_df")
+        self._series = places.to_numpy().astype(np.intp)
         missing = np.flatnonzero(np.bincount(self._series, minlength=len(names)) == 0)
         if missing.size:
             raise ValueError(f"{what}: series {names[int(missing[0])]!r} of S_df has no rows")
         self._times = frame[time_col].rank("dense").to_numpy().astype(np.intp) - 1
         self._shape = (len(names), int(self._times.max()) + 1)
         flat = self._series * self._shape[1] + self._times
-        if np.unique(flat).size < flat.size:
-            twice = int(flat[np.bincount(flat)[flat] > 1][0]) // self._shape[1]
+        rows_of = np.bincount(flat)
+        if rows_of.max(initial=0) > 1:
+            twice = int(flat[rows_of[flat] > 1][0]) // self._shape[1]
             raise ValueError(f"{what}: series {names[twice]!r} has two rows of one time: keep one")
 
     def matrix(self, frame: polars.DataFrame, column: str) -> Float:

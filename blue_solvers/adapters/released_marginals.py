@@ -186,7 +186,8 @@ def _name(clique: Clique) -> str:
 def _measured_cells(own: Any, number: int, size: int) -> int:
     """How many of a marginal's cells, the first ones, a measurement is of."""
     query = getattr(own, "query", None)
-    if query is None or getattr(query, "__name__", "") == "datavector":
+    whole = getattr(query, "__name__", "") == "datavector" or type(query).__name__ == "DatavectorQuery"
+    if query is None or whole:
         return size
     length = getattr(query, "length", None)
     if type(query).__name__ == "SelectPrefixQuery" and isinstance(length, int):

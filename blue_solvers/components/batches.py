@@ -9,7 +9,8 @@ from constraint_builders.arrays import Index
 
 def as_slice(rows: Index) -> slice | Index:
     """Consecutive rows as a slice, which copies nothing."""
-    return slice(int(rows[0]), int(rows[-1]) + 1) if (np.diff(rows) == 1).all() else rows
+    consecutive = rows.size and rows[-1] - rows[0] == rows.size - 1 and (rows[1:] > rows[:-1]).all()
+    return slice(int(rows[0]), int(rows[-1]) + 1) if consecutive else rows
 
 
 def chunks(stop: int, size: int, start: int = 0) -> list[slice]:
@@ -19,12 +20,22 @@ def chunks(stop: int, size: int, start: int = 0) -> list[slice]:
 
 def distinct(numbers: Index) -> tuple[Index, Index]:
     """Distinct numbers in order, and the place of every number among them; nothing is sorted that is in order."""
-    steps = np.diff(numbers)
-    if (steps >= 0).all():
-        new = np.concatenate([np.ones(min(numbers.size, 1), dtype=np.intp), steps > 0])
-        return numbers[new > 0], np.cumsum(new) - 1
+    if (numbers[1:] >= numbers[:-1]).all():
+        new = np.concatenate([np.ones(min(numbers.size, 1), dtype=bool), numbers[1:] != numbers[:-1]])
+        if new.all():
+            return numbers, np.arange(numbers.size)
+        places = np.cumsum(new, dtype=np.intp)
+        places -= 1
+        return numbers[new], places
     values, places = np.unique(numbers, return_inverse=True)
     return values, places
+
+
+def starts_of(places: Index, count: int) -> Index:
+    """Where each of `count` places begins in a list that is in order, and its end, (count + 1,)."""
+    starts = np.zeros(count + 1, dtype=np.intp)
+    np.cumsum(np.bincount(places, minlength=count), out=starts[1:])
+    return starts
 
 
 def one_or_all(entries: Index) -> slice | Index:

@@ -12,9 +12,9 @@ GENERAL = "use solver='cholesky' or 'cg'"
 
 
 def areas_refusal(problem: Problem) -> str | None:
-    """Why components do not take a problem, or None: areas with equal variances within every table of an area."""
-    if problem.areas is None:
-        return Refusal("it has no areas", "use solver='two_pass' on a spine, 'sea_blue' without one")
+    """Why components do not take a problem, or None: equal variances within every table of an area, or geounit."""
+    if not problem.is_tabular:
+        return Refusal("it has no tables, only a matrix", GENERAL)
     if problem.covariance is not None:
         return Refusal("its noise is correlated (assumption A2)", GENERAL)
     if problem.geounit_variances is None:

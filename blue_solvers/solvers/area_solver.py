@@ -30,13 +30,13 @@ class AreaSolver(Solver):
             Capability(
                 cls.name,
                 cls(),
-                "areas that overlap or cross, with any weights: the same within each area, any recodes",
+                "the same within each of areas that overlap or cross, with any weights; spines and single places too",
                 "a sparse factorisation over areas for every component, and a few passes over the data",
             ),
         )
 
     def refusal(self, problem: Problem) -> str | None:
-        """All but areas with equal variances within every table of an area."""
+        """All but equal variances within every table of an area, or geounit."""
         return areas_refusal(problem)
 
     def plan(self, problem: Problem) -> Prepared:

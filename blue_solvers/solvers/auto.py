@@ -70,7 +70,7 @@ class Auto(Solver):
                 TWO_PASS.solver,
                 "noise is uncorrelated and of equal variance within every table of a geounit: two passes, exact",
             )
-        if AREAS.refusal(problem) is None:
+        if problem.areas is not None and AREAS.refusal(problem) is None:
             return AREAS.solver, "noise is uncorrelated and of equal variance within every table of an area: exact"
         why = _why_not_closed_form(problem)
         unsupported = CHOLESKY.refusal(problem)

@@ -12,6 +12,8 @@ from blue_solvers.uncertainty.covariance import (
 from blue_solvers.uncertainty.functionals import Functionals, cell_weights, functionals
 from blue_solvers.uncertainty.intervals import half_widths, intervals, normal_intervals, refine_to_integers
 from blue_solvers.uncertainty.monte_carlo import LargestErrors, Replicates, SecondMoments, order_statistic
+from blue_solvers.uncertainty.ranks import rank_intervals
+from blue_solvers.uncertainty.ratios import ratio_intervals
 from blue_solvers.uncertainty.regions import (
     Ellipsoid,
     confidence_ellipsoid,
@@ -40,6 +42,8 @@ __all__ = [
     "normal_intervals",
     "order_statistic",
     "proved_variances",
+    "rank_intervals",
+    "ratio_intervals",
     "refine_to_integers",
     "simultaneous_band",
     "variances",

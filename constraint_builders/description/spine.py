@@ -96,6 +96,8 @@ class Spine(LevelledTree):
             raise ValueError(
                 f"geounit {self.geocodes[lost[0]]!r} is an orphan: it has no parent {self.parent[lost[0]]}"
             )
+        if (self.parent < np.arange(self.parent.size)).all():
+            return  # each after its parent
         ancestor = self.parent.copy()
         for _ in range(int(np.ceil(np.log2(self.parent.size + 1))) + 1):
             if (ancestor < 0).all():

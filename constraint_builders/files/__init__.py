@@ -26,6 +26,12 @@ from constraint_builders.files.measurement_files import Unused
 from constraint_builders.files.measurement_writer import write_noisy_measurements
 from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
 from constraint_builders.files.pandas_frames import frame_like
+from constraint_builders.files.published_tables import (
+    PublishedLine,
+    PublishedTable,
+    PublishedTables,
+    published_tables,
+)
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
 from constraint_builders.files.significant_digits import rounded
@@ -35,6 +41,9 @@ __all__ = [
     "PRODUCTION",
     "ExactTotal",
     "Format",
+    "PublishedLine",
+    "PublishedTable",
+    "PublishedTables",
     "Release",
     "SchemaFile",
     "Settings",
@@ -47,6 +56,7 @@ __all__ = [
     "infer_schema",
     "measurements_frame",
     "production_settings",
+    "published_tables",
     "read_block_counts",
     "read_long_table",
     "read_noisy_measurements",

@@ -11,6 +11,7 @@ from constraint_builders.geography.aian import aian_spine, on_spine_areas
 from constraint_builders.geography.block_groups import most_members, regroup_blocks
 from constraint_builders.geography.bypass import bypass, bypass_chosen, bypassing_improves
 from constraint_builders.geography.entities import Entities
+from constraint_builders.geography.geoids import Geoids
 from constraint_builders.geography.off_spine import NotComposableError, OsedSummary, compositions, osed, summarise_osed
 from constraint_builders.geography.partitions import from_partitions, leaves, partitions
 from constraint_builders.geography.strategy import Strategy
@@ -19,6 +20,7 @@ from constraint_builders.geography.tract_groups import group_tracts
 __all__ = [
     "Advice",
     "Entities",
+    "Geoids",
     "NotComposableError",
     "OsedSummary",
     "Strategy",

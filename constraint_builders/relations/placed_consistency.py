@@ -94,6 +94,13 @@ class PlacedConsistency(ABC):
                 found.setdefault(component, (count, []))[1].append(index)
         return found
 
+    def _has(self, component: Component) -> Flags:
+        """At which places some table of a component was measured, (N,)."""
+        has = np.zeros(self._places.size, dtype=bool)
+        for index in self.holders.get(component, (0, []))[1]:
+            has[self._places.members[self._levels[index]]] |= np.isfinite(self._variances[index])
+        return has
+
     def _measured(self, component: Component) -> tuple[NDArray[np.int64], Flags]:
         """For a component the most precise table of every place, (N,) with -1 for none; where there is one."""
         best = np.full(self._places.size, np.inf)
@@ -109,9 +116,7 @@ class PlacedConsistency(ABC):
     def determined(self, component: Component) -> Flags:
         """At which places the measurements of all places determine a component, (N,)."""
         if component not in self._determined:
-            known = component in self.holders
-            has = self._measured(component)[1] if known else np.zeros(self._places.size, dtype=bool)
-            self._determined[component] = self._determined_by(has)
+            self._determined[component] = self._determined_by(self._has(component))
         return self._determined[component]
 
     @cached_property
@@ -119,7 +124,7 @@ class PlacedConsistency(ABC):
         """Rank of the constraint matrix."""
         total = 0
         for component, (count, indices) in self.holders.items():
-            _, has = self._measured(component)
+            has = self._has(component)
             measured = sum(int(np.isfinite(self._variances[index]).sum()) for index in indices)
             total += count * (measured - int(has.sum()) + self._count_between(has))
         return total

@@ -33,7 +33,9 @@ class SpineConsistency(PlacedConsistency):
 
     def _determined_by(self, has: Flags) -> Flags:
         spine = self._places
-        from_below = has | self._covered(has)
+        from_below = has if has.all() else has | self._covered(has)
+        if from_below.all():
+            return from_below
         unknown = np.bincount(spine.parent[(spine.parent >= 0) & ~from_below], minlength=spine.size)
         determined = from_below.copy()
         for members in spine.members:

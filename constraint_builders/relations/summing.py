@@ -15,6 +15,7 @@ from constraint_builders.arrays import Index
 from constraint_builders.description.equality import equal
 from constraint_builders.description.linear import read_matrix
 from constraint_builders.relations.elimination import relations_between_rows
+from constraint_builders.relations.holders import holders_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,19 +99,8 @@ class SummingMatrix:
         if not (self.matrix.data == 1).all() or not self.leaf_counts.all():
             return None
         order = np.argsort(-self.leaf_counts, kind="stable")
-        in_order = bool((np.diff(order) > 0).all())
-        by_leaf = (self.matrix if in_order else self.matrix[order]).tocsc()  # of every leaf from the largest node down
-        child, above = by_leaf.indices, np.empty_like(by_leaf.indices)
-        above[1:] = child[:-1]
-        starts = by_leaf.indptr[:-1]
-        above[starts[starts < child.size]] = -1
-        parent = np.empty(self.size, dtype=above.dtype)
-        parent[child] = above
-        if not np.array_equal(parent[child], above):
-            return None
-        result = np.empty(self.size, dtype=np.intp)
-        result[order] = np.where(parent >= 0, order[parent], -1)
-        return NestedNodes(result, self.leaf_counts)
+        holders = holders_of(self.matrix.indptr, self.matrix.indices, order)
+        return None if holders is None else NestedNodes(holders, self.leaf_counts)
 
     @cached_property
     def relations(self) -> sparse.csr_array:
@@ -131,13 +121,18 @@ class SummingMatrix:
 
     def _distinct_leaves(self) -> tuple[sparse.csr_array, Index]:
         """S without leaves that occur nowhere or only together with another, and the node that is each, or -1."""
-        columns = self.matrix.tocsc()
+        single = self.matrix.indptr[:-1][self.leaf_counts == 1]
+        kept = np.zeros(self.matrix.shape[1], dtype=bool)
+        kept[self.matrix.indices[single]] = True  # no other leaf is in the same nodes
+        others = np.flatnonzero(~kept)
+        columns = sparse.csc_array(self.matrix[:, others])
         columns.sort_indices()
         first: dict[bytes, int] = {}
-        for leaf, (start, stop) in enumerate(pairwise(columns.indptr.tolist())):
+        for leaf, (start, stop) in zip(others.tolist(), pairwise(columns.indptr.tolist()), strict=True):
             first.setdefault(columns.indices[start:stop].tobytes() + columns.data[start:stop].tobytes(), leaf)
         first.pop(b"", None)
-        reduced = sparse.csr_array(self.matrix[:, np.sort(np.fromiter(first.values(), np.intp))])
+        kept[list(first.values())] = True
+        reduced = self.matrix if kept.all() else sparse.csr_array(self.matrix[:, kept])
         starts = reduced.indptr[:-1]
         alone = np.flatnonzero(np.diff(reduced.indptr) == 1)
         alone = alone[reduced.data[starts[alone]] == 1]
@@ -162,29 +157,31 @@ def disjoint_parts(S: sparse.csr_array, leaf_node: Index, nodes: Index) -> spars
     csr_array of 0 and 1, (nodes, N)
     """
     sizes = np.diff(S.indptr)
-    overlap = sparse.csr_array(S[nodes] @ S.T)
     is_leaf = np.zeros(S.shape[0], dtype=bool)
     is_leaf[leaf_node] = True
     rank = np.empty(S.shape[0], dtype=np.intp)
     rank[np.lexsort((np.arange(S.shape[0]), ~is_leaf, sizes))] = np.arange(S.shape[0])
-    taken = np.zeros(S.shape[1], dtype=bool)
-    pointers, chosen = [0], []
-    for row, node in enumerate(nodes.tolist()):
-        place = slice(overlap.indptr[row], overlap.indptr[row + 1])
-        inside = overlap.indices[place][overlap.data[place] == sizes[overlap.indices[place]]]
-        inside = inside[rank[inside] < rank[node]]
-        left = int(sizes[node])
-        for part in inside[np.argsort(-rank[inside])].tolist():
-            leaves = S.indices[S.indptr[part] : S.indptr[part + 1]]
-            if left and not taken[leaves].any():
-                taken[leaves] = True
-                chosen.append(part)
-                left -= leaves.size
-            if not left:
-                break
-        taken[S.indices[S.indptr[node] : S.indptr[node + 1]]] = False
-        pointers.append(len(chosen))
-    return sparse.csr_array((np.ones(len(chosen)), chosen, pointers), shape=(nodes.size, S.shape[0]))
+    inner, whole = np.flatnonzero(~is_leaf), sparse.csr_array(S[nodes])
+    overlap = sparse.coo_array(whole @ S[inner].T)
+    row, part = overlap.row, inner[overlap.col]
+    inside = (overlap.data == sizes[part]) & (rank[part] < rank[nodes[row]])
+    row, part = row[inside], part[inside]
+    order = np.lexsort((-rank[part], row))
+    row, part = row[order], part[order]
+    taken, left = np.zeros(S.shape[1], dtype=bool), np.ones(whole.nnz, dtype=bool)
+    chosen = np.zeros(part.size, dtype=bool)
+    for own in np.split(np.arange(row.size), np.flatnonzero(np.diff(row)) + 1) if row.size else ():
+        for place in own.tolist():
+            leaves = S.indices[S.indptr[part[place]] : S.indptr[part[place] + 1]]
+            if not taken[leaves].any():
+                taken[leaves] = chosen[place] = True
+        entries = slice(whole.indptr[row[own[0]]], whole.indptr[row[own[0]] + 1])
+        leaves = whole.indices[entries]
+        left[entries] = ~taken[leaves]
+        taken[leaves] = False
+    rows = np.concatenate([row[chosen], np.repeat(np.arange(nodes.size), np.diff(whole.indptr))[left]])
+    columns = np.concatenate([part[chosen], leaf_node[whole.indices[left]]])
+    return sparse.csr_array((np.ones(rows.size), (rows, columns)), shape=(nodes.size, S.shape[0]))
 
 
 def _selection(rows: Index, size: int) -> sparse.csr_array:

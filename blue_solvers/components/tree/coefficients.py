@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
+from blue_solvers.components.batches import as_slice
 from blue_solvers.components.tree.messages import Message, Telling, combine
 from blue_solvers.components.tree.splitting import Divided, Piece, Undivided
 from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
@@ -69,23 +71,46 @@ class Boundary:
 
 def solve_components(plan: TreePlan, boundary: Boundary | None = None) -> list[Coefficients]:
     """Coefficients of all components of a plan, in their order; those that have all in common share them."""
-    boundary = boundary or Boundary()
+    everything = range(len(plan.components))
+    found, alike, solved = _solved(plan, everything, boundary or Boundary())
+    for members in alike:
+        division = plan.division(plan.design_key(plan.components[members[0]]))
+        together = _put_together(plan, division, [solved.pop((members[0], piece)) for piece in division.pieces])
+        found |= dict.fromkeys(members, together)
+    return [found[i] for i in everything]
+
+
+def solve_pieces(plan: TreePlan, numbers: Sequence[int]) -> list[tuple[list[int], Piece, Coefficients]]:
+    """Coefficients of the pieces of some components, which are never put together.
+
+    Returns
+    -------
+    list of (list of int, Piece, Coefficients)
+        Every piece with the numbers of the components that have it in common. Errors of different pieces, and of
+        different components, are independent.
+    """
+    found, alike, solved = _solved(plan, numbers, Boundary())
+    own = [([number], Piece({}, 1), coefficients) for number, coefficients in found.items()]
+    of_first = {members[0]: members for members in alike}
+    return own + [(of_first[number], piece, coefficients) for (number, piece), coefficients in solved.items()]
+
+
+def _solved(
+    plan: TreePlan, numbers: Sequence[int], boundary: Boundary
+) -> tuple[dict[int, Coefficients], list[list[int]], dict[tuple[int, Piece], Coefficients]]:
+    """Coefficients of components of one group sum; of the others which are alike, and those of the firsts' pieces."""
     found: dict[int, Coefficients] = {}
-    numbers = [i for i, component in enumerate(plan.components) if component.size == 1]
-    for some in plan.stacks(numbers, 1):
+    for some in plan.stacks([i for i in numbers if plan.components[i].size == 1], 1):
         found |= zip(some, _Numbers(plan, some, boundary).solve(), strict=True)
-    alike = _alike(plan, boundary)
+    wanted = set(numbers)
+    alike = [own for members in _alike(plan, boundary) if (own := [i for i in members if i in wanted])]
     divisions = {members[0]: plan.division(plan.design_key(plan.components[members[0]])) for members in alike}
     jobs = [(number, piece) for number, division in divisions.items() for piece in division.pieces]
     solved: dict[tuple[int, Piece], Coefficients] = {}
     for size in sorted({piece.size for _, piece in jobs}):
         for lot in plan.stacks([job for job in jobs if job[1].size == size], size):
             solved |= zip(lot, _Matrices(plan, lot, boundary).solve(), strict=True)
-    for members in alike:
-        division = divisions[members[0]]
-        together = _put_together(plan, division, [solved.pop((members[0], piece)) for piece in division.pieces])
-        found |= dict.fromkeys(members, together)
-    return [found[i] for i in range(len(plan.components))]
+    return found, alike, solved
 
 
 def _alike(plan: TreePlan, boundary: Boundary) -> list[list[int]]:
@@ -131,7 +156,8 @@ class _Numbers:
     def __init__(self, plan: TreePlan, stack: Sequence[int], boundary: Boundary) -> None:
         self._plan, self._stack, self._boundary = plan, stack, boundary
         shape = len(stack), plan.class_rank.size
-        self._V, self._own, self._own_exact = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self._V, self._own_exact = np.zeros(shape), np.zeros(shape)
+        self._own = np.zeros(shape) if boundary.below else self._V  # one and the same but for what comes from below
         self._unknown, self._exact = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
         by_parent = len(stack), plan.families.geounits.size
         self._children, self._sum = np.zeros(by_parent), np.zeros(by_parent)
@@ -141,7 +167,8 @@ class _Numbers:
         for number in reversed(range(len(self._plan.levels))):
             self._go_up(number)
         gain, conditional = self._part()
-        posterior = np.sqrt(self._posterior(gain, conditional))
+        posterior = self._posterior(gain, conditional)
+        np.sqrt(posterior, out=posterior)
         root = np.sqrt(self._V)
         top = self._plan.levels[0].class_of[0]
         found = []
@@ -157,44 +184,59 @@ class _Numbers:
 
     def _go_up(self, number: int) -> None:
         plan, level = self._plan, self._plan.levels[number]
-        classes = np.arange(level.first_class, level.first_class + level.class_count)
-        J, J_exact = self._information(number, classes)
+        classes = slice(level.first_class, level.first_class + level.class_count)
+        precision, J_exact = self._information(number, classes)
+        own_exact = J_exact > 0
+        exact = own_exact.copy()
         numbers = plan.inner_families(number)
         inner = level.inner_classes - level.first_class
-        children = np.zeros_like(J)
-        children_exact = np.zeros(J.shape, dtype=bool)
         if numbers.size:
-            total, unknown, inexact = plan.sums_of_children(numbers, self._V, self._unknown, ~self._exact)
-            self._sum[:, numbers], self._unknown_children[:, numbers] = total, unknown
-            known = (unknown == 0) & (total > 0)
-            children[:, inner] = np.divide(1.0, total, out=np.zeros_like(total), where=known)
-            children_exact[:, inner] = inexact == 0
-        own_exact = J_exact > 0
-        exact = own_exact | children_exact
-        precision = np.where(exact, 0.0, J + children)
-        V = np.divide(1.0, precision, out=np.zeros_like(J), where=precision > 0)
-        share = 1.0 / np.maximum(own_exact.astype(float) + children_exact, 1.0)
-        self._V[:, classes], self._own[:, classes] = V, V
+            told, told_exactly = self._told(numbers)
+            precision[:, inner] += told
+            exact[:, inner] |= told_exactly
+        if exact.any():
+            precision[exact] = 0.0
+        V = self._V[:, classes]
+        np.divide(1.0, precision, out=V, where=precision > 0)
         self._exact[:, classes], self._unknown[:, classes] = exact, ~exact & (precision == 0)
-        self._own_exact[:, classes] = np.divide(share, J_exact, out=np.zeros_like(J), where=own_exact)
-        gain = np.where(children_exact, share, V * children)
-        self._children[:, numbers] = gain[:, inner]
-        self._take_from_below(number, classes)
+        if own_exact.any():
+            both = own_exact.astype(float)
+            if numbers.size:
+                both[:, inner] += told_exactly
+            np.divide(1.0, both * J_exact, out=self._own_exact[:, classes], where=own_exact)
+        if numbers.size:
+            share = 1.0 / (1.0 + own_exact[:, inner])
+            self._children[:, numbers] = np.where(told_exactly, share, V[:, inner] * told)
+        if self._own is not self._V:
+            self._own[:, classes] = V
+            self._take_from_below(number, np.arange(classes.start, classes.stop))
 
-    def _information(self, number: int, classes: Index) -> tuple[Float, Float]:
+    def _told(self, numbers: Index) -> tuple[Float, NDArray[np.bool_]]:
+        """For some families the precision of the sum of their children, and whether all of them are exact."""
+        total, unknown, exact = self._plan.sums_of_children(numbers, self._V, self._unknown, self._exact)
+        geounits = self._plan.families.geounits[numbers]
+        self._sum[:, numbers], self._unknown_children[:, numbers] = total, unknown
+        known = (unknown == 0) & (total > 0)
+        return np.divide(1.0, total, out=np.zeros_like(total), where=known), exact == self._plan.spine.child_counts[
+            geounits
+        ]
+
+    def _information(self, number: int, classes: slice) -> tuple[Float, Float]:
         """Precision of all tables of every class, and the same of what is exact, each table counting as 1."""
         level = self._plan.levels[number]
-        ranks = self._plan.class_rank[classes]
-        J, J_exact = np.zeros((len(self._stack), classes.size)), np.zeros((len(self._stack), classes.size))
+        ranks = as_slice(self._plan.class_rank[classes])
+        J, J_exact = np.zeros((len(self._stack), level.class_count)), np.zeros((len(self._stack), level.class_count))
         for (_, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
             seen = (self._plan.components[i] for i in self._stack)
             own = [self._plan.scale(table, c) ** 2 if self._plan.sees(table, c) else 0.0 for c in seen]
             squares = np.array(own)[:, None]
             J += squares * weights[ranks]
-            J_exact += squares * exact[ranks]
+            if level.has_exact:
+                J_exact += squares * exact[ranks]
         if level.zeros is not None:
+            own_ranks = self._plan.class_rank[classes]
             for i, place in enumerate(self._stack):
-                J_exact[i] += self._plan.empty_groups(number, ranks, self._plan.components[place])[:, 0]
+                J_exact[i] += self._plan.empty_groups(number, own_ranks, self._plan.components[place])[:, 0]
         return J, J_exact
 
     def _take_from_below(self, number: int, classes: Index) -> None:
@@ -206,29 +248,38 @@ class _Numbers:
                 self._exact[i, column] = message.exact[0, 0, 0] > 0.5
 
     def _part(self) -> tuple[Float, Float]:
-        """By pair: what a child takes of what its parent learns, and its variance once its parent is known."""
+        """By pair: what a child takes of what its parent learns, and its variance once its parent is known.
+
+        The variances stand behind a place for the root's.
+        """
         plan, families = self._plan, self._plan.families
-        V, total = self._V[:, families.child_class], self._sum[:, families.parent]
-        unknown, unknowns = self._unknown[:, families.child_class], self._unknown_children[:, families.parent]
-        gain = np.divide(V, total, out=np.zeros_like(V), where=(total > 0) & (unknowns == 0))
-        gain = np.where(unknown, 1 / np.maximum(unknowns, 1), gain)
+        V, total = self._V[:, as_slice(families.child_class)], self._sum[:, families.parent]
+        gain = np.divide(V, total, out=np.zeros_like(V), where=total > 0)
         large = (total / 2 < V) & (families.count == 1)  # at most one child, the others' sum is not what is left
-        others = total - V
+        variances = np.empty((len(self._stack), families.parent.size + 1))
+        others = np.subtract(total, V, out=variances[:, 1:])
         if large.any():
             small = np.where(large, 0.0, V) * families.count
-            others = np.where(large, plan.sums_of_pairs(small.astype(np.float64))[:, families.parent], others)
-        conditional = np.where(unknowns > 0, np.where(unknown, total, V), gain * others)
-        return gain, conditional
+            np.copyto(others, plan.sums_of_pairs(small.astype(np.float64))[:, families.parent], where=large)
+        conditional = np.multiply(gain, others, out=others)
+        if self._unknown.any():
+            unknown, unknowns = self._unknown[:, families.child_class], self._unknown_children[:, families.parent]
+            gain[unknowns > 0] = 0.0
+            gain = np.where(unknown, 1 / np.maximum(unknowns, 1), gain)
+            np.copyto(conditional, np.where(unknown, total, V), where=unknowns > 0)
+        return gain, variances
 
-    def _posterior(self, gain: Float, conditional: Float) -> Float:
+    def _posterior(self, gain: Float, posterior: Float) -> Float:
+        """From variances once the parents are known, in place."""
         plan = self._plan
-        root = self._V[:, plan.levels[0].class_of[:1]]
+        posterior[:, 0] = self._V[:, plan.levels[0].class_of[0]]
         if self._boundary.above is not None:
-            root = np.array([[float(self._boundary.above[place][0, 0]) ** 2] for place in self._stack])
-        posterior = np.concatenate([root, conditional], axis=1)
+            posterior[:, 0] = [float(self._boundary.above[place][0, 0]) ** 2 for place in self._stack]
         for pairs in plan.pairs_by_level:
-            above = posterior[:, plan.posterior_above(pairs)]
-            posterior[:, pairs + 1] += gain[:, pairs] ** 2 * above
+            if pairs.size:
+                above = posterior[:, plan.posterior_above(pairs)]
+                above *= gain[:, as_slice(pairs)] ** 2
+                posterior[:, as_slice(pairs + 1)] += above
         return posterior
 
 

@@ -44,6 +44,8 @@ class Families:
         rank = np.empty_like(order)
         rank[order] = np.arange(order.size)
         of_parent, first = rank[of_parent.ravel()], first[order]
+        if first.size == parents.size:
+            return cls(parents, of_parent, pair_parent, pair_class, pair_count, np.arange(pair_parent.size))
         own = np.flatnonzero(np.isin(pair_parent, first))
         keys = of_parent[pair_parent] * class_of.size + pair_class
         of_pair = np.searchsorted(keys[own], keys)

@@ -86,7 +86,7 @@ def functional_covariance(
     covariance = np.zeros((count, count))
     if not weights or not count:
         return covariance
-    branches = _Branches(plan, np.concatenate([own.geounits for own in weights]))
+    branches = Branches(plan, np.concatenate([own.geounits for own in weights]))
     rounding = np.zeros(count)
     for component, own in zip(plan.components, coefficients, strict=True):
         if any(plan.sees(table.table, component) for table in weights):
@@ -100,7 +100,7 @@ def functional_covariance(
     return (covariance + covariance.T) / 2
 
 
-class _Branches:
+class Branches:
     """The geounits of a pass: those that functionals weigh, and all above them, the root first."""
 
     def __init__(self, plan: TreePlan, weighed: Index) -> None:
@@ -159,7 +159,7 @@ def _roots_of_sums(roots: Float, owners: Index) -> tuple[Index, Float]:
     return np.unique(owners), nodes[merges.totals]
 
 
-def _slots(plan: TreePlan, weights: Sequence[Weights], count: int, component: Component, branches: _Branches) -> Float:
+def _slots(plan: TreePlan, weights: Sequence[Weights], count: int, component: Component, branches: Branches) -> Float:
     """Weights on a component's slots, (T, m, rest * K): its groups as one axis, all else as another."""
     shape = [len(range(g.levels)[own]) for g, own in zip(plan.groupings, component.slots, strict=True)]
     geounits, cells = branches.geounits.size, max(own.table.size for own in weights)
@@ -168,12 +168,12 @@ def _slots(plan: TreePlan, weights: Sequence[Weights], count: int, component: Co
     slots = np.zeros((geounits, *shape, count))
     for own in weights:
         if plan.sees(own.table, component):
-            slots[branches.number[own.geounits]] += _slots_of_table(plan, own, component)
+            slots[branches.number[own.geounits]] += slots_of_table(plan, own, component)
     axes = [i for i, contrast in enumerate(component.contrasts, start=1) if not contrast]
     return np.moveaxis(slots, axes, range(1, len(axes) + 1)).reshape(geounits, component.size, -1)
 
 
-def _slots_of_table(plan: TreePlan, weights: Weights, component: Component) -> Float:
+def slots_of_table(plan: TreePlan, weights: Weights, component: Component) -> Float:
     """Weights on a table's cells as weights on a component's slots, (g, ..., K)."""
     maps = plan.table_maps(weights.table)
     lengths = [g.levels if sums is None else len(sums) for g, sums in zip(plan.groupings, maps, strict=True)]

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import as_slice, chunks, distinct
+from blue_solvers.components.batches import as_slice, chunks, distinct, starts_of
 from blue_solvers.components.boxes import Box, choose_boxes
 from blue_solvers.components.component_products import multiply
 from blue_solvers.components.reflections import Basis
@@ -72,8 +72,8 @@ class LeafForm:
         rows = _eligible(plan, self._level, self._whole)
         if not rows.size:
             return
-        classes, self._class_of = distinct(self._level.class_of[rows])
-        ranks = plan.class_rank[classes]
+        classes, self._class_of = distinct(self._level.class_of[as_slice(rows)])
+        ranks = as_slice(plan.class_rank[as_slice(classes)])
         weights = [own[ranks] for own in self._level.weights]
         self._others = [i for i, own in enumerate(weights) if i != self._whole and own.any()]
         others = [self._level.tables[i] for i in self._others]
@@ -93,11 +93,13 @@ class LeafForm:
 
     def _sort_by_pair(self) -> None:
         """Geounits in order of their pair with their parent; the root has none, and counts as one."""
-        pairs, pair_of = distinct(self._level.parent_pair[self.rows])
-        order = np.argsort(pair_of, kind="stable")
-        self._sorted_rows, self._sorted_classes = self.rows[order], self._class_of[order]
-        self._sorted_pairs, self._pairs = pair_of[order], pairs
-        self._starts = np.searchsorted(self._sorted_pairs, np.arange(pairs.size + 1))
+        pairs, pair_of = distinct(self._level.parent_pair[as_slice(self.rows)])
+        self._sorted_rows, self._sorted_classes, self._sorted_pairs = self.rows, self._class_of, pair_of
+        if (pair_of[1:] < pair_of[:-1]).any():
+            order = np.argsort(pair_of, kind="stable")
+            self._sorted_rows, self._sorted_classes = self.rows[order], self._class_of[order]
+            self._sorted_pairs = pair_of[order]
+        self._pairs, self._starts = pairs, starts_of(pair_of, pairs.size)
 
     @cached_property
     def _has_parents(self) -> bool:

@@ -49,6 +49,10 @@ class Piece:
         """The piece's projector from the component's."""
         return projector
 
+    def of_weights(self, weights: Float) -> Float:
+        """Weights on the piece's numbers, (b, rest, K), from those on the component's group sums, (m, rest, K)."""
+        return weights
+
     def of_message(self, message: Message) -> Message:
         """What a message (1, m, m) about the component says of the piece."""
         arrays = (
@@ -72,6 +76,9 @@ class Tied(Piece):
 
     def of_projector(self, projector: Float) -> Float:
         return self._basis.T @ projector @ self._basis
+
+    def of_weights(self, weights: Float) -> Float:
+        return np.tensordot(self._basis.T, weights, axes=1)
 
 
 class Copies(Piece):
@@ -103,6 +110,11 @@ class Copies(Piece):
     def of_projector(self, projector: Float) -> Float:
         own = self._basis.T @ projector @ self._basis
         return np.full((1, 1), float(np.trace(own) > len(own) / 2))
+
+    def of_weights(self, weights: Float) -> Float:
+        """Every direction of the space has the one number: a further place along all else."""
+        own = np.tensordot(self._basis.T, weights, axes=1)
+        return own.reshape(1, -1, weights.shape[-1])
 
 
 class Undivided:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.components.batches import chunks, distinct
+from blue_solvers.components.batches import as_slice, chunks, distinct
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -202,7 +202,7 @@ class TreePlan:
 
         Where coefficients are single numbers, a kind for every geounit takes less time than telling them apart.
         """
-        columns = [column[rows] for column in (*level.weights, *level.exact)]
+        columns = [column[as_slice(rows)] for column in (*level.weights, *level.exact)]
         if level.zeros is not None:
             columns += list(level.zeros[rows].reshape(rows.size, level.zeros[0].size).T)
         columns = [column for column in columns if column.size and (column != column[0]).any()]
@@ -215,16 +215,25 @@ class TreePlan:
 
     def _pair(self) -> None:
         """Number the pairs (parent, class of child)."""
-        parents = [self.spine.parent[level.members] for level in self.levels]
-        number = np.concatenate([np.where(above >= 0, self.parent_number[above], -1) for above in parents])
-        own = np.concatenate([level.class_of for level in self.levels])
-        keys = number * self.class_rank.size + own
+        classes = self.class_rank.size
+        keys = np.empty(self.spine.size, dtype=np.intp)
+        start = 0
+        for level in self.levels:
+            own = keys[start : start + level.members.size]
+            above = self.spine.parent[as_slice(level.members)]
+            np.take(self.parent_number, above, out=own, mode="clip")  # numpy copies unless it may clip
+            own[above < 0] = -1
+            own *= classes
+            own += level.class_of
+            start += own.size
         found, pairs = distinct(keys)
-        below = found[found >= 0]  # the root has no parent
-        self.pair_parent, self.pair_class = np.divmod(below, self.class_rank.size)
+        below = found[1:]  # the root has no parent
+        self.pair_parent = below // classes
+        self.pair_class = below - self.pair_parent * classes
         stops = np.cumsum([level.members.size for level in self.levels])[:-1]
-        for level, places in zip(self.levels, np.split(pairs - (found.size - below.size), stops), strict=True):
-            level.parent_pair = np.maximum(places, -1)
+        pairs -= 1
+        for level, places in zip(self.levels, np.split(pairs, stops), strict=True):
+            level.parent_pair = places
 
     @cached_property
     def families(self) -> Families:
@@ -252,11 +261,12 @@ class TreePlan:
 
     def sums_of_children(self, numbers: Index, *by_class: NDArray) -> list[Float]:
         """Sums over the children of some families, (components, families), of values by class."""
-        counts = self._children_by_pair[numbers]
-        used = np.sort(counts.indices)  # a pair is of one family
-        counts = counts[:, used]
-        classes = self.families.child_class[used]
-        return [(counts @ own[:, classes].T.astype(float)).T for own in by_class]
+        counts = self._children_by_pair[as_slice(numbers)]
+        classes = as_slice(self.families.child_class[counts.indices])
+        shape = (numbers.size, counts.nnz)
+        nothing = np.zeros((len(by_class[0]), numbers.size))
+        counts = sparse.csr_array((counts.data, np.arange(counts.nnz), counts.indptr), shape=shape)
+        return [(counts @ own[:, classes].T.astype(float)).T if own.any() else nothing for own in by_class]
 
     def sums_of_pairs(self, by_pair: Float) -> Float:
         """Sums over the pairs of every family."""
@@ -266,7 +276,8 @@ class TreePlan:
     @cached_property
     def pairs_by_level(self) -> list[Index]:
         """Pairs of families in every geolevel that has such, from the root down."""
-        levels = self.spine.level_of[self.families.geounits[self.families.parent]]
+        levels = self.spine.level_of[self.families.geounits].astype(np.min_scalar_type(len(self.levels)))
+        levels = levels[self.families.parent]
         return [np.flatnonzero(levels == number) for number in range(len(self.levels) - 1)]
 
     def bounded(self, number: int, classes: Index, below: Mapping[int, object]) -> Iterator[tuple[int, int]]:

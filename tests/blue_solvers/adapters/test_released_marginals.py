@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +40,13 @@ class SelectPrefixQuery:
     length: int
 
 
+@dataclass(frozen=True)
+class DatavectorQuery:
+    """private-pgm's from 2.0: the whole marginal."""
+
+    use_for_total_estimation: bool = True
+
+
 @dataclass
 class LinearMeasurement:
     noisy_measurement: Any
@@ -63,6 +70,15 @@ def measurements(seed: int = 1) -> list[LinearMeasurement]:
         LinearMeasurement(rng.normal(20, 4, len(summed(clique))), clique, deviation)
         for clique, deviation in zip(cliques, (1.0, 2.0, 3.0, 4.0, 1.5), strict=True)
     ]
+
+
+@pytest.mark.parametrize("query", [None, DatavectorQuery(), DatavectorQuery(use_for_total_estimation=False)])
+def test_the_whole_marginal_in_the_words_of_any_version(query: Any) -> None:
+    plain, y = problem_from_measurements(measurements(), SIZES)
+    own = [replace(one, query=query) for one in measurements()]
+    problem, values = problem_from_measurements(own, SIZES)
+    assert problem == plain
+    assert (values == y).all()
 
 
 def best(own: list[LinearMeasurement]) -> tuple[np.ndarray, np.ndarray]:

@@ -289,8 +289,14 @@ def test_other_solvers_say_what_takes_areas() -> None:
     for solver in ("sea_blue", "two_pass"):
         with pytest.raises(UnsupportedProblemError, match="'areas'"):
             blue(crossing(), solver)  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedProblemError, match="no areas"):
-        blue(Problem(SCHEMA, {"a": 1.0}), "areas")
+    with pytest.raises(UnsupportedProblemError, match="no tables"):
+        blue(Problem.from_summing_matrix([[1, 1], [1, 0], [0, 1]], 1.0), "areas")
     unequal = Problem(SCHEMA, {"Region": {"a": [[1.0, 2.0]] * 2}, "Leaf": {"detailed": 1.0}}, areas=CROSSED)
     with pytest.raises(UnsupportedProblemError, match="variances differ"):
         blue(unequal, "areas")
+
+
+@examples(40, 6)
+@given(seed=SEEDS)
+def test_geounits_and_single_places_are_areas(seed: int) -> None:
+    require_right(some(seed, replace(EQUAL, areas="")), "areas")

@@ -1,0 +1,59 @@
+"""Least squares under A x = 0 as anybody has them: scipy's lsmr and splu, and the quadratic programs of clarabel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import lsmr, splu
+
+MOST_EQUATIONS = 20_000  # beyond, factors of A Sigma A' take gigabytes
+TOLERANCE = 1e-13
+Work = Callable[[], NDArray]
+
+
+def by_lsmr(A: sparse.csr_array, variances: NDArray, y: NDArray) -> Work:
+    """Multipliers by iterations on the scaled equations, to rounding or as near as it gets."""
+    deviations = np.sqrt(variances)
+    scaled = sparse.csr_array(sparse.diags_array(deviations) @ A.T)
+
+    def work() -> NDArray:
+        multipliers = lsmr(scaled, y / deviations, atol=TOLERANCE, btol=TOLERANCE, maxiter=2_000)[0]
+        return y - deviations * (scaled @ multipliers)
+
+    return work
+
+
+def by_splu(A: sparse.csr_array, variances: NDArray, y: NDArray) -> Work:
+    """The normal equations, factorised once."""
+    _refuse_many(A)
+    pull = sparse.csr_array(sparse.diags_array(variances) @ A.T)
+    options = {"SymmetricMode": True}
+    factor = splu(sparse.csc_array(A @ pull), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0, options=options)
+    return lambda: y - pull @ factor.solve(A @ y)
+
+
+def by_clarabel(A: sparse.csr_array, variances: NDArray, y: NDArray) -> Work:
+    """A quadratic program, to the tolerances that it comes with."""
+    import clarabel
+
+    _refuse_many(A)
+    settings: Any = clarabel.DefaultSettings()
+    settings.verbose = False
+    P = sparse.csc_matrix(sparse.diags_array(1 / variances))
+    equations, cones = sparse.csc_matrix(A), [clarabel.ZeroConeT(A.shape[0])]
+    zeros = np.zeros(A.shape[0])
+
+    def work() -> NDArray:
+        solver = clarabel.DefaultSolver(P, -y / variances, equations, zeros, cones, settings)
+        return np.array(solver.solve().x)
+
+    return work
+
+
+def _refuse_many(A: sparse.csr_array) -> None:
+    if A.shape[0] > MOST_EQUATIONS:
+        raise MemoryError(f"{A.shape[0]:,} equations, above the {MOST_EQUATIONS:,} that are tried")

@@ -1,0 +1,95 @@
+"""What the subcommands that answer by published table share: which result, which places, and how rows are written."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blue_solvers.commands.common import coverage, refuse_overwriting
+from blue_solvers.commands.fit_line import proof_line
+from blue_solvers.commands.kinds import RESULT, what_is
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from blue_solvers.results.questions import Places, Result
+
+MOST_SHOWN = 200  # rows on a screen
+UNSURE_NOTE = "C: the line's number is from memory of 2010; its cells are those of the label, its number may be another"
+
+
+def add_result_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare RESULT."""
+    parser.add_argument("result", metavar="RESULT", help="folder that estimate made from measurement files")
+
+
+def add_place_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare places, the coverage of intervals, and where rows go."""
+    parser.add_argument(
+        "--geoid",
+        metavar="CODE",
+        nargs="+",
+        help="GEOIDs of states (2 digits), counties (5), tracts (11), block groups (12) or blocks (15), or US; pieces "
+        "that the spine has apart, and blocks of water that were moved in tabulation, are added up as published",
+    )
+    parser.add_argument(
+        "--geolevel",
+        metavar="LEVEL",
+        help="every state, county, tract, block_group or block, of those within --geoid if it is given",
+    )
+    parser.add_argument(
+        "--places",
+        metavar="FILE",
+        help="places by the blocks in them: a table with a row for each block of each place, columns place and geoid",
+    )
+    parser.add_argument("--level", type=coverage, default=0.95, help="coverage of the intervals; default: 0.95")
+    parser.add_argument(
+        "--out", metavar="FILE", help="write the rows, .csv, .parquet or .arrow; by default they are shown"
+    )
+
+
+def open_result(folder: str) -> Result:
+    """The result in a folder; `ValueError` that says what else it is."""
+    from blue_solvers.results.questions import Result
+
+    if Path(folder).exists() and not (Path(folder) / RESULT).exists():
+        raise ValueError(f"{folder} {what_is(folder)}")
+    return Result(folder)
+
+
+def require_output(args: argparse.Namespace) -> None:
+    """Refuse an output that cannot be written, before anything is read."""
+    from constraint_builders.files.formats import writer_of
+    from constraint_builders.files.replacing import require_writable
+
+    if args.out is not None:
+        writer_of(args.out)
+        require_writable(args.out)
+        refuse_overwriting(args.out, (args.places,))
+
+
+def places_of(args: argparse.Namespace) -> tuple[Places | None, str | None]:
+    """The places that are asked for, as `Result.table` takes them."""
+    from constraint_builders.files.places_file import read_places
+
+    if args.places is None and args.geoid is None and args.geolevel is None:
+        raise ValueError("no place is asked for: give --geoid, --geolevel or --places")
+    if args.places is None:
+        return args.geoid, args.geolevel
+    if args.geoid is not None or args.geolevel is not None:
+        raise ValueError("--places gives all places: leave --geoid and --geolevel out")
+    return read_places(args.places), None
+
+
+def print_proof(result: Result) -> None:
+    """Print what is proved of the estimates, if anybody looked."""
+    certificate = result.proof.certificate
+    if certificate is not None:
+        print(proof_line(certificate))
+
+
+def require_few(frame: pl.DataFrame) -> None:
+    """Refuse to show very many rows."""
+    if frame.height > MOST_SHOWN:
+        raise ValueError(f"{frame.height:,} rows are too many to show: give --out FILE, .csv, .parquet or .arrow")

@@ -1,0 +1,41 @@
+"""``blue-solvers tables``: which published tables a stored result can answer, and why not the others."""
+
+from __future__ import annotations
+
+import argparse
+
+from blue_solvers.commands.common import SubParsers, new_parser, plural, print_columns
+from blue_solvers.commands.published_places import add_result_argument, open_result
+
+
+def add_parser(subparsers: SubParsers) -> None:
+    """Declare the subcommand."""
+    parser = new_parser(
+        subparsers,
+        "tables",
+        "the published tables that a stored result can answer, and why it cannot answer the others",
+        "blue-solvers tables result",
+    )
+    add_result_argument(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """List the tables, those that can be answered first."""
+    frame = open_result(args.result).tables()
+    known, unknown = frame.filter(frame["reason"] == ""), frame.filter(frame["reason"] != "")
+    print(f"{plural(known.height, 'published table')} can be answered, {unknown.height:,} cannot")
+    if known.height:
+        rows = [
+            (name, title, str(lines), _unsure(unsure), levels) for name, title, lines, unsure, levels, _ in known.rows()
+        ]
+        print_columns(("table", "title", "lines", "", "stored at, others are composed"), rows, left=2)
+    if unknown.height:
+        print()
+        print_columns(
+            ("table", "title", "cannot be answered:"), [(row[0], row[1], row[5]) for row in unknown.rows()], left=3
+        )
+
+
+def _unsure(count: int) -> str:
+    return f"{count} C" if count else ""

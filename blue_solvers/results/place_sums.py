@@ -1,0 +1,206 @@
+"""Sums of cells over places: estimates from what is stored, covariances from the measurements' variances alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.components.grouping import groupings_of
+from blue_solvers.components.tree.place_sweep import PlaceSweep
+from blue_solvers.components.tree.tree_plan import TreePlan
+from blue_solvers.operator import BlueOperator, blue
+from blue_solvers.results.cell_sums import Levels, cells_counted, factors_counted, sum_counted
+from blue_solvers.results.store import Progress
+from blue_solvers.results.stored import StoredResult
+from blue_solvers.solvers import TwoPass
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.table import Table, make_table, parse_table
+from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.geography import Entities, NotComposableError, compositions
+from constraint_builders.relations.spine_tables import spine_layout
+from constraint_builders.relations.summing_out import Variances, sum_out
+
+Source = tuple[Table, list[Float]]  # a table, and what is counted of each of its factors
+Covariance = Callable[[sparse.csr_array], Float]  # of signs, (P, N), that of all sums over the places, (P K, P K)
+
+
+class PlaceSums:
+    """K sums of cells over each of P places, which are composed of the fewest geounits, added and subtracted.
+
+    Parameters
+    ----------
+    result : StoredResult
+    places : Entities
+        Of the leaves of its spine.
+    counted : sequence of Levels, (K,)
+        Which levels of the variables each sum counts.
+    told : sequence of str, (K,)
+        What the sums are called where one cannot be told.
+    levels : collection of int
+        Numbers of the geolevels at which one is to be stored, for the message that it is not.
+
+    Raises
+    ------
+    ValueError
+        If no table was estimated from which a sum can be taken.
+    """
+
+    def __init__(
+        self,
+        result: StoredResult,
+        places: Entities,
+        counted: Sequence[Levels],
+        told: Sequence[str],
+        levels: Collection[int],
+    ) -> None:
+        self.result, self.names, self._counted = result, places.names, counted
+        spine = result.spine
+        self._sources = {level: sources_at(result, level, counted) for level in spine.levels}
+        usable = np.array([None not in self._sources[level] for level in spine.levels])
+        try:
+            self._signs = compositions(spine, places, usable[spine.level_of])
+        except NotComposableError:
+            geolevel = spine.levels[next(level for level in sorted(levels) if not usable[level])]
+            lacking = told[self._sources[geolevel].index(None)]
+            raise ValueError(_not_stored(lacking, geolevel, result.stored_tables(geolevel))) from None
+
+    @cached_property
+    def estimates(self) -> Float:
+        """Stored estimates, (P, K)."""
+        return np.sum([self._estimates_at(level, found) for level, found in self._sources.items()], axis=0)
+
+    def covariance(self, places: Sequence[int] | Index) -> Float:
+        """Covariance of all sums over some places together, (places * K, places * K), sums of a place together."""
+        return self._covariance(self._signs[np.asarray(places)])
+
+    def std_errors(self, progress: Progress | None = None) -> Float:
+        """Standard errors, (P, K).
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called with each place, its number from 0, and how many there are.
+        """
+        found = np.stack(list(self._of_each(lambda covariance: covariance.diagonal().copy(), progress)))
+        return np.sqrt(np.maximum(found, 0.0))  # 0 may come out as -1e-20
+
+    def covariances(self, progress: Progress | None = None) -> Iterator[Float]:
+        """Covariance of the sums over each place by itself, (K, K); `progress` as for `std_errors`."""
+        return self._of_each(lambda covariance: covariance, progress)
+
+    def _of_each(self, part: Callable[[Float], Float], progress: Progress | None) -> Iterator[Float]:
+        """Part of the covariance over each place; geounits that are alike in all that was measured share it."""
+        known: dict[int, Float] = {}
+        for number, (name, kind) in enumerate(zip(self.names, self._alike.tolist(), strict=True)):
+            if progress is not None:
+                progress(name, number, len(self.names))
+            found = known[kind] if kind in known else part(self.covariance([number]))
+            if kind >= 0:
+                known[kind] = found
+            yield found
+
+    def _estimates_at(self, geolevel: str, sources: Sequence[Source | None]) -> Float:
+        """What the geounits of a level add and subtract, (P, K)."""
+        own = sparse.csc_array(self._signs)[:, self.result.members(geolevel)]
+        geounits = np.flatnonzero(np.diff(own.indptr))
+        if not geounits.size:
+            return np.zeros((len(self.names), len(sources)))
+        tables = {table.name: table for table, _ in filter(None, sources)}
+        totals = {
+            name: own[:, geounits] @ self.result.stored_estimates(geolevel, table, geounits)
+            for name, table in tables.items()
+        }
+        return np.stack([sum_counted(totals[table.name], shares) for table, shares in filter(None, sources)], axis=1)
+
+    @cached_property
+    def _table(self) -> tuple[Schema, Variances, Table]:
+        """The smallest problem that tells the counted levels apart, and the table of these in it."""
+        needed = {variable for levels in self._counted for variable in levels}
+        also = needed.union(self.result.description["zeros"])
+        schema, observed = sum_out(self.result.schema, self.result.variances, also)
+        return schema, observed, make_table(schema, tuple(name for name in schema.names if name in needed))
+
+    @cached_property
+    def _taken(self) -> sparse.csr_array:
+        """What every sum takes of the cells of that table, (cells, K)."""
+        schema, _, table = self._table
+        cells = [cells_counted(schema, table, levels) for levels in self._counted]
+        return sparse.csr_array(np.stack([own for own in cells if own is not None], axis=1))
+
+    @cached_property
+    def _plan(self) -> TreePlan | None:
+        """The plan of the two passes, which needs no vector of all cells; None for another solver's result."""
+        if self.result.description["solver"] != TwoPass.name:
+            return None
+        schema, observed, table = self._table
+        spine, empty = self.result.spine, self.result.zeros
+        measured = [
+            (spine.level_index(level), parse_table(schema, name), variances)
+            for level, row in observed.items()
+            for name, variances in row.items()
+        ]
+        levels, tables, variances = (list(part) for part in zip(*measured, strict=True))
+        layout = spine_layout(schema, spine, list(empty))
+        zeros = StructuralZeros(schema, spine, layout, empty) if empty else None
+        groupings = groupings_of(schema, [*tables, table], () if zeros is None else zeros.axes)
+        return TreePlan(schema, spine, groupings, tables, tuple(levels), variances, zeros)
+
+    @cached_property
+    def _alike(self) -> Index:
+        """For every place that is one geounit a number that those share whose errors are alike, else -1, (P,)."""
+        single = np.diff(self._signs.indptr) == 1
+        if self._plan is None or not single.any():
+            return np.full(len(self.names), -1)
+        geounits = self._signs.indices[self._signs.indptr[:-1][single]]
+        alike = np.full(len(self.names), -1)
+        alike[single] = self._plan.posterior_of[geounits]
+        return alike
+
+    @cached_property
+    def _covariance(self) -> Covariance:
+        plan, taken = self._plan, self._taken
+        if plan is None:
+            return self._by_operators()
+        sweep = PlaceSweep(plan, self._table[2], taken)
+
+        def by_passes(signs: sparse.csr_array) -> Float:
+            if signs.nnz == 1 and signs.data[0] == 1:
+                return sweep.of_geounit(int(signs.indices[0]))
+            return sweep.of_places(signs)
+
+        return by_passes
+
+    def _by_operators(self) -> Covariance:
+        schema, observed, table = self._table
+        taken, spine = self._taken, self.result.spine
+        operators: dict[tuple[str, ...], BlueOperator] = {}
+
+        def by_operator(signs: sparse.csr_array) -> Float:
+            own = {level: sparse.csc_array(signs)[:, self.result.members(level)] for level in spine.levels}
+            levels = tuple(level for level, members in own.items() if members.nnz)
+            if levels not in operators:
+                desired = {level: [table.name] for level in levels}
+                operators[levels] = blue(self.result.problem_of(schema, observed, desired))
+            parts = [sparse.kron(own[level].T, taken) for level in levels]
+            return operators[levels].functional_covariance(sparse.csc_array(sparse.vstack(parts)))
+
+        return by_operator
+
+
+def sources_at(result: StoredResult, geolevel: str, counted: Sequence[Levels]) -> list[Source | None]:
+    """For every sum the smallest table stored at a geolevel that it can be taken from."""
+    stored = result.stored_tables(geolevel)
+    found: list[Source | None] = []
+    for levels in counted:
+        shares = ((table, factors_counted(result.schema, table, levels)) for table in stored)
+        found.append(next(((table, own) for table, own in shares if own is not None), None))
+    return found
+
+
+def _not_stored(told: str, geolevel: str, stored: Sequence[Table]) -> str:
+    names = ", ".join(repr(table.name) for table in stored) or "none"
+    return f"no table stored at {geolevel!r} counts {told}: there are {names}; estimate again with --desired"

@@ -1,0 +1,235 @@
+"""Published tables answered from a stored result: which it can answer, and their lines over any places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from blue_solvers.results.cell_sums import Levels
+from blue_solvers.results.place_sums import PlaceSums, sources_at
+from blue_solvers.results.store import Progress
+from blue_solvers.results.stored import StoredResult
+from blue_solvers.uncertainty import normal_intervals
+from constraint_builders.arrays import Float
+from constraint_builders.description.schema import Schema
+from constraint_builders.files.published_tables import (
+    PublishedLine,
+    PublishedTables,
+    product_of,
+    published_tables,
+)
+from constraint_builders.geography import Entities
+
+NUMBERS = ("estimate", "std_error", "lower", "upper")
+SUFFIXES = {"estimate": "", "std_error": "_se", "lower": "_lower", "upper": "_upper"}  # of a line's columns, wide
+MOST_NAMED = 3  # lines in a message
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines of a published table as sums of cells of a result, some of them adding up others.
+
+    Attributes
+    ----------
+    lines : tuple of PublishedLine
+        Those that are asked for.
+    counted : list of Levels, (K,)
+        What sums count, in terms of the result's variables.
+    told : list of str, (K,)
+        The lines whose sums they are.
+    adds : ndarray, (lines, K)
+        How often a line counts each sum.
+    """
+
+    lines: tuple[PublishedLine, ...]
+    counted: list[Levels]
+    told: list[str]
+    adds: Float
+
+
+class LineSums:
+    """Lines of a published table over places.
+
+    Parameters
+    ----------
+    result : StoredResult
+    lines : Lines
+    places : Entities
+
+    Raises
+    ------
+    ValueError
+        If what is stored does not tell a line.
+    """
+
+    def __init__(self, result: StoredResult, lines: Lines, places: Entities) -> None:
+        levels = np.unique(result.spine.level_of[result.spine.child_counts == 0]).tolist()
+        self._sums = PlaceSums(result, places, lines.counted, lines.told, levels)
+        self._lines = lines
+        self._plain = np.array_equal(lines.adds, np.eye(len(lines.counted)))
+
+    @property
+    def estimates(self) -> Float:
+        """Estimates, (places, lines)."""
+        return self._sums.estimates @ self._lines.adds.T
+
+    def std_errors(self, progress: Progress | None = None) -> Float:
+        """Standard errors, (places, lines)."""
+        if self._plain:
+            return self._sums.std_errors(progress)
+        found = [covariance.diagonal() for covariance in self.covariances(progress)]
+        return np.sqrt(np.maximum(np.stack(found), 0.0))
+
+    def covariances(self, progress: Progress | None = None) -> Iterator[Float]:
+        """Covariance of the lines over each place by itself, (lines, lines)."""
+        own = self._lines.adds
+        return (own @ covariance @ own.T for covariance in self._sums.covariances(progress))
+
+    def covariance(self, places: Sequence[int]) -> Float:
+        """Covariance of all lines over some places together, (places * lines, places * lines)."""
+        own = np.kron(np.eye(len(places)), self._lines.adds)
+        covariance: Float = own @ self._sums.covariance(places) @ own.T
+        return covariance
+
+
+def published_of(result: StoredResult) -> PublishedTables:
+    """The published tables of the product that a result is of.
+
+    Raises
+    ------
+    ValueError
+        If its variables are of no product.
+    """
+    product = product_of(result.schema)
+    if product is None:
+        names = ", ".join(map(repr, result.schema.names))
+        raise ValueError(f"the variables {names} are of no published product: ask for counts with query")
+    return published_tables(product)
+
+
+def read_lines(result: StoredResult, names: Sequence[str]) -> Lines:
+    """The lines of published tables, by the names of these or one by one, that a result can answer.
+
+    Parameters
+    ----------
+    result : StoredResult
+    names : sequence of str
+        Such as ``"P12"``, all lines of it, and ``"P12_003N"``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such table or line, or the result cannot answer it; the message says why.
+    """
+    published = published_of(result)
+    lines: list[PublishedLine] = []
+    for name in names:
+        own = (published.line(name),) if "_" in name else published.table(name).lines
+        reason, _ = _judged(result, published, own)
+        if reason:
+            raise ValueError(f"this result cannot answer {name.strip().upper()}: {reason}")
+        lines += own
+    return _as_sums(published, lines)
+
+
+def answerable(result: StoredResult) -> pl.DataFrame:
+    """Which published tables a result can answer.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns ``table``, ``title``, ``lines``, ``unsure`` (how many of these have numbers from memory), ``geolevels``
+        (those of the spine at which every line is stored, others are composed of them) and ``reason``, why not, or
+        empty.
+    """
+    published = published_of(result)
+    rows = []
+    for table in published.tables.values():
+        reason, geolevels = _judged(result, published, table.lines)
+        unsure = sum(line.confidence == "C" for line in table.lines)
+        rows.append((table.name, table.title, len(table.lines), unsure, ", ".join(geolevels), reason))
+    columns = ("table", "title", "lines", "unsure", "geolevels", "reason")
+    return pl.DataFrame(rows, schema=columns, orient="row")
+
+
+def long_frame(
+    result: StoredResult, lines: Lines, places: Entities, level: float, progress: Progress | None
+) -> pl.DataFrame:
+    """Lines over places, a row for each line of each place, with intervals at a level."""
+    sums = LineSums(result, lines, places)
+    estimate, std_error = sums.estimates.ravel(), sums.std_errors(progress).ravel()
+    lower, upper = normal_intervals(estimate, std_error, level)
+    count = len(places.names)
+    keys = {
+        "geoid": np.repeat(np.array(places.names), len(lines.lines)).tolist(),
+        "line": [line.code for line in lines.lines] * count,
+        "label": [line.label for line in lines.lines] * count,
+    }
+    values = dict(zip(NUMBERS, (estimate, std_error, lower, upper), strict=True))
+    return pl.DataFrame(keys | values | {"confidence": [line.confidence for line in lines.lines] * count})
+
+
+def wide_frame(long: pl.DataFrame) -> pl.DataFrame:
+    """A row for each place: ``geoid``, and columns such as ``P12_003N``, its ``_se``, ``_lower`` and ``_upper``."""
+    codes = long["line"].unique(maintain_order=True).to_list()
+    columns = {"geoid": long["geoid"].to_numpy()[:: len(codes)].tolist()}
+    values = {name: long[name].to_numpy().reshape(-1, len(codes)) for name in NUMBERS}
+    for number, code in enumerate(codes):
+        columns |= {code + suffix: values[name][:, number] for name, suffix in SUFFIXES.items()}
+    return pl.DataFrame(columns)
+
+
+def _as_sums(published: PublishedTables, lines: Sequence[PublishedLine]) -> Lines:
+    """The sums that lines need, those that add up others through these."""
+    parts = [_summed(published, line) for line in lines]
+    needed = {own.code: own for part in parts for own in part}
+    adds = np.array([[sum(own.code == code for own in part) for code in needed] for part in parts], dtype=float)
+    return Lines(tuple(lines), [own.levels for own in needed.values()], list(needed), adds)
+
+
+def _summed(published: PublishedTables, line: PublishedLine) -> list[PublishedLine]:
+    """The lines of cells that a line adds up, itself if it is one."""
+    if not line.adds:
+        return [line]
+    return [own for code in line.adds for own in _summed(published, published.line(code))]
+
+
+def _judged(result: StoredResult, published: PublishedTables, lines: Sequence[PublishedLine]) -> tuple[str, list[str]]:
+    """Why a result cannot answer some lines, or "", and the geolevels at which all are stored."""
+    schema, own = result.schema, published.schema
+    needed = _as_sums(published, lines)
+    variables = dict.fromkeys(name for levels in needed.counted for name in levels)
+    missing = [name for name in variables if name not in schema.names]
+    if missing:
+        return f"its variables lack {' and '.join(map(repr, missing))}", []
+    for name in variables:
+        reason = _other_levels(name, schema, own)
+        if reason:
+            return reason, []
+    sources = {level: sources_at(result, level, needed.counted) for level in result.spine.levels}
+    geolevels = [level for level, found in sources.items() if None not in found]
+    if geolevels:
+        return "", geolevels
+    best = min(sources, key=lambda level: sources[level].count(None))
+    lacking = [code for code, found in zip(needed.told, sources[best], strict=True) if found is None]
+    named = ", ".join(lacking[:MOST_NAMED]) + (
+        f" and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
+    )
+    finest = " * ".join(name for name in schema.names if name in variables) or "total"
+    return f"nothing stored tells {named}: estimate again with --desired {finest!r}, or what measures it", []
+
+
+def _other_levels(name: str, schema: Schema, published: Schema) -> str:
+    """Why a variable is not that of the published tables, or ""; levels that go by number are taken as such."""
+    here, there = schema.labels_of(name), published.labels_of(name)
+    numbers = tuple(map(str, range(len(there))))
+    if here in (there, numbers) or (there == numbers and len(here) == len(there)):
+        return ""
+    return f"variable {name!r} has the levels {_few(here)} and not {_few(there)}"
+
+
+def _few(labels: Sequence[str]) -> str:
+    return ", ".join(labels[:3]) + (f", ... ({len(labels)})" if len(labels) > 3 else "")

@@ -1,0 +1,184 @@
+"""A stored result as it lies on disk (`result_files`): its problem, tables and estimates, each checked before use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from blue_solvers.results.checksums import DamagedError, require_intact, untouched
+from blue_solvers.results.proof import StoredProof
+from blue_solvers.results.store import SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of, read_description
+from constraint_builders import Problem, Spine
+from constraint_builders.arrays import Float
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.table import Table, make_table, parse_table
+from constraint_builders.files.naming import naming
+from constraint_builders.files.parquet import read_parquet, scan_files
+from constraint_builders.files.settings import parse_settings
+
+FILE = "file*"  # column of ours: no column of a file has such a name
+
+
+class StoredResult:
+    """Stored estimates. Every file is compared with its checksum before anything in it is believed.
+
+    Parameters
+    ----------
+    folder : path
+        Written by `write_result`.
+
+    Raises
+    ------
+    DamagedError
+        If a file is missing or is not what was written, here or as soon as it is needed; it is named.
+    ValueError
+        If the result has another format.
+    OSError
+        If there is no result.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.description = read_description(self.folder)
+        self._checked: dict[str, os.stat_result] = {}
+        path = self._intact(SETTINGS)
+        with naming(path):
+            self.settings = parse_settings(path.read_text(encoding="utf-8"), self.description["settings"])
+
+    def _intact(self, name: str) -> Path:
+        """A file of the result, which is what was written."""
+        path = self.folder / name
+        if name not in self.description["files"]:
+            raise DamagedError(f"{path} is no file of this result: estimate again")
+        now = path.stat() if path.is_file() else None
+        if now is None or not untouched(now, self._checked.get(name)):
+            require_intact(path, self.description["files"][name])
+            self._checked[name] = path.stat() if now is None else now
+        return path
+
+    @cached_property
+    def proof(self) -> StoredProof:
+        """What is proved of the estimates; it is of these files, or the result would not have been read."""
+        return StoredProof.from_json(self.description.get("proof", {}))
+
+    def require_intact(self) -> None:
+        """Raise `DamagedError` unless every file is what was written."""
+        for name in self.description["files"]:
+            self._intact(name)
+
+    @property
+    def schema(self) -> Schema:
+        """The variables and recodes."""
+        return self.settings.schema
+
+    @cached_property
+    def spine(self) -> Spine:
+        """The geounits."""
+        frame = self._frame(SPINE)
+        return Spine(frame["parent"].to_numpy(), frame["geolevel"].to_list(), frame["geocode"].to_list())
+
+    def _frame(self, name: str) -> pl.DataFrame:
+        path = self._intact(name)
+        with naming(path):
+            return read_parquet(path)
+
+    def stored_tables(self, geolevel: str) -> list[Table]:
+        """The tables that were estimated at a geolevel, in order of size."""
+        self.spine.level_index(geolevel)
+        tables = [parse_table(self.schema, name) for name in self.description["tables"].get(geolevel, ())]
+        return sorted(tables, key=lambda table: (table.size, table.name))
+
+    def problem(self, desired: Mapping[str, Sequence[str]]) -> Problem:
+        """The estimation problem again, for other desired tables."""
+        return self.problem_of(self.schema, self.variances, desired)
+
+    def problem_of(self, schema: Schema, observed: Mapping[str, Any], desired: Mapping[str, Sequence[str]]) -> Problem:
+        """The estimation problem of measurements summed over some variables (`sum_out`)."""
+        noise = self.description["noise"]
+        return Problem(schema, observed, desired, spine=self.spine, zeros=self.zeros or None, noise=noise)
+
+    @cached_property
+    def variances(self) -> dict[str, dict[str, Float]]:
+        """Variance of every observed table, (geounits,), by geolevel and table; infinite where not measured."""
+        observed: dict[str, dict[str, Float]] = {}
+        for (level, table), rows in self._frame(VARIANCES).group_by("geolevel", "table", maintain_order=True):
+            members = self.spine.members[self.spine.level_index(str(level))]
+            variances = np.full(members.size, np.inf)
+            geounits, measured = rows["geounit"].to_numpy(), rows["variance"].to_numpy()
+            if np.unique(geounits).size < geounits.size or not np.isin(geounits, np.arange(members.size)).all():
+                raise DamagedError(f"{self.folder / VARIANCES}: geounits of {level} are repeated or unknown")
+            if not (np.isfinite(measured) & (measured >= 0)).all():
+                raise DamagedError(f"{self.folder / VARIANCES}: a variance of {table!r} at {level} is not one")
+            variances[geounits] = measured
+            observed.setdefault(str(level), {})[str(table)] = variances
+        return observed
+
+    @cached_property
+    def zeros(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
+        """Structural zeros, (geounits, *shape), by geolevel and table."""
+        if not self.description["zeros"]:
+            return {}
+        frame = self._frame(ZEROS)
+        table = make_table(self.schema, tuple(self.description["zeros"]))
+        empty = np.zeros((self.spine.size, table.size), dtype=bool)
+        empty[frame["geounit"].to_numpy()] = frame["empty"].explode().to_numpy().reshape(-1, table.size)
+        return {
+            (level, " * ".join(table.factors)): empty[members].reshape(members.size, *table.shape)
+            for level, members in zip(self.spine.levels, self.spine.members, strict=True)
+        }
+
+    def members(self, geolevel: str) -> NDArray[np.intp]:
+        """Positions in the spine of the geounits of a geolevel."""
+        return self.spine.members[self.spine.level_index(geolevel)]
+
+    def stored(self, geolevel: str, table: Table, geounits: NDArray[np.intp]) -> tuple[Float, Float]:
+        """Stored estimates and their standard errors of a table, (g, cells), in geounits by their numbers in the level.
+
+        Raises
+        ------
+        DamagedError
+            If one is not there, or is not finite.
+        """
+        estimate, std_error = self._columns(geolevel, table, geounits, ("estimate", "std_error"))
+        return estimate, std_error
+
+    def stored_estimates(self, geolevel: str, table: Table, geounits: NDArray[np.intp]) -> Float:
+        """Stored estimates of some geounits, (g, cells), by their numbers in the level; raises as `stored`."""
+        return self._columns(geolevel, table, geounits, ("estimate",))[0]
+
+    def _columns(self, geolevel: str, table: Table, geounits: NDArray[np.intp], columns: Sequence[str]) -> list[Float]:
+        """Stored columns of some geounits, (g, cells) each."""
+        codes = [self.spine.geocodes[i] for i in self.members(geolevel)[geounits]]
+        found = self._rows(geolevel, table, codes, columns)
+        number = {code: i for i, code in enumerate(found["geocode"])}
+        arrays = []
+        for name in columns:
+            values = found[name].explode().to_numpy()
+            if sorted(found["geocode"]) != sorted(codes) or values.size != len(codes) * table.size:
+                raise DamagedError(f"{self.folder}: there is not one {name} of {table.name!r} for each {geolevel}")
+            if not np.isfinite(values).all():
+                raise DamagedError(f"{self.folder}: an {name} of {table.name!r} at {geolevel} is not finite")
+            arrays.append(values.reshape(len(codes), table.size)[[number[code] for code in codes]])
+        return arrays
+
+    def _rows(self, geolevel: str, table: Table, codes: Sequence[str], columns: Sequence[str]) -> pl.DataFrame:
+        """The stored estimates of a table in some geounits; files that have none of them need not be intact."""
+        whole = estimates_of(geolevel)
+        names = [name for name in self.description["files"] if name == whole or name.startswith(f"{whole}/")]
+        missing = [name for name in names if not (self.folder / name).is_file()]
+        if missing or not names:
+            raise DamagedError(f"{self.folder / (missing or [whole])[0]} is missing")
+        with naming(self.folder / whole):
+            rows = scan_files([self.folder / name for name in names], FILE)
+            wanted = (pl.col("table") == table.name) & pl.col("geocode").is_in(codes)
+            found = rows.filter(wanted).select("geocode", *columns, FILE).collect()
+        for number in found[FILE].unique():
+            self._intact(names[number])
+        return found

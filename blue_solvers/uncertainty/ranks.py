@@ -1,0 +1,55 @@
+"""Ranks of estimates, with intervals from the errors of all differences."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blue_solvers.quantiles import normal_multiple, read_level
+from constraint_builders.arrays import Index
+from constraint_builders.description.reals import real_array
+
+
+def rank_intervals(estimate: ArrayLike, covariance: ArrayLike, level: float = 0.95) -> tuple[Index, Index, Index]:
+    """Ranks from the largest, 1, down, each with an interval that holds the true rank.
+
+    A true rank is one more than the number of truly larger quantities. Each one's n - 1 differences from the others
+    hold together with the stated probability or more (Bonferroni): those that are surely larger come before it, those
+    that are surely smaller after it.
+
+    Parameters
+    ----------
+    estimate : array_like, (n,)
+    covariance : array_like, (n, n)
+        In squared units of the estimates.
+    level : float
+        Of each interval by itself.
+
+    Returns
+    -------
+    rank, first, last : ndarray of int, (n,)
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, a number is not finite, or the level lies outside (0, 1).
+
+    Examples
+    --------
+    >>> rank, first, last = rank_intervals([5.0, 40.0, 41.0], [[1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    >>> rank.tolist(), first.tolist(), last.tolist()
+    ([3, 2, 1], [3, 1, 1], [3, 2, 2])
+    """
+    x, V = real_array(estimate, "estimate"), real_array(covariance, "covariance")
+    if x.ndim != 1 or V.shape != (x.size, x.size):
+        raise ValueError(f"give n estimates and their (n, n) covariance: got {x.shape} and {V.shape}")
+    if not (np.isfinite(x).all() and np.isfinite(V).all()):
+        raise ValueError("estimate or covariance holds NaN or infinite numbers: give finite ones")
+    level = read_level(level)
+    z = normal_multiple(1 - (1 - level) / max(x.size - 1, 1))
+    larger = x[:, None] - x[None, :]
+    variances = V.diagonal()
+    error = np.sqrt(np.maximum(variances[:, None] + variances[None, :] - V - V.T, 0))
+    surely = larger > z * error  # the one of the row than that of the column
+    rank = 1 + (larger > 0).sum(axis=0)
+    return rank, 1 + surely.sum(axis=0), x.size - surely.sum(axis=1)

@@ -1,0 +1,205 @@
+"""The commands that answer by published table write what the library says, and refuse in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+from polars.testing import assert_frame_equal
+
+from blue_solvers.cli import main
+from blue_solvers.results import Result
+from tests.helpers.small_states import SmallState, small_state
+
+SETTINGS = """
+geolevels = ["US", "State", "County", "Tract", "Block_Group", "Block"]
+noise = "discrete_gaussian"
+[variables]
+hisp = 2
+race = 7
+hhtenshort_3lev = ["mortgage", "owned_free", "rented"]
+[budget]
+total = "1"
+[budget.geolevels]
+US = "1/6"
+State = "1/6"
+County = "1/6"
+Tract = "1/6"
+Block_Group = "1/6"
+Block = "1/6"
+[budget.tables]
+detailed = [1, 1, 1, 1, 1, 1]
+"""
+SURE, UNSURE = "H10", "HCT1"  # the second has lines whose numbers are from memory
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> SmallState:
+    """Households by tenure, race and Hispanic origin of their householders."""
+    sums: dict[str, Callable[[NDArray], NDArray]] = {
+        "hisp": lambda cells: cells.sum(axis=(1, 2)),
+        "detailed": lambda cells: cells,
+    }
+    desired = ["hisp * race * hhtenshort_3lev"]
+    return small_state(tmp_path_factory.mktemp("state") / "result", SETTINGS, sums, desired, 9)
+
+
+def shown(capsys: pytest.CaptureFixture, *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def refusal(capsys: pytest.CaptureFixture, *arguments: str) -> str:
+    """The one line on stderr of a run that ends with exit code 2."""
+    capsys.readouterr()
+    try:
+        code = main(arguments)
+    except SystemExit as exit_:
+        code = exit_.code  # type: ignore[assignment]
+    error = capsys.readouterr().err
+    assert code == 2
+    assert error.count("\n") == 1
+    return error
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow"])
+@pytest.mark.parametrize("wide", [False, True])
+def test_tables_are_written_as_the_library_answers(
+    state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture, suffix: str, wide: bool
+) -> None:
+    out = tmp_path / f"tracts{suffix}"
+    arguments = ["table", str(state.result.folder), SURE, UNSURE, "--geolevel", "tract", "--level", "0.8"]
+    said = shown(capsys, *arguments, "--out", str(out), *(["--wide"] if wide else []))
+    frames = [state.result.table(name, geolevel="tract", level=0.8, wide=wide) for name in (SURE, UNSURE)]
+    expected = pl.concat([frames[0], frames[1].drop("geoid")], how="horizontal") if wide else pl.concat(frames)
+    assert said == f"written    {out}, {expected.height} rows\n"
+    if suffix == ".csv":
+        assert_frame_equal(pl.read_csv(out, schema_overrides={"geoid": pl.String}), expected, rel_tol=1e-9)
+    else:
+        assert_frame_equal(pl.read_parquet(out) if suffix == ".parquet" else pl.read_ipc(out), expected)
+
+
+def test_tables_are_rounded_to_their_errors(state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = str(tmp_path / "county.csv")
+    shown(capsys, "table", str(state.result.folder), SURE, "--geoid", "01003", "--digits", "2", "--out", out)
+    errors = pl.read_csv(out, infer_schema=False)["std_error"]
+    assert all(len(text.replace(".", "").strip("0")) <= 2 for text in errors)
+
+
+def test_lines_from_memory_are_marked(state: SmallState, capsys: pytest.CaptureFixture) -> None:
+    folder = str(state.result.folder)
+    lines = shown(capsys, "table", folder, UNSURE, "--geoid", "01003010800").splitlines()
+    assert len(lines) == 2 + 35 + 1
+    assert lines[-1].startswith("C: the line's number is from memory of 2010")
+    assert [" C " in line for line in lines[2:-1]] == [False] + [True] * 34
+    sure = shown(capsys, "table", folder, SURE, "--geoid", "01003010800")
+    assert "memory" not in sure
+    assert f"{state.result.table(SURE, ['01003010800'])['estimate'][0]:,.2f}" in sure.splitlines()[2]
+    assert "memory" in shown(capsys, "compare", folder, "HCT1_002N", "--rank", "--geolevel", "tract")
+    listed = shown(capsys, "tables", folder)
+    assert "34 C" in next(line for line in listed.splitlines() if line.startswith("HCT1 "))
+
+
+def test_what_can_be_answered_is_listed(state: SmallState, capsys: pytest.CaptureFixture) -> None:
+    listed = shown(capsys, "tables", str(state.result.folder))
+    frame = state.result.tables()
+    answered = frame.filter(pl.col("reason") == "").height
+    assert listed.startswith(f"{answered} published tables can be answered, {frame.height - answered} cannot\n")
+    assert answered == 4 + 9 + 2  # H4, H10, H11 and HCT1 less those of households alone; H4A-I; H6 and H7
+    row = next(line for line in listed.splitlines() if line.startswith("P19 "))
+    assert row.endswith("its variables lack 'elderly' and 'hhtype_dhch'")
+
+
+def test_places_come_from_a_list_of_blocks(state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    places = {"Here": ["010030108001001", "010030108002009"], "There": ["01003010900"]}
+    rows = [(name, geoid) for name, geoids in places.items() for geoid in geoids]
+    pl.DataFrame(rows, schema=["place", "geoid"], orient="row").write_csv(tmp_path / "places.csv")
+    out = str(tmp_path / "out.parquet")
+    shown(capsys, "table", str(state.result.folder), SURE, "--places", str(tmp_path / "places.csv"), "--out", out)
+    assert_frame_equal(pl.read_parquet(out), state.result.table(SURE, places))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".arrow"])
+@pytest.mark.parametrize("how", ["share", "base", "minus", "rank"])
+def test_comparisons_are_written_as_the_library_answers(
+    state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture, suffix: str, how: str
+) -> None:
+    out, result = tmp_path / f"out{suffix}", state.result
+    options, expected = {
+        "share": (["--over", "H10_001N"], result.ratios("H10_002N", "H10_001N", geolevel="block", level=0.9)),
+        "base": (["--over", "--base", "01003"], result.ratios("H10_002N", None, None, "block", "01003", level=0.9)),
+        "minus": (["--minus", "H10_010N"], result.differences("H10_002N", "H10_010N", geolevel="block", level=0.9)),
+        "rank": (["--rank"], result.ranks("H10_002N", geolevel="block", level=0.9)),
+    }[how]
+    arguments = ["compare", str(result.folder), "H10_002N", *options, "--geolevel", "block", "--level", "0.9"]
+    assert shown(capsys, *arguments, "--out", str(out)) == f"written    {out}, 5 rows\n"
+    ids = dict.fromkeys(("geoid", "other_geoid"), pl.String)
+    found = pl.read_csv(out, schema_overrides=ids) if suffix == ".csv" else pl.read_ipc(out)
+    assert_frame_equal(found, expected, check_dtypes=suffix != ".csv", rel_tol=1e-9)
+    on_screen = shown(capsys, *arguments).splitlines()
+    assert len(on_screen) == 2 + 5
+    assert all(row[0] in line for row, line in zip(expected.rows(), on_screen[2:], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["table", "RESULT", "H10"], "no place is asked for: give --geoid, --geolevel or --places"),
+        (["table", "RESULT", "H99", "--geoid", "01"], "no published table 'H99' in dhc_households: near it are H9"),
+        (["table", "RESULT", "H10", "--geoid", "02"], "no state '02' in this result: near it is 01"),
+        (["table", "RESULT", "P12", "--geoid", "01"], "'P12' is of dhc_persons, and this result is of dhc_households"),
+        (["table", "RESULT", "H13", "--geoid", "01"], "cannot answer H13: its variables lack 'hhage'"),
+        (["table", "RESULT", "H10", "--geolevel", "town"], "places of level 'town' here: there are state, county"),
+        (["table", "RESULT", "H10", "--geoid", "01", "--wide"], "--wide and --digits are of what is written"),
+        (["table", "RESULT", "H10", "--geoid", "01", "--out", "x.txt"], "the name must end in .csv"),
+        (["table", "RESULT", "H10", "--places", "p.csv", "--geoid", "01"], "leave --geoid and --geolevel out"),
+        (["table", "nowhere", "H10", "--geoid", "01"], "nowhere/result.json: No such file"),
+        (["table", ".", "H10", "--geoid", "01"], "is a folder of nothing that this command made"),
+        (["table", "RESULT", "HCT1", "H10", *["--geolevel", "block"]], "260 rows are too many to show: give --out"),
+        (["compare", "RESULT", "H10_002N", "--over", "--geoid", "01"], "give a line after --over or --minus, or"),
+        (["compare", "RESULT", "H10_002N", "--geoid", "01"], "one of the arguments --over --minus --rank is required"),
+        (["compare", "RESULT", "H10", "--rank", "--geoid", "01"], "'H10' is a table: give a line of it"),
+        (["compare", "RESULT", "H10_002N", "--rank", "--base", "01"], "--rank compares places with one another"),
+        (["tables", "nowhere"], "nowhere/result.json: No such file"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_in_one_line(
+    state: SmallState,
+    capsys: pytest.CaptureFixture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = [str(state.result.folder) if word == "RESULT" else word for word in arguments]
+    assert said in refusal(capsys, *named)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_proved_is_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """From true counts of blocks, by the commands alone; places may be arrays and series in Python."""
+    rows = [(f"44001000100{block}", sex, 5) for block in ("1001", "1002") for sex in ("male", "female")]
+    blocks = pl.DataFrame(rows, schema=["geoid", "sex", "count"], orient="row")
+    blocks.write_csv(tmp_path / "blocks.csv")
+    text = (
+        SETTINGS.split("[variables]")[0].replace('"US", ', "")
+        + "[variables]\nsex = ['male', 'female']\n[budget.losses]\n"
+    )
+    head, losses = text.split("[budget.losses]")
+    settings = head + '[budget]\nmeasure = "zcdp"\n[budget.losses]' + losses + "detailed = [1, 1, 1, 1, 1]\n"
+    (tmp_path / "settings.toml").write_text(settings)
+    release, result = str(tmp_path / "release"), str(tmp_path / "result")
+    arguments = ["--settings", str(tmp_path / "settings.toml"), "--seed", "1", "--out", release]
+    shown(capsys, "simulate", str(tmp_path / "blocks.csv"), *arguments)
+    shown(capsys, "estimate", release, "--out", result)
+    assert "no figure is further than" in shown(capsys, "table", result, "P1", "--geoid", "44001")
+    assert "no figure is further than" in shown(capsys, "compare", result, "P1_001N", "--rank", "--geolevel", "block")
+    one = Result(result).table("P1", np.array(["44001"]))
+    assert_frame_equal(one, Result(result).table("P1", pl.Series(["44001"])))
+    assert_frame_equal(one, Result(result).table("P1", geolevel="county", geoids=np.array(["44"])))

@@ -1,0 +1,157 @@
+"""Published tables: shipped lines against the facts that they were written from, and against one another."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tomllib
+from importlib import resources
+
+import numpy as np
+import pytest
+
+from constraint_builders import Schema
+from constraint_builders.files import production_settings
+from constraint_builders.files.published_tables import PRODUCTS, product_of, published_tables
+from tests.helpers.places import DHC_SETTINGS, TABLE_CATALOGUE
+
+SETTINGS = {
+    "pl94_persons": "pl94_us_persons",
+    "pl94_units": "pl94_us_units",
+    "dhc_persons": "dhc_us_persons",
+    "dhc_households": "dhc_us_units",
+    "dhc_tenvacgq": "dhc_us_units_tenvacgq",
+}
+Factors = dict[str, tuple[str, dict[str, set[int]]]]  # of each variable and recode its variable, and levels by label
+
+
+def ranges(text: str) -> set[int]:
+    pieces = [piece.strip().split("-") for piece in text.split(",")]
+    return {level for piece in pieces for level in range(int(piece[0]), int(piece[-1]) + 1)}
+
+
+def factors_of(product: str) -> Factors:
+    """Variables and recodes as the production settings write them, and those that the facts suggest for households."""
+    file = resources.files("constraint_builders.files") / "production" / f"{SETTINGS[product]}.toml"
+    told = tomllib.loads(file.read_text())
+    found: Factors = {}
+    for name, levels in told["variables"].items():
+        labels = levels if isinstance(levels, list) else [str(i) for i in range(levels)]
+        found[name] = name, {label: {i} for i, label in enumerate(labels)}
+    for variable, recodes in told.get("recodes", {}).items():
+        for name, text in recodes.items():
+            if isinstance(text, list):  # a label for every level
+                found[name] = variable, {own: {i for i, label in enumerate(text) if label == own} for own in text}
+                continue
+            parts = [" ".join(part.split()) for part in text.split("|")]
+            found[name] = variable, {part: ranges(part) for part in parts}
+    if product == "dhc_households":
+        suggested = json.loads(DHC_SETTINGS.read_text())["dhc_us_units"]["suggested_recodes"]["hhtype_dhch"]
+        for name, groups in suggested.items():
+            found[name] = "hhtype_dhch", {label: ranges(part) for label, part in groups.items()}
+    return found
+
+
+def counted(selection: str, factors: Factors) -> dict[str, set[int]]:
+    """The levels that a selection of the facts counts."""
+    levels: dict[str, set[int]] = {}
+    for part in selection.split(",") if selection not in ("", "total") else ():
+        factor, _, labels = part.partition("=")
+        variable, known = factors[factor]
+        own = set().union(*(known[label] for label in labels.split("|")))
+        levels[variable] = levels.get(variable, own) & own
+    return levels
+
+
+@pytest.mark.skipif(not TABLE_CATALOGUE.exists(), reason="the facts are not here")
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_every_line_is_that_of_the_facts(product: str) -> None:
+    """Label, confidence, cells, and the measured table with fewest cells that tells it."""
+    with TABLE_CATALOGUE.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["product"] == product]
+    published, factors = published_tables(product), factors_of(product)
+    assert sum(len(table.lines) for table in published.tables.values()) == len(rows)
+    schema, budget = production_settings(SETTINGS[product]).schema, production_settings(SETTINGS[product]).variances()
+    measured = {name for tables in budget.values() for name in tables}
+    partitions = {name: measured_partitions(schema, name) for name in measured}
+    for row in rows:
+        line = published.line(row["line"])
+        assert (line.label, line.confidence) == (row["label"], row["confidence"]), row["line"]
+        if not row["selection"]:
+            assert line.adds
+            assert not line.levels
+            continue
+        levels = counted(row["selection"], factors)
+        assert {name: set(np.flatnonzero(own).tolist()) for name, own in line.levels.items()} == levels, row["line"]
+        telling = [name for name, parts in partitions.items() if tells(parts, levels)]
+        assert cells(partitions[row["coarsest_query"]]) == min(cells(partitions[name]) for name in telling)
+        assert row["coarsest_query"] in telling
+
+
+def measured_partitions(schema: Schema, table: str) -> dict[str, list[set[int]]]:
+    """For each variable that a table keeps the sets of levels that it keeps apart."""
+    names = schema.names if table == "detailed" else () if table == "total" else table.split(" * ")
+    found = {}
+    for name in names:
+        groups = np.array(schema.groups_of(name))
+        found[schema.names[schema.axis_of(name)]] = [set(np.flatnonzero(groups == i).tolist()) for i in set(groups)]
+    return found
+
+
+def tells(partitions: dict[str, list[set[int]]], levels: dict[str, set[int]]) -> bool:
+    if not levels.keys() <= partitions.keys():
+        return False
+    return all(not part & own or part <= own for name, own in levels.items() for part in partitions[name])
+
+
+def cells(partitions: dict[str, list[set[int]]]) -> int:
+    return int(np.prod([len(parts) for parts in partitions.values()]))
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_lines_are_numbered_and_count_something(product: str) -> None:
+    published = published_tables(product)
+    for name, table in published.tables.items():
+        assert [line.code for line in table.lines] == [f"{name}_{i:03}N" for i in range(1, len(table.lines) + 1)]
+        assert all(line.confidence in set("ABC") and line.label for line in table.lines)
+        for line in table.lines:
+            assert all(own.any() and not own.all() for own in line.levels.values()), line.code
+            assert all(published.line(code) in table.lines for code in line.adds)
+            assert published.line(line.code.lower()) == line
+
+
+def test_variables_are_those_of_the_production_settings() -> None:
+    for product, name in SETTINGS.items():
+        schema, own = production_settings(name).schema, published_tables(product).schema
+        assert {v: schema.size_of(v) for v in schema.names} == {v: own.size_of(v) for v in own.names}
+        assert product_of(schema) == product
+
+
+def test_the_product_of_a_schema_is_the_first_that_has_its_variables() -> None:
+    assert product_of(Schema({"sex": 2, "age": 116})) == "dhc_persons"
+    assert product_of(Schema({"hispanic": 2, "cenrace": 63})) == "pl94_persons"
+    assert product_of(Schema({"sex": 2, "hhage": 9})) == "dhc_households"
+    assert product_of(Schema({"sex": 2, "income": 3})) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("P99", "no published table 'P99' in dhc_persons: near it are P9"),
+        ("PCT12Z", "near it are PCT12, "),
+        ("H13", "'H13' is of dhc_households, and this result is of dhc_persons"),
+        ("H1", "'H1' is of pl94_units and dhc_tenvacgq"),
+        ("", "no published table ''"),
+    ],
+)
+def test_unknown_tables_are_refused(name: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said.replace("(", r"\(")):
+        published_tables("dhc_persons").table(name)
+
+
+@pytest.mark.parametrize(("code", "said"), [("P12_050N", "no line"), ("P12_000N", "no line"), ("P12", "is no line")])
+def test_unknown_lines_are_refused(code: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        published_tables("dhc_persons").line(code)
+    with pytest.raises(ValueError, match="no product 'dhc'"):
+        published_tables("dhc")

@@ -1,0 +1,61 @@
+"""The tree that nodes of a summing matrix form, and the equations of those that form none, from sets of leaves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constraint_builders.relations import holders
+from constraint_builders.relations.summing import SummingMatrix
+from tests.helpers.effort import examples
+
+
+def holder_of(nodes: list[frozenset[int]], node: int) -> int:
+    """The least other node that holds its leaves; of equal ones the one before."""
+    own = nodes[node]
+    above = [i for i, other in enumerate(nodes) if other > own or (other == own and i < node)]
+    return min(above, key=lambda i: (len(nodes[i]), -i), default=-1)
+
+
+def cut(leaves: list[int], draw: st.DrawFn) -> list[frozenset[int]]:
+    """A set, and some of what it may be cut into."""
+    found = [frozenset(leaves)] * draw(st.integers(0, 2))
+    if len(leaves) > 1:
+        place = draw(st.integers(1, len(leaves) - 1))
+        found += cut(leaves[:place], draw) + cut(leaves[place:], draw)
+    return found
+
+
+@st.composite
+def families(draw: st.DrawFn) -> list[frozenset[int]]:
+    own = cut(draw(st.permutations(range(draw(st.integers(1, 7))))), draw)
+    crossing = st.frozensets(st.integers(0, 6), min_size=1)
+    own += draw(st.lists(crossing, max_size=2)) if draw(st.booleans()) else []
+    return list(draw(st.permutations(own))) or [frozenset([0])]
+
+
+@pytest.mark.parametrize("many", [0, holders.MANY])
+@examples(100)
+@given(nodes=families())
+def test_a_node_lies_in_the_least_that_holds_it(many: int, nodes: list[frozenset[int]]) -> None:
+    S = np.array([[float(leaf in node) for leaf in range(7)] for node in nodes])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(holders, "MANY", many)
+        found = SummingMatrix(S).nested
+    nested = all(a <= b or b <= a or not a & b for a in nodes for b in nodes)
+    assert (found is not None) == nested
+    if found is not None:
+        assert found.parent.tolist() == [holder_of(nodes, i) for i in range(len(nodes))]
+
+
+@examples(100)
+@given(nodes=families(), all_leaves=st.booleans())
+def test_the_equations_are_all_that_hold(nodes: list[frozenset[int]], all_leaves: bool) -> None:
+    nodes = nodes + [frozenset([leaf]) for leaf in range(7) if all_leaves]
+    S = np.array([[float(leaf in node) for leaf in range(7)] for node in nodes])
+    A = SummingMatrix(S).relations.toarray()
+    assert abs(A @ S).max(initial=0) < 1e-12
+    assert len(A) == len(S) - np.linalg.matrix_rank(S)
+    assert np.linalg.matrix_rank(A) == len(A) if len(A) else True
