@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 from math import prod
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import SOLVERS, AreaSolver, ConjugateGradient, UnsupportedProblemError, blue, estimate
+from blue_solvers.components import size
 from blue_solvers.crossing_areas.clusters import Clusters
 from blue_solvers.testing import check_solver
 from blue_solvers.verification import certify
@@ -132,6 +135,43 @@ def test_leaves_that_share_their_areas_and_were_measured_alike(seed: int) -> Non
         other = blue(problem, "cholesky")
         noisy = ~problem.exact  # of exact cells that say the same, any may stand for the others
         np.testing.assert_allclose((P.T @ V)[noisy], (other.T @ V)[noisy], atol=1e-9)
+
+
+@examples(30, 5)
+@given(seed=SEEDS)
+def test_leaves_alone_without_the_cells_of_all_variables(seed: int) -> None:
+    """As where these are many times the cells of the tables."""
+    found = next(
+        own for s in range(seed, seed + 90) if (own := alike(s)) is not None and Clusters.of(own.description.problem())
+    )
+    with patch.object(size, "HELD_BYTES", 0.0), patch.object(size, "MANY_TIMES", 0.0):
+        require_right(found, "areas")
+        problem = found.description.problem()
+        P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
+        noisy = ~problem.exact
+        np.testing.assert_allclose((P.T @ V)[noisy], (blue(problem, "cholesky").T @ V)[noisy], atol=1e-9)
+
+
+def test_cells_of_all_variables_are_never_held_where_tables_have_far_fewer() -> None:
+    """Four variables of 60 levels, 13 million cells in each place: on a spine, as areas that nest, and that cross."""
+    schema = Schema({name: 60 for name in "abcd"})
+    parent, level = [-1, 0, 0, *[1] * 4, *[2] * 4], ["State", *["Tract"] * 2, *["Block"] * 8]
+    spine = Spine(parent, level)
+    tables = {name: {"a": 1.0, "b": 2.0, "c * d": 3.0} for name in ("State", "Tract", "Block")}
+    asked = {"State": ["a", "c"], "Block": ["total", "b"]}
+    crossing = Areas.from_spine(spine).with_layer("Other", [0, 1, 0, 0, 1, 1, 0, 1])
+    areas = {"spine": spine}, {"areas": Areas.from_spine(spine)}, {"areas": crossing}
+    for places in areas:
+        observed = {**tables, "Other": {"a": 1.0}} if places.get("areas") is crossing else tables
+        problem = Problem(schema, observed, asked, **places)
+        tracemalloc.start()
+        P = blue(problem)
+        P @ np.ones(problem.observed.size)
+        P.variances()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert P.info.solver == "areas"
+        assert peak < 60**4 * 8 / 4  # bytes: a quarter of one place's
 
 
 def test_inventions_have_alike_leaves() -> None:
