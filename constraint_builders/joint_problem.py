@@ -105,7 +105,9 @@ def _products(problems: Sequence[Problem], names: Sequence[str] | None) -> dict[
         if not isinstance(own, Problem):
             raise TypeError(f"problem {name!r} must be a Problem: got {type(own).__name__}")
         if not own.is_tabular:
-            raise ValueError(f"problem {name!r} has no tables, only a matrix: joint estimates are of tables of a schema")
+            raise ValueError(
+                f"problem {name!r} has no tables, only a matrix: joint estimates are of tables of a schema"
+            )
         if own.covariance is not None:
             raise ValueError(
                 f"problem {name!r} has correlated noise: join problems of its variances, and give the covariance over "

@@ -52,7 +52,9 @@ class CommonLeaves:
             raise ValueError(f"two layers would be called {twice[0]!r}: give the problems other names=")
         labels = own[first].layer(LEAF).labels
         areas = Areas(own[first].leaves if labels is None else labels, {})
-        order = {name: _order(own[first], given, f"problem {first!r}", f"problem {name!r}") for name, given in own.items()}
+        order = {
+            name: _order(own[first], given, f"problem {first!r}", f"problem {name!r}") for name, given in own.items()
+        }
         for (name, level), layer in self._layers.items():
             incidence = own[name].layer(level).incidence[:, order[name]]
             areas = areas.with_layer(layer, incidence, own[name].names(level))
@@ -68,23 +70,16 @@ class CommonLeaves:
 def _order(first: Areas, other: Areas, of_first: str, of_other: str) -> Index:
     """Where the leaves of one are among those of another."""
     named = [areas.layer(LEAF).labels is not None for areas in (first, other)]
-    if first.leaves != other.leaves:
-        lost = _lost(first, other, of_other) or _lost(other, first, of_first) or "" if all(named) else ""
+    if named[0] != named[1]:
         raise ValueError(
-            f"{of_first} has {first.leaves:,} leaves and {of_other} {other.leaves:,}{lost}: joint estimates are over the "
-            "same leaves"
-        )
-    if not any(named):
-        return np.arange(first.leaves)
-    if not all(named):
-        lacks = of_other if named[0] else of_first
-        raise ValueError(
-            f"the leaves of {lacks} have no names, or one name twice at several geolevels: name each, as the other "
-            "problem does, so that they can be matched"
+            f"the leaves of {of_other if named[0] else of_first} have no names, or one name at several geolevels: name "
+            "each, as the other problem does, so that they can be matched"
         )
     lost = _lost(first, other, of_other) or _lost(other, first, of_first)
     if lost:
-        raise ValueError(f"the leaves of {of_first} and {of_other} differ{lost}: joint estimates are over the same leaves")
+        raise ValueError(
+            f"the leaves of {of_first} and {of_other} differ, {lost}: joint estimates are over the same leaves"
+        )
     places = {leaf: i for i, leaf in enumerate(other.names(LEAF))}
     return np.array([places[leaf] for leaf in first.names(LEAF)], dtype=np.intp)
 
@@ -92,4 +87,4 @@ def _order(first: Areas, other: Areas, of_first: str, of_other: str) -> Index:
 def _lost(first: Areas, other: Areas, of_other: str) -> str:
     """A leaf that the other lacks, as part of a sentence; empty where there is none."""
     known = set(other.names(LEAF))
-    return next((f", {of_other} has no leaf {leaf!r}" for leaf in first.names(LEAF) if leaf not in known), "")
+    return next((f"{of_other} has no leaf {leaf!r}" for leaf in first.names(LEAF) if leaf not in known), "")

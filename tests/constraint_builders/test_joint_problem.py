@@ -176,7 +176,11 @@ def test_spines_that_differ_below_the_county_over_the_same_blocks() -> None:
     truth = np.arange(16.0).reshape(4, 4)  # blocks w to z by age
     adult = truth.reshape(4, 2, 2).sum(axis=2)
     mine = coarse.vector(
-        {("County", "total"): [120.0], ("Tract", "adult"): [adult[:2].sum(0), adult[2:].sum(0)], ("Block", "adult"): adult}
+        {
+            ("County", "total"): [120.0],
+            ("Tract", "adult"): [adult[:2].sum(0), adult[2:].sum(0)],
+            ("Block", "adult"): adult,
+        }
     )
     turned = [2, 0, 3, 1]
     other = fine.vector(
@@ -187,9 +191,7 @@ def test_spines_that_differ_below_the_county_over_the_same_blocks() -> None:
         }
     )
     found = blue(problem) @ np.concatenate([mine, other])
-    np.testing.assert_allclose(
-        found, [*truth[[0, 2]].sum(0), *truth[[1, 3]].sum(0), *truth.sum(axis=1)], atol=1e-10
-    )
+    np.testing.assert_allclose(found, [*truth[[0, 2]].sum(0), *truth[[1, 3]].sum(0), *truth.sum(axis=1)], atol=1e-10)
 
 
 def test_leaves_keep_the_order_and_the_name_that_the_only_product_with_tables_of_them_has() -> None:
@@ -208,6 +210,26 @@ def test_recodes_of_recodes_are_added_and_names_can_be_given() -> None:
     )
     assert problem.schema.groups_of("inst") == (1, 0, 1, 1)
     assert [table for _, table in problem.observed.names] == ["hhgq8lev", "inst", "relgq * sex"]
+
+
+def test_a_product_that_counts_one_cell_of_another() -> None:
+    """Occupied units are householders: a cell of a recode, of which the other was not measured."""
+    schema = Schema({"relgq": 3, "sex": 2}, recodes={"relgq": {"householder": [0, 1, 1]}})
+    persons = Problem(schema, {"Leaf": {"relgq": 2.0, "sex": 5.0}}, areas=Areas(["a", "b"], {}))
+    counts = {"Leaf": {"householder": np.array([[0.5, np.inf]] * 2)}}
+    units = Problem(Schema({"householder": 2}), counts, areas=Areas(["b", "a"], {}), undetermined="nan")
+    problem = joint(persons, units, desired={"Leaf": ["relgq"]})
+    M = np.vstack(
+        [np.kron(np.eye(2), np.kron(np.eye(3), np.ones(2))), np.kron(np.eye(2), np.kron(np.ones(3), np.eye(2)))]
+    )
+    occupied = np.kron([[0, 1], [1, 0]], [1, 1, 0, 0, 0, 0])
+    W = np.vstack([M, occupied]) / np.sqrt([2.0] * 6 + [5.0] * 4 + [0.5] * 2)[:, None]
+    y = np.array([7.0, 2, 3, 8, 1, 4, 5, 6, 7, 9, 10, 6])
+    asked = M[:6] @ np.linalg.pinv(W.T @ W)
+    together = np.concatenate([y[:10], [y[10], np.nan, y[11], np.nan]])
+    P = blue(problem)
+    np.testing.assert_allclose(P @ together, asked @ W.T @ (y / np.sqrt([2.0] * 6 + [5.0] * 4 + [0.5] * 2)), atol=1e-9)
+    np.testing.assert_allclose(P.variances(), np.einsum("ij,ij->i", asked, M[:6]), rtol=1e-9)
 
 
 def test_truth_goes_along() -> None:
@@ -235,7 +257,7 @@ def at(leaves: list[str] | int) -> Problem:
         ([SEX, SEX.replace(noise="laplace")], {}, r"several laws, \['gaussian', 'laplace'\]"),
         ([SEX, SEX.with_covariance(np.array([[1.0, 0.5], [0.5, 1.0]]))], {}, "problem '2' has correlated noise"),
         ([PLACES, at(["a", "c"])], {}, "problem '2' has no leaf 'b'"),
-        ([PLACES, at(["a", "b", "c"])], {}, "has 2 leaves and problem '2' 3, problem '1' has no leaf 'c'"),
+        ([PLACES, at(["a", "b", "c"])], {}, "of problem '1' and problem '2' differ, problem '1' has no leaf 'c'"),
         ([PLACES, at(2)], {}, "the leaves of problem '2' have no names"),
         ([SEX, Problem(Schema({"sex": ["m", "f"]}), {"sex": 1.0})], {}, "level 0 of variable 'sex' is"),
         ([SEX, Problem(Schema({"age": 3}), {"age": 1.0})], {}, "no schema refines the others; .* 'sex' has 2 levels"),
@@ -244,7 +266,9 @@ def at(leaves: list[str] | int) -> Problem:
         (
             [
                 Problem(Schema({"a": 2, "b": 3}), {"a": 1.0}),
-                Problem(Schema({"z": 6}, recodes={"z": {"a": [0, 0, 0, 1, 1, 1], "b": [0, 1, 2, 0, 1, 2]}}), {"z": 1.0}),
+                Problem(
+                    Schema({"z": 6}, recodes={"z": {"a": [0, 0, 0, 1, 1, 1], "b": [0, 1, 2, 0, 1, 2]}}), {"z": 1.0}
+                ),
             ],
             {"schema": Schema({"z": 6}, recodes={"z": {"a": [0, 0, 0, 1, 1, 1], "b": [0, 1, 2, 0, 1, 2]}})},
             "'a' and 'b' are both recodes of 'z'",

@@ -154,7 +154,7 @@ def test_leaves_alone_without_the_cells_of_all_variables(seed: int) -> None:
 
 def test_cells_of_all_variables_are_never_held_where_tables_have_far_fewer() -> None:
     """Four variables of 60 levels, 13 million cells in each place: on a spine, as areas that nest, and that cross."""
-    schema = Schema({name: 60 for name in "abcd"})
+    schema = Schema(dict.fromkeys("abcd", 60))
     parent, level = [-1, 0, 0, *[1] * 4, *[2] * 4], ["State", *["Tract"] * 2, *["Block"] * 8]
     spine = Spine(parent, level)
     tables = {name: {"a": 1.0, "b": 2.0, "c * d": 3.0} for name in ("State", "Tract", "Block")}
