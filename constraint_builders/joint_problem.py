@@ -41,8 +41,9 @@ def joint(
     schema : Schema, optional
         The finer schema, by default that of the problems that refines all others.
     recodes : mapping of str to str, optional
-        For variables and recodes of the other schemas which variable or recode of the finer one they are. By default
-        those of the same name, or else of the same labels. Recodes of a variable that is a recode are added.
+        For variables and recodes of the other schemas which variable or recode of the finer one they are, with as many
+        levels in the same order. By default those of the same name and labels, or else of the same labels. Recodes of a
+        variable that is a recode are added.
     names : sequence of str, optional
         Of the products, by default ``"1"``, ``"2"`` and so on.
     desired, undetermined

@@ -99,11 +99,10 @@ def _factor(finer: Schema, variable: Variable, recodes: Mapping[str, str]) -> st
     """The factor of a finer schema that a variable is."""
     given = recodes.get(variable.name)
     if given is not None:
-        finer.axis_of(given)
-        _refuse_other_levels(finer, variable, given)
+        _refuse_other_order(finer, variable, given)
         return given
     if variable.name in finer.factor_names and finer.size_of(variable.name) == variable.size:
-        _refuse_other_levels(finer, variable, variable.name)
+        _refuse_other_labels(finer, variable)
         return variable.name
     alike = [factor for factor in finer.factor_names if finer.labels_of(factor) == variable.levels]
     if len(alike) == 1 and not _is_numbered(variable.levels):
@@ -117,16 +116,28 @@ def _factor(finer: Schema, variable: Variable, recodes: Mapping[str, str]) -> st
     )
 
 
-def _refuse_other_levels(finer: Schema, variable: Variable, factor: str) -> None:
+def _refuse_other_order(finer: Schema, variable: Variable, factor: str) -> None:
+    """Of a factor that a variable is said to be: its labels may be others, in the same order."""
     labels = finer.labels_of(factor)
     if len(labels) != variable.size:
         raise ValueError(f"variable {variable.name!r} has {variable.size} levels, and {factor!r} has {len(labels)}")
-    if labels != variable.levels and not _is_numbered(labels) and not _is_numbered(variable.levels):
-        pairs = zip(variable.levels, labels, strict=True)
-        place, (own, other) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
+    if labels != variable.levels and set(labels) == set(variable.levels):
         raise ValueError(
-            f"level {place} of variable {variable.name!r} is {own!r}, and of {factor!r} of the finer schema {other!r}: "
-            "give both the same labels in the same order"
+            f"levels of variable {variable.name!r} and of {factor!r} of the finer schema come in different orders: "
+            "give both the same"
+        )
+
+
+def _refuse_other_labels(finer: Schema, variable: Variable) -> None:
+    """Of the factor of the same name: labels agree, or one has only numbers."""
+    _refuse_other_order(finer, variable, variable.name)
+    labels = finer.labels_of(variable.name)
+    if labels != variable.levels and not _is_numbered(labels) and not _is_numbered(variable.levels):
+        place = next(i for i, (own, other) in enumerate(zip(variable.levels, labels, strict=True)) if own != other)
+        raise ValueError(
+            f"level {place} of variable {variable.name!r} is {variable.levels[place]!r}, and in the finer schema "
+            f"{labels[place]!r}: if they are the same levels in the same order, say so, "
+            f"recodes={{{variable.name!r}: {variable.name!r}}}"
         )
 
 

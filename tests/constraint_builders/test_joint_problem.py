@@ -12,6 +12,7 @@ from scipy import sparse
 
 from blue_solvers import blue, estimate
 from constraint_builders import Areas, Problem, Schema, Spine, joint
+from constraint_builders.files.settings import production_settings
 from tests.helpers.effort import examples
 
 LEVELS, GROUPS = 4, 3  # of the finer variable, and of the coarser one that is a recode of it
@@ -232,6 +233,19 @@ def test_a_product_that_counts_one_cell_of_another() -> None:
     np.testing.assert_allclose(P.variances(), np.einsum("ij,ij->i", asked, M[:6]), rtol=1e-9)
 
 
+def test_the_schemas_that_are_shipped() -> None:
+    redistricting, demographic = (production_settings(name).schema for name in ("pl94_us_persons", "dhc_us_persons"))
+    coarse = Problem(redistricting, {"detailed": 4.0, "hhinstlevels": 2.0}, ["hhinstlevels"])
+    fine = Problem(demographic, {"hhgq8lev * sex": 4.0, "votingage * hispanic": 2.0}, ["hhgq8lev"])
+    same = {"hhgq": "hhgq8lev", "votingage": "votingage"}
+    problem = joint(coarse, fine, recodes=same, names=["PL94", "DHC"])
+    assert problem.observed.names[0] == ("all (PL94)", "hhgq8lev * votingage * hispanic * cenrace")
+    assert problem.schema.groups_of("hhinstlevels") == (0,) * 18 + (1,) * 15 + (2,) * 9
+    variances = blue(problem).variances()
+    assert (variances[:3] < blue(coarse).variances()).all()
+    assert (variances[3:] < blue(fine).variances()).all()
+
+
 def test_truth_goes_along() -> None:
     schema = Schema({"sex": 2})
     one = Problem(schema, {"sex": 1.0}, truth=[3.0, 4.0])
@@ -259,7 +273,12 @@ def at(leaves: list[str] | int) -> Problem:
         ([PLACES, at(["a", "c"])], {}, "problem '2' has no leaf 'b'"),
         ([PLACES, at(["a", "b", "c"])], {}, "of problem '1' and problem '2' differ, problem '1' has no leaf 'c'"),
         ([PLACES, at(2)], {}, "the leaves of problem '2' have no names"),
-        ([SEX, Problem(Schema({"sex": ["m", "f"]}), {"sex": 1.0})], {}, "level 0 of variable 'sex' is"),
+        ([SEX, Problem(Schema({"sex": ["m", "f"]}), {"sex": 1.0})], {}, "come in different orders"),
+        (
+            [SEX, Problem(Schema({"sex": ["w", "m"]}), {"sex": 1.0})],
+            {},
+            r"'sex' is 'f', and .* 'w': .* recodes=\{'sex': 'sex'\}",
+        ),
         ([SEX, Problem(Schema({"age": 3}), {"age": 1.0})], {}, "no schema refines the others; .* 'sex' has 2 levels"),
         ([SEX, Problem(Schema({"sex": 3}), {"sex": 1.0})], {}, "has one of that name with 3"),
         ([SEX, SEX], {"recodes": {"sex": "age"}}, "'age' is not a variable or recode"),
