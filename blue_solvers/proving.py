@@ -36,13 +36,14 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
     """
     certificate = judge(x)
     for _ in range(REFINEMENTS):
-        if certificate.bound is None or certificate.bound <= PROMISE:
+        bound = np.inf if certificate.bound is None else certificate.bound  # rounding may hide what is known exactly
+        if bound <= PROMISE:
             break
         refined = x + linear(y - x)
         better = judge(refined)
-        if better.bound is None or better.bound >= certificate.bound:
+        if better.bound is None or better.bound >= bound:
             break
-        gained = better.bound <= certificate.bound / 2  # otherwise what is left is rounding
+        gained = better.bound <= bound / 2  # otherwise what is left is rounding
         x, certificate = refined, better
         if not gained:
             break

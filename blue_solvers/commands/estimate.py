@@ -58,8 +58,8 @@ def add_parser(subparsers: SubParsers) -> None:
     add_input_arguments(parser)
     parser.add_argument(
         "--settings",
-        help="of a folder of measurement files: a production run of 2020, such as pl94_us_persons, or a .toml file; "
-        "by default the folder's settings.toml",
+        help="of a folder of measurement files: a production run of 2020, such as pl94_us_persons, dhc_us_housing for "
+        "households and units together, or a .toml file; by default the folder's settings.toml",
     )
     parser.add_argument(
         "--within",
@@ -72,6 +72,18 @@ def add_parser(subparsers: SubParsers) -> None:
         metavar="FILE",
         help="totals of geounits of the folder that are known exactly, .csv: columns geocode and total; 044+144 for "
         "two that are all the children of one",
+    )
+    parser.add_argument(
+        "--state-totals",
+        metavar="WHICH",
+        help="populations of states that are known exactly, for a folder of persons: 2020 for those of the Census of "
+        "2020, or a file, .csv: columns state and total; default: none",
+    )
+    parser.add_argument(
+        "--variables",
+        metavar="NAMES",
+        type=lambda text: [name.strip() for name in text.split(",")],
+        help="variables of the folder's schema to keep, with commas: tables are summed over the others when read",
     )
     parser.add_argument(
         "--memory",
@@ -130,8 +142,8 @@ def run(args: argparse.Namespace) -> None:
             if getattr(args, option[2:].replace("-", "_")) is not None:
                 raise ValueError(f"{option} is for one file of tables, and {args.input} is a folder: {instead}")
         return run_on_folder(args)
-    for option in ("--settings", "--within", "--totals", "--memory"):
-        if getattr(args, option[2:]) is not None:
+    for option in ("--settings", "--within", "--totals", "--state-totals", "--variables", "--memory"):
+        if getattr(args, option[2:].replace("-", "_")) is not None:
             raise ValueError(f"{option} is for a folder of measurement files: {args.input} is none")
     return run_on_table(args)
 

@@ -17,11 +17,12 @@ from blue_solvers.commands.quiet import reading
 from blue_solvers.solvers import TwoPass
 
 if TYPE_CHECKING:
-    from constraint_builders.files import Settings, Unused
+    from constraint_builders.files import ExactTotal, ReadingReport, Settings
 
 Desired: TypeAlias = Sequence[str] | str | None
 
 SETTINGS_FILE = "settings.toml"
+NO_TOTALS = "none"
 
 
 def run_on_folder(args: argparse.Namespace) -> None:
@@ -42,16 +43,23 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     from blue_solvers.results.proof import StoredProof
     from blue_solvers.results.store import write_result
     from blue_solvers.verification import fit_of_spine
-    from constraint_builders.files import read_noisy_measurements, read_totals
+    from constraint_builders.files import read_noisy_measurements
     from constraint_builders.files.new_folder import require_new
 
     require_new(args.out)
     settings = _settings(args)
     with reading(), LevelBar("reading") as bar:
-        totals = () if args.totals is None else read_totals(args.totals)
+        totals = _totals(args, settings)
         release = read_noisy_measurements(
-            args.input, settings, desired=desired, within=args.within, totals=totals, progress=bar
+            args.input,
+            settings,
+            desired=desired,
+            within=args.within,
+            totals=totals,
+            variables=args.variables,
+            progress=bar,
         )
+    settings = release.settings
     problem = release.problem
     announce(problem, args.solver)
     progress(f"preparing {args.solver}")
@@ -65,30 +73,31 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
         fit = fit_of_spine(est.problem, est.y, est.observed, P.over_observed.variances())
     proof = StoredProof(est.proof, fit)
     with LevelBar("writing") as bar:
-        write_result(args.out, P, est.values, std_errors, settings, bar, proof)
+        write_result(args.out, P, est.values, std_errors, settings, bar, proof, release)
     report(replace(est, proof=None), args.out)
     print("\n".join(proof_lines(proof, settings.schema)))
     zeros = [(level, table, int(cells.sum())) for (level, table), cells in release.zeros.items()]
-    _report_constraints(zeros, release.unused)
+    _report_rows(zeros, release.read)
 
 
 def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
     from blue_solvers.results.questions import Result
     from blue_solvers.streaming import estimate_measurements
-    from constraint_builders.files import read_totals
 
     if args.solver not in ("auto", TwoPass.name):
         raise ValueError(f"--memory streams the passes of {TwoPass.name!r}: leave --solver {args.solver} out")
-    totals = () if args.totals is None else read_totals(args.totals)
+    settings = _settings(args)
+    totals = _totals(args, settings)
     with LevelBar("estimating", alike=True) as bar:
         read = estimate_measurements(
             args.input,
-            _settings(args),
+            settings,
             args.out,
             memory=args.memory,
             desired=desired,
             within=args.within,
             totals=totals,
+            variables=args.variables,
             progress=bar,
         )
     observed = f"{plural(read.cells, 'cell')} of {plural(read.tables, 'table')}"
@@ -98,13 +107,16 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
     print(f"solver     {TwoPass.name}, {found.description['reason']}")
     print(f"written    {args.out}")
     print("\n".join(proof_lines(proof, found.schema)))
-    _report_constraints(read.zeros, read.unused)
+    _report_rows(read.zeros, read.read)
 
 
 def _settings(args: argparse.Namespace) -> Settings:
     from constraint_builders.files import read_settings
     from constraint_builders.files.settings import find_settings
+    from constraint_builders.files.tied_histograms import TIED, tied_settings
 
+    if args.settings in TIED:
+        return tied_settings(args.settings)[0]
     if args.settings is not None:
         return find_settings(args.settings)
     own = Path(args.input) / SETTINGS_FILE
@@ -113,8 +125,36 @@ def _settings(args: argparse.Namespace) -> Settings:
     return read_settings(own)
 
 
-def _report_constraints(zeros: Iterable[tuple[str, str, int]], unused: Iterable[Unused]) -> None:
+def _totals(args: argparse.Namespace, settings: Settings) -> list[ExactTotal]:
+    """All totals that are known exactly; what is left out of those of states is said."""
+    from constraint_builders.files import read_state_totals, read_totals
+
+    totals = [] if args.totals is None else read_totals(args.totals)
+    if args.state_totals in (None, NO_TOTALS):
+        return totals
+    states = read_state_totals(args.state_totals, args.input, settings, args.within)
+    for reason in states.left_out:
+        print(f"not used   {reason}")
+    return [*totals, *states.totals]
+
+
+def _report_rows(zeros: Iterable[tuple[str, str, int]], read: ReadingReport) -> None:
+    """Say what became of every row, and what bounds say."""
+    for kind in dict.fromkeys(own.kind for own in read.rows):
+        rows = [own for own in read.rows if own.kind == kind]
+        found, used, unused = (sum(getattr(own, name) for own in rows) for name in ("read", "used", "unused"))
+        print(f"rows       {kind}: {found:,} read, {used:,} used, {unused:,} not used")
+    if read.facilities:
+        print(f"facilities {', '.join(f'{count:,} {kind}' for kind, count in read.facilities.items())}")
+    print(*(f"bounds     {line}" for line in read.implied_lines()), sep="\n", end="\n" if read.implied else "")
+    if read.summed_out:
+        lost = (
+            "nothing is lost"
+            if read.is_lossless
+            else "estimates are the best from sums, not from all that was measured"
+        )
+        print(f"summed     over {', '.join(read.summed_out)} when read: {lost}")
     for geolevel, table, cells in zeros:
         print(f"empty      {plural(cells, 'structural zero')} of table {table!r} at {geolevel}")
-    for geolevel, name, rows, reason in unused:
-        print(f"not used   {name} at {geolevel}, {plural(rows, 'row')}: {reason}")
+    for geolevel, name, count, reason in read.unused:
+        print(f"not used   {name} at {geolevel}, {plural(count, 'row')}: {reason}")

@@ -7,6 +7,7 @@
     <folder>/variances.parquet           geolevel, table, geounit (number within the level), variance
     <folder>/zeros.parquet               geounit (row of spine.parquet), empty (list over the cells of the variables
                                          that result.json names); if there are structural zeros
+    <folder>/facilities.parquet          geolevel, geocode, type, facilities: exact numbers, where files say them
     <folder>/estimates/<Geolevel>.parquet table, geocode, estimate and std_error (lists, cells in C order); a file, or a
                                          folder of the files of parts
     <folder>/result.json                 how the estimates were made, what is proved of them, and the SHA-256 of every
@@ -38,14 +39,16 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.files.new_folder import new_folder
+from constraint_builders.files.noisy_measurements import Release
 from constraint_builders.files.parquet import write_parquet
+from constraint_builders.files.reading_report import ReadingReport
 from constraint_builders.files.safe_paths import inside, path_component
 from constraint_builders.files.settings import Settings
 from constraint_builders.schema_order import in_schema_order
 
 FORMAT = 1
 OUTLINE, SETTINGS, ESTIMATES = "result.json", "settings.toml", "estimates"
-SPINE, VARIANCES, ZEROS = "spine.parquet", "variances.parquet", "zeros.parquet"
+SPINE, VARIANCES, ZEROS, FACILITIES = "spine.parquet", "variances.parquet", "zeros.parquet", "facilities.parquet"
 DESCRIPTION = {"settings": str, "noise": str, "solver": str, "zeros": list, "tables": dict, "files": dict}
 ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
 
@@ -60,6 +63,7 @@ def write_result(
     settings: Settings,
     progress: Progress | None = None,
     proof: StoredProof | None = None,
+    release: Release | None = None,
 ) -> None:
     """Store estimates, whole or not at all, under canonical names and in the schema's order of the variables.
 
@@ -76,6 +80,8 @@ def write_result(
     progress : callable, optional
         Called with each geolevel, its number from 0, and how many there are, before it is written.
     proof : StoredProof, optional
+    release : Release, optional
+        Of measurement files, to store what became of every row and what is known exactly beside counts.
 
     Raises
     ------
@@ -94,7 +100,8 @@ def write_result(
         problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
     spine, observed = problem.domain.spine, _observed(StructuredProblem.of(problem))
     with new_folder(folder) as temporary:
-        write_measured(temporary, settings, spine, observed, problem.zeros)
+        facilities, read = (None, None) if release is None else (release.facilities, release.read)
+        write_measured(temporary, settings, spine, observed, problem.zeros, facilities)
         (temporary / ESTIMATES).mkdir()
         for number, level in enumerate(spine.levels):
             if progress is not None:
@@ -107,7 +114,7 @@ def write_result(
         written = sorted(path for path in temporary.rglob("*") if path.is_file())
         files = {path.relative_to(temporary).as_posix(): sha256(path) for path in written}
         desired = zip(problem.desired_levels, problem.desired_tables, strict=True)
-        text = describe(settings, spine.levels, desired, _told(P.info, proof), axes, files, proof)
+        text = describe(settings, spine.levels, desired, _told(P.info, proof), axes, files, proof, read)
         (temporary / OUTLINE).write_text(text, encoding="utf-8")
 
 
@@ -146,8 +153,9 @@ def write_measured(
     spine: Spine,
     observed: Mapping[str, Mapping[str, Float]],
     zeros: StructuralZeros | None,
+    facilities: pl.DataFrame | None = None,
 ) -> None:
-    """Write what variances follow from.
+    """Write what variances follow from, and numbers of facilities.
 
     Parameters
     ----------
@@ -157,6 +165,8 @@ def write_measured(
     observed : mapping of geolevel to mapping of table to ndarray (geounits of the level,)
         Variances; infinite where not measured.
     zeros : StructuralZeros or None
+    facilities : polars.DataFrame, optional
+        As `Release` has them.
     """
     (folder / SETTINGS).write_text(settings.text, encoding="utf-8", newline="\n")
     levels = np.array(spine.levels)[spine.level_of]
@@ -165,6 +175,8 @@ def write_measured(
     write_parquet(_variance_rows(observed), folder / VARIANCES)
     if zeros is not None:
         write_parquet(_zero_rows(zeros), folder / ZEROS)
+    if facilities is not None and facilities.height:
+        write_parquet(facilities, folder / FACILITIES)
 
 
 def describe(
@@ -175,6 +187,7 @@ def describe(
     zero_axes: Sequence[int],
     files: Mapping[str, str],
     proof: StoredProof | None = None,
+    read: ReadingReport | None = None,
 ) -> str:
     """What the last file of a result says, with a checksum of its own.
 
@@ -192,6 +205,8 @@ def describe(
     files : mapping of str to str
         SHA-256 of every other file by its path within the folder.
     proof : StoredProof, optional
+    read : ReadingReport, optional
+        What became of the rows of measurement files.
     """
     tables: dict[str, list[str]] = {level: [] for level in levels}
     for level, table in desired:
@@ -206,6 +221,7 @@ def describe(
             "reason": info.reason,
             "zeros": [settings.schema.names[axis] for axis in zero_axes],
             "tables": tables,
+            "read": {} if read is None else read.to_json(),
             "files": dict(files),
             "proof": {} if proof is None else {**proof.to_json(), "of": estimates_digest(files)},
         }

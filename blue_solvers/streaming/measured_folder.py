@@ -21,7 +21,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from blue_solvers.results.checksums import DamagedError, is_intact, read_sealed_
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (
     ESTIMATES,
+    FACILITIES,
     OUTLINE,
     SETTINGS,
     SPINE,
@@ -52,7 +53,8 @@ from blue_solvers.streaming.workplace import RUN, WORK, Workplace, remove
 from constraint_builders import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.description.zeros import StructuralZeros
-from constraint_builders.files import ExactTotal, Settings, Unused
+from constraint_builders.files import ExactTotal, ReadingReport, Settings
+from constraint_builders.files.kept_variables import KeptVariables, keep_variables
 from constraint_builders.files.measurement_outline import Outline, read_outline
 from constraint_builders.files.new_folder import require_new
 from constraint_builders.files.replacing import naming_place
@@ -81,8 +83,8 @@ class Summary:
         Observed tables of all geolevels, and their cells: all, those known exactly and those not measured.
     zeros : tuple of (str, str, int)
         Number of structural zeros by geolevel and table.
-    unused : tuple of Unused
-        Rows that are not used, by name, with the reason.
+    read : ReadingReport
+        What became of every row, and what bounds say.
     """
 
     tables: int
@@ -90,7 +92,7 @@ class Summary:
     exact: int
     unmeasured: int
     zeros: tuple[tuple[str, str, int], ...]
-    unused: tuple[Unused, ...]
+    read: ReadingReport
 
     @classmethod
     def of(cls, outline: Outline, schema: Schema) -> Summary:
@@ -104,15 +106,18 @@ class Summary:
             sum(size * int((own == 0).sum()) for size, own in tables),
             sum(size * int(np.isinf(own).sum()) for size, own in tables),
             tuple((level, table, int(cells.sum())) for (level, table), cells in outline.zeros.items()),
-            outline.unused,
+            outline.read,
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """For a file; `of_json` reads it."""
+        return {**vars(self), "read": self.read.to_json()}
+
     @classmethod
-    def read(cls, said: Mapping[str, Any]) -> Summary:
-        """What `asdict` gives, from JSON."""
+    def of_json(cls, said: Mapping[str, Any]) -> Summary:
+        """What `to_json` gave."""
         zeros = tuple((level, table, cells) for level, table, cells in said["zeros"])
-        unused = tuple(Unused(*rows) for rows in said["unused"])
-        return cls(**{**said, "zeros": zeros, "unused": unused})
+        return cls(**{**said, "zeros": zeros, "read": ReadingReport.of_json(said["read"])})
 
 
 def estimate_measurements(
@@ -124,6 +129,7 @@ def estimate_measurements(
     desired: Desired = None,
     within: Sequence[str] | None = None,
     totals: Sequence[ExactTotal] = (),
+    variables: Sequence[str] | None = None,
     certify: bool = True,
     progress: Progress | None = None,
 ) -> Summary:
@@ -140,7 +146,7 @@ def estimate_measurements(
         Made anew, as `results.Result` reads it. If an earlier run was killed, it is resumed.
     memory : float
         Bytes that the work may take beside the program itself.
-    desired, within, totals
+    desired, within, totals, variables
         As in `read_noisy_measurements`.
     certify : bool
         As in `stream`; the result says what is proved of it.
@@ -169,7 +175,8 @@ def estimate_measurements(
     require_limit(memory)
     if memory <= READER:
         raise MemoryError(f"reading files alone needs {format_bytes(READER)} and the limit is {format_bytes(memory)}")
-    return _Run(files, settings, Path(out), memory - READER, desired, within, totals, certify, progress).estimate()
+    kept = keep_variables(settings, variables)
+    return _Run(files, kept, Path(out), memory - READER, desired, within, totals, certify, progress).estimate()
 
 
 class _Run:
@@ -178,7 +185,7 @@ class _Run:
     def __init__(
         self,
         files: str | os.PathLike[str],
-        settings: Settings,
+        kept: KeptVariables,
         out: Path,
         memory: float,
         desired: Desired,
@@ -187,10 +194,11 @@ class _Run:
         certify: bool,
         progress: Progress | None,
     ) -> None:
-        self._files, self._settings, self._out, self._memory = files, settings, out, memory
+        self._files, self._settings, self._out, self._memory = files, kept.target, out, memory
+        self._kept = kept
         self._desired, self._within, self._totals, self._progress = desired, within, totals, progress
         self._certify = certify
-        made = (SETTINGS, SPINE, VARIANCES, ZEROS, ESTIMATES)
+        made = (SETTINGS, SPINE, VARIANCES, ZEROS, FACILITIES, ESTIMATES)
         self._place = Workplace(out, (READING, PARTS, READ), made, OUTLINE)
         self._parts = self._place.work / PARTS
 
@@ -201,13 +209,17 @@ class _Run:
         self._place.clear_ended()
         self._place.require_free()
         seen = InputFiles.of(self._files, self._settings.geolevels)
-        wishes: dict[str, Any] = {"settings": self._settings.text, "desired tables": self._desired}
+        wishes: dict[str, Any] = {
+            "settings": self._kept.source.text,
+            "variables": self._settings.schema.names,
+            "desired tables": self._desired,
+        }
         wishes["geounits"], wishes["proof"] = self._within, self._certify
-        wishes["exact totals"] = [[list(known.codes), known.total] for known in self._totals]
+        wishes["exact totals"] = [[list(known.codes), known.total, known.together] for known in self._totals]
         with naming_place(self._out), self._place.held({"files": seen.digests, **wishes}):
             summary = self._read_before() or self._read(seen)
             if not self._is_done():
-                self._stream()
+                self._stream(summary.read)
             shutil.rmtree(self._out / ESTIMATES / WORK, ignore_errors=True)
             self._place.close()
         return summary
@@ -220,7 +232,7 @@ class _Run:
         said = json.loads(known)
         made = {self._out / name: digest for name, digest in said["files"].items()}
         made[self._parts / MANIFEST] = said["manifest"]
-        return Summary.read(said["summary"]) if all(is_intact(*file) for file in made.items()) else None
+        return Summary.of_json(said["summary"]) if all(is_intact(*file) for file in made.items()) else None
 
     def _read(self, seen: InputFiles) -> Summary:
         """Cut the measurements into parts, and write what variances follow from."""
@@ -244,11 +256,11 @@ class _Run:
         left_over = self._memory - outline.bytes - (0 if zeros is None else zeros.empty.nbytes)
         parts = folder / PARTS
         partition_known(parts, schema, spine, outline.observed, self._desired, store.read, zeros, left_over)
-        write_measured(measured, self._settings, spine, outline.observed, zeros)
+        write_measured(measured, self._settings, spine, outline.observed, zeros, outline.facilities)
         seen.require_unchanged()
         files = {path.name: sha256(path) for path in sorted(measured.iterdir())}
         summary = Summary.of(outline, schema)
-        said = {"summary": asdict(summary), "files": files, "manifest": sha256(parts / MANIFEST)}
+        said = {"summary": summary.to_json(), "files": files, "manifest": sha256(parts / MANIFEST)}
         os.rename(parts, self._parts)
         for name in files:
             os.replace(measured / name, self._out / name)
@@ -263,7 +275,7 @@ class _Run:
 
         return read_outline(
             self._files,
-            self._settings,
+            self._kept,
             store.write,
             within=self._within,
             totals=self._totals,
@@ -282,7 +294,7 @@ class _Run:
         (self._out / OUTLINE).unlink()
         return False
 
-    def _stream(self) -> None:
+    def _stream(self, read: ReadingReport) -> None:
         """Estimate part by part, and say that the result is whole."""
         estimates = inside(self._out, ESTIMATES)
         self._drop_other(estimates)
@@ -296,7 +308,7 @@ class _Run:
         design = job.input.design
         axes = design.zero_axes or ()
         with self._place.replacing(OUTLINE) as temporary:
-            text = describe(self._settings, design.levels, design.desired, _info(proof), axes, known, proof)
+            text = describe(self._settings, design.levels, design.desired, _info(proof), axes, known, proof, read)
             temporary.write_text(text, encoding="utf-8")
 
     def _work_through(self, job: Job) -> tuple[dict[str, str], StoredProof | None]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float, Index
+from constraint_builders.files.kept_variables import blended
 
 
 class ValueFiles:
@@ -28,8 +29,10 @@ class ValueFiles:
     def _path(self, level: str, table: str) -> Path:
         return self._folder / str(list(self._sizes).index((level, table)))
 
-    def write(self, level: str, table: str, ranks: Index, values: NDArray) -> None:
-        """Keep the values, (G, cells), of some geounits."""
+    def write(self, level: str, table: str, ranks: Index, values: NDArray, share: Float | None = None) -> None:
+        """Keep the values, (G, cells), of some geounits; of those from before all but a share (G,), by default none."""
+        if share is not None and (level, table) in self._sizes:
+            values = blended(values, self.read(level, table, ranks), share)
         self._sizes.setdefault((level, table), values.shape[1])
         path, known = self._path(level, table), self._heights.get((level, table))
         self._heights[level, table] = max(known or 0, int(ranks.max(initial=-1)) + 1)

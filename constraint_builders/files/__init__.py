@@ -22,7 +22,6 @@ from constraint_builders.files.long_table import (
     with_measurements,
     write_frame,
 )
-from constraint_builders.files.measurement_files import Unused
 from constraint_builders.files.measurement_writer import write_noisy_measurements
 from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
 from constraint_builders.files.pandas_frames import frame_like
@@ -32,9 +31,13 @@ from constraint_builders.files.published_tables import (
     PublishedTables,
     published_tables,
 )
+from constraint_builders.files.reading_report import ReadingReport
+from constraint_builders.files.row_accounts import RowCount, Unused
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
 from constraint_builders.files.significant_digits import rounded
+from constraint_builders.files.state_totals import read_state_totals
+from constraint_builders.files.tied_histograms import tied_settings
 from constraint_builders.sources import combine_sources
 
 __all__ = [
@@ -44,7 +47,9 @@ __all__ = [
     "PublishedLine",
     "PublishedTable",
     "PublishedTables",
+    "ReadingReport",
     "Release",
+    "RowCount",
     "SchemaFile",
     "Settings",
     "Unused",
@@ -62,8 +67,10 @@ __all__ = [
     "read_noisy_measurements",
     "read_schema_file",
     "read_settings",
+    "read_state_totals",
     "read_totals",
     "rounded",
+    "tied_settings",
     "with_measurements",
     "write_frame",
     "write_noisy_measurements",

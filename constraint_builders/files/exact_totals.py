@@ -27,11 +27,15 @@ class ExactTotal(NamedTuple):
     total : float
     place : str
         The file and the row, for messages.
+    together : str
+        Name of a geolevel at which geounits that are counted together become one, if they are not all children of
+        theirs; by default that is refused.
     """
 
     codes: tuple[str, ...]
     total: float
     place: str
+    together: str = ""
 
 
 def read_totals(path: str | os.PathLike[str]) -> list[ExactTotal]:
@@ -50,17 +54,10 @@ def read_totals(path: str | os.PathLike[str]) -> list[ExactTotal]:
     OSError
         If the file cannot be opened.
     """
-    source = open_source(path)
     with naming(path):
-        for name in (GEOCODE, TOTAL):
-            if name not in source.frame.columns:
-                there = ", ".join(map(repr, source.frame.columns)) or "none"
-                raise ValueError(f"column {name!r} is missing: there are {there}")
-        if source.frame.is_empty():
-            raise ValueError("there are no rows: give a geocode and its total in each")
         found = [
-            ExactTotal(codes, total, f"{os.fspath(path)}, row {row}")
-            for codes, total, row in zip(_codes(source), _totals(source), source.rows, strict=True)
+            ExactTotal(tuple(part.strip() for part in codes.split(TOGETHER)), total, f"{os.fspath(path)}, row {row}")
+            for codes, total, row in read_exact(path, GEOCODE)
         ]
     first: dict[str, ExactTotal] = {}
     for own in found:
@@ -70,13 +67,38 @@ def read_totals(path: str | os.PathLike[str]) -> list[ExactTotal]:
     return found
 
 
-def _codes(source: Source) -> list[tuple[str, ...]]:
-    column = source.frame[GEOCODE]
+def read_exact(path: str | os.PathLike[str], name: str) -> list[tuple[str, float, int]]:
+    """Codes and totals of a file, with their rows.
+
+    Parameters
+    ----------
+    path : path
+    name : str
+        Of the column of codes.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, codes are no text, or a total is no number of 0 or more.
+    OSError
+        If the file cannot be opened.
+    """
+    source = open_source(path)
+    for column in (name, TOTAL):
+        if column not in source.frame.columns:
+            there = ", ".join(map(repr, source.frame.columns)) or "none"
+            raise ValueError(f"column {column!r} is missing: there are {there}")
+    if source.frame.is_empty():
+        raise ValueError(f"there are no rows: give a {name} and its total in each")
+    return list(zip(_codes(source, name), _totals(source), source.rows, strict=True))
+
+
+def _codes(source: Source, name: str) -> list[str]:
+    column = source.frame[name]
     if column.dtype not in TEXT:
         what = "numbers" if column.dtype.is_numeric() else held(column.dtype)
-        raise ValueError(f"column {GEOCODE!r} must hold text, for leading zeros: it holds {what}")
-    codes = read_labels(column).fill_null("").to_list()
-    return [tuple(part.strip() for part in code.split(TOGETHER)) for code in codes]
+        raise ValueError(f"column {name!r} must hold text, for leading zeros: it holds {what}")
+    return [code.strip() for code in read_labels(column).fill_null("").to_list()]
 
 
 def _totals(source: Source) -> list[float]:
@@ -90,6 +112,28 @@ def _totals(source: Source) -> list[float]:
         row = int(wrong.argmax())
         raise ValueError(f"row {source.rows[row]}: total {column[row]!r} is no count: give a number of 0 or more")
     return totals.tolist()
+
+
+def with_sums(spine: Spine, totals: Sequence[ExactTotal]) -> Spine:
+    """The spine, with a geounit above those that are counted together, where they are some children of one.
+
+    It is at the geolevel that the total names, and its code is theirs, joined by ``+``.
+    """
+    parent, levels = spine.parent.tolist(), [spine.levels[own] for own in spine.level_of]
+    codes = list(spine.geocodes)
+    for known in totals:
+        if not known.together or len(known.codes) < 2:
+            continue
+        units = [i for i, code in enumerate(spine.geocodes) if code in known.codes]
+        above = {parent[unit] for unit in units}
+        if len(units) != len(known.codes) or len(above) > 1 or len(units) == spine.child_counts[min(above)]:
+            continue  # for `totals_by_geounit` to find, or to refuse
+        for unit in units:
+            parent[unit] = len(parent)
+        parent.append(min(above))
+        levels.append(known.together)
+        codes.append(TOGETHER.join(known.codes))
+    return spine if len(codes) == spine.size else Spine(parent, levels, codes)
 
 
 def totals_by_geounit(totals: Sequence[ExactTotal], spine: Spine) -> dict[int, ExactTotal]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,57 +14,31 @@ from numpy.typing import NDArray
 from polars._typing import PolarsDataType
 
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.table import Table, make_table, parse_table
+from constraint_builders.description.table import Table, parse_table
+from constraint_builders.files.measurement_queries import (
+    CONSTRAINT_SUFFIX,
+    MEASUREMENT_SUFFIX,
+    NOT_A_TABLE,
+    columns_said,
+    measured_table,
+    other_histogram,
+    says_nothing,
+)
 from constraint_builders.files.naming import naming
 from constraint_builders.files.numbers import TEXT, held
 from constraint_builders.files.parquet import parquet_schema, scan_parquet
+from constraint_builders.files.row_accounts import RowAccounts
+from constraint_builders.files.settings import Settings
 
 LEVEL_SUFFIX = ".parquet"
 MEASUREMENTS, CONSTRAINTS = "DPQuery", "Constraint"
-MEASUREMENT_SUFFIX, CONSTRAINT_SUFFIX = "_dpq", "_con"
-SUMMED_OUT = "*"
-SUMMED_OUT_SPELLINGS = (None, "", SUMMED_OUT, "total")
-DETAILED = "detailed"
+EVERY_NAME = "*"
 LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
 WHOLE_NUMBERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 NUMPY_NUMBERS = (*WHOLE_NUMBERS, pl.Float32, pl.Float64)
 ROW, POSITION = "row*", "position*"  # columns of ours: no variable's name has a *
 OWN_COLUMNS = ("query_name", "query_shape", "sign")
 KEYS_AT_ONCE = 1 << 20  # rows of a file whose geocodes are held at once
-
-
-class Unused(NamedTuple):
-    """Rows that the estimate does not use.
-
-    Attributes
-    ----------
-    geolevel : str
-    name : str
-        The query's or constraint's name in the file.
-    rows : int
-    reason : str
-    """
-
-    geolevel: str
-    name: str
-    rows: int
-    reason: str
-
-
-@dataclass
-class Leftovers:
-    """Counts rows that are not used, by what they are and why."""
-
-    counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-
-    def add(self, geolevel: str, name: str, reason: str, rows: int) -> None:
-        """Count `rows` rows more."""
-        if rows:
-            self.counts[geolevel, name, reason] += rows
-
-    def listed(self) -> tuple[Unused, ...]:
-        """All of them, in order of first appearance."""
-        return tuple(Unused(level, name, rows, reason) for (level, name, reason), rows in self.counts.items())
 
 
 @dataclass(frozen=True)
@@ -128,8 +100,8 @@ def files_of(level: Path, kind: str) -> list[Path]:
 
 def batches(
     path: Path, required: Sequence[str], optional: Sequence[str], within: Sequence[str] | None, rows: int | None = None
-) -> Iterator[pl.DataFrame]:
-    """The named columns of one file, with the number of every row, some rows at a time.
+) -> Iterator[tuple[pl.DataFrame, int]]:
+    """The named columns of one file, with the number of every row, some rows at a time; and how many were looked at.
 
     Parameters
     ----------
@@ -156,7 +128,7 @@ def batches(
     for start in range(0, max(height, 1), rows or max(height, 1)):
         with naming(path):
             frame = _batch(file.with_row_index(ROW, offset=1).slice(start, rows).select(ROW, *names), within)
-        yield frame
+        yield frame, min(height - start, rows or height)
 
 
 def _require_columns(present: Mapping[str, pl.DataType], required: Sequence[str], texts: Iterable[str]) -> None:
@@ -207,8 +179,8 @@ def require_free_names(schema: Schema) -> None:
             raise ValueError(f"variable {name!r} has the name of a column of measurement files: rename it")
 
 
-def read_keys(path: Path, schema: Schema, within: Sequence[str] | None) -> tuple[pl.Series, int]:
-    """All different geocodes of one file, and the most cells that one of its rows may have.
+def read_keys(path: Path, schema: Schema, within: Sequence[str] | None) -> tuple[pl.Series, int, int]:
+    """All different geocodes of one file, the most cells that one of its rows may have, and the number of rows.
 
     Raises
     ------
@@ -216,12 +188,13 @@ def read_keys(path: Path, schema: Schema, within: Sequence[str] | None) -> tuple
         As `batches`.
     """
     geocodes = pl.Series("geocode", [], dtype=pl.String)
-    widest = 1
-    for frame in batches(path, ("geocode", "query_name"), schema.names, within, KEYS_AT_ONCE):
+    widest, height = 1, 0
+    for frame, seen in batches(path, ("geocode", "query_name"), schema.names, within, KEYS_AT_ONCE):
+        height += seen
         geocodes = pl.concat([geocodes, frame["geocode"]]).unique()
         said = frame.drop(ROW, "geocode").unique()
         widest = max((_most_cells(schema, row) for row in said.iter_rows(named=True)), default=widest)
-    return geocodes, widest
+    return geocodes, widest, height
 
 
 def _most_cells(schema: Schema, said: Mapping[str, str | None]) -> int:
@@ -232,16 +205,16 @@ def _most_cells(schema: Schema, said: Mapping[str, str | None]) -> int:
             return parse_table(schema, name.removesuffix(MEASUREMENT_SUFFIX).removesuffix(CONSTRAINT_SUFFIX)).size
         except ValueError:
             return prod(schema.shape)
-    told_apart = [i for i, name in enumerate(schema.names) if said[name] not in SUMMED_OUT_SPELLINGS]
+    told_apart = [i for i, name in enumerate(schema.names) if not says_nothing(said[name])]
     return prod(schema.shape[i] for i in told_apart)
 
 
 def read_measurements(
     path: Path,
     geolevel: str,
-    schema: Schema,
+    settings: Settings,
     within: Sequence[str] | None,
-    leftovers: Leftovers,
+    accounts: RowAccounts,
     rows_at_once: int | None = None,
 ) -> Iterator[MeasuredRows]:
     """The measured rows of one file of measurements by table, some rows of the file at a time.
@@ -249,29 +222,67 @@ def read_measurements(
     Raises
     ------
     ValueError
-        As `batches`, or if a variance or a value cannot be one, or a list of values has not one for each cell.
+        As `batches`, or if a variance or a value cannot be one, a list of values has not one for each cell, or a row's
+        columns contradict its name.
     """
-    required, optional = ("geocode", "query_name", "value", "variance"), ("query_shape", *schema.names)
-    for frame in batches(path, required, optional, within, rows_at_once):
+    required = ("geocode", "query_name", "value", "variance")
+    optional = ("query_shape", *settings.schema.names, *settings.beside)
+    for frame, seen in batches(path, required, optional, within, rows_at_once):
+        accounts.saw(geolevel, MEASUREMENTS, seen)
+        leave_outside(geolevel, MEASUREMENTS, seen - frame.height, within, accounts)
         with naming(path):
-            for name, rows, values in groups(_measured(frame), ["query_name"]):
-                table = _measured_table(schema, name["query_name"], rows)
+            for said, rows, values in groups(
+                _measured(frame, geolevel, accounts), ["query_name", *_beside(frame, settings)]
+            ):
+                name = said["query_name"]
+                table, reason = _table_of(name.removesuffix(MEASUREMENT_SUFFIX), rows, said, settings)
                 if table is None:
-                    leftovers.add(geolevel, name["query_name"], "it is not a table of the schema", rows.height)
+                    accounts.leave(geolevel, MEASUREMENTS, name, reason, rows.height)
                 else:
-                    _require_shape(rows, table, schema)
                     numbers = values.array(table.size, f"table {table.name!r}")
+                    accounts.use(geolevel, MEASUREMENTS, name, rows.height)
                     yield MeasuredRows(path, table, rows["geocode"], numbers, rows["variance"].to_numpy())
 
 
-def _measured(frame: pl.DataFrame) -> pl.DataFrame:
+def leave_outside(geolevel: str, kind: str, rows: int, within: Sequence[str] | None, accounts: RowAccounts) -> None:
+    """Count rows of geounits that are not taken."""
+    accounts.leave(geolevel, kind, EVERY_NAME, f"it is of a geounit outside of {', '.join(within or ())}", rows)
+
+
+def _beside(frame: pl.DataFrame, settings: Settings) -> list[str]:
+    """Columns by which rows of several histograms are told apart, where files hold several."""
+    if not settings.beside:
+        return []
+    return [name for name in (*settings.schema.names, *settings.beside) if name in frame.columns]
+
+
+def _table_of(name: str, rows: pl.DataFrame, said: Mapping[str, str], settings: Settings) -> tuple[Table | None, str]:
+    """The table of rows of one name, or why there is none."""
+    other = other_histogram(said, settings)
+    if other is not None:
+        return None, other
+    try:
+        table = measured_table(name, [said] if settings.beside else columns_said(rows, settings), settings)
+    except ValueError as error:
+        _require_shape(rows, parse_table(settings.schema, name).in_schema_order(), settings.schema)
+        raise ValueError(f"{_place(rows)}: {error}") from None
+    if table is not None:
+        _require_shape(rows, table, settings.schema)
+    return table, NOT_A_TABLE
+
+
+def _measured(frame: pl.DataFrame, geolevel: str, accounts: RowAccounts) -> pl.DataFrame:
     """The rows with a value and a finite variance, which becomes float64."""
     frame = frame.with_columns(pl.col("variance").cast(pl.Float64))
     negative = frame.filter(pl.col("variance") < 0)
     if negative.height:
         raise ValueError(f"{_place(negative)}: variance {negative['variance'][0]} is negative")
     measured = frame["variance"].is_finite().fill_null(False) & frame["value"].is_not_null()
-    return frame if measured.all() else frame.filter(measured)
+    if measured.all():
+        return frame
+    for name, count in frame.filter(~measured)["query_name"].value_counts(sort=True).rows():
+        accounts.leave(geolevel, MEASUREMENTS, name, "it was not measured: no value, or an infinite variance", count)
+    return frame.filter(measured)
 
 
 def _place(rows: pl.DataFrame) -> str:
@@ -346,33 +357,13 @@ def groups(frame: pl.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str,
         )
 
 
-def _measured_table(schema: Schema, query: str, rows: pl.DataFrame) -> Table | None:
-    """The table that a query's name says, or else its attribute columns; None if neither is one of the schema.
-
-    The cells of these files are in the schema's order of the variables, as ``query_shape`` says, whatever the name's.
-    """
-    try:
-        return parse_table(schema, query.removesuffix(MEASUREMENT_SUFFIX)).in_schema_order()
-    except ValueError:
-        pass
-    if any(name not in rows.columns for name in schema.names):
-        return None
-    said = rows.select(schema.names).unique()
-    if said.height > 1:
-        return None
-    factors = {name: factor for name, factor in said.row(0, named=True).items() if factor not in SUMMED_OUT_SPELLINGS}
-    try:
-        return make_table(schema, tuple(name if factor == DETAILED else factor for name, factor in factors.items()))
-    except ValueError:
-        return None
-
-
 def _require_shape(rows: pl.DataFrame, table: Table, schema: Schema) -> None:
     """Refuse a query whose shape, one size for each variable and 1 where summed out, is not the table's."""
-    if not isinstance(rows.schema.get("query_shape"), pl.List):
+    if not isinstance(rows.schema.get("query_shape"), pl.List | pl.Array):
         return
     sizes = dict(zip(table.axes, table.shape, strict=True))
     expected = [sizes.get(axis, 1) for axis in range(len(schema.names))]
     for shape in rows["query_shape"].unique().drop_nulls().to_list():
-        if [size for size in shape if size != 1] != [size for size in expected if size != 1]:
+        whole = len(shape) == len(expected)
+        if list(shape) != expected if whole else [n for n in shape if n != 1] != [n for n in expected if n != 1]:
             raise ValueError(f"{_place(rows)}: query_shape {shape}, but table {table.name!r} has {expected}")

@@ -14,15 +14,17 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.measurement_files import (
-    CONSTRAINT_SUFFIX,
     CONSTRAINTS,
-    DETAILED,
     LARGEST,
     LEVEL_SUFFIX,
-    MEASUREMENT_SUFFIX,
     MEASUREMENTS,
-    SUMMED_OUT,
     require_free_names,
+)
+from constraint_builders.files.measurement_queries import (
+    CONSTRAINT_SUFFIX,
+    DETAILED,
+    MEASUREMENT_SUFFIX,
+    SUMMED_OUT,
 )
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.parquet import write_parquet

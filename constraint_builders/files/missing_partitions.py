@@ -1,8 +1,9 @@
-"""Noticing that geounits are missing from measurements of a spine."""
+"""Noticing that geounits, partitions or whole geolevels are missing from measurements of a spine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,10 +11,85 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
+from constraint_builders.files.exact_totals import ExactTotal
+from constraint_builders.files.measurement_files import (
+    CONSTRAINTS,
+    LEVEL_SUFFIX,
+    MEASUREMENTS,
+    files_of,
+    level_folders,
+    read_keys,
+)
+from constraint_builders.files.settings import Settings
 
+MOST_NAMED = 100  # geocodes in a message
 MOST_DEVIATIONS = 20.0  # so far from zero no noise comes, Laplace's tails over 10^9 counts included
 
 ByTable = Mapping[str, Mapping[str, Float]]
+
+
+def require_levels(folder: str | os.PathLike[str], found: Sequence[str], settings: Settings) -> None:
+    """Refuse a folder without files of a geolevel that the settings measure, below others of which it has files.
+
+    Parameters
+    ----------
+    folder : path
+    found : sequence of str
+        The geolevels that it has geounits of, from the root down.
+    settings : Settings
+    """
+    for name in settings.geolevels[settings.geolevels.index(found[0]) :]:
+        tables = settings.budget.losses.get(name, {})
+        if tables and name not in found:
+            what = f"{', '.join(tables)!r:.60} at {name!r}, and there is nothing in {name}{LEVEL_SUFFIX}"
+            raise ValueError(
+                f"{os.fspath(folder)}: the settings measure {what}: copy that folder, or give settings without {name!r}"
+            )
+
+
+def require_prefixes(
+    folder: str | os.PathLike[str], settings: Settings, found: Iterable[Sequence[str]], within: Sequence[str]
+) -> None:
+    """Refuse a prefix with which no geocode begins, naming what there is.
+
+    Parameters
+    ----------
+    folder : path
+    settings : Settings
+    found : iterable of sequence of str
+        Geocodes that were taken, by geolevel.
+    within : sequence of str
+    """
+    for prefix in within:
+        if not any(code.startswith(prefix) for codes in found for code in codes):
+            raise ValueError(
+                f"{os.fspath(folder)}: nothing was measured within {prefix}: no geocode begins so; "
+                f"{_what_there_is(folder, settings, prefix)}"
+            )
+
+
+def _what_there_is(folder: str | os.PathLike[str], settings: Settings, prefix: str) -> str:
+    """The geocodes of the uppermost geolevel that has any as long as a prefix, or those most like it."""
+    codes: list[str] = []
+    level = ""
+    for name, place in level_folders(folder, settings.geolevels).items():
+        level = name
+        files = [path for kind in (MEASUREMENTS, CONSTRAINTS) for path in files_of(place, kind)]
+        codes = sorted({code for path in files for code in read_keys(path, settings.schema, None)[0] if code})
+        if codes and max(map(len, codes)) >= len(prefix):
+            break
+    if not codes:
+        return "there are no other geounits than the root"
+    if len(codes) > MOST_NAMED:
+        alike = [_in_common(code, prefix) for code in codes]
+        codes = [code for code, own in zip(codes, alike, strict=True) if own == max(alike)]
+    more = f" and {len(codes) - MOST_NAMED:,} more" if len(codes) > MOST_NAMED else ""
+    return f"at {level} there are {', '.join(codes[:MOST_NAMED])}{more}"
+
+
+def _in_common(code: str, prefix: str) -> int:
+    """Number of leading characters that two texts share."""
+    return next((i for i, (a, b) in enumerate(zip(code, prefix, strict=False)) if a != b), min(len(code), len(prefix)))
 
 
 def refuse_missing_children(schema: Schema, spine: Spine, variances: ByTable, totals: ByTable) -> None:
@@ -64,3 +140,31 @@ def _compare(spine: Spine, name: str, counts: Float, variances: Float) -> None:
             f"children {of_children[worst]:,.0f}: no noise explains that; a partition is missing, or "
             "within= should leave the level out"
         )
+
+
+def doubt_of_total(
+    schema: Schema, known: ExactTotal, position: int, spine: Spine, variances: ByTable, totals: ByTable
+) -> str | None:
+    """Why an exact total cannot be that of its geounit, by what was measured there or of all its children; or None.
+
+    Parameters
+    ----------
+    schema : Schema
+    known : ExactTotal
+    position : int
+        The geounit, in the spine.
+    spine, variances, totals
+        As in `refuse_missing_children`; some table's sum differs by more than `MOST_DEVIATIONS` standard deviations.
+    """
+    for units in (np.array([position]), np.flatnonzero(spine.parent == position)):
+        levels = {spine.levels[number] for number in spine.level_of[units]}
+        for level in levels if len(levels) == 1 else ():
+            ranks = spine.rank_in_level[units]
+            for name, own in variances.get(level, {}).items():
+                variance, count = parse_table(schema, name).size * own[ranks].sum(), totals[level][name][ranks].sum()
+                if np.isfinite(variance) and abs(count - known.total) > MOST_DEVIATIONS * np.sqrt(variance) + 0.5:
+                    return (
+                        f"{known.place}: the total is {known.total:,.0f}, and table {name!r} at {level} counts "
+                        f"{count:,.0f}: no noise explains that; is it of these measurements, and of this year?"
+                    )
+    return None

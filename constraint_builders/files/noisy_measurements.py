@@ -12,7 +12,7 @@ column          holds
 ``query_name``  factors joined by ``*``, ``total`` or ``detailed``, then ``_dpq``; or a name and ``_con``
 ``value``       list of numbers, the table's cells in C order; empty where not measured
 ``variance``    of the noise of every cell of the row (DPQuery)
-``sign``        ``=``, ``<=`` or ``>=`` (Constraint)
+``sign``        ``=``, ``<=`` or ``>=`` (Constraint only)
 one for each    for every variable ``*`` where summed out, ``detailed``, or a recode's name; needed for constraints,
 variable        optional for measurements
 ==============  ==================================================================================================
@@ -29,12 +29,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float
 from constraint_builders.files.exact_totals import ExactTotal
-from constraint_builders.files.measurement_files import Unused
+from constraint_builders.files.kept_variables import blended, keep_variables
 from constraint_builders.files.measurement_outline import Progress, read_outline
+from constraint_builders.files.reading_report import ReadingReport
+from constraint_builders.files.row_accounts import Unused
 from constraint_builders.files.settings import Settings
 from constraint_builders.problem import Problem
 
@@ -52,14 +55,26 @@ class Release:
         The measurements over its observed layout, NaN where there is none.
     zeros : mapping of (geolevel, table) to ndarray of bool
         Cells that are zero whatever was measured, (geounits, *table's shape).
-    unused : tuple of Unused
-        Rows that are not used, by name, with the reason.
+    read : ReadingReport
+        What became of every row, and what bounds say.
+    facilities : polars.DataFrame
+        Columns ``geolevel``, ``geocode``, ``type`` and ``facilities``: how many facilities of every type, and housing
+        units, there are, where bounds say so and there are any.
+    settings : Settings
+        Those of the variables that were kept.
     """
 
     problem: Problem
     y: Float
     zeros: Mapping[tuple[str, str], NDArray[np.bool_]]
-    unused: tuple[Unused, ...]
+    read: ReadingReport
+    facilities: pl.DataFrame
+    settings: Settings
+
+    @property
+    def unused(self) -> tuple[Unused, ...]:
+        """Rows that are not used, by name, with the reason."""
+        return self.read.unused
 
 
 def read_noisy_measurements(
@@ -69,6 +84,7 @@ def read_noisy_measurements(
     desired: Mapping[str, Sequence[str] | str] | Sequence[str] | str | None = None,
     within: Sequence[str] | None = None,
     totals: Sequence[ExactTotal] = (),
+    variables: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Read a folder of noisy measurements.
@@ -87,6 +103,9 @@ def read_noisy_measurements(
         Island. Geounits above are left out, since their counts include others.
     totals : sequence of ExactTotal, optional
         Totals that are known exactly, as `read_totals` reads them.
+    variables : sequence of str, optional
+        Those of the schema to keep: every table is summed over the others as it is read; see
+        `constraint_builders.files.kept_variables`. By default all.
     progress : callable, optional
         Called with each geolevel, its number from 0, and how many there are, before it is read.
 
@@ -104,16 +123,17 @@ def read_noisy_measurements(
     OSError
         If the folder cannot be opened.
     """
-    kept: list[tuple[str, str, NDArray[np.intp], NDArray]] = []
+    found: list[tuple[str, str, NDArray[np.intp], NDArray, Float | None]] = []
+    kept = keep_variables(settings, variables)
     outline = read_outline(
-        folder, settings, lambda *rows: kept.append(rows), within=within, totals=totals, progress=progress
+        folder, kept, lambda *rows: found.append(rows), within=within, totals=totals, progress=progress
     )
     zeros = outline.zeros
-    problem = Problem(
-        settings.schema, outline.observed, desired, spine=outline.spine, zeros=zeros or None, noise=settings.noise
-    )
+    law, schema = kept.target.noise, kept.target.schema
+    problem = Problem(schema, outline.observed, desired, spine=outline.spine, zeros=zeros or None, noise=law)
     y = np.full(problem.observed.size, np.nan)
-    for level, table, geounits, values in kept:
-        y[problem.observed.slice((level, table))].reshape(-1, values.shape[1])[geounits] = values
+    for level, table, geounits, values, share in found:
+        cells = y[problem.observed.slice((level, table))].reshape(-1, values.shape[1])
+        cells[geounits] = values if share is None else blended(values, cells[geounits], share)
     problem.check_vector(y)
-    return Release(problem, y, zeros, outline.unused)
+    return Release(problem, y, zeros, outline.read, outline.facilities, kept.target)

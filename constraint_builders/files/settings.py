@@ -4,6 +4,7 @@
 
     geolevels = ["State", "County", "Block"]    # from the root down
     noise = "discrete_gaussian"                 # optional
+    beside = ["vacancy"]                        # optional: variables of other histograms in the same files
 
     [variables]                                 # as in a schema file
     votingage = ["under18", "adult"]
@@ -12,11 +13,13 @@
     [recodes]                                   # a group for every level, or ranges of levels
     age.age_4 = "0-17 | 18-64 | 65-99,110 | 100-109,111-115"
 
-    [selections]                                # optional: sets of levels that constraints name
+    [selections]                                # optional: sets of levels that constraints name, by label or as ranges
     votingage.nonvoting = ["under18"]
 
-    [constraints]                               # optional: those that hold of published estimates, not of the truth
-    untrue = ["pl94"]
+    [constraints]                               # optional
+    untrue = ["pl94"]                           # those that hold of published estimates, not of the true counts
+    true = ["total", "relgq*"]                  # patterns of those that hold of the true counts; by default all others
+    facilities = ["hhgq_total_lb", "hhgq_total_ub"]  # bounds that say how many facilities there are; see below
 
     [budget]
     measure = "zcdp"                            # or "pure"
@@ -31,6 +34,9 @@
     [budget.tables]                             # shares of every geolevel's part, in the order of `geolevels`
     total = ["1/2", "1/2", 0]                   # 0: not measured there
     detailed = ["1/2", "1/2", 1]
+
+Where there are ``facilities`` the first constraint bounds persons from below by the number of facilities of their type,
+households by 0, and the second from above by 99,999 times the number of facilities, and of housing units.
 
 Instead of ``total``, ``[budget.geolevels]`` and ``[budget.tables]`` a section ``[budget.losses]``, of the form of
 ``[budget.tables]``, may give the loss of every table itself. Shares and losses are whole numbers or exact fractions.
@@ -68,6 +74,9 @@ Selections = Mapping[str, Mapping[str, tuple[int, ...]]]
 Partition = Annotated[
     str | list[str | int], Meta(description="a list with one group a level, or ranges of levels such as '0-17 | 18-99'")
 ]
+Selection = Annotated[
+    str | list[str | int], Meta(description="a list of labels of levels, or ranges of levels such as '0-17,99'")
+]
 Loss = Annotated[int | float | str, Meta(description="a whole number or an exact fraction such as '1/10'")]
 
 
@@ -86,6 +95,8 @@ class ConstraintsSection(Struct, frozen=True, forbid_unknown_fields=True):
     """The section ``[constraints]``."""
 
     untrue: list[str] = []
+    true: list[str] = []
+    facilities: Annotated[list[str], Meta(max_length=2, description="two names, of lower and of upper bounds")] = []
 
 
 class SettingsDocument(Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,8 +106,9 @@ class SettingsDocument(Struct, frozen=True, forbid_unknown_fields=True):
     variables: dict[str, Levels]
     budget: BudgetSection
     noise: str = "gaussian"
+    beside: list[str] = []
     recodes: dict[str, dict[str, Partition]] = {}
-    selections: dict[str, dict[str, list[str | int]]] = {}
+    selections: dict[str, dict[str, Selection]] = {}
     constraints: ConstraintsSection = ConstraintsSection()
 
 
@@ -121,6 +133,12 @@ class Settings:
         Sets of levels, by the names that constraints give them.
     untrue : tuple of str
         Constraints that hold of published estimates and not of the true counts, to be ignored.
+    true : tuple of str
+        Patterns of names of constraints that hold of the true counts; nothing if all others do.
+    facilities : tuple of str
+        Names of the lower and of the upper bounds that say how many facilities there are; or nothing.
+    beside : tuple of str
+        Variables of other histograms of the same geounits that the same files hold.
     text : str
         The TOML that says all this.
     """
@@ -133,6 +151,9 @@ class Settings:
     selections: Selections
     untrue: tuple[str, ...]
     text: str
+    true: tuple[str, ...] = ()
+    facilities: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
     def variances(self) -> dict[str, dict[str, float]]:
         """sigma^2 of every table by geolevel, in squared counts; see `Budget.variances`."""
@@ -223,8 +244,25 @@ def _settings(document: SettingsDocument, text: str, name: str) -> Settings:
     except TypeError as error:  # of a float, which is not exact
         raise ValueError(str(error)) from None
     selections = _selections(document.selections, schema)
-    untrue = tuple(document.constraints.untrue)
-    return Settings(name, schema, tuple(geolevels), budget, document.noise, selections, untrue, text)
+    said, beside = document.constraints, tuple(document.beside)
+    if len(said.facilities) == 1:
+        raise ValueError("constraints.facilities must be two names, of lower and of upper bounds")
+    shared = [variable for variable in beside if variable in schema.names]
+    if shared:
+        raise ValueError(f"beside: {shared[0]!r} is one of the variables: name those of other histograms")
+    return Settings(
+        name=name,
+        schema=schema,
+        geolevels=tuple(geolevels),
+        budget=budget,
+        noise=document.noise,
+        selections=selections,
+        untrue=tuple(said.untrue),
+        text=text,
+        true=tuple(said.true),
+        facilities=tuple(said.facilities),
+        beside=beside,
+    )
 
 
 def parse_partition(text: str, size: int) -> list[str] | list[int]:
@@ -286,22 +324,30 @@ def _groups(schema: Schema, variable: str, recode: str, value: str | list) -> li
         raise ValueError(f"recodes.{variable}.{recode}: {error}") from None
 
 
-def _selections(section: Mapping[str, Mapping[str, list]], schema: Schema) -> Selections:
-    """Sets of levels, given by their labels, as positions."""
+def _selections(section: Mapping[str, Mapping[str, str | list]], schema: Schema) -> Selections:
+    """Sets of levels, given by their labels or as ranges, as positions."""
     found: dict[str, Mapping[str, tuple[int, ...]]] = {}
     for variable, named in section.items():
         if variable not in schema.names:
             raise ValueError(f"selections.{variable}: there is no such variable: there are {', '.join(schema.names)}")
-        labels = schema.labels_of(variable)
-        for name, levels in named.items():
-            unknown = [level for level in levels if str(level) not in labels]
-            if unknown or not levels:
-                what = f"no level {unknown[0]!r}" if unknown else "an empty list"
-                raise ValueError(f"selections.{variable}.{name}: {what}: give labels of levels of {variable!r}")
         found[variable] = MappingProxyType(
-            {name: tuple(sorted(labels.index(str(level)) for level in levels)) for name, levels in named.items()}
+            {name: _selection(schema, variable, name, levels) for name, levels in named.items()}
         )
     return MappingProxyType(found)
+
+
+def _selection(schema: Schema, variable: str, name: str, levels: str | list) -> tuple[int, ...]:
+    if isinstance(levels, str):
+        try:
+            return tuple(sorted(set(_levels("".join(levels.split()), schema.size_of(variable)))))
+        except ValueError as error:
+            raise ValueError(f"selections.{variable}.{name}: {error}") from None
+    labels = schema.labels_of(variable)
+    unknown = [level for level in levels if str(level) not in labels]
+    if unknown or not levels:
+        what = f"no level {unknown[0]!r}" if unknown else "an empty list"
+        raise ValueError(f"selections.{variable}.{name}: {what}: give labels of levels of {variable!r}")
+    return tuple(sorted(labels.index(str(level)) for level in levels))
 
 
 def _budget(section: BudgetSection, geolevels: Sequence[str], schema: Schema) -> Budget:

@@ -192,9 +192,18 @@ class TreeForm:
         def finish(rows: slice | Index) -> None:
             block = estimates[rows]
             self._basis.to_cells(block)
+            self._empty(number, rows, block)
             _put_back(block, rows, estimates)
 
         workers.for_each(finish, self._blocks(self._others[number].rows, estimates.shape[-1]))
+
+    def _empty(self, number: int, rows: slice | Index, block: Float) -> None:
+        """Set to 0 what is known to be, and which large counts known exactly beside leave rounding in."""
+        zeros, axes = self.plan.levels[number].zeros, self.plan.zero_axes
+        if zeros is not None:
+            lengths = [g.levels if g.axis in axes else 1 for g in self.plan.groupings]
+            flags = zeros[rows].reshape(len(block), *lengths, 1)
+            np.copyto(block, 0.0, where=np.broadcast_to(flags, block.shape))
 
     def _collect(self, level: LevelPlan, rows: slice | Index, measured: list[Float], block: Float) -> None:
         """What a level's own tables make of the slots of some geounits, into `block`."""

@@ -15,7 +15,6 @@ from math import prod
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.components.batches import as_slice, chunks, distinct
@@ -25,7 +24,7 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.families import Families, alike_with_children
 from blue_solvers.components.tree.splitting import Axes, Undivided, split
 from constraint_builders import Schema
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.description.zeros import EmptyCells
@@ -63,9 +62,9 @@ class LevelPlan:
     members: Index
     tables: list[tuple[int, Table]]
     weights: list[Float]
-    exact: list[NDArray[np.bool_]]
+    exact: list[Flags]
     inner: Index
-    zeros: NDArray[np.bool_] | None
+    zeros: Flags | None
     first_class: int = 0
     class_count: int = 0
     class_of: Index = field(default_factory=lambda: np.zeros(0, np.intp))
@@ -259,11 +258,10 @@ class TreePlan:
         shape = (families.geounits.size, families.parent.size)
         return sparse.csr_array((families.count.astype(float), np.arange(families.parent.size), starts), shape=shape)
 
-    def sums_of_children(self, numbers: Index, *by_class: NDArray) -> list[Float]:
+    def sums_of_children(self, numbers: Index, *by_class: Float | Flags) -> list[Float]:
         """Sums over the children of some families, (components, families), of values by class."""
         counts = self._children_by_pair[as_slice(numbers)]
-        classes = as_slice(self.families.child_class[counts.indices])
-        shape = (numbers.size, counts.nnz)
+        classes, shape = as_slice(self.families.child_class[counts.indices]), (numbers.size, counts.nnz)
         nothing = np.zeros((len(by_class[0]), numbers.size))
         counts = sparse.csr_array((counts.data, np.arange(counts.nnz), counts.indptr), shape=shape)
         return [(counts @ own[:, classes].T.astype(float)).T if own.any() else nothing for own in by_class]
@@ -276,8 +274,8 @@ class TreePlan:
     @cached_property
     def pairs_by_level(self) -> list[Index]:
         """Pairs of families in every geolevel that has such, from the root down."""
-        levels = self.spine.level_of[self.families.geounits].astype(np.min_scalar_type(len(self.levels)))
-        levels = levels[self.families.parent]
+        smallest = np.min_scalar_type(len(self.levels))
+        levels = self.spine.level_of[self.families.geounits].astype(smallest)[self.families.parent]
         return [np.flatnonzero(levels == number) for number in range(len(self.levels) - 1)]
 
     def bounded(self, number: int, classes: Index, below: Mapping[int, object]) -> Iterator[tuple[int, int]]:
@@ -355,15 +353,19 @@ class TreePlan:
         first, *others = (np.eye(g.sizes.size) if (W := maps[g.axis]) is None else W for g in groupings)
         return [scale * first, *others]
 
-    def empty_groups(self, number: int, ranks: Index, component: Component) -> NDArray[np.bool_]:
+    @property
+    def zero_axes(self) -> tuple[int, ...]:
+        """The variables that tell empty cells apart."""
+        return () if self._zeros is None else self._zeros.axes
+
+    def empty_groups(self, number: int, ranks: Index, component: Component) -> Flags:
         """Which group sums of a component are known to be empty at geounits of a level, (N, m)."""
         if self._zeros is None:
             return np.zeros((ranks.size, component.size), dtype=bool)
         own = self._zeros.empty[self.levels[number].members[ranks]]
         kept = [g for g, contrast in zip(self.groupings, component.contrasts, strict=True) if not contrast]
         lengths = [g.sizes.size if g.axis in self._zeros.axes else 1 for g in kept]
-        shape = [g.sizes.size for g in kept]
-        flags = np.broadcast_to(own.reshape(len(own), *lengths), (len(own), *shape))
+        flags = np.broadcast_to(own.reshape(-1, *lengths), (len(own), *(g.sizes.size for g in kept)))
         return flags.reshape(len(own), component.size)
 
     @cached_property

@@ -373,13 +373,15 @@ def test_constraints_are_reported(release: str, capsys: pytest.CaptureFixture, t
     folder = Path(release) / "County.parquet" / "Constraint"
     folder.mkdir()
     row = {"geocode": "44001", "value": [0, 1], "race": "*", "votingage": "detailed"}
-    rows = [row | {"query_name": "voting_lb_con", "sign": ">="}, row | {"query_name": "voting_con", "sign": "<="}]
+    names = {"voting_lb_con": ">=", "voting_con": "<=", "loose_con": "<="}
+    rows = [row | {"query_name": name, "sign": sign} for name, sign in names.items()]
+    rows[2]["value"] = [2, 1]
     pl.DataFrame(rows).write_parquet(folder / "part.parquet")
     assert main(["estimate", release, "--out", str(tmp_path / "out"), "--desired", "total"]) == 0
     assert capsys.readouterr().out.splitlines()[-3:] == [
         "empty      1 structural zero of table 'votingage' at County",
         "not used   voting_lb_con at County, 1 row: a linear estimate cannot use a lower bound",
-        "not used   voting_con at County, 1 row: a linear estimate cannot use an upper bound above 0",
+        "not used   loose_con at County, 1 row: a linear estimate cannot use an upper bound above 0",
     ]
 
 

@@ -20,7 +20,7 @@ from blue_solvers.streaming import PartitionError, Partitions, estimate_measurem
 from blue_solvers.streaming.measured_folder import READER
 from blue_solvers.streaming.value_files import ValueFiles
 from constraint_builders import Problem, Spine
-from constraint_builders.files import measurement_outline, read_settings, write_noisy_measurements
+from constraint_builders.files import measured_level, read_settings, write_noisy_measurements
 from tests.blue_solvers.streaming.uneven_release import SETTINGS, TIGHT, invented_release, settings_of
 from tests.helpers.effort import first_of
 from tests.helpers.places import ROOT
@@ -90,7 +90,7 @@ def whole(release: Path) -> Path:
 def test_answers_are_those_in_memory(
     seed: int, desired: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(measurement_outline, "LARGEST_BATCH", 8 * 10 * 7)  # seven rows of a file at a time
+    monkeypatch.setattr(measured_level, "LARGEST_BATCH", 8 * 10 * 7)  # seven rows of a file at a time
     invented_release(tmp_path / "release", seed)
     wanted = [] if desired is None else [f"--desired={name}" for name in ([desired] if desired == "all" else desired)]
     said = []

@@ -1,0 +1,124 @@
+"""What bounds on the persons of every type say: how many facilities there are, and, derived, how many persons.
+
+The lower bound of a type is the number of its facilities, each of which has a person at least, and 0 for households.
+The upper bound is `A_FACILITY` times that number, and for households times the number of housing units. At geounits
+whose totals the mechanism knew, an upper bound may have been lowered to that total less one person in every facility
+of other types: then the bound on households and all facilities together are the total itself. That is derived from
+published code and tested against what else is known, never used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from constraint_builders.arrays import Index
+
+A_FACILITY = 99_999
+SPREAD = 5.0  # standard deviations within which a measured total agrees
+
+
+class ImpliedTotal(NamedTuple):
+    """The total of persons that bounds imply at a geounit, and what else is known of it.
+
+    Attributes
+    ----------
+    geolevel, geocode : str
+    implied : int
+    known : float or None
+        The exact total, or a measurement of it; None if there is neither.
+    deviation : float
+        Standard deviation of `known`; 0 if it is exact.
+    """
+
+    geolevel: str
+    geocode: str
+    implied: int
+    known: float | None
+    deviation: float
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether both are the same, up to the noise; None if nothing else is known."""
+        return None if self.known is None else abs(self.implied - self.known) <= SPREAD * self.deviation + 0.5
+
+
+@dataclass
+class FacilityBounds:
+    """Bounds of one geolevel as they are read.
+
+    Attributes
+    ----------
+    has_totals : bool
+        Whether upper bounds may be lower than so many a facility.
+    """
+
+    has_totals: bool
+    _facilities: list[pl.DataFrame] = field(default_factory=list)
+    _bounds: dict[bool, dict[int, NDArray]] = field(default_factory=lambda: {False: {}, True: {}})
+
+    def add(self, is_upper: bool, geounits: Index, values: NDArray) -> None:
+        """Take bounds of some geounits, by number, (G, types)."""
+        values = values.astype(np.int64)  # files have integers of any width
+        if self.has_totals:
+            self._bounds[is_upper] |= dict(zip(geounits.tolist(), values, strict=True))
+        if not is_upper:
+            self._keep(geounits, values, 1)
+        elif not self.has_totals:
+            plain = values[:, 0] % A_FACILITY == 0
+            self._keep(geounits[plain], values[plain, :1] // A_FACILITY, 0)
+
+    def add_exact(self, geounits: Index, counts: NDArray) -> None:
+        """Take exact numbers of housing units, and of facilities of every type, (G, types)."""
+        counts = counts.astype(np.int64)
+        self._keep(geounits, counts, 1)
+        self._keep(geounits, counts[:, :1], 0)
+
+    def _keep(self, geounits: Index, counts: NDArray, first: int) -> None:
+        row, kind = np.nonzero(counts[:, first:] if first else counts)
+        number = counts[row, kind + first]
+        self._facilities.append(pl.DataFrame({"geounit": geounits[row], "type": kind + first, "facilities": number}))
+
+    def facilities(self) -> pl.DataFrame:
+        """Columns ``geounit``, ``type`` and ``facilities``, all numbers, where there are any; 0 is housing units."""
+        empty = pl.DataFrame(schema={"geounit": pl.Int64, "type": pl.Int64, "facilities": pl.Int64})
+        found = pl.concat([empty, *(own.cast(empty.schema) for own in self._facilities)])
+        return found.sort("geounit", "type")
+
+    def implied(self) -> dict[int, int]:
+        """For every geounit whose bound on households is no plain multiple the total that its bounds imply."""
+        lower, upper = self._bounds[False], self._bounds[True]
+        both = [unit for unit in sorted(upper) if unit in lower and upper[unit][0] % A_FACILITY]
+        return {unit: int(upper[unit][0]) + int(lower[unit][1:].sum()) for unit in both}
+
+
+def compared(
+    geolevel: str, geocodes: Iterable[str], implied: Mapping[int, int], variances: NDArray, totals: NDArray
+) -> list[ImpliedTotal]:
+    """Implied totals beside the totals that are known, or were measured.
+
+    Parameters
+    ----------
+    geolevel : str
+    geocodes : iterable of str, (G,)
+    implied : mapping of int to int
+        By number of geounit.
+    variances, totals : ndarray, (G,)
+        Of the total, infinite where nothing is known.
+    """
+    codes = list(geocodes)
+    return [
+        ImpliedTotal(
+            geolevel,
+            codes[unit],
+            total,
+            float(totals[unit]) if np.isfinite(variances[unit]) else None,
+            float(np.sqrt(variances[unit])) if np.isfinite(variances[unit]) else 0.0,
+        )
+        for unit, total in implied.items()
+    ]

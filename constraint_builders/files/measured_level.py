@@ -1,0 +1,259 @@
+"""One geolevel of a folder of noisy measurements, as its files are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.description.table import Table, parse_table
+from constraint_builders.files.facility_bounds import FacilityBounds
+from constraint_builders.files.kept_variables import KeptVariables
+from constraint_builders.files.measurement_constraints import Bounds, ExactCounts, Zeros, read_constraints
+from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, MeasuredRows, read_measurements
+from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX, OTHER_HISTOGRAM
+from constraint_builders.files.row_accounts import RowAccounts
+from constraint_builders.files.settings import Settings
+from constraint_builders.files.tied_histograms import (
+    TENURE,
+    TENURES,
+    VACANCIES,
+    households_of_units,
+    tenure_of_units,
+    types_of_facilities,
+)
+from constraint_builders.memory import format_bytes
+
+Keep: TypeAlias = Callable[[str, str, Index, NDArray, Float | None], None]
+
+HOUSING_UNITS = "housing_units"
+SUMMED_ZEROS = "its zeros are of variables that are summed out"
+KNOWN_TOTALS = "State"  # the geolevel whose totals the mechanism knew
+BATCH_SHARE = 1 / 16  # of the memory: rows are held as lists, as an array, and once more in order
+LARGEST_BATCH = 64 << 20
+
+
+@dataclass
+class Ledger:
+    """Adds up the memory that is taken, and refuses more than a limit."""
+
+    limit: float | None
+    claimed: float = 0.0
+
+    def claim(self, needed: float) -> None:
+        """Take so many bytes."""
+        self.claimed += needed
+        if self.limit is not None and self.claimed > self.limit:
+            raise MemoryError(
+                f"the spine, the variances and the zeros need {format_bytes(self.claimed)} or more and the limit is "
+                f"{format_bytes(self.limit)}: raise it, or take less with within="
+            )
+
+    def rows_at_once(self, cells: int) -> int | None:
+        """How many rows of so many cells may be held."""
+        if self.limit is None:
+            return None
+        return max(1, int(min(LARGEST_BATCH, BATCH_SHARE * self.limit) // (8 * cells)))
+
+
+class MeasuredLevel:
+    """What was measured, and is known exactly, at one geolevel.
+
+    Attributes
+    ----------
+    geocodes : polars.Series of str
+        Sorted: a geounit's number is its place.
+    variances, totals : dict of str to ndarray, (geounits,)
+        By table the variance of every cell, infinite where it was not measured, and the sum of all cells.
+    zeros : dict of str to ndarray of bool, (geounits, *shape)
+        By table.
+    is_measured : bool
+        Whether anything was, not only known exactly.
+    bounds : FacilityBounds
+    spoken_of : set of str
+        Variables that structural zeros tell apart.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        files: Sequence[tuple[str, Path, int | None]],
+        geocodes: pl.Series,
+        kept: KeptVariables,
+        within: Sequence[str] | None,
+        accounts: RowAccounts,
+        ledger: Ledger,
+    ) -> None:
+        self._name, self._files, self.geocodes = name, files, geocodes
+        self._kept, self._settings, self._within = kept, kept.source, within
+        self._accounts, self._ledger = accounts, ledger
+        self.variances: dict[str, Float] = {}
+        self.totals: dict[str, Float] = {}
+        self.zeros: dict[str, Flags] = {}
+        self.is_measured = False
+        self._types: tuple[str, ...] = ()
+        self._given: dict[str, Flags] = {}
+        self.spoken_of: set[str] = set()
+        above = kept.source.geolevels[: kept.source.geolevels.index(name) + 1]
+        self.bounds = FacilityBounds(has_totals=KNOWN_TOTALS not in above[:-1])
+
+    def read(self, keep: Keep) -> None:
+        """Read all files, measurements before constraints, and hand on the values."""
+        for kind, path, rows_at_once in self._files:
+            if kind == MEASUREMENTS:
+                for rows in read_measurements(
+                    path, self._name, self._settings, self._within, self._accounts, rows_at_once
+                ):
+                    self._add_measurements(rows, keep)
+            else:
+                for known in read_constraints(
+                    path, self._name, self._settings, self._within, self._accounts, rows_at_once
+                ):
+                    if isinstance(known, Zeros):
+                        self._add_zeros(known)
+                    elif isinstance(known, Bounds):
+                        self._types = (HOUSING_UNITS, *known.types[1:])
+                        self.bounds.add(known.is_upper, self._numbers(known.geocodes), known.values)
+                    else:
+                        self._add_exact(known, keep)
+        if self._kept.units is not None:
+            self._read_units(keep, self._kept.units)
+
+    def _read_units(self, keep: Keep, units: Settings) -> None:
+        """Read all files once more, for a second histogram of the same geounits that is tied by tenure."""
+        accounts = RowAccounts()
+        housing_units = np.full(self.geocodes.len(), np.nan)
+        of_files = [(kind, (path, self._name, units, self._within, accounts, n)) for kind, path, n in self._files]
+        for known in (own for kind, where in of_files if kind == CONSTRAINTS for own in read_constraints(*where)):
+            if isinstance(known, ExactCounts):
+                geounits = self._numbers(known.geocodes)
+                housing_units[geounits] = known.values[:, 0]
+                self._types = (HOUSING_UNITS, *types_of_facilities(units))
+                self.bounds.add_exact(geounits, known.values)
+        self._empty_where(housing_units == 0)
+        for rows in (own for kind, where in of_files if kind == MEASUREMENTS for own in read_measurements(*where)):
+            self._add_units(rows, housing_units[self._numbers(rows.geocodes)], keep)
+        self._accounts.take_over(accounts, OTHER_HISTOGRAM)
+
+    def _empty_where(self, none: Flags) -> None:
+        """Geounits without housing units have no households."""
+        if none.any():
+            self.zeros["total"] = self.zeros.get("total", np.zeros(none.size, dtype=bool)) | none
+
+    def _add_units(self, rows: MeasuredRows, housing_units: Float, keep: Keep) -> None:
+        """What the histogram of units tells of households."""
+        schema = self._kept.target.schema
+        tenure = TENURE in schema.names
+        by_tenure = tenure_of_units(rows.values)
+        if not tenure:
+            by_tenure = by_tenure.sum(axis=1, keepdims=True, dtype=np.int64)
+        table = parse_table(schema, TENURE if tenure else "total")
+        geounits = self._numbers(rows.geocodes)
+        self._blend(table, geounits, by_tenure, rows.variances * (1 if tenure else TENURES), keep)
+        known = np.isfinite(housing_units)
+        if known.any():
+            households = households_of_units(rows.values[known], housing_units[known])
+            variances = rows.variances[known] * VACANCIES
+            self._blend(parse_table(schema, "total"), geounits[known], households, variances, keep)
+
+    def _numbers(self, geocodes: pl.Series) -> Index:
+        return self.geocodes.search_sorted(geocodes).cast(pl.Int64).to_numpy()
+
+    def _of(self, table: Table) -> tuple[Float, Float]:
+        if table.name not in self.variances:
+            self._ledger.claim(16.0 * self.geocodes.len())
+            self.variances[table.name] = np.full(self.geocodes.len(), np.inf)
+            self.totals[table.name] = np.zeros(self.geocodes.len())
+        return self.variances[table.name], self.totals[table.name]
+
+    def _add_measurements(self, rows: MeasuredRows, keep: Keep) -> None:
+        """Measurements of one table; where variables are summed out, of several that become one the weighted mean."""
+        geounits, table = self._numbers(rows.geocodes), self._kept.table(rows.table)
+        given = self._given.setdefault(rows.table.name, np.zeros(self.geocodes.len(), dtype=bool))
+        repeated = given[geounits] | (np.bincount(geounits, minlength=given.size)[geounits] > 1)
+        if repeated.any():
+            code = rows.geocodes[int(repeated.argmax())]
+            raise ValueError(
+                f"{rows.path}: table {rows.table.name!r} of {self._name} {code!r} is given twice: once is enough"
+            )
+        given[geounits] = True
+        own = rows.variances * self._kept.cells_summed(rows.table)
+        self._blend(table, geounits, self._kept.sums(rows.table, rows.values), own, keep)
+
+    def _blend(self, table: Table, geounits: Index, values: NDArray, own: Float, keep: Keep) -> None:
+        """Measurements with their variances, weighted by precision beside others of the same table."""
+        variances, totals = self._of(table)
+        before = variances[geounits]
+        share = None if np.isinf(before).all() else _shares(own, before)
+        variances[geounits] = own if share is None else own * share
+        sums = values.sum(axis=1, dtype=np.float64)
+        totals[geounits] = sums if share is None else share * sums + (1 - share) * totals[geounits]
+        self.is_measured = True
+        keep(self._name, table.name, geounits, values, share)
+
+    def _add_exact(self, counts: ExactCounts, keep: Keep) -> None:
+        """Exact counts, also in place of what was measured: that would only test them."""
+        geounits, table = self._numbers(counts.geocodes), self._kept.table(counts.table)
+        variances, totals = self._of(table)
+        values = self._kept.sums(counts.table, counts.values)
+        sums = values.sum(axis=1, dtype=np.float64)
+        twice = variances[geounits] == 0
+        wrong = twice & (totals[geounits] != sums)
+        if wrong.any():
+            code = counts.geocodes[int(wrong.argmax())]
+            raise ValueError(f"{counts.name} of {self._name} {code!r}: another constraint says another {table.name!r}")
+        known = f"table {table.name!r} is already given there"
+        self._accounts.replace(self._name, CONSTRAINTS, counts.name, known, int(twice.sum()))
+        self._leave_measured(geounits[~twice], table, counts.name)
+        geounits, sums = geounits[~twice], sums[~twice]
+        variances[geounits], totals[geounits] = 0, sums
+        keep(self._name, table.name, geounits, values[~twice], None)
+
+    def _leave_measured(self, geounits: Index, table: Table, known: str) -> None:
+        """Count measurements as not used of which all is known exactly."""
+        for name, given in self._given.items():
+            if self._kept.table(parse_table(self._settings.schema, name)).name == table.name:
+                measured = int(given[geounits].sum())
+                reason = f"{known} says it exactly"
+                self._accounts.replace(self._name, MEASUREMENTS, f"{name}{MEASUREMENT_SUFFIX}", reason, measured)
+
+    def facilities(self) -> pl.DataFrame:
+        """Columns ``geolevel``, ``geocode``, ``type`` and ``facilities``, where bounds say that there are any."""
+        found = self.bounds.facilities()
+        return pl.DataFrame(
+            [
+                pl.repeat(self._name, found.height, eager=True, dtype=pl.String).alias("geolevel"),
+                self.geocodes.gather(found["geounit"]),
+                pl.Series("type", [self._types[number] for number in found["type"].to_list()], dtype=pl.String),
+                found["facilities"],
+            ]
+        )
+
+    def _add_zeros(self, rows: Zeros) -> None:
+        schema, table = self._settings.schema, self._kept.table(rows.table)
+        self.spoken_of |= {schema.names[axis] for axis in rows.table.axes}
+        cells = self._kept.empty(rows.table, rows.cells)
+        lost = int((rows.cells.any(axis=1) & ~cells.any(axis=1)).sum())
+        if rows.only_zeros:
+            self._accounts.replace(self._name, CONSTRAINTS, rows.name, SUMMED_ZEROS, lost)
+        if not cells.any():
+            return
+        if table.name not in self.zeros:
+            shape = (self.geocodes.len(), *table.shape)
+            self._ledger.claim(np.prod(shape, dtype=float))
+            self.zeros[table.name] = np.zeros(shape, dtype=bool)
+        flat = self.zeros[table.name].reshape(self.geocodes.len(), -1)
+        np.logical_or.at(flat, self._numbers(rows.geocodes), cells)
+
+
+def _shares(own: Float, before: Float) -> Float:
+    """The weight of new measurements beside those before, by precision; what is exact, or alone, has all."""
+    both = own + before
+    mixed = np.divide(before, both, out=np.ones_like(both), where=np.isfinite(both) & (both > 0))
+    return np.where(own == 0, 1.0, np.where(before == 0, 0.0, mixed))

@@ -1,0 +1,118 @@
+"""Two histograms of the same geounits, tied by tenure: households by householder, and units by tenure and vacancy.
+
+Both count households by tenure, so both are one problem. Its schema is that of households, with the tenure of units,
+of which that of households is a recode. What was measured of units becomes two tables of it:
+
+- units by tenure, with their own variance: the tenured cells come first in the histogram of units;
+- where the number N of housing units is known exactly, households altogether: N less all vacant units, with the sum of
+  their variances. Cells of one table have independent noise, so both are independent.
+
+Vacant units one by one and facilities tell nothing more of households: given their sum, and exact numbers of
+facilities, their contrasts are problems of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraint_builders.arrays import Float
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.table import make_table, parse_table
+from constraint_builders.files.schema_file import format_schema
+from constraint_builders.files.settings import Settings, parse_settings, production_settings
+
+TIED = {"dhc_us_housing": "dhc_us_units", "dhc_pr_housing": "dhc_pr_units"}
+UNITS_SUFFIX = "_tenvacgq"
+UNITS = "tenvacgq"
+OF_HOUSEHOLDS, TENURE = "hhtenshort_3lev", "tenure"
+TENURES, VACANCIES = 4, 7
+GROUPS = {"hhtenshort_3lev": (0, 1, 2, 2), "hhtenshort_2lev": (0, 0, 1, 1)}
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Settings of the two histograms of one run.
+
+    Attributes
+    ----------
+    households, units : Settings
+    """
+
+    households: Settings
+    units: Settings
+
+
+def tied_settings(name: str) -> tuple[Settings, Histograms]:
+    """Settings of households and units in one problem, and those of the two histograms as files have them.
+
+    Parameters
+    ----------
+    name : str
+        One of `TIED`.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+    """
+    if name not in TIED:
+        raise ValueError(f"no settings {name!r} of two histograms: there are {', '.join(TIED)}")
+    households = production_settings(TIED[name])
+    units = production_settings(f"{TIED[name]}{UNITS_SUFFIX}")
+    schema = _schema(households.schema, units.schema)
+    lines = [f"geolevels = {list(households.geolevels)}", f'noise = "{households.noise}"', ""]
+    text = "\n".join([*lines, format_schema(schema), _budget(households, units, schema)])
+    return parse_settings(text, name), Histograms(households, units)
+
+
+def _schema(households: Schema, units: Schema) -> Schema:
+    """The schema of households, with the tenure of units."""
+    variables: dict[str, tuple[str, ...]] = {}
+    for name in households.names:
+        if name == OF_HOUSEHOLDS:
+            variables[TENURE] = units.labels_of(UNITS)[:TENURES]
+        else:
+            variables[name] = households.labels_of(name)
+    recodes: dict[str, dict[str, list]] = {}
+    for recode in households.recodes:
+        if households.names[recode.axis] != OF_HOUSEHOLDS:
+            counted = recode.labels == tuple(map(str, range(recode.size)))
+            groups = [group if counted else recode.labels[group] for group in recode.groups]
+            recodes.setdefault(households.names[recode.axis], {})[recode.name] = groups
+    recodes[TENURE] = {name: [households.labels_of(name)[group] for group in groups] for name, groups in GROUPS.items()}
+    return Schema(variables, recodes)
+
+
+def _budget(households: Settings, units: Settings, schema: Schema) -> str:
+    rows: dict[str, dict[str, Fraction]] = {}
+    for level, losses in households.budget.losses.items():
+        for name, loss in losses.items():
+            table = make_table(schema, parse_table(households.schema, name).factors)
+            rows.setdefault(table.name, {})[level] = loss
+    for level, losses in units.budget.losses.items():
+        rows.setdefault(TENURE, {})[level] = losses[UNITS]
+        rows.setdefault("total", {})[level] = losses[UNITS] / VACANCIES
+    levels = households.geolevels
+    lines = [f'"{name}" = {[str(own.get(level, 0)) for level in levels]}' for name, own in rows.items()]
+    law = [f'measure = "{households.budget.measure}"', f'neighbours = "{households.budget.neighbours}"']
+    return "\n".join(["[budget]", *law, "", "[budget.losses]", *lines, ""])
+
+
+def types_of_facilities(units: Settings) -> tuple[str, ...]:
+    """Labels of the cells of the histogram of units that count facilities: those after tenures and vacancies."""
+    return units.schema.labels_of(UNITS)[TENURES + VACANCIES :]
+
+
+def tenure_of_units(cells: NDArray) -> NDArray:
+    """The tenured cells of the histogram of units, (rows, cells)."""
+    return cells[:, :TENURES]
+
+
+def households_of_units(cells: NDArray, housing_units: Float) -> Float:
+    """Households, (rows, 1): the exact number of housing units, (rows,), less those that are vacant."""
+    vacant = cells[:, TENURES : TENURES + VACANCIES].sum(axis=1, dtype=np.int64)
+    return (housing_units - vacant)[:, None]
