@@ -68,9 +68,9 @@ class AlikeLeavesForm:
         p, q, a = problem, self._summed, self._alone
         self._observed = self._pairs(p.observed, p.observed_levels, p.observed_tables, q.observed, a.observed)
         self._desired = self._pairs(p.desired, p.desired_levels, p.desired_tables, q.desired, a.desired)
-        self._leaves_wanted = any(pair.alone is not None for pair in self._desired)
+        leaves_wanted = any(pair.alone is not None for pair in self._desired)
         self._is_wide = holds_many_times_its_tables(a, clusters.of_leaf.size)
-        self._form, self._alone_form = AreaForm(q), self._form_alone(a)
+        self._form, self._alone_form = AreaForm(q), self._form_alone(a) if leaves_wanted else None
         own = [pair for pair in self._observed if pair.alone is not None]
         self._cut = slice(own[0].place.start, own[-1].place.stop)  # leaves' tables, if they lie as those alone do
         self._lie_together = all(
@@ -128,7 +128,7 @@ class AlikeLeavesForm:
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         X = self._form.apply(self._measured(Y))
-        own = self._alone_form.apply(self._of_leaves(Y)) if self._leaves_wanted else Y
+        own = Y if self._alone_form is None else self._alone_form.apply(self._of_leaves(Y))
         result = np.empty((self._problem.desired.size, Y.shape[1]))
         for pair in self._desired:
             if pair.alone is None:
@@ -152,7 +152,7 @@ class AlikeLeavesForm:
                 pulls[pair.summed] += self._sum(V[pair.place]) / self._repeated(pair)
                 alone[pair.alone] += V[pair.place]
         found = self._form.adjoint(pulls)
-        own = self._alone_form.adjoint(alone) if self._leaves_wanted else np.zeros((self._alone.observed.size, K))
+        own = np.zeros((self._alone.observed.size, K)) if self._alone_form is None else self._alone_form.adjoint(alone)
         result = np.empty((self._problem.observed.size, K))
         for pair in self._observed:
             if pair.alone is None:
@@ -165,7 +165,7 @@ class AlikeLeavesForm:
         """Variance of every desired cell, (m,)."""
         found, result = self._form.variances(), np.empty(self._problem.desired.size)
         one = self._leaves_alone(1)
-        own = self._form_alone(one).variances() if self._leaves_wanted else found
+        own = found if self._alone_form is None else self._form_alone(one).variances()
         leaves, sizes = self._clusters.of_leaf.size, self._sizes
         for pair in self._desired:
             if pair.alone is None:

@@ -233,6 +233,22 @@ def test_a_product_that_counts_one_cell_of_another() -> None:
     np.testing.assert_allclose(P.variances(), np.einsum("ij,ij->i", asked, M[:6]), rtol=1e-9)
 
 
+def test_cells_keep_the_order_of_their_own_names_and_schemas() -> None:
+    """The coarser schema has its variables the other way round, and a variance for every cell."""
+    fine = Problem(Schema({"a": 2, "b": 4}, recodes={"b": {"g": [1, 0, 2, 0]}}), {"b * a": 3.0}, ["a * b"])
+    variances = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    coarse = Problem(Schema({"g": 3, "a": 2}), {"g * a": variances}, ["a"])
+    M = np.zeros((14, 8))  # counts by a, then b
+    for a in range(2):
+        for b, g in enumerate([1, 0, 2, 0]):
+            M[[2 * b + a, 8 + 2 * g + a], 4 * a + b] = 1
+    v = np.concatenate([np.full(8, 3.0), variances.ravel()])
+    y = np.random.default_rng(3).normal(10, 3, 14)
+    W = M / np.sqrt(v)[:, None]
+    D = np.vstack([np.eye(8), np.kron(np.eye(2), np.ones(4))])
+    np.testing.assert_allclose(blue(joint(fine, coarse)) @ y, D @ np.linalg.pinv(W) @ (y / np.sqrt(v)), atol=1e-10)
+
+
 def test_the_schemas_that_are_shipped() -> None:
     redistricting, demographic = (production_settings(name).schema for name in ("pl94_us_persons", "dhc_us_persons"))
     coarse = Problem(redistricting, {"detailed": 4.0, "hhinstlevels": 2.0}, ["hhinstlevels"])
