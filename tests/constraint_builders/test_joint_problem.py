@@ -262,6 +262,33 @@ def test_the_schemas_that_are_shipped() -> None:
     assert (variances[3:] < blue(fine).variances()).all()
 
 
+def test_both_products_of_an_invented_state() -> None:
+    """Twenty blocks in groups that cross, measured as in a release, of 1.2 million cells each by the finer schema."""
+    number = np.arange(20)
+    small = ["age_18_64_116 * relgq_4_groups", "age_18_64_116 * sex", "hispanic * sex", "popSehsdTargetsRelship"]
+    asked = ["hispanic", "total"]
+    alone = []
+    for name, tables, shift in (("pl94_us_persons", None, 0), ("dhc_us_persons", small, 2)):
+        settings = production_settings(name)
+        variances = settings.variances()
+        layers = {"State": number * 0, "County": number // 10, "Group": (number + shift) // 5}
+        levels = {"State": "State", "County": "County", "Group": "Block_Group", "Leaf": "Block"}
+        observed = {
+            own: {t: v for t, v in variances[level].items() if tables is None or t in tables}
+            for own, level in levels.items()
+        }
+        areas = Areas([f"block {i}" for i in number], layers)
+        alone.append(Problem(settings.schema, observed, {"State": asked, "County": asked}, areas=areas))
+    together = joint(*alone, recodes={"hhgq": "hhgq8lev", "votingage": "votingage"}, names=["PL94", "DHC"])
+    first, second = (blue(own).variances() for own in alone)
+    combined = 1 / (1 / first + 1 / second)
+    P = blue(together)
+    assert P.info.solver == "areas"
+    for both in np.split(P.variances(), 2):
+        assert (both <= combined * (1 + 1e-9)).all()
+        assert (both < np.minimum(first, second)).all()
+
+
 def test_truth_goes_along() -> None:
     schema = Schema({"sex": 2})
     one = Problem(schema, {"sex": 1.0}, truth=[3.0, 4.0])
