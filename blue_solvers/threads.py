@@ -106,6 +106,10 @@ class Workers:
 
     def for_each(self, work: Callable[[Item], Any], items: Iterable[Item]) -> None:
         """Do the parts of some work, none of which needs another."""
+        if self._count < 2:
+            for item in items:
+                work(item)
+            return
         for _ in self.in_order(work, list(items)):
             pass
 

@@ -237,7 +237,11 @@ def proof_of_all(parts: Partitions, proofs: dict[str, PartProof], claimed: Resul
         handed = {parts.parts[name].leaf: own.below for name, own in proofs.items() if own.below is not None}
         kept = np.setdiff1d(np.arange(top.level_of.size), list(handed))
         proofs = {**proofs, TOP: prove_part(design, top, claimed, handed, kept, is_top=True)}
-    proofs = {name: proofs[name] for name in (*parts.parts, TOP) if name in proofs}  # sums depend on the order
+    return put_together(design, {name: proofs[name] for name in (*parts.parts, TOP) if name in proofs})
+
+
+def put_together(design: Design, proofs: Mapping[str, PartProof]) -> StoredProof:
+    """What all parts say together, the top of the tree among them; in their order, on which sums depend."""
     fits = [own.fit for own in proofs.values() if own.fit is not None]
     fit = sum(fits, FitOfParts()) if len(fits) == len(proofs) else None
     said = {name: _said(own) for name, own in proofs.items()}

@@ -76,7 +76,7 @@ CALLS = [
         "one prefix of two matches nothing",
         ["estimate", "release", "--within", "44001", "--within", "44009", *OUT],
         "within 44009",
-        "such as '44",
+        "at County there are 44001, 44003",
     ),
     Call("an empty prefix", ["estimate", "release", "--within", "", *OUT], "within ''", "or leave it out"),
     Call(

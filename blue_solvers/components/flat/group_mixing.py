@@ -7,14 +7,13 @@ along the other variables. Its solution makes every table's values from those of
 
 from __future__ import annotations
 
-from itertools import pairwise
 from math import prod
 
 import numpy as np
 
 from blue_solvers.components.flat.grouped_axes import GroupedAxes
 from blue_solvers.components.flat.mixed_lines import Laid, component_lines, mix_lines
-from blue_solvers.components.flat.shared_steps import PARTS, cut
+from blue_solvers.components.flat.shared_steps import PARTS, cut, is_large
 from blue_solvers.components.size import MOST_GROUPS
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree.messages import Telling, combine
@@ -87,15 +86,15 @@ class GroupMixing:
         outer = np.array([[1] * (width - len(own)) + own for own in self._outer], dtype=np.int64)
         lines = np.array([[own[0], *[0] * (width + 1 - len(own)), *own[1:]] for own in self._lines], dtype=np.int64)
         self._places = heads, outer.reshape(len(heads), width), lines.reshape(-1, width + 1)
+        costs = heads[:, 1] ** 2 * heads[:, 2] * self._places[1].prod(axis=1)
+        self._parts = cut(costs, PARTS if is_large(tables) else 1)
         self._noisy, self._exact = (np.concatenate([np.zeros(0), *own]) for own in matrices)
 
     def apply(self, cells: Float, workers: Workers, exactly: bool = False, transpose: bool = False) -> None:
         """Values of the tables of these components from information about them, in place."""
         mix, matrices = mix_lines.fastest(), self._exact if exactly else self._noisy
         heads, outer, lines = self._places
-        costs = heads[:, 1] ** 2 * heads[:, 2] * outer.prod(axis=1)
-        parts = [slice(*pair) for pair in pairwise(cut(costs, PARTS).tolist())]
-        workers.for_each(lambda own: mix(cells, heads[own], outer[own], lines, matrices, transpose), parts)
+        workers.for_each(lambda own: mix(cells, heads[own], outer[own], lines, matrices, transpose), self._parts)
 
     def _lay(self, members: list[int], entries: int) -> tuple[int, int]:
         """Note where the lines of a component are, before whose matrix are others; its entries, and the contrasts."""

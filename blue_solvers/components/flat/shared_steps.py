@@ -71,7 +71,7 @@ class SharedSteps:
         phases, most = [], 0
         for start, stop in pairwise(_changes(tables.variables[rows[:, 0]])):
             firsts = start + np.array(_changes(rows[start:stop, 0]))
-            cuts = firsts[cut(tables.sizes[rows[firsts[:-1], 0]] * np.diff(firsts), parts)]
+            cuts = firsts[_cuts(tables.sizes[rows[firsts[:-1], 0]] * np.diff(firsts), parts)]
             beside, added, place = [], [_no_runs()], tables.cells
             for first, last in pairwise(cuts[1:].tolist()):
                 targets, target_of = np.unique(rows[first:last, 1], return_inverse=True)
@@ -92,7 +92,7 @@ class SharedSteps:
             return cls(steps, [Phase([slice(0, len(steps))], [], _no_runs())], 0)
         phases = []
         for start, stop in pairwise(_changes(rows[:, 2])):
-            cuts = start + cut(tables.sizes[rows[start:stop, 0]], PARTS)
+            cuts = start + _cuts(tables.sizes[rows[start:stop, 0]], PARTS)
             phases.append(Phase([slice(*pair) for pair in pairwise(cuts.tolist())], [], _no_runs()))
         return cls(steps, phases, 0)
 
@@ -116,8 +116,13 @@ def is_large(tables: ClosedTables) -> bool:
     return tables.cells * 8 >= WORTH_BYTES
 
 
-def cut(costs: Integers, parts: int) -> Integers:
-    """Where to cut a list into parts of about the same cost, its start and end included; fewer where it is short."""
+def cut(costs: Integers, parts: int) -> list[slice]:
+    """A list cut into parts of about the same cost; fewer where it is short."""
+    return [slice(*pair) for pair in pairwise(_cuts(costs, parts).tolist())]
+
+
+def _cuts(costs: Integers, parts: int) -> Integers:
+    """Where to cut, the list's start and end included."""
     ends = np.cumsum(costs)
     inner = np.searchsorted(ends, ends[-1] * np.arange(1, parts) / parts) + 1 if len(costs) else np.zeros(0, int)
     return np.unique(np.concatenate([[0], inner, [len(costs)]]))

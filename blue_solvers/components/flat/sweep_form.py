@@ -11,7 +11,7 @@ and written once going up and once for each of their variables going down.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from blue_solvers.components.flat.axis_steps import copy_weighted, spread_evenly
 from blue_solvers.components.flat.group_mixing import GroupMixing
 from blue_solvers.components.flat.group_variances import group_variances
 from blue_solvers.components.flat.grouped_axes import GroupedAxes
-from blue_solvers.components.flat.shared_steps import PARTS, SharedSteps, cut
+from blue_solvers.components.flat.shared_steps import PARTS, SharedSteps, cut, is_large
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers
@@ -213,12 +213,16 @@ class Runs:
         came before.
     unread : ndarray of int, (others, 4)
         The same for those that the layout does not have.
+    parts, unread_parts : list of slice
+        Of both, for threads; runs that add to what another copied stay together.
     """
 
     places: Index
     weights: Float
     rows: Integers
     unread: Integers
+    parts: list[slice]
+    unread_parts: list[slice]
 
     @classmethod
     def of(cls, tables: ClosedTables, starts: Integers, places: Index, weights: Float) -> Runs:
@@ -228,7 +232,9 @@ class Runs:
         rows = np.stack([starts, tables.offsets[places], tables.sizes[places], again], axis=1).astype(np.int64)
         others = np.setdiff1d(np.arange(tables.sizes.size), places)
         unread = np.stack([np.full(others.size, -1), tables.offsets[others], tables.sizes[others], others * 0], axis=1)
-        return cls(places, weights, rows, unread.astype(np.int64))
+        count = PARTS if is_large(tables) else 1
+        parts = cut(rows[:, 2], 1 if again.any() else count), cut(unread[:, 2], count)
+        return cls(places, weights, rows, unread.astype(np.int64), *parts)
 
     def densities(self, axes: GroupedAxes, tables: ClosedTables) -> Float:
         """Precision of every table with all that are added to it, of its cells; weights are precisions."""
@@ -241,24 +247,31 @@ class Runs:
         """All closed tables, (size, K): values times weights, 0 where there are none."""
         cells = np.empty((size, values.shape[1]))
         values = np.ascontiguousarray(values)
-        _copy(values, cells, self.unread, np.zeros(len(self.unread)), workers)
-        _copy(values, cells, self.rows, self.weights, workers)
+        copy, nothing = copy_weighted.fastest(), np.zeros(len(self.unread))
+        workers.for_each(lambda some: copy(values, cells, self.unread[some], nothing[some]), self.unread_parts)
+        workers.for_each(lambda some: copy(values, cells, self.rows[some], self.weights[some]), self.parts)
         return cells
 
     def write(self, cells: Float, size: int, workers: Workers) -> Float:
         """The layout's values, (size, K): cells times weights, 0 in tables that are not here; `cells` is used up."""
-        as_they_lie = self.rows[:, 2].sum() == size and np.array_equal(self.rows[:, 0], self.rows[:, 1])
-        values = cells[:size] if as_they_lie and len(cells) <= 2 * size else np.zeros((size, cells.shape[1]))
-        if not np.may_share_memory(values, cells) or (self.weights != 1).any():
-            back = self.rows[:, [1, 0, 2, 3]]
-            back[:, 3] = 0
-            _copy(cells, values, back, self.weights, workers)
+        in_place = self._cells_as_they_lie == size and len(cells) <= 2 * size
+        values = cells[:size] if in_place else np.zeros((size, cells.shape[1]))
+        if not (in_place and self._is_plain):
+            copy, back = copy_weighted.fastest(), self._back
+            workers.for_each(lambda some: copy(cells, values, back[some], self.weights[some]), self.parts)
         return values
 
+    @cached_property
+    def _cells_as_they_lie(self) -> int:
+        """The cells of the tables, where the layout has them in their order; else 0."""
+        return int(self.rows[:, 2].sum()) if np.array_equal(self.rows[:, 0], self.rows[:, 1]) else 0
 
-def _copy(values: Float, cells: Float, runs: Integers, weights: Float, workers: Workers) -> None:
-    """Runs that add to what another copied stay in one part."""
-    copy = copy_weighted.fastest()
-    parts = 1 if runs[:, 3].any() else PARTS
-    parts_of = [slice(*pair) for pair in pairwise(cut(runs[:, 2], parts).tolist())]
-    workers.for_each(lambda rows: copy(values, cells, runs[rows], weights[rows]), parts_of)
+    @cached_property
+    def _is_plain(self) -> bool:
+        return bool((self.weights == 1).all())
+
+    @cached_property
+    def _back(self) -> Integers:
+        back = self.rows[:, [1, 0, 2, 3]]
+        back[:, 3] = 0
+        return np.ascontiguousarray(back)

@@ -1,0 +1,105 @@
+"""Exactly the estimate of a whole nation of 8.1 million blocks, of which neither input nor output is ever whole.
+
+    python -m bench country --folder DIR                              16 cells, every block of the nation
+    python -m bench country --cells 2016 --share 0.1 --folder DIR     states that have a tenth of the blocks
+    python -m bench country --quick                                   16 cells, states that have a hundredth
+
+The nation is invented, with the real numbers of geounits (`bench.invented_nation`). A state is worked on at a time,
+first up, then down; of each pass a small record stays in the folder. A run that was killed is started again with the
+same options and goes on. Printed are seconds and memory, a projection to the whole country from what was done, and what
+is known of the estimates: the proof, chi-square of the measurements by geolevel, and how often 95 % intervals hold the
+truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.invented_nation import GEOUNITS, LEVELS, Nation, State, all_states, states_within
+from bench.measuring import print_table
+from bench.nation_passes import DOWN, UP, Passes
+
+QUICK_SHARES = {"16": 0.01, "2016": 0.003}  # of the blocks
+
+
+def main(argv: list[str]) -> None:
+    """Run both passes, and print what they took and what they found."""
+    parser = argparse.ArgumentParser(prog="python -m bench country", description=__doc__.splitlines()[0])
+    parser.add_argument("--cells", choices=("16", "2016"), default="16", help="in every geounit (16)")
+    some = parser.add_mutually_exclusive_group()
+    some.add_argument("--states", type=_count, metavar="N", help="the first N states (all 51)")
+    some.add_argument("--share", type=_share, metavar="P", help="states that have at most this share of the blocks")
+    parser.add_argument("--folder", type=Path, help="where records are kept, to go on there (a temporary folder)")
+    parser.add_argument("--quick", action="store_true", help="few states, unless others are asked for")
+    options = parser.parse_args(argv)
+    is_open = options.share is None and options.states is None
+    share = QUICK_SHARES[options.cells] if options.quick and is_open else options.share
+    states = all_states()[: options.states] if share is None else states_within(share)
+    if not states:
+        parser.error(f"no state has so few blocks: --share is {share:g}, and {_smallest():.4f} is the least")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        passes = Passes(Nation(options.cells, states), folder, lambda line: print(line, flush=True))
+        found = passes.run()
+    print_seconds(passes, states)
+    print_findings(found)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= len(all_states()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of states: give 1 to {len(all_states())}")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: give a number above 0, at most 1")
+    return share
+
+
+def _smallest() -> float:
+    return min(state.blocks for state in all_states()) / GEOUNITS["Block"]
+
+
+def print_seconds(passes: Passes, states: list[State]) -> None:
+    """By state and in all, with a projection to all blocks of the nation."""
+    rows = {}
+    for state in states:
+        up, down = passes.seconds[UP][state.code], passes.seconds[DOWN][state.code]
+        seconds = [own[clock] for own in (up, down) for clock in ("processor", "wall")]
+        rows[state.code] = np.array([state.blocks, *seconds, max(up["peak"], down["peak"]) / 1e6])
+    total = np.sum(list(rows.values()), axis=0)
+    total[-1] = max(own[-1] for own in rows.values())
+    scale = GEOUNITS["Block"] / total[0]
+    country = np.array([*(total[:-1] * scale), total[-1]])
+    header = ["state", "blocks", "up: processor s", "wall s", "down: processor s", "wall s", "peak MB so far"]
+    printed = {**rows, "all": total, "country": country}
+    print_table(header, [[name, f"{own[0]:,.0f}", *(f"{x:,.1f}" for x in own[1:])] for name, own in printed.items()])
+    print(f"projected to the country: {(country[1] + country[3]) / 3600:.2f} hours of one processor")
+
+
+def print_findings(found: dict[str, Any]) -> None:
+    """What is known of the estimates."""
+    rows = []
+    for level in LEVELS:
+        own, fit = found["errors"][level], found["fit"][level]
+        z = (fit["statistic"] - fit["expectation"]) / (2 * fit["expectation"]) ** 0.5
+        rows.append([
+            level, f"{own['cells']:,}", f"{own['covered'] / own['cells']:.4f}", f"{own['squares'] / own['cells']:.4f}",
+            f"{fit['statistic']:,.1f}", f"{fit['expectation']:,.1f}", f"{z:+.2f}",
+        ])  # fmt: skip
+    header = ["geolevel", "estimates", "95 % intervals hold", "squared error / variance", "chi-square", "expected", "z"]
+    print_table(header, rows)
+    certificate = found["certificate"]
+    bound = certificate["bound"]
+    said = f"not certified: {certificate['reason']}" if bound is None else f"at most {bound:.1g} standard errors off"
+    print(f"chi-square of all: p = {found['p-value']:.3f}; {said}; sha256 of the estimates {found['sha256'][:16]}")
