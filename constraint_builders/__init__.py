@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from constraint_builders.description.low_rank import LowRankPlusDiagonal as LowRankPlusDiagonal
     from constraint_builders.description.schema import Schema as Schema
     from constraint_builders.description.spine import Spine as Spine
+    from constraint_builders.joint_problem import joint as joint
     from constraint_builders.problem import Problem as Problem
     from constraint_builders.sources import problem_of_sources as problem_of_sources
 else:
@@ -24,6 +25,7 @@ else:
             "constraint_builders.description.low_rank": ("LowRankPlusDiagonal",),
             "constraint_builders.description.schema": ("Schema",),
             "constraint_builders.description.spine": ("Spine",),
+            "constraint_builders.joint_problem": ("joint",),
             "constraint_builders.problem": ("Problem",),
             "constraint_builders.sources": ("problem_of_sources",),
         },

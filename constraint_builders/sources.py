@@ -73,7 +73,7 @@ def problem_of_sources(
     """One problem of what several independent surveys say, each with its own tables, values and variances.
 
     Tables that several of them measured are combined, cell by cell, by `combine_sources`: estimates are those of all
-    measurements together.
+    measurements together. For products that have schemas or geographies of their own see `joint`.
 
     Parameters
     ----------

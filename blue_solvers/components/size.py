@@ -9,6 +9,8 @@ from blue_solvers.contract import Refusal
 from constraint_builders import Problem
 
 ASTRONOMICAL = 10**300
+MANY_TIMES = 10.0  # the cells of the tables, from which those of all variables together are not held
+HELD_BYTES = 1e8  # below which they are held all the same
 MOST_GROUPS = 1_200  # size of the largest dense matrices, one for every component: a quarter of a minute's work
 
 
@@ -37,3 +39,10 @@ def too_many_groups(problem: Problem) -> str | None:
         f"its recodes cut the cells into {groups:,} groups, more than {MOST_GROUPS:,}",
         "use ConjugateGradient(preconditioner='two_pass'), which leaves tables out, or solver='cg'",
     )
+
+
+def holds_many_times_its_tables(problem: Problem, places: int) -> bool:
+    """Whether the passes, which hold the cells of all variables together, would hold many times those of the tables."""
+    held = places * as_float(prod(grouping.levels for grouping in groupings_in_use(problem)))
+    tables = problem.observed.size + problem.desired.size
+    return 8.0 * held > HELD_BYTES and held > MANY_TIMES * tables

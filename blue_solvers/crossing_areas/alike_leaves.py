@@ -17,11 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from blue_solvers.components.batches import chunks
+from blue_solvers.components.size import holds_many_times_its_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.crossing_areas.clusters import Clusters
 from blue_solvers.crossing_areas.component_problem import equal_variances
+from blue_solvers.crossing_areas.leaves_alone import LeavesAloneForm
 from constraint_builders import Areas, Problem, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.areas import LEAF
@@ -66,8 +68,9 @@ class AlikeLeavesForm:
         p, q, a = problem, self._summed, self._alone
         self._observed = self._pairs(p.observed, p.observed_levels, p.observed_tables, q.observed, a.observed)
         self._desired = self._pairs(p.desired, p.desired_levels, p.desired_tables, q.desired, a.desired)
-        self._leaves_wanted = any(pair.alone is not None for pair in self._desired)
-        self._form, self._alone_form = AreaForm(q), TreeForm(StructuredProblem.of(a))
+        leaves_wanted = any(pair.alone is not None for pair in self._desired)
+        self._is_wide = holds_many_times_its_tables(a, clusters.of_leaf.size)
+        self._form, self._alone_form = AreaForm(q), self._form_alone(a) if leaves_wanted else None
         own = [pair for pair in self._observed if pair.alone is not None]
         self._cut = slice(own[0].place.start, own[-1].place.stop)  # leaves' tables, if they lie as those alone do
         self._lie_together = all(
@@ -76,6 +79,10 @@ class AlikeLeavesForm:
             for pair in own
             if pair.alone is not None
         )
+
+    def _form_alone(self, leaves: Problem) -> TreeForm | LeavesAloneForm:
+        """That of the leaves alone."""
+        return LeavesAloneForm(leaves) if self._is_wide else TreeForm(StructuredProblem.of(leaves))
 
     def _layer(self, level: int) -> str:
         """The layer's name; those of single leaves have all the same."""
@@ -121,7 +128,7 @@ class AlikeLeavesForm:
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         X = self._form.apply(self._measured(Y))
-        own = self._alone_form.apply(self._of_leaves(Y)) if self._leaves_wanted else Y
+        own = Y if self._alone_form is None else self._alone_form.apply(self._of_leaves(Y))
         result = np.empty((self._problem.desired.size, Y.shape[1]))
         for pair in self._desired:
             if pair.alone is None:
@@ -145,7 +152,7 @@ class AlikeLeavesForm:
                 pulls[pair.summed] += self._sum(V[pair.place]) / self._repeated(pair)
                 alone[pair.alone] += V[pair.place]
         found = self._form.adjoint(pulls)
-        own = self._alone_form.adjoint(alone) if self._leaves_wanted else np.zeros((self._alone.observed.size, K))
+        own = np.zeros((self._alone.observed.size, K)) if self._alone_form is None else self._alone_form.adjoint(alone)
         result = np.empty((self._problem.observed.size, K))
         for pair in self._observed:
             if pair.alone is None:
@@ -158,7 +165,7 @@ class AlikeLeavesForm:
         """Variance of every desired cell, (m,)."""
         found, result = self._form.variances(), np.empty(self._problem.desired.size)
         one = self._leaves_alone(1)
-        own = TreeForm(StructuredProblem.of(one)).variances() if self._leaves_wanted else found
+        own = found if self._alone_form is None else self._form_alone(one).variances()
         leaves, sizes = self._clusters.of_leaf.size, self._sizes
         for pair in self._desired:
             if pair.alone is None:

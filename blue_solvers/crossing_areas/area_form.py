@@ -44,7 +44,10 @@ class AreaForm:
         self._problem = problem
         schema, tables = problem.domain.schema, [*problem.observed_tables, *problem.desired_tables]
         groupings = groupings_of(schema, tables)
-        self._slots = {table.name: TableSlots(schema, groupings, table) for table in tables}
+        everything = frozenset(range(len(schema.names)))
+        asked = [TableSlots(schema, groupings, table, everything) for table in problem.desired_tables]
+        wanted: Component = frozenset().union(*(own.contrasts for own in asked))
+        self._slots = {table.name: TableSlots(schema, groupings, table, wanted) for table in tables}
         self._components: list[tuple[Component, ComponentProblem, ConstrainedEstimate]] = []
         solved: dict[Key, ConstrainedEstimate] = {}
         for component in components_of_tables([self._slots[table.name] for table in problem.desired_tables]):
@@ -145,7 +148,7 @@ class AreaForm:
         return X[place].reshape(-1, *table.shape, X.shape[1])
 
     def _shape(self, size: int, table: Table, X: Float) -> tuple[int, ...]:
-        return (int(size) // table.size, *table.shape, X.shape[1])
+        return (int(size) // table.size, *self._slots[table.name].shape, X.shape[1])
 
 
 def _put_together(parts: list[tuple[slice, Float]], size: int) -> Float:

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.grouping import Grouping, sees_contrasts
+from blue_solvers.components.grouping import Grouping, group_indicator, sees_contrasts
 from blue_solvers.components.reflections import Basis
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Index
@@ -38,14 +38,18 @@ class TableSlots:
         Of the variables in use.
     table : Table
         In the schema's order.
+    wanted : Component
+        Variables along which contrasts are asked for. Along others only sums over groups are held.
 
     Attributes
     ----------
     contrasts : Component
-        The variables along which it has contrasts.
+        The variables along which it has contrasts that are asked for.
+    shape : tuple of int
+        Slots along every axis.
     """
 
-    def __init__(self, schema: Schema, groupings: Sequence[Grouping], table: Table) -> None:
+    def __init__(self, schema: Schema, groupings: Sequence[Grouping], table: Table, wanted: Component) -> None:
         by_axis = {own.axis: own for own in groupings}
         pairs = [(axis, by_axis[axis], factor) for axis, factor in zip(table.axes, table.factors, strict=True)]
         self._table = table
@@ -55,14 +59,31 @@ class TableSlots:
             for i, (axis, own, factor) in enumerate(pairs, start=1)
             if factor != schema.names[axis] and (order := cells_of_groups(schema, own, factor)[1]) is not None
         ]
-        self.contrasts: Component = frozenset(
-            axis for axis, own, factor in pairs if sees_contrasts(schema, own, factor)
+        seen = frozenset(axis for axis, own, factor in pairs if sees_contrasts(schema, own, factor))
+        self.contrasts: Component = seen & wanted
+        self._summed = [
+            (i, own.groups, group_indicator(own) / np.sqrt(own.sizes)[:, None])
+            for i, (axis, own, _) in enumerate(pairs, start=1)
+            if axis in seen - wanted
+        ]
+        summed = {i for i, _, _ in self._summed}
+        self._basis = Basis([None if i in summed else own for i, own in enumerate(self._whole, start=1)])
+        self._first = [
+            0 if own is None or i in summed else own.levels - own.sizes.size
+            for i, own in enumerate(self._whole, start=1)
+        ]
+        self.shape = tuple(
+            own.sizes.size if own is not None and i in summed else length
+            for i, (own, length) in enumerate(zip(self._whole, table.shape, strict=True), start=1)
         )
-        self._basis = Basis(self._whole)
 
     def slots(self, cells: Float) -> Float:
-        """From cells (G, *shape, K) to slots of that shape, a copy."""
-        array = np.array(cells, order="C", copy=True)
+        """From cells (G, *table's shape, K) to slots (G, *shape, K), a copy."""
+        array = cells
+        for axis, _, sums in reversed(self._summed):
+            array = _summed(array, axis, sums)
+        if not self._summed:
+            array = np.array(cells, order="C", copy=True)
         for axis, order in self._turns:
             array = np.take(array, order, axis=axis)
         self._basis.to_slots(array)
@@ -73,6 +94,9 @@ class TableSlots:
         self._basis.to_cells(slots)
         for axis, order in self._turns:
             slots = np.take(slots, np.argsort(order), axis=axis)
+        for axis, groups, sums in self._summed:
+            weights = sums.max(axis=0).reshape(-1, *[1] * (slots.ndim - 1 - axis))
+            slots = np.take(slots, groups, axis=axis) * weights
         return slots
 
     def grouped_shape(self, component: Component) -> tuple[int, ...]:
@@ -85,8 +109,7 @@ class TableSlots:
 
     def _place(self, component: Component) -> tuple[slice, ...]:
         found = [slice(None)]
-        for axis, own in zip(self._table.axes, self._whole, strict=True):
-            first = 0 if own is None else own.levels - own.sizes.size
+        for axis, first in zip(self._table.axes, self._first, strict=True):
             found.append(slice(0, first) if axis in component else slice(first, None))
         return tuple(found)
 
@@ -144,3 +167,11 @@ class TableSlots:
         for axis, order in self._turns:
             by_group = np.take(by_group, np.argsort(order), axis=axis)
         return np.broadcast_to(by_group, (len(by_group), *self._table.shape))
+
+
+def _summed(array: Float, axis: int, sums: Float) -> Float:
+    """An array whose axis is summed by a matrix (groups, levels); C-contiguous."""
+    before, after = array.shape[:axis], array.shape[axis + 1 :]
+    flat = array.reshape(prod(before), sums.shape[1], prod(after))
+    found = flat[..., 0] @ sums.T if prod(after) == 1 else np.matmul(sums, flat)
+    return np.ascontiguousarray(found).reshape(*before, len(sums), *after)

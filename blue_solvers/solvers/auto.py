@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.components.size import holds_many_times_its_tables
 from blue_solvers.contract import Info, Prepared, Refusal, Solver
 from blue_solvers.solvers.area_solver import AreaSolver
 from blue_solvers.solvers.cholesky import Cholesky
@@ -62,6 +63,8 @@ class Auto(Solver):
         """The solver for a plain problem (see `Solver`), and why."""
         if SEA_BLUE.refusal(problem) is None:
             return SEA_BLUE.solver, "noise is uncorrelated and of equal variance within tables (A1-A3): closed form"
+        if _is_wide(problem) and AREAS.refusal(problem) is None:
+            return AREAS.solver, "all variables together have many times the cells of the tables: by components, exact"
         if problem.tree is not None and TWO_PASS.refusal(problem) is None:
             what = "nodes" if problem.areas is None else "areas"
             return TWO_PASS.solver, f"its {what} form a tree: two passes, exact"
@@ -90,6 +93,13 @@ class Auto(Solver):
 def _is_special(problem: Problem) -> bool:
     """Whether the two passes take what the closed form without a spine does not."""
     return problem.places is not None or problem.zeros is not None or problem.equalities is not None
+
+
+def _is_wide(problem: Problem) -> bool:
+    """Whether the two passes would hold many times the cells that are given and wanted."""
+    if problem.places is None:
+        return False
+    return holds_many_times_its_tables(problem, problem.places.size)
 
 
 def _equations_are_dear(problem: Problem) -> bool:

@@ -53,9 +53,13 @@ class AreaLayer:
     def is_of_leaves(self) -> bool:
         """Whether its areas are the leaves, one by one in their order."""
         own = self.incidence
-        return own.shape[0] == own.shape[1] == own.nnz and self.is_of_sets and np.array_equal(
-            own.indices, np.arange(own.nnz)
-        )  # fmt: skip
+        places = np.arange(own.shape[0] + 1)
+        return (
+            own.shape[0] == own.shape[1] == own.nnz
+            and self.is_of_sets
+            and np.array_equal(own.indices, places[:-1])
+            and np.array_equal(own.indptr, places)
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AreaLayer):

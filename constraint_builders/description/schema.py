@@ -105,6 +105,24 @@ class Schema:
                 found.append(_recode(name, axes[owner], self.variables[axes[owner]], groups))
         return found
 
+    def with_recode(self, recode: Recode) -> Schema:
+        """The same schema and one recode more, whose groups may come in any order.
+
+        Raises
+        ------
+        ValueError
+            If its name is taken or reserved.
+        """
+        _require_free_name(recode.name, "recode", self.factor_names)
+        other = object.__new__(Schema)
+        other.variables, other.recodes = self.variables, (*self.recodes, recode)
+        return other
+
+    @cached_property
+    def factor_names(self) -> tuple[str, ...]:
+        """Names of the variables and of the recodes."""
+        return tuple(self._factors)
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the variables, in order."""
@@ -135,7 +153,7 @@ class Schema:
         try:
             return self._axes[factor]
         except KeyError:
-            known = ", ".join(repr(name) for name in self._factors)
+            known = ", ".join(map(repr, self.factor_names))
             raise ValueError(f"{factor!r} is not a variable or recode of the schema: it has {known}") from None
 
     def size_of(self, factor: str) -> int:

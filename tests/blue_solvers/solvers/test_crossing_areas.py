@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 from math import prod
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import SOLVERS, AreaSolver, ConjugateGradient, UnsupportedProblemError, blue, estimate
+from blue_solvers.components import size
 from blue_solvers.crossing_areas.clusters import Clusters
 from blue_solvers.testing import check_solver
 from blue_solvers.verification import certify
@@ -83,6 +86,23 @@ def test_noise_that_cells_share(seed: int) -> None:
     require_right(some(seed, replace(EQUAL, covariance="shared", decades=2.0)), "areas")
 
 
+def determined_part(described: Description, rng: np.random.Generator) -> Invented | None:
+    """With invented measurements, and of the desired tables those that these determine; None where there are none."""
+    counts = rng.poisson(9, described.leaves.size * prod(described.sizes.values()))
+    truth = described.marginal_matrix() @ counts
+    noise = np.where(np.isfinite(described.variances), described.variances, 0.0)
+    y = np.where(np.isfinite(described.variances), truth + np.sqrt(noise) * rng.standard_normal(truth.size), 0.0)
+    answer = solve(described, y)
+    cuts = np.cumsum(
+        [0, *(described.members(b.level).size * prod(described.shape(b.factors)) for b in described.desired)]
+    )
+    kept = [i for i in range(len(described.desired)) if answer.determined[cuts[i] : cuts[i + 1]].all()]
+    if not kept:
+        return None
+    described = replace(described, desired=tuple(described.desired[i] for i in kept))
+    return Invented(described, y, truth, solve(described, y))
+
+
 def alike(seed: int) -> Invented | None:
     """Leaves of which many share their areas and all were measured alike; None where nothing can be estimated."""
     rng = np.random.default_rng(seed)
@@ -107,18 +127,7 @@ def alike(seed: int) -> Invented | None:
             desired.append(Block(number, factors))
     if not observed:
         return None
-    described = replace(shell, observed=tuple(observed), desired=tuple(desired))
-    counts = rng.poisson(9, of_leaf.size * prod(sizes.values()))
-    truth = described.marginal_matrix() @ counts
-    noise = np.where(np.isfinite(described.variances), described.variances, 0.0)
-    y = np.where(np.isfinite(described.variances), truth + np.sqrt(noise) * rng.standard_normal(truth.size), 0.0)
-    answer = solve(described, y)
-    cuts = np.cumsum([0, *(shell.members(b.level).size * prod(shell.shape(b.factors)) for b in desired)])
-    kept = [i for i in range(len(desired)) if answer.determined[cuts[i] : cuts[i + 1]].all()]
-    if not kept:
-        return None
-    described = replace(described, desired=tuple(desired[i] for i in kept))
-    return Invented(described, y, truth, solve(described, y))
+    return determined_part(replace(shell, observed=tuple(observed), desired=tuple(desired)), rng)
 
 
 @examples(60, 7)
@@ -132,6 +141,72 @@ def test_leaves_that_share_their_areas_and_were_measured_alike(seed: int) -> Non
         other = blue(problem, "cholesky")
         noisy = ~problem.exact  # of exact cells that say the same, any may stand for the others
         np.testing.assert_allclose((P.T @ V)[noisy], (other.T @ V)[noisy], atol=1e-9)
+
+
+@examples(30, 5)
+@given(seed=SEEDS)
+def test_leaves_alone_without_the_cells_of_all_variables(seed: int) -> None:
+    """As where these are many times the cells of the tables."""
+    found = next(
+        own for s in range(seed, seed + 90) if (own := alike(s)) is not None and Clusters.of(own.description.problem())
+    )
+    with patch.object(size, "HELD_BYTES", 0.0), patch.object(size, "MANY_TIMES", 0.0):
+        require_right(found, "areas")
+        problem = found.description.problem()
+        P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
+        noisy = ~problem.exact
+        np.testing.assert_allclose((P.T @ V)[noisy], (blue(problem, "cholesky").T @ V)[noisy], atol=1e-9)
+
+
+def test_cells_of_all_variables_are_never_held_where_tables_have_far_fewer() -> None:
+    """Four variables of 60 levels, 13 million cells in each place: on a spine, as areas that nest, and that cross."""
+    schema = Schema(dict.fromkeys("abcd", 60))
+    parent, level = [-1, 0, 0, *[1] * 4, *[2] * 4], ["State", *["Tract"] * 2, *["Block"] * 8]
+    spine = Spine(parent, level)
+    tables = {name: {"a": 1.0, "b": 2.0, "c * d": 3.0} for name in ("State", "Tract", "Block")}
+    asked = {"State": ["a", "c"], "Block": ["total", "b"]}
+    crossing = Areas.from_spine(spine).with_layer("Other", [0, 1, 0, 0, 1, 1, 0, 1])
+    areas = {"spine": spine}, {"areas": Areas.from_spine(spine)}, {"areas": crossing}
+    for places in areas:
+        observed = {**tables, "Other": {"a": 1.0}} if places.get("areas") is crossing else tables
+        problem = Problem(schema, observed, asked, **places)
+        tracemalloc.start()
+        P = blue(problem)
+        P @ np.ones(problem.observed.size)
+        P.variances()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert P.info.solver == "areas"
+        assert peak < 60**4 * 8 / 4  # bytes: a quarter of one place's
+
+
+def of_one_table(seed: int) -> Invented | None:
+    """One table in areas that cross, with weights, of any variances by area."""
+    rng = np.random.default_rng(seed)
+    leaves, areas = int(rng.integers(2, 6)), int(rng.integers(1, 6))
+    incidence = np.vstack([rng.choice([0.0, 1.0, 1.0, -2.0], (areas, leaves)), np.eye(leaves)])
+    shell = Description(
+        {"a": 2, "b": 3}, {"g": ("b", (1, 0, 1))}, None, np.repeat([0, 1], [areas, leaves]), (), (), incidence=incidence
+    )
+    factors = [("a",), ("g",), ("a", "g"), ("a", "b")][rng.integers(4)]
+    observed = []
+    for number, count in ((0, areas), (1, leaves)):
+        shape = (count, *shell.shape(factors))
+        v = rng.choice([0.5, 1.0, 3.0, 0.0, np.inf], count, p=[0.3, 0.3, 0.2, 0.1, 0.1])
+        observed.append(Block(number, factors, np.broadcast_to(v.reshape(-1, *[1] * (len(shape) - 1)), shape)))
+    desired = tuple(Block(number, factors) for number in (0, 1))
+    return determined_part(replace(shell, observed=tuple(observed), desired=desired), rng)
+
+
+@examples(60, 7)
+@given(seed=SEEDS)
+def test_one_table_in_all_areas(seed: int) -> None:
+    found = next(own for s in range(seed, seed + 50) if (own := of_one_table(s)) is not None)
+    problem = found.description.problem()
+    require_right(found, "areas")
+    P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
+    noisy = ~problem.exact
+    np.testing.assert_allclose((P.T @ V)[noisy], (blue(problem, "cholesky").T @ V)[noisy], atol=1e-9)
 
 
 def test_inventions_have_alike_leaves() -> None:

@@ -146,6 +146,17 @@ def test_areas_of_a_spine(spine: Spine) -> None:
                 assert inside == (above == geounit)
 
 
+@given(areas=st.integers(1, 4), leaves=st.integers(1, 4), seed=st.integers(0, 1000))
+def test_areas_are_the_leaves_where_each_holds_its_own(areas: int, leaves: int, seed: int) -> None:
+    """Not where one is empty and another holds two, in order all the same."""
+    rng = np.random.default_rng(seed)
+    matrix = np.zeros((areas, leaves))
+    matrix[np.sort(rng.integers(0, areas, leaves)), np.arange(leaves)] = 1
+    for own in (matrix, np.eye(leaves)):
+        layer = Areas(leaves, {"Own": own}).layer("Own")
+        assert layer.is_of_leaves == (own.shape == (leaves, leaves) and bool((own == np.eye(leaves)).all()))
+
+
 def test_equality_and_pickling() -> None:
     areas = Areas(4, {"Region": ["N", "N", "S", "S"]}).with_layer("Weighed", [[1, 0, 0.5, -1]], names=["x"])
     assert pickle.loads(pickle.dumps(areas)) == areas

@@ -1,0 +1,159 @@
+"""One problem of products that were measured apart, each with a schema and a geography of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+
+from constraint_builders.arrays import Flags, Float
+from constraint_builders.description.areas import LEAF
+from constraint_builders.description.common_leaves import CommonLeaves
+from constraint_builders.description.common_schema import CommonSchema, common_schema
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.table import make_table
+from constraint_builders.problem import Problem
+
+
+def joint(
+    *problems: Problem,
+    schema: Schema | None = None,
+    recodes: Mapping[str, str] | None = None,
+    names: Sequence[str] | None = None,
+    desired: Mapping[str, Any] | Sequence[str] | str | None = None,
+    undetermined: Literal["error", "nan"] = "error",
+) -> Problem:
+    """One problem of products that were measured apart: what all of them say about the same people.
+
+    One schema refines the others: each of their variables is one of its variables, or a recode of one. Places are over
+    the same leaves, which are matched by name; above them each product may have areas or a spine of its own, and these
+    may cross. Zeros, equalities and exact values go along.
+
+    The observed layout is those of the problems, one after another, so that ``np.concatenate([y_1, y_2])`` are the
+    measurements of the joint problem.
+
+    Parameters
+    ----------
+    *problems : Problem
+        Two or more, of tables, with uncorrelated noise of one law.
+    schema : Schema, optional
+        The finer schema, by default that of the problems that refines all others.
+    recodes : mapping of str to str, optional
+        For variables and recodes of the other schemas which variable or recode of the finer one they are, with as many
+        levels in the same order. By default those of the same name and labels, or else of the same labels. Recodes of a
+        variable that is a recode are added.
+    names : sequence of str, optional
+        Of the products, by default ``"1"``, ``"2"`` and so on.
+    desired, undetermined
+        As in `Problem`, by default the tables that each problem desires, in its own layers.
+
+    Returns
+    -------
+    Problem
+        Over the finer schema, and over `Areas` with every product's geolevels or layers; those of a name that several
+        have are called ``"County (1)"``, ``"County (2)"``. Tables are named by the finer schema's factors.
+
+    Raises
+    ------
+    ValueError
+        If no schema refines the others, levels or leaves differ, noise is correlated or of several laws; or as
+        `Problem`. The problem is named.
+
+    Examples
+    --------
+    >>> people = Schema({"sex": 2, "age": ["0", "1", "2"]}, recodes={"age": {"adult": ["no", "no", "yes"]}})
+    >>> fine = Problem(people, {"sex * age": 4.0})
+    >>> coarse = Problem(Schema({"adult": ["no", "yes"]}), {"adult": 1.0, "total": 0.0})
+    >>> joint(coarse, fine, names=["PL94", "DHC"]).observed.names
+    (('all (PL94)', 'adult'), ('all (PL94)', 'total'), ('all (DHC)', 'sex * age'))
+    """
+    products = _products(problems, names)
+    common = common_schema({name: own.domain.schema for name, own in products.items()}, schema, recodes or {})
+    places = {name: own.domain.places for name, own in products.items()}
+    leaves = CommonLeaves(places, [name for name, own in products.items() if _speaks_of_leaves(own)])
+    observed: dict[str, dict[str, Any]] = {}
+    wanted: dict[str, list[str]] = {}
+    for name, own in products.items():
+        levels = own.domain.places.levels
+        for level, table, variances in zip(own.observed_levels, own.observed_tables, _variances(own), strict=True):
+            observed.setdefault(leaves.layer(name, levels[level]), {})[common.table(name, table)] = variances
+        for level, table in zip(own.desired_levels, own.desired_tables, strict=True):
+            wanted.setdefault(leaves.layer(name, levels[level]), []).append(common.table(name, table))
+    return Problem(
+        common.schema,
+        observed,
+        wanted if desired is None else desired,
+        areas=leaves.areas,
+        zeros=_zeros(products, common, leaves) or None,
+        equalities=_equalities(problems),
+        noise=problems[0].noise.law,
+        truth=None if any(own.truth is None for own in problems) else np.concatenate([own.truth for own in problems]),
+        undetermined=undetermined,
+    )
+
+
+def _products(problems: Sequence[Problem], names: Sequence[str] | None) -> dict[str, Problem]:
+    """The problems by name, if they can be joined."""
+    if len(problems) < 2:
+        raise ValueError(f"joint estimates are of two problems or more: got {len(problems)}")
+    known = [str(i) for i in range(1, len(problems) + 1)] if names is None else list(map(str, names))
+    if len(known) != len(problems) or len(set(known)) < len(known):
+        raise ValueError(f"names must be one for each of the {len(problems)} problems, all different: got {known}")
+    products = dict(zip(known, problems, strict=True))
+    for name, own in products.items():
+        if not isinstance(own, Problem):
+            raise TypeError(f"problem {name!r} must be a Problem: got {type(own).__name__}")
+        if not own.is_tabular:
+            raise ValueError(
+                f"problem {name!r} has no tables, only a matrix: joint estimates are of tables of a schema"
+            )
+        if own.covariance is not None:
+            raise ValueError(
+                f"problem {name!r} has correlated noise: join problems of its variances, and give the covariance over "
+                "all measurements, one problem after another, to with_covariance() of what comes back"
+            )
+    laws = sorted({own.noise.law for own in problems})
+    if len(laws) > 1:
+        raise ValueError(f"problems have noise of several laws, {laws}: give all of them one, problem.replace(noise=)")
+    return products
+
+
+def _speaks_of_leaves(problem: Problem) -> bool:
+    """Whether it has tables of the layer of areas that is always there."""
+    places = problem.domain.places
+    used = {*problem.observed_levels, *problem.desired_levels}
+    zeros = problem.zeros is not None and bool(problem.zeros.empty[places.members[-1]].any())
+    return places.levels[-1] == LEAF and (len(places.levels) - 1 in used or zeros)
+
+
+def _variances(problem: Problem) -> list[Float]:
+    """Of every observed table, one for each of its areas where they are equal."""
+    if problem.geounit_variances is not None:
+        return problem.geounit_variances
+    cells = [problem.variances[problem.observed.block(i)] for i in range(len(problem.observed_tables))]
+    return [own.reshape(-1, *table.shape) for own, table in zip(cells, problem.observed_tables, strict=True)]
+
+
+def _zeros(products: Mapping[str, Problem], common: CommonSchema, leaves: CommonLeaves) -> dict[tuple[str, str], Flags]:
+    """Cells of areas that some problem knows to be empty, as `Problem` takes them."""
+    found = {}
+    for name, own in products.items():
+        if own.zeros is None:
+            continue
+        schema, places = own.domain.schema, own.domain.places
+        table = make_table(schema, tuple(schema.names[axis] for axis in own.zeros.axes))
+        for level, members in zip(places.levels, places.members, strict=True):
+            if (empty := own.zeros.empty[members]).any():
+                found[leaves.layer(name, level), common.table(name, table)] = empty
+    return found
+
+
+def _equalities(problems: Sequence[Problem]) -> tuple[sparse.csr_array, Float] | None:
+    """Those of all problems, over their observed layouts one after another."""
+    if all(own.equalities is None for own in problems):
+        return None
+    none = [(sparse.csr_array((0, own.observed.size)), np.zeros(0)) for own in problems]
+    pairs = [own.equalities or empty for own, empty in zip(problems, none, strict=True)]
+    return sparse.csr_array(sparse.block_diag([E for E, _ in pairs])), np.concatenate([b for _, b in pairs])

@@ -1,0 +1,350 @@
+"""Products that were measured apart, estimated together: beside dense least squares that is worked out here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from blue_solvers import blue, estimate
+from constraint_builders import Areas, Problem, Schema, Spine, joint
+from constraint_builders.files.settings import production_settings
+from tests.helpers.effort import examples
+
+LEVELS, GROUPS = 4, 3  # of the finer variable, and of the coarser one that is a recode of it
+BLOCKS = ["a", "b", "c", "d", "e", "f"]
+FINE_TABLES = {
+    "total": (0, 0),
+    "kind": (LEVELS, 0),
+    "sex": (0, 2),
+    "group * sex": (GROUPS, 2),
+    "kind * sex": (LEVELS, 2),
+}
+COARSE_TABLES = {"total": (0, 0), "group": (GROUPS, 0), "pair": (2, 0)}
+
+
+@dataclass
+class Invented:
+    """Two products of invented people, and everything as plain matrices over (blocks, kind, sex)."""
+
+    problems: list[Problem]
+    measurements: list[np.ndarray]
+    M: np.ndarray
+    D: np.ndarray
+    known: list[tuple[np.ndarray, float]]  # linear combinations of detailed counts, and their values
+
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
+        """The best linear unbiased estimate of D counts and its variances, in the null space of what is exact."""
+        y = np.concatenate(self.measurements)
+        v = np.concatenate([own.variances for own in self.problems])
+        measured, exact = np.isfinite(v) & (v > 0), v == 0
+        C = np.vstack([self.M[exact], *(row[None] for row, _ in self.known)])
+        c = np.concatenate([y[exact], [value for _, value in self.known]])
+        start = np.linalg.lstsq(C, c, rcond=None)[0] if len(C) else np.zeros(self.M.shape[1])
+        rank = np.linalg.matrix_rank(C) if len(C) else 0
+        N = np.linalg.svd(C)[2][rank:].T if len(C) else np.eye(self.M.shape[1])
+        W = (self.M[measured] @ N) / np.sqrt(v[measured])[:, None]
+        covariance = np.linalg.pinv(W.T @ W, rcond=1e-11)
+        pulls = W.T @ ((y[measured] - self.M[measured] @ start) / np.sqrt(v[measured]))
+        spread = self.D @ N
+        return self.D @ start + spread @ covariance @ pulls, np.einsum("ij,jk,ik->i", spread, covariance, spread)
+
+
+def cells(factors: tuple[int, int], group: np.ndarray, pair: np.ndarray | None = None) -> np.ndarray:
+    """The 0/1 matrix of a table of one block, over (kind, sex)."""
+    of_kind, of_sex = factors
+    maps = {0: np.zeros(LEVELS, int), LEVELS: np.arange(LEVELS), GROUPS: group, 2: pair}
+    kind = np.eye(max(of_kind, 1))[maps[of_kind]].T
+    sex = np.eye(2) if of_sex else np.ones((1, 2))
+    return np.kron(kind, sex)
+
+
+def invented(seed: int, *, exact: bool = True) -> Invented:
+    """Two partitions of the same blocks that cross, in different orders, with random tables measured."""
+    rng = np.random.default_rng(seed)
+    group = np.concatenate([np.arange(GROUPS), rng.integers(0, GROUPS, LEVELS - GROUPS)])
+    rng.shuffle(group)
+    pair = rng.permutation([0, 1, 1])
+    fine = Schema({"kind": LEVELS, "sex": 2}, recodes={"kind": {"group": group.tolist()}})
+    coarse = Schema({"group": GROUPS}, recodes={"group": {"pair": pair.tolist()}})
+    truth = rng.poisson(8, (len(BLOCKS), LEVELS, 2)).ravel()
+    problems, measurements, rows, wanted = [], [], [], []
+    for schema, tables in ((coarse, COARSE_TABLES), (fine, FINE_TABLES)):
+        order = rng.permutation(len(BLOCKS))
+        tract = rng.permutation(np.repeat([0, 1, 2], 2))  # of every block; other ones in each product
+        layers = {"County": np.zeros(len(BLOCKS), int), "Tract": tract, "Block": np.arange(len(BLOCKS))}
+        areas = Areas([BLOCKS[i] for i in order], {name: layers[name][order] for name in layers})
+        at = {}
+        for name in layers:
+            some = [t for t in tables if rng.random() < 0.6] or ["total"]
+            at[name] = {t: float(rng.choice([0.3, 1.0, 7.0])) for t in some}
+        finest = list(tables)[-1] if schema is fine else "group"
+        at["Block"] = at["Block"] | {finest: 9.0}
+        if exact and rng.random() < 0.5:
+            at["County"]["total"] = 0.0
+        asked = {name: [t for t in tables if rng.random() < 0.5] or ["total"] for name in layers}
+        own = Problem(schema, at, asked, areas=areas)
+        for names, kept in ((own.observed.names, rows), (own.desired.names, wanted)):
+            for level, table in names:
+                holds = np.equal.outer(np.unique(layers[level]), layers[level])  # areas by number
+                kept.append(np.kron(holds, cells(tables[table], group, pair[group])))
+        M = np.vstack(rows)[-own.observed.size :]
+        problems.append(own)
+        measurements.append(M @ truth + np.sqrt(own.variances) * rng.standard_normal(len(M)))
+    return Invented(problems, measurements, np.vstack(rows), np.vstack(wanted), [])
+
+
+@examples(60, 10)
+@given(seed=st.integers(0, 100_000))
+def test_beside_dense_least_squares(seed: int) -> None:
+    own = invented(seed)
+    problem = joint(*own.problems)
+    y = np.concatenate(own.measurements)
+    values, variances = own.solution()
+    for solver in ("areas", "cholesky"):
+        P = blue(problem, solver)
+        np.testing.assert_allclose(P @ y + P.offset, values, rtol=1e-8, atol=1e-7)
+        np.testing.assert_allclose(P.variances(), variances, rtol=1e-7, atol=1e-9)
+    found = estimate(problem, y)
+    assert found.info.exact
+    assert (found.certificate().bound or 0.0) < 1e-9
+
+
+@examples(40, 6)
+@given(seed=st.integers(0, 100_000))
+def test_zeros_and_equalities_go_along(seed: int) -> None:
+    own = invented(seed, exact=False)
+    coarse, fine = own.problems
+    zeros = {("Tract", "group"): np.array([[False, True, False], [True, False, False], [False] * 3])}
+    asked = {level: [t for lv, t in coarse.desired.names if lv == level] for level, _ in coarse.desired.names}
+    tables = {level: {t: 1.0 for lv, t in coarse.observed.names if lv == level} for level, _ in coarse.observed.names}
+    empty = Problem(coarse.schema, tables, asked, areas=coarse.areas, zeros=zeros).with_variances(coarse.variances)
+    tract = empty.areas.layer("Tract").incidence.toarray()[:, [empty.areas.names("Leaf").index(b) for b in BLOCKS]]
+    group = np.array(fine.schema.groups_of("group"))
+    for t, g in ((0, 1), (1, 0)):
+        for cell in np.flatnonzero(np.kron(np.kron(tract[t], group == g), np.ones(2))):
+            own.known.append((np.eye(own.M.shape[1])[cell], 0.0))
+    E = np.zeros((1, fine.observed.size))
+    E[0, [0, -1]] = 1.0, 2.0
+    own.known.append((E[0] @ own.M[coarse.observed.size :], 31.0))
+    tied = fine.replace(equalities=(sparse.csr_array(E), np.array([31.0])))
+    own.problems = [empty, tied]
+    values, variances = own.solution()
+    P = blue(joint(*own.problems))
+    np.testing.assert_allclose(P @ np.concatenate(own.measurements) + P.offset, values, rtol=1e-7, atol=1e-6)
+    np.testing.assert_allclose(P.variances(), variances, rtol=1e-6, atol=1e-8)
+
+
+@examples(40, 8)
+@given(seed=st.integers(0, 100_000))
+def test_no_standard_error_is_above_those_of_either_product_or_their_combination(seed: int) -> None:
+    """Counts of the county by group, which both products can tell."""
+    coarse, fine = invented(seed).problems
+    alone = []
+    for own in (coarse, fine):
+        tables: dict[str, dict[str, float]] = {}
+        for (level, table), v in zip(own.observed.names, own.geounit_variances, strict=True):
+            tables.setdefault(level, {})[table] = float(v[0])
+        asked = {"County": ["group"], "Block": ["group"]}
+        alone.append(Problem(own.schema, tables, asked, areas=own.areas))
+    together = blue(joint(*alone)).variances()
+    first, second = (blue(own).variances() for own in alone)
+    with np.errstate(divide="ignore"):
+        combined = 1 / (1 / first + 1 / second)
+    assert (np.concatenate([combined, combined]) - together >= -1e-9).all()
+    assert (np.minimum(first, second) - combined >= -1e-9).all()
+
+
+def test_spines_that_differ_below_the_county_over_the_same_blocks() -> None:
+    schema = Schema({"age": 4}, recodes={"age": {"adult": ["no", "no", "yes", "yes"]}})
+    parents = [-1, 0, 0, 1, 1, 2, 2]
+    levels = ["County", "Tract", "Tract", *["Block"] * 4]
+    first = Spine(parents, levels, ["c", "t1", "t2", "w", "x", "y", "z"])
+    second = Spine(parents, levels, ["c", "s1", "s2", "y", "w", "z", "x"])
+    at = {"County": {"total": 1.0}, "Tract": {"adult": 2.0}, "Block": {"adult": 3.0}}
+    coarse = Problem(Schema({"adult": ["no", "yes"]}), at, spine=first)
+    fine = Problem(schema, {**at, "Block": {"age": 4.0}}, spine=second)
+    problem = joint(coarse, fine, names=["PL94", "DHC"], desired={"Tract (DHC)": ["age"], "Leaf": ["total"]})
+    assert problem.areas.names("Leaf") == ("w", "x", "y", "z")
+    assert problem.areas.leaves_of(problem.areas.level_index("Tract (DHC)")).toarray().tolist() == [
+        [1, 0, 1, 0],
+        [0, 1, 0, 1],
+    ]
+    truth = np.arange(16.0).reshape(4, 4)  # blocks w to z by age
+    adult = truth.reshape(4, 2, 2).sum(axis=2)
+    mine = coarse.vector(
+        {
+            ("County", "total"): [120.0],
+            ("Tract", "adult"): [adult[:2].sum(0), adult[2:].sum(0)],
+            ("Block", "adult"): adult,
+        }
+    )
+    turned = [2, 0, 3, 1]
+    other = fine.vector(
+        {
+            ("County", "total"): [120.0],
+            ("Tract", "adult"): [adult[[0, 2]].sum(0), adult[[1, 3]].sum(0)],
+            ("Block", "age"): truth[turned],
+        }
+    )
+    found = blue(problem) @ np.concatenate([mine, other])
+    np.testing.assert_allclose(found, [*truth[[0, 2]].sum(0), *truth[[1, 3]].sum(0), *truth.sum(axis=1)], atol=1e-10)
+
+
+def test_leaves_keep_the_order_and_the_name_that_the_only_product_with_tables_of_them_has() -> None:
+    layer = Problem(SEX.schema, {"Town": {"sex": 1.0}}, areas=Areas(["a", "b"], {"Town": ["s", "t"]}))
+    problem = joint(layer, at(["b", "a"]))
+    assert [level for level, _ in problem.observed.names] == ["Town", "Leaf"]
+    assert problem.areas.names("Leaf") == ("b", "a")
+    assert problem.areas.leaves_of(0).toarray().tolist() == [[0, 1], [1, 0]]
+
+
+def test_recodes_of_recodes_are_added_and_names_can_be_given() -> None:
+    fine = Schema({"relgq": 4, "sex": 2}, recodes={"relgq": {"hhgq8lev": [1, 0, 2, 2]}})
+    coarse = Schema({"hhgq": 3}, recodes={"hhgq": {"inst": [0, 1, 1]}})
+    problem = joint(
+        Problem(coarse, {"hhgq": 1.0, "inst": 2.0}), Problem(fine, {"detailed": 1.0}), recodes={"hhgq": "hhgq8lev"}
+    )
+    assert problem.schema.groups_of("inst") == (1, 0, 1, 1)
+    assert [table for _, table in problem.observed.names] == ["hhgq8lev", "inst", "relgq * sex"]
+
+
+def test_a_product_that_counts_one_cell_of_another() -> None:
+    """Occupied units are householders: a cell of a recode, of which the other was not measured."""
+    schema = Schema({"relgq": 3, "sex": 2}, recodes={"relgq": {"householder": [0, 1, 1]}})
+    persons = Problem(schema, {"Leaf": {"relgq": 2.0, "sex": 5.0}}, areas=Areas(["a", "b"], {}))
+    counts = {"Leaf": {"householder": np.array([[0.5, np.inf]] * 2)}}
+    units = Problem(Schema({"householder": 2}), counts, areas=Areas(["b", "a"], {}), undetermined="nan")
+    problem = joint(persons, units, desired={"Leaf": ["relgq"]})
+    M = np.vstack(
+        [np.kron(np.eye(2), np.kron(np.eye(3), np.ones(2))), np.kron(np.eye(2), np.kron(np.ones(3), np.eye(2)))]
+    )
+    occupied = np.kron([[0, 1], [1, 0]], [1, 1, 0, 0, 0, 0])
+    W = np.vstack([M, occupied]) / np.sqrt([2.0] * 6 + [5.0] * 4 + [0.5] * 2)[:, None]
+    y = np.array([7.0, 2, 3, 8, 1, 4, 5, 6, 7, 9, 10, 6])
+    asked = M[:6] @ np.linalg.pinv(W.T @ W)
+    together = np.concatenate([y[:10], [y[10], np.nan, y[11], np.nan]])
+    P = blue(problem)
+    np.testing.assert_allclose(P @ together, asked @ W.T @ (y / np.sqrt([2.0] * 6 + [5.0] * 4 + [0.5] * 2)), atol=1e-9)
+    np.testing.assert_allclose(P.variances(), np.einsum("ij,ij->i", asked, M[:6]), rtol=1e-9)
+
+
+def test_cells_keep_the_order_of_their_own_names_and_schemas() -> None:
+    """The coarser schema has its variables the other way round, and a variance for every cell."""
+    fine = Problem(Schema({"a": 2, "b": 4}, recodes={"b": {"g": [1, 0, 2, 0]}}), {"b * a": 3.0}, ["a * b"])
+    variances = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    coarse = Problem(Schema({"g": 3, "a": 2}), {"g * a": variances}, ["a"])
+    M = np.zeros((14, 8))  # counts by a, then b
+    for a in range(2):
+        for b, g in enumerate([1, 0, 2, 0]):
+            M[[2 * b + a, 8 + 2 * g + a], 4 * a + b] = 1
+    v = np.concatenate([np.full(8, 3.0), variances.ravel()])
+    y = np.random.default_rng(3).normal(10, 3, 14)
+    W = M / np.sqrt(v)[:, None]
+    D = np.vstack([np.eye(8), np.kron(np.eye(2), np.ones(4))])
+    np.testing.assert_allclose(blue(joint(fine, coarse)) @ y, D @ np.linalg.pinv(W) @ (y / np.sqrt(v)), atol=1e-10)
+
+
+def test_the_schemas_that_are_shipped() -> None:
+    redistricting, demographic = (production_settings(name).schema for name in ("pl94_us_persons", "dhc_us_persons"))
+    coarse = Problem(redistricting, {"detailed": 4.0, "hhinstlevels": 2.0}, ["hhinstlevels"])
+    fine = Problem(demographic, {"hhgq8lev * sex": 4.0, "votingage * hispanic": 2.0}, ["hhgq8lev"])
+    same = {"hhgq": "hhgq8lev", "votingage": "votingage"}
+    problem = joint(coarse, fine, recodes=same, names=["PL94", "DHC"])
+    assert problem.observed.names[0] == ("all (PL94)", "hhgq8lev * votingage * hispanic * cenrace")
+    assert problem.schema.groups_of("hhinstlevels") == (0,) * 18 + (1,) * 15 + (2,) * 9
+    variances = blue(problem).variances()
+    assert (variances[:3] < blue(coarse).variances()).all()
+    assert (variances[3:] < blue(fine).variances()).all()
+
+
+def test_both_products_of_an_invented_state() -> None:
+    """Twenty blocks in groups that cross, measured as in a release, of 1.2 million cells each by the finer schema."""
+    number = np.arange(20)
+    small = ["age_18_64_116 * relgq_4_groups", "age_18_64_116 * sex", "hispanic * sex", "popSehsdTargetsRelship"]
+    asked = ["hispanic", "total"]
+    alone = []
+    for name, tables, shift in (("pl94_us_persons", None, 0), ("dhc_us_persons", small, 2)):
+        settings = production_settings(name)
+        variances = settings.variances()
+        layers = {"State": number * 0, "County": number // 10, "Group": (number + shift) // 5}
+        levels = {"State": "State", "County": "County", "Group": "Block_Group", "Leaf": "Block"}
+        observed = {
+            own: {t: v for t, v in variances[level].items() if tables is None or t in tables}
+            for own, level in levels.items()
+        }
+        areas = Areas([f"block {i}" for i in number], layers)
+        alone.append(Problem(settings.schema, observed, {"State": asked, "County": asked}, areas=areas))
+    together = joint(*alone, recodes={"hhgq": "hhgq8lev", "votingage": "votingage"}, names=["PL94", "DHC"])
+    first, second = (blue(own).variances() for own in alone)
+    combined = 1 / (1 / first + 1 / second)
+    P = blue(together)
+    assert P.info.solver == "areas"
+    for both in np.split(P.variances(), 2):
+        assert (both <= combined * (1 + 1e-9)).all()
+        assert (both < np.minimum(first, second)).all()
+
+
+def test_truth_goes_along() -> None:
+    schema = Schema({"sex": 2})
+    one = Problem(schema, {"sex": 1.0}, truth=[3.0, 4.0])
+    assert joint(one, one).truth.tolist() == [3.0, 4.0, 3.0, 4.0]
+    assert joint(one, Problem(schema, {"sex": 1.0})).truth is None
+
+
+SEX = Problem(Schema({"sex": ["f", "m"]}), {"sex": 1.0})
+PLACES = Problem(SEX.schema, {"Leaf": {"sex": 1.0}}, areas=Areas(["a", "b"], {}))
+
+
+def at(leaves: list[str] | int) -> Problem:
+    return Problem(SEX.schema, {"Leaf": {"sex": 1.0}}, areas=Areas(leaves, {}))
+
+
+@pytest.mark.parametrize(
+    ("problems", "options", "said"),
+    [
+        ([SEX], {}, "two problems or more: got 1"),
+        ([SEX, 3], {}, "problem '2' must be a Problem: got int"),
+        ([SEX, Problem.from_matrix([[1.0, -1.0]], [1.0, 1.0])], {}, "problem '2' has no tables"),
+        ([SEX, SEX], {"names": ["a", "a"]}, "names must be one for each of the 2 problems"),
+        ([SEX, SEX.replace(noise="laplace")], {}, r"several laws, \['gaussian', 'laplace'\]"),
+        ([SEX, SEX.with_covariance(np.array([[1.0, 0.5], [0.5, 1.0]]))], {}, "problem '2' has correlated noise"),
+        ([PLACES, at(["a", "c"])], {}, "problem '2' has no leaf 'b'"),
+        ([PLACES, at(["a", "b", "c"])], {}, "of problem '1' and problem '2' differ, problem '1' has no leaf 'c'"),
+        ([PLACES, at(2)], {}, "the leaves of problem '2' have no names"),
+        ([SEX, Problem(Schema({"sex": ["m", "f"]}), {"sex": 1.0})], {}, "come in different orders"),
+        (
+            [SEX, Problem(Schema({"sex": ["w", "m"]}), {"sex": 1.0})],
+            {},
+            r"'sex' is 'f', and .* 'w': .* recodes=\{'sex': 'sex'\}",
+        ),
+        ([SEX, Problem(Schema({"age": 3}), {"age": 1.0})], {}, "no schema refines the others; .* 'sex' has 2 levels"),
+        ([SEX, Problem(Schema({"sex": 3}), {"sex": 1.0})], {}, "has one of that name with 3"),
+        ([SEX, SEX], {"recodes": {"sex": "age"}}, "'age' is not a variable or recode"),
+        (
+            [
+                Problem(Schema({"a": 2, "b": 3}), {"a": 1.0}),
+                Problem(
+                    Schema({"z": 6}, recodes={"z": {"a": [0, 0, 0, 1, 1, 1], "b": [0, 1, 2, 0, 1, 2]}}), {"z": 1.0}
+                ),
+            ],
+            {"schema": Schema({"z": 6}, recodes={"z": {"a": [0, 0, 0, 1, 1, 1], "b": [0, 1, 2, 0, 1, 2]}})},
+            "'a' and 'b' are both recodes of 'z'",
+        ),
+        (
+            [
+                Problem(Schema({"a": 3}, recodes={"a": {"g": [0, 1, 1]}}), {"g": 1.0}),
+                Problem(Schema({"a": 3, "b": 2}, recodes={"a": {"g": [1, 0, 0]}}), {"g": 1.0}),
+            ],
+            {},
+            "its recode 'g' groups other levels than 'g'",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(problems: list, options: dict, said: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=said):
+        joint(*problems, **options)
