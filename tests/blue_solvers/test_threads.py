@@ -60,7 +60,7 @@ def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: 
             before = threading.active_count()
             found.append((P @ y, P.T @ v))
             assert threading.active_count() == before
-            assert bool(submitted) == (count > 1)
+            assert bool(submitted) == (count > 1 and name != "one large table")  # whose steps threads cannot share
     for x, pulled in found[1:]:
         np.testing.assert_array_equal(x, found[0][0])
         np.testing.assert_array_equal(pulled, found[0][1])

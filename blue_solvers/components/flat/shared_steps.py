@@ -86,9 +86,9 @@ class SharedSteps:
         return cls(steps, phases, most)
 
     @classmethod
-    def going_down(cls, tables: ClosedTables, rows: Integers, steps: Integers) -> SharedSteps:
-        """Rows of `ClosedTables.up` axis by axis, and the same as steps."""
-        if not (is_large(tables) and len(rows)):
+    def going_down(cls, tables: ClosedTables, rows: Integers, steps: Integers, up: SharedSteps) -> SharedSteps:
+        """Rows of `ClosedTables.up` axis by axis, and the same as steps; shared if the way up is."""
+        if len(up.phases) == 1:
             return cls(steps, [Phase([slice(0, len(steps))], [], _no_runs())], 0)
         phases = []
         for start, stop in pairwise(_changes(rows[:, 2])):

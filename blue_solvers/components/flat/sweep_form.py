@@ -86,7 +86,7 @@ class SweepForm:
         return worst
 
     def _workers(self, Y: Float) -> Workers:
-        return Workers(8.0 * self._tables.cells * Y.shape[1])
+        return Workers(8.0 * self._tables.cells * Y.shape[1] if self._noisy.is_shared else 0)
 
     def _estimate(self, Y: Float, workers: Workers) -> Float:
         """All tables, (S, K)."""
@@ -156,7 +156,8 @@ class Sweep:
         own = tables.up[members[tables.up[:, 0]]]
         by_axis = own[np.argsort(own[:, 2], kind="stable")]
         up, down = (np.column_stack([tables.steps(rows), axes.listed[rows[:, 2]]]) for rows in (own, by_axis))
-        self._up, self._down = SharedSteps.going_up(tables, own, up), SharedSteps.going_down(tables, by_axis, down)
+        self._up = SharedSteps.going_up(tables, own, up)
+        self._down = SharedSteps.going_down(tables, by_axis, down, self._up)
         last = np.append(own[1:, 0] != own[:-1, 0], np.ones(min(len(own), 1), dtype=np.bool_))
         self._factors = np.where(last, self.scale[own[:, 0]], 1.0)
         self._ends = [(int(tables.offsets[i]), float(self.scale[i])) for i in np.flatnonzero(tables.sizes == 1)]
@@ -165,6 +166,11 @@ class Sweep:
     def rooms(self) -> int:
         """Cells of all tables, and those beside them that the way up needs."""
         return self._tables.cells + self._up.beside
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether steps come in parts for threads."""
+        return len(self._up.phases) > 1
 
     def components(self, cells: Float, workers: Workers, transpose: bool = False) -> Float:
         """What is known of every component, from information about cells, in place."""

@@ -36,6 +36,7 @@ from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index
 
 BLOCK_BYTES = 1 << 22  # working set of a block of geounits
+WIDE = 256  # numbers of a geounit from which work on arrays outweighs Python's own, which threads cannot share
 
 
 class TreeForm:
@@ -104,7 +105,8 @@ class TreeForm:
         return float(abs(above).max(initial=0.0))
 
     def _workers(self, Y: Float) -> Workers:
-        return Workers(8.0 * Y.shape[1] * max(self._problem.observed.size, self._problem.desired.size))
+        cells = max(self._problem.observed.size, self._problem.desired.size)
+        return Workers(8.0 * Y.shape[1] * cells if self.plan.finest.size * Y.shape[1] >= WIDE else 0)
 
     def _estimates(self, Y: Float, workers: Workers, X: Float | None = None) -> Iterator[tuple[int, Float]]:
         """Final estimates of every level in cells, from the root down, each forgotten when the next is asked for.
