@@ -38,8 +38,8 @@ class ScaledPrecision:
         What its eigenvalues are at least, but for cells that were not measured.
     certain : bool
         Whether that is proved, and every cell that the structured problem moves was measured.
-    ratio : float
-        Of its largest eigenvalue to its smallest; infinite where nobody knows.
+    ratio : float or None
+        Of its largest eigenvalue to its smallest, where that is known.
     spread : str
         What makes iterations slow, in words.
     """
@@ -48,7 +48,7 @@ class ScaledPrecision:
     inverse: Callable[[Float], Float] | None
     least: float
     certain: bool
-    ratio: float
+    ratio: float | None
     spread: str
 
 
@@ -104,7 +104,7 @@ def _by_factor(covariance: sparse.csr_array, deviations: Float) -> ScaledPrecisi
         lambda Z: (covariance @ (Z / divisor)) / divisor,
         1 / float(sums.max()),
         True,
-        np.inf,
+        None,
         "the noise being correlated",
     )
 
@@ -117,7 +117,7 @@ def _by_solves(noise: Noise, solve: Callable[[Float], Float], deviations: Float)
         None,
         SHARE_FOUND / largest,
         False,
-        np.inf,
+        None,
         "the noise being correlated",
     )
 

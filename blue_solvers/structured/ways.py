@@ -39,6 +39,7 @@ MORE_STEPS = 100  # where these are near and many steps are ahead
 NEAR = 2.0  # of two rates
 SMALL_RATIO = 10.0  # of precisions, at which both ways take some thirty steps
 LARGE_RATIO = 1_000.0  # at which either may take a thousand
+LARGEST_RATIO = 1e8  # at which multipliers lose digits that the estimate keeps
 DONE = 1e-10  # of what there was at the start
 
 
@@ -150,7 +151,7 @@ def on_multipliers(project: Product, precision: ScaledPrecision) -> Way:
     return solve
 
 
-def multipliers_are_sooner(estimate: Way, multipliers: Way, R: Float, ratio: float) -> bool:
+def multipliers_are_sooner(estimate: Way, multipliers: Way, R: Float, ratio: float | None) -> bool:
     """Whether fewer steps on the multipliers solve a problem, from a trial of both.
 
     How fast they are depends on how precisions are spread and on what Q averages, which no ratio tells. A few steps
@@ -160,13 +161,13 @@ def multipliers_are_sooner(estimate: Way, multipliers: Way, R: Float, ratio: flo
     ----------
     R : ndarray, (m, 1)
         Some right-hand side, in the range of Q.
-    ratio : float
-        Of the largest precision to the smallest, in units of the structured problem's.
+    ratio : float or None
+        Of the largest precision to the smallest, in units of the structured problem's, where it is known.
     """
-    if ratio <= SMALL_RATIO or not R.any():
+    if (ratio is not None and not SMALL_RATIO < ratio <= LARGEST_RATIO) or not R.any():
         return False
     first, second = (_decades(way, R, 0, FIRST_STEPS) for way in (estimate, multipliers))
-    if ratio >= LARGE_RATIO and max(first, second) < NEAR * min(first, second):
+    if ratio is not None and ratio >= LARGE_RATIO and max(first, second) < NEAR * min(first, second):
         first, second = (_decades(way, R, MORE_STEPS // 2, MORE_STEPS) for way in (estimate, multipliers))
     return second > first
 
