@@ -129,7 +129,7 @@ class NearestStructuredEstimate(Prepared):
         pull = self._project(self._gather(weighted))
         rounding = _lengths(self._precision.product(self._signs * self._inverse_scale * (abs(Y) + abs(everywhere))))
         aim = np.minimum(self._rtol * adjustment, self._most_error)
-        Z, sizes, iterations = self._solve(pull, self._target(aim, rounding))
+        Z, sizes, iterations = self._solve(pull, self._target(aim, rounding), weighted)
         estimate = start + self._deviations * Z
         unit = float(np.sqrt(self._precision.least))
         info = replace(
@@ -172,7 +172,7 @@ class NearestStructuredEstimate(Prepared):
         rounding = self._nothing * np.maximum(_lengths(V), _lengths(pulls))
         known = np.minimum(_lengths(scaled), _lengths(pull)) <= rounding  # what is known exactly pulls with that alone
         pull[:, known] = 0
-        Z, _, _ = self._solve(pull, self._target(rtol * self._least_errors(pull), _lengths(scaled)), of_weights=True)
+        Z, _, _ = self._solve(pull, self._target(rtol * self._least_errors(pull), _lengths(scaled)))
         weights = self._inverse_scale * self._precision.product(self._spread(Z))
         along = weights if self._kept is None else self._kept.gather(weights)
         weights[self._cells] += self._observed.adjoint(pulls - along)
@@ -216,10 +216,11 @@ class NearestStructuredEstimate(Prepared):
         """Q B' D B Z."""
         return self._project(self._weighed(Z))
 
-    def _solve(self, pull: Float, target: Float, of_weights: bool = False) -> tuple[Float, Float, int]:
+    def _solve(self, pull: Float, target: Float, raw: Float | None = None) -> tuple[Float, Float, int]:
         """Z in the range of Q with Q D Z = `pull`; what is left, checked afresh; iterations.
 
-        Of weights the residual itself must be small, of estimates what multipliers show may stand for it.
+        Of estimates, whose `pull` is the projection of `raw`, what multipliers show may stand for the residual; of
+        weights it must itself be small.
 
         What is left is at most twice `target`, or what D makes of the rounding of Z: where that is more, as little as
         corrections that help leave.
@@ -237,7 +238,7 @@ class NearestStructuredEstimate(Prepared):
                     break
                 goal = np.maximum(aim, RESTART * sizes)
                 enough = bool((sizes <= 2 * allowed).all())
-                found = way(R, goal, steps if enough else self._max_iterations)
+                found = way(R, goal, steps if enough else self._max_iterations, None if steps else raw)
                 steps += found.steps
                 helped = False
                 if found.converged:
@@ -245,7 +246,7 @@ class NearestStructuredEstimate(Prepared):
                     corrected = self._project(Z + found.Z)
                     left = self._project(pull - self._product(corrected))
                     shown = self._sizes(left)
-                    if found.W is not None and not of_weights:
+                    if found.W is not None and raw is not None:
                         shown = np.minimum(shown, self._gaps(pull, corrected, found.W - self._weighed(Z)))
                     better = shown < sizes
                     helped = bool(((shown < HELPED * sizes) & (sizes > aim)).any())

@@ -68,7 +68,9 @@ class Found:
 class Way(Protocol):
     """Solves Q D Z = R, each column on its own."""
 
-    def __call__(self, R: Float, goal: Float, most: int, told: Callable[[Float], None] = ...) -> Found:
+    def __call__(
+        self, R: Float, goal: Float, most: int, raw: Float | None = None, told: Callable[[Float], None] = ...
+    ) -> Found:
         """Solve until errors are bounded by `goal`, in the unit of `sizes_in`.
 
         Parameters
@@ -78,6 +80,8 @@ class Way(Protocol):
         goal : ndarray, (K,)
         most : int
             Iterations.
+        raw : ndarray, (m, K), optional
+            What R is the projection of: multipliers are then sought from Q E `raw`, not from Q E R.
         told : callable
             Given the bounds of the columns that are open, at the start and after every step.
         """
@@ -116,7 +120,9 @@ def gaps_in(precision: ScaledPrecision, Z: Float, W: Float, R: Float) -> Float:
 def on_estimate(project: Product, weigh: Product, precision: ScaledPrecision, whole: bool) -> Way:
     """By conjugate gradients with Q D Q, `weigh` being the product with D."""
 
-    def solve(R: Float, goal: Float, most: int, told: Callable[[Float], None] = _nobody) -> Found:
+    def solve(
+        R: Float, goal: Float, most: int, raw: Float | None = None, told: Callable[[Float], None] = _nobody
+    ) -> Found:
         def sizes(left: Float, _: object) -> Float:
             found = sizes_in(precision, left, whole)
             told(found)
@@ -136,17 +142,20 @@ def on_multipliers(project: Product, precision: ScaledPrecision) -> Way:
     def rest(U: Float) -> Float:
         return U - project(U)
 
-    def solve(R: Float, goal: Float, most: int, told: Callable[[Float], None] = _nobody) -> Found:
+    def solve(
+        R: Float, goal: Float, most: int, raw: Float | None = None, told: Callable[[Float], None] = _nobody
+    ) -> Found:
         def sizes(left: Float, _: object) -> Float:
             found = _sizes(left, precision.product(left), precision)
             told(found)
             return found
 
-        start = inverse(R)
+        before = np.zeros_like(R) if raw is None else R - raw
+        start = inverse(R - before)
         W, steps, converged = conjugate_gradients(
             lambda W: rest(inverse(W)), rest(start), lambda R: R, sizes, goal, most
         )
-        return Found(project(start - inverse(W)), W, steps, converged)
+        return Found(project(start - inverse(W)), before + W, steps, converged)
 
     return solve
 
@@ -181,7 +190,7 @@ def _decades(way: Way, R: Float, start: int, stop: int) -> float:
         bounds.append(float(sizes[0]))
         goal[0] = DONE * bounds[0]
 
-    way(R, goal, stop, told)
+    way(R, goal, stop, told=told)
     reached = np.minimum.accumulate(bounds)
     if reached[-1] <= goal[0]:
         return np.inf if len(reached) <= start + 1 else float(np.log(reached[start] / goal[0])) / (len(reached) - start)
