@@ -40,6 +40,7 @@ NEAR = 2.0  # of two rates
 SMALL_RATIO = 10.0  # of precisions, at which both ways take some thirty steps
 LARGE_RATIO = 1_000.0  # at which either may take a thousand
 LARGEST_RATIO = 1e8  # at which multipliers lose digits that the estimate keeps
+SAFELY = 0.9  # of a goal: what is left, worked out afresh, is a little more than iterations say
 DONE = 1e-10  # of what there was at the start
 
 
@@ -153,7 +154,7 @@ def on_multipliers(project: Product, precision: ScaledPrecision) -> Way:
         before = np.zeros_like(R) if raw is None else R - raw
         start = inverse(R - before)
         W, steps, converged = conjugate_gradients(
-            lambda W: rest(inverse(W)), rest(start), lambda R: R, sizes, goal, most
+            lambda W: rest(inverse(W)), rest(start), lambda R: R, sizes, SAFELY * goal, most
         )
         return Found(project(start - inverse(W)), before + W, steps, converged)
 
