@@ -35,8 +35,7 @@ from blue_solvers.structured.scaled_precision import ScaledPrecision
 from constraint_builders.arrays import Float
 
 FIRST_STEPS = 8  # of each way: they tell which is the better, but for near ties
-MORE_STEPS = 100  # where these are near and many steps are ahead
-NEAR = 2.0  # of two rates
+MORE_STEPS = ((2.0, 40), (1.3, 100))  # where rates are nearer than this factor, and many steps are ahead
 SMALL_RATIO = 10.0  # of precisions, at which both ways take some thirty steps
 LARGE_RATIO = 1_000.0  # at which either may take a thousand
 LARGEST_RATIO = 1e8  # at which multipliers lose digits that the estimate keeps
@@ -177,8 +176,11 @@ def multipliers_are_sooner(estimate: Way, multipliers: Way, R: Float, ratio: flo
     if (ratio is not None and not SMALL_RATIO < ratio <= LARGEST_RATIO) or not R.any():
         return False
     first, second = (_decades(way, R, 0, FIRST_STEPS) for way in (estimate, multipliers))
-    if ratio is not None and ratio >= LARGE_RATIO and max(first, second) < NEAR * min(first, second):
-        first, second = (_decades(way, R, MORE_STEPS // 2, MORE_STEPS) for way in (estimate, multipliers))
+    if ratio is not None and ratio >= LARGE_RATIO:
+        for near, stop in MORE_STEPS:
+            if max(first, second) >= near * min(first, second):
+                break
+            first, second = (_decades(way, R, stop // 2, stop) for way in (estimate, multipliers))
     return second > first
 
 
