@@ -186,9 +186,8 @@ class NearestStructuredEstimate(Prepared):
                 steps += iterations
                 if not converged:
                     break
-                corrected = self._project(
-                    Z + correction
-                )  # rounding takes it out of the range of Q, where D may be large
+                # Rounding takes it out of the range of Q, where D may be large.
+                corrected = self._project(Z + correction)
                 left = self._project(pull - self._product(corrected))
                 better = _sizes(left) < sizes
                 Z, R = np.where(better, corrected, Z), np.where(better, left, R)
