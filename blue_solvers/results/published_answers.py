@@ -26,6 +26,7 @@ from constraint_builders.geography import Entities
 NUMBERS = ("estimate", "std_error", "lower", "upper")
 SUFFIXES = {"estimate": "", "std_error": "_se", "lower": "_lower", "upper": "_upper"}  # of a line's columns, wide
 MOST_NAMED = 3  # lines in a message
+EXACT_ERROR, EXACT_DUST = 1e-4, 1e-6  # standard error, and distance from a whole number, that are nothing but rounding
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def long_frame(
 ) -> pl.DataFrame:
     """Lines over places, a row for each line of each place, with intervals at a level."""
     sums = LineSums(result, lines, places)
-    estimate, std_error = sums.estimates.ravel(), sums.std_errors(progress).ravel()
+    estimate, std_error = whole_where_exact(sums.estimates.ravel(), sums.std_errors(progress).ravel())
     lower, upper = normal_intervals(estimate, std_error, level)
     count = len(places.names)
     keys = {
@@ -170,6 +171,13 @@ def long_frame(
     }
     values = dict(zip(NUMBERS, (estimate, std_error, lower, upper), strict=True))
     return pl.DataFrame(keys | values | {"confidence": [line.confidence for line in lines.lines] * count})
+
+
+def whole_where_exact(estimate: Float, std_error: Float) -> tuple[Float, Float]:
+    """Estimates and standard errors; what is known exactly is a whole number, without the rounding of sums."""
+    whole = np.rint(estimate)
+    exact = (std_error <= EXACT_ERROR) & np.isclose(estimate, whole, rtol=1e-13, atol=EXACT_DUST)
+    return np.where(exact, whole + 0.0, estimate), np.where(exact, 0.0, std_error)  # + 0.0: no -0
 
 
 def wide_frame(long: pl.DataFrame) -> pl.DataFrame:
