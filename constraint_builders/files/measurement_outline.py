@@ -35,6 +35,7 @@ from constraint_builders.files.missing_partitions import (
     doubt_of_total,
     refuse_missing_children,
     require_levels,
+    require_measurements,
     require_prefixes,
 )
 from constraint_builders.files.naming import naming
@@ -124,6 +125,7 @@ def read_outline(
     with naming(folder):
         spine = _spine({name: level.geocodes.to_list() for name, level in levels.items()}, settings.geolevels)
         spine = with_sums(spine, totals)
+    require_measurements(folder, spine, [name for name, level in levels.items() if level.has_measurements], settings)
     for number, (name, level) in enumerate(levels.items()):
         if progress is not None:
             progress(name, number, len(levels))
