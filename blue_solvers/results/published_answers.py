@@ -104,7 +104,7 @@ def published_of(result: StoredResult) -> PublishedTables:
     ValueError
         If its variables are of no product.
     """
-    product = product_of(result.schema)
+    product = product_of(result.schema, result.settings.name)
     if product is None:
         names = ", ".join(map(repr, result.schema.names))
         raise ValueError(f"the variables {names} are of no published product: ask for counts with query")
@@ -133,7 +133,7 @@ def read_lines(result: StoredResult, names: Sequence[str]) -> Lines:
         if reason:
             raise ValueError(f"this result cannot answer {name.strip().upper()}: {reason}")
         lines += own
-    return _as_sums(published, lines)
+    return _as_sums(published, lines, result.schema)
 
 
 def answerable(result: StoredResult) -> pl.DataFrame:
@@ -190,12 +190,19 @@ def wide_frame(long: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _as_sums(published: PublishedTables, lines: Sequence[PublishedLine]) -> Lines:
-    """The sums that lines need, those that add up others through these."""
+def _as_sums(published: PublishedTables, lines: Sequence[PublishedLine], schema: Schema) -> Lines:
+    """The sums that lines need, those that add up others through these, in terms of a result's variables."""
     parts = [_summed(published, line) for line in lines]
     needed = {own.code: own for part in parts for own in part}
     adds = np.array([[sum(own.code == code for own in part) for code in needed] for part in parts], dtype=float)
-    return Lines(tuple(lines), [own.levels for own in needed.values()], list(needed), adds)
+    return Lines(tuple(lines), [_own_levels(schema, own.levels) for own in needed.values()], list(needed), adds)
+
+
+def _own_levels(schema: Schema, levels: Levels) -> Levels:
+    """What is counted of a result's variables; that of a published table may be a recode of one."""
+    return {
+        schema.names[schema.axis_of(name)]: counted[list(schema.groups_of(name))] for name, counted in levels.items()
+    }
 
 
 def _summed(published: PublishedTables, line: PublishedLine) -> list[PublishedLine]:
@@ -208,15 +215,17 @@ def _summed(published: PublishedTables, line: PublishedLine) -> list[PublishedLi
 def _judged(result: StoredResult, published: PublishedTables, lines: Sequence[PublishedLine]) -> tuple[str, list[str]]:
     """Why a result cannot answer some lines, or "", and the geolevels at which all are stored."""
     schema, own = result.schema, published.schema
-    needed = _as_sums(published, lines)
-    variables = dict.fromkeys(name for levels in needed.counted for name in levels)
-    missing = [name for name in variables if name not in schema.names]
+    factors = dict.fromkeys(name for line in lines for part in _summed(published, line) for name in part.levels)
+    known = {*schema.names, *(recode.name for recode in schema.recodes)}
+    missing = [name for name in factors if name not in known]
     if missing:
         return f"its variables lack {' and '.join(map(repr, missing))}", []
-    for name in variables:
+    for name in factors:
         reason = _other_levels(name, schema, own)
         if reason:
             return reason, []
+    needed = _as_sums(published, lines, schema)
+    variables = dict.fromkeys(name for levels in needed.counted for name in levels)
     sources = {level: sources_at(result, level, needed.counted) for level in result.spine.levels}
     geolevels = [level for level, found in sources.items() if None not in found]
     if geolevels:
