@@ -128,10 +128,10 @@ def read_lines(result: StoredResult, names: Sequence[str]) -> Lines:
     published = published_of(result)
     lines: list[PublishedLine] = []
     for name in names:
-        own = (published.line(name),) if "_" in name else published.table(name).lines
+        own = (published.line(name),) if "_" in str(name) else published.table(name).lines
         reason, _ = _judged(result, published, own)
         if reason:
-            raise ValueError(f"this result cannot answer {name.strip().upper()}: {reason}")
+            raise ValueError(f"this result cannot answer {str(name).strip().upper()}: {reason}")
         lines += own
     return _as_sums(published, lines, result.schema)
 

@@ -27,22 +27,7 @@ FILE = "file*"  # column of ours: no column of a file has such a name
 
 
 class StoredResult:
-    """Stored estimates. Every file is compared with its checksum before anything in it is believed.
-
-    Parameters
-    ----------
-    folder : path
-        Written by `write_result`.
-
-    Raises
-    ------
-    DamagedError
-        If a file is missing or is not what was written, here or as soon as it is needed; it is named.
-    ValueError
-        If the result has another format.
-    OSError
-        If there is no result.
-    """
+    """What a result holds, of which `Result` asks questions; parameters and errors are those that it states."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)

@@ -140,7 +140,7 @@ def _used(
     if (values < 0).any():
         code = rows["geocode"][int((values < 0).any(axis=1).argmax())]
         raise ValueError(f"{name} of {geolevel} {code!r} is {values.min()}: no count is below 0")
-    if (broken := values % 1 != 0).any():
+    if (broken := values != np.rint(values)).any():
         row, cell = np.argwhere(broken)[0]
         raise ValueError(
             f"{name} of {geolevel} {rows['geocode'][int(row)]!r} is {values[row, cell]}: no count is broken"

@@ -307,6 +307,11 @@ def test_unknown_places_are_refused(ages: SmallState, geoids: list[str], said: s
         ages.result.table("P12", geoids)
 
 
+def test_a_number_is_no_table(ages: SmallState) -> None:
+    with pytest.raises(ValueError, match="no published table '12' in dhc_persons"):
+        ages.result.table(12, ["01"])  # type: ignore[arg-type]
+
+
 def test_a_table_is_no_line(ages: SmallState) -> None:
     result: Result = ages.result
     with pytest.raises(ValueError, match="is a table: give a line of it, such as 'P12_001N'"):
