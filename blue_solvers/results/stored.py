@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from blue_solvers.results.checksums import DamagedError, require_intact, untouched
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of, read_description
+from blue_solvers.results.store import OUTLINE, SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of, read_description
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
@@ -51,7 +51,8 @@ class StoredResult:
     @cached_property
     def proof(self) -> StoredProof:
         """What is proved of the estimates; it is of these files, or the result would not have been read."""
-        return StoredProof.from_json(self.description.get("proof", {}))
+        with naming(self.folder / OUTLINE):
+            return StoredProof.from_json(self.description.get("proof", {}))
 
     def require_intact(self) -> None:
         """Raise `DamagedError` unless every file is what was written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 from blue_solvers import blue
 from blue_solvers.results import Result, write_result
+from blue_solvers.results.checksums import seal_json
+from blue_solvers.results.store import estimates_digest
 from constraint_builders import Problem, Spine
 from constraint_builders.files import Settings, production_settings
 from constraint_builders.files.kept_variables import keep_variables
@@ -62,3 +65,17 @@ def test_households_tied_by_tenure_answer_tables_of_households(tmp_path: Path) -
 def test_every_production_run_has_its_product(settings: str, product: str) -> None:
     assert product_of(production_settings(settings).schema, settings) == product
     assert product_of(production_settings(settings).schema) == product
+
+
+@pytest.mark.parametrize("change", [{"reason": None}, {"beyond": 1}])
+def test_a_proof_of_another_version_is_named(tmp_path: Path, change: dict[str, int | None]) -> None:
+    result, _, _ = stored(tmp_path / "dhc", production_settings("dhc_us_persons"), ["sex"])
+    path = result.folder / "result.json"
+    said = json.loads(path.read_text())
+    del said["sha256"]
+    certificate = {"bound": 1e-9, "reason": "passes", "violation": 0.0, "piece": None} | change
+    said["proof"] = {"certificate": {name: value for name, value in certificate.items() if name not in change or value}}
+    said["proof"]["of"] = estimates_digest(said["files"])
+    path.write_text(seal_json(said))
+    with pytest.raises(ValueError, match=r"result.json: its proof is of another version of this package .*: estimate"):
+        Result(result.folder).proof  # noqa: B018
