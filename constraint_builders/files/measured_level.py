@@ -248,15 +248,15 @@ class MeasuredLevel:
             raise ValueError(f"{counts.name} of {self._name} {code!r}: another constraint says another {table.name!r}")
         known = f"table {table.name!r} is already given there"
         self._accounts.replace(self._name, CONSTRAINTS, counts.name, known, int(twice.sum()))
-        self._leave_measured(geounits[~twice], table, counts.name)
+        self.leave_measured(geounits[~twice], table.name, counts.name)
         geounits, sums = geounits[~twice], sums[~twice]
         variances[geounits], totals[geounits] = 0, sums
         keep(self._name, table.name, geounits, values[~twice], None)
 
-    def _leave_measured(self, geounits: Index, table: Table, known: str) -> None:
-        """Count measurements as not used of which all is known exactly."""
+    def leave_measured(self, geounits: Index, table: str, known: str) -> None:
+        """Count measurements as not used of which all is known exactly; `known` says by what."""
         for name, given in self._given.items():
-            if self._kept.table(parse_table(self._settings.schema, name)).name == table.name:
+            if self._kept.table(parse_table(self._settings.schema, name)).name == table:
                 measured = int(given[geounits].sum())
                 reason = f"{known} says it exactly"
                 self._accounts.replace(self._name, MEASUREMENTS, f"{name}{MEASUREMENT_SUFFIX}", reason, measured)
