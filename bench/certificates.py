@@ -1,7 +1,7 @@
 """Certificates beside true errors and beside an apply: what is proved, how closely, at what cost.
 
-    python -m bench certificates             gallery, Rhode Island at 2,016 cells, 20,000 invented problems
-    python -m bench certificates --quick     small ones, Rhode Island at 16 cells, 90 invented problems
+    python -m bench certificates             gallery, M5's shape, Rhode Island at 2,016 cells, 20,000 invented problems
+    python -m bench certificates --quick     small ones, an item in 100, Rhode Island at 16 cells, 90 invented problems
 
 Invented problems are those of the tests, of all kinds; true errors are against 600 bits (`bench.invented_answers` says
 of what, and what is promised). "broken" counts answers that are neither refused nor marked and break a promise, or
@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from bench.hierarchies import m5
 from bench.invented_answers import HEADER, broken, collect, table, tightness
 from bench.invented_state import block_geoids
 from bench.measuring import print_table
@@ -69,9 +70,17 @@ def _problems(quick: bool) -> dict[str, Callable[[], Problem]]:
             "Adult, three-way": gallery.adult,
             "50 x 10, three-way": gallery.wide,
         }
+    part = 100 if quick else 1
+    found["M5's shape, one item in 100" if quick else "M5's shape"] = lambda: _m5(part)
     cells = "16" if quick else "2016"
     found[f"{block_geoids()[0]}, {cells} cells"] = lambda: problem_of_a_state(cells, 1)
     return found
+
+
+def _m5(part: int) -> Problem:
+    """The sums of sales over twelve crossed levels, each with a variance of its own."""
+    S = m5(part)
+    return Problem.from_summing_matrix(S, np.random.default_rng(0).uniform(1, 3, S.shape[0]) * np.diff(S.indptr))
 
 
 def _cost(name: str, problem: Problem) -> Figures:

@@ -45,7 +45,10 @@ def main(argv: list[str]) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         passes = Passes(Nation(options.cells, states), folder, lambda line: print(line, flush=True))
-        found = passes.run()
+        try:
+            found = passes.run()
+        except (ValueError, OSError) as error:  # the folder is another run's, or cannot be written
+            parser.error(str(error))
     print_seconds(passes, states)
     print_findings(found)
 

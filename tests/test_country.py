@@ -164,6 +164,17 @@ def test_the_work_of_another_nation_is_not_taken_up(tmp_path: Path) -> None:
         Passes(Nation("16", SMALL[1:], LIMIT), tmp_path / "nation").run()
 
 
+def test_a_folder_of_something_else_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as ended:
+        main(["--quick", "--folder", str(tmp_path)])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(
+        f"error: {tmp_path}: it is there already: remove it, or choose another name\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_states_share_the_nations_geounits_in_proportion_to_their_persons() -> None:
     states = all_states()
     assert len(states) == 51

@@ -5,25 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from blue_solvers.commands import published_places
 from blue_solvers.commands.common import (
     CSV_DIGITS,
     SubParsers,
     add_digits_argument,
+    bounds_header,
     new_parser,
     plural,
     print_columns,
 )
 from blue_solvers.commands.progress import LevelBar
-from blue_solvers.commands.published_places import (
-    UNSURE_NOTE,
-    add_place_arguments,
-    add_result_argument,
-    open_result,
-    places_of,
-    print_proof,
-    require_few,
-    require_output,
-)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,11 +30,11 @@ def add_parser(subparsers: SubParsers) -> None:
         "blue-solvers table result P12 --geoid 44007000101\n"
         "  blue-solvers table result P1 P2 --geolevel tract --geoid 44007 --out tracts.csv --wide",
     )
-    add_result_argument(parser)
+    published_places.add_result_argument(parser)
     parser.add_argument(
         "tables", metavar="TABLE", nargs="+", help="such as P12, or one line of it, such as P12_003N; see tables"
     )
-    add_place_arguments(parser)
+    published_places.add_place_arguments(parser)
     parser.add_argument("--wide", action="store_true", help="a row for each place and columns for lines; with --out")
     add_digits_argument(parser)
     parser.set_defaults(run=run)
@@ -50,33 +42,44 @@ def add_parser(subparsers: SubParsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Answer by table, and show or write it."""
-    require_output(args)
+    published_places.require_output(args)
     if args.out is None and (args.wide or args.digits is not None):
         raise ValueError("--wide and --digits are of what is written: give --out, or leave them out")
-    geoids, geolevel = places_of(args)
-    result = open_result(args.result)
+    geoids, geolevel = published_places.places_of(args)
+    result = published_places.open_result(args.result)
     with LevelBar("answering", alike=True) as bar:
         frames = [result.table(name, geoids, geolevel, args.level, progress=bar) for name in args.tables]
+    _require_different(frames)
     if args.out is None:
         _show(frames, args.level)
     else:
         _write(frames, args)
-    print_proof(result)
+    published_places.print_proof(result)
+
+
+def _require_different(frames: list[pl.DataFrame]) -> None:
+    """Refuse a line that is asked for twice, by itself or in its table."""
+    seen: set[str] = set()
+    for frame in frames:
+        own = set(frame["line"])
+        if own & seen:
+            raise ValueError(f"line {min(own & seen)} is asked for twice: name its table or itself once")
+        seen |= own
 
 
 def _show(frames: list[pl.DataFrame], level: float) -> None:
     import polars as pl
 
     frame = pl.concat(frames)
-    require_few(frame)
-    header = ("geoid", "line", "label", "", "estimate", "std error", f"{level:.0%} from", "to")
+    published_places.require_few(frame)
+    header = ("geoid", "line", "label", "", "estimate", "std error", *bounds_header(level))
     rows = [
         (geoid, line, label, _mark(confidence), *(f"{value:,.2f}" for value in values))
         for geoid, line, label, *values, confidence in frame.iter_rows()
     ]
     print_columns(header, rows, left=4)
     if any(row[3] for row in rows):
-        print(UNSURE_NOTE)
+        print(published_places.UNSURE_NOTE)
 
 
 def _mark(confidence: str) -> str:

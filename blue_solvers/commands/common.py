@@ -75,6 +75,11 @@ def coverage(text: str) -> float:
     return level
 
 
+def bounds_header(level: float) -> tuple[str, str]:
+    """What the columns of the bounds of intervals are called on the screen."""
+    return f"{100 * level:.10g}% from", "to"
+
+
 ALL_DIGITS = "all"
 CSV_DIGITS = 13  # of a standard error: more than is proved of any estimate, and no traces of rounding
 

@@ -5,18 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import SubParsers, new_parser, plural, print_columns
+from blue_solvers.commands import published_places
+from blue_solvers.commands.common import SubParsers, bounds_header, new_parser, plural, print_columns
 from blue_solvers.commands.progress import LevelBar
-from blue_solvers.commands.published_places import (
-    UNSURE_NOTE,
-    add_place_arguments,
-    add_result_argument,
-    open_result,
-    places_of,
-    print_proof,
-    require_few,
-    require_output,
-)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,7 +28,7 @@ def add_parser(subparsers: SubParsers) -> None:
         "  blue-solvers compare result P12_001N --minus --base 44007 --geoid 44001 44003\n"
         "  blue-solvers compare result P12_001N --rank --geolevel county --out ranks.csv",
     )
-    add_result_argument(parser)
+    published_places.add_result_argument(parser)
     parser.add_argument("line", metavar="LINE", help="of a published table, such as P12_003N")
     how = parser.add_mutually_exclusive_group(required=True)
     for option, what in (
@@ -49,26 +40,26 @@ def add_parser(subparsers: SubParsers) -> None:
         )
     how.add_argument("--rank", action="store_true", help="places from the largest down, with the ranks they may have")
     parser.add_argument("--base", metavar="CODE", help="the place that the other line is of; default: the same place")
-    add_place_arguments(parser)
+    published_places.add_place_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     """Compare, and show or write it."""
-    require_output(args)
+    published_places.require_output(args)
     if args.rank and args.base is not None:
         raise ValueError("--rank compares places with one another: leave --base out")
-    result = open_result(args.result)
+    result = published_places.open_result(args.result)
     frame = _answers(args, result)
     if args.out is None:
         _show(frame, args.level)
     else:
         _write(frame, args.out)
-    print_proof(result)
+    published_places.print_proof(result)
 
 
 def _answers(args: argparse.Namespace, result: Result) -> pl.DataFrame:
-    geoids, geolevel = places_of(args)
+    geoids, geolevel = published_places.places_of(args)
     if args.rank:
         return result.ranks(args.line, geoids, geolevel, args.level)
     other = args.over if args.over is not None else args.minus
@@ -80,9 +71,10 @@ def _answers(args: argparse.Namespace, result: Result) -> pl.DataFrame:
 
 
 def _show(frame: pl.DataFrame, level: float) -> None:
-    require_few(frame)
-    names = {"std_error": "std error", "lower": f"{level:.0%} from", "upper": "to", "rank_from": f"{level:.0%} from"}
-    names |= {"rank_to": "to", "other_geoid": "against", "other_line": "of"}
+    published_places.require_few(frame)
+    lower, upper = bounds_header(level)
+    names = {"std_error": "std error", "lower": lower, "upper": upper, "rank_from": lower, "rank_to": upper}
+    names |= {"other_geoid": "against", "other_line": "of"}
     shown = [name for name in frame.columns if name != "confidence"]
     texts = sum(frame[name].dtype == frame["geoid"].dtype for name in shown)
     print_columns(
@@ -91,7 +83,7 @@ def _show(frame: pl.DataFrame, level: float) -> None:
         texts,
     )
     if "C" in frame["confidence"]:
-        print(UNSURE_NOTE)
+        print(published_places.UNSURE_NOTE)
 
 
 def _text(value: str | int | float | None) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from blue_solvers.commands.common import (
     SubParsers,
     add_digits_argument,
+    bounds_header,
     coverage,
     new_parser,
     plural,
@@ -170,7 +171,7 @@ def _show(frame: pl.DataFrame, title: str, proof: str, level: float) -> None:
     """Print answers in columns, without what is the same in all of them, under what is proved of them."""
     shown = frame.drop("geolevel", strict=False)
     keys = shown.columns[:-4]
-    header = (*keys, "estimate", "std error", f"{level:.0%} from", "to")
+    header = (*keys, "estimate", "std error", *bounds_header(level))
     rows = [(*row[: len(keys)], *(f"{value:,.2f}" for value in row[len(keys) :])) for row in shown.iter_rows()]
     print(f"{title}\n{proof}")
     print_columns(header, rows, left=len(keys))

@@ -6,6 +6,7 @@ from blue_solvers.components.grouping import groupings_of, sees_contrasts
 from blue_solvers.components.size import too_many_groups
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
+from constraint_builders.description.areas import LEAF, calls_others_leaves
 
 MOST_COMPONENTS = 4_096  # each has a factorisation
 GENERAL = "use solver='cholesky' or 'cg'"
@@ -21,6 +22,8 @@ def areas_refusal(problem: Problem) -> str | None:
         return Refusal("variances differ within a table of an area (assumption A3)", GENERAL)
     if problem.zeros is not None or problem.equalities is not None:
         return Refusal("it has structural zeros or equalities", GENERAL)
+    if problem.spine is not None and calls_others_leaves(problem.spine):
+        return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")
     count = _most_components(problem)
     if count > MOST_COMPONENTS:
         return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)

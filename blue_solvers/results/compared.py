@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
-from blue_solvers.results.published_answers import Lines, LineSums, read_lines
+from blue_solvers.results.published_answers import Lines, LineSums, read_lines, whole_where_exact
 from blue_solvers.results.store import Progress
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.uncertainty import normal_intervals
@@ -77,9 +77,9 @@ class Pairs:
 
 def differences_frame(pairs: Pairs, level: float, progress: Progress | None = None) -> pl.DataFrame:
     """First less second: keys, ``estimate``, ``std_error``, ``lower``, ``upper`` and ``confidence``."""
-    estimate = pairs.estimates[:, 0] - pairs.estimates[:, 1]
     V = pairs.covariances(progress)
-    std_error = np.sqrt(np.maximum(V[:, 0, 0] - V[:, 0, 1] - V[:, 1, 0] + V[:, 1, 1], 0))
+    spread = np.sqrt(np.maximum(V[:, 0, 0] - V[:, 0, 1] - V[:, 1, 0] + V[:, 1, 1], 0))
+    estimate, std_error = whole_where_exact(pairs.estimates[:, 0] - pairs.estimates[:, 1], spread)
     lower, upper = normal_intervals(estimate, std_error, level)
     values = {"estimate": estimate, "std_error": std_error, "lower": lower, "upper": upper}
     return pl.DataFrame(pairs.keys() | values | {"confidence": pairs.confidence()})
@@ -90,9 +90,12 @@ def ratios_frame(pairs: Pairs, level: float, progress: Progress | None = None) -
 
     Bounds are null where the second is not far enough from 0 to bound the ratio, an estimate where it is 0.
     """
-    ratio, lower, upper = ratio_intervals(
-        pairs.estimates[:, 0], pairs.estimates[:, 1], pairs.covariances(progress), level
-    )
+    V = pairs.covariances(progress)
+    for i in (0, 1):
+        V[:, i, i] = np.maximum(V[:, i, i], 0)  # 0 may come out as -1e-20
+    exact = [whole_where_exact(pairs.estimates[:, i], np.sqrt(V[:, i, i])) for i in (0, 1)]
+    (first, _), (second, _) = exact  # what is divided by may be known to be 0
+    ratio, lower, upper = ratio_intervals(first, second, V, level)
     values = {"estimate": ratio, "lower": lower, "upper": upper}
     finite = [pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in values]
     frame = pl.DataFrame(pairs.keys() | values | {"confidence": pairs.confidence()})
@@ -106,13 +109,13 @@ def ranks_frame(result: StoredResult, line: str, places: Entities, level: float)
         raise ValueError(f"{line!r} is a table: give a line of it, such as {lines.lines[0].code!r}")
     sums = LineSums(result, lines, places)
     covariance = sums.covariance(range(len(places.names)))
-    estimate = sums.estimates[:, 0]
+    estimate, std_error = whole_where_exact(sums.estimates[:, 0], np.sqrt(np.maximum(covariance.diagonal(), 0)))
     rank, first, last = rank_intervals(estimate, covariance, level)
     columns = {
         "geoid": list(places.names),
         "line": [lines.lines[0].code] * rank.size,
         "estimate": estimate,
-        "std_error": np.sqrt(np.maximum(covariance.diagonal(), 0)),
+        "std_error": std_error,
         "rank": rank,
         "rank_from": first,
         "rank_to": last,

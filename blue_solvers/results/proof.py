@@ -33,10 +33,19 @@ class StoredProof:
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> StoredProof:
-        """What `to_json` gave; nothing of an empty mapping."""
+        """What `to_json` gave; nothing of an empty mapping.
+
+        Raises
+        ------
+        ValueError
+            If another version said it, whose proofs have other parts.
+        """
         certificate, fit = said.get("certificate"), said.get("fit")
-        return cls(
-            None if certificate is None else Certificate(**certificate),
-            None if fit is None else FitOfParts.from_json(fit),
-            said.get("parts"),
-        )
+        try:
+            return cls(
+                None if certificate is None else Certificate(**certificate),
+                None if fit is None else FitOfParts.from_json(fit),
+                said.get("parts"),
+            )
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"its proof is of another version of this package ({error}): estimate again") from None

@@ -26,6 +26,7 @@ from constraint_builders.geography import Entities
 NUMBERS = ("estimate", "std_error", "lower", "upper")
 SUFFIXES = {"estimate": "", "std_error": "_se", "lower": "_lower", "upper": "_upper"}  # of a line's columns, wide
 MOST_NAMED = 3  # lines in a message
+EXACT_ERROR, EXACT_DUST = 1e-4, 1e-6  # standard error, and distance from a whole number, that are nothing but rounding
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def published_of(result: StoredResult) -> PublishedTables:
     ValueError
         If its variables are of no product.
     """
-    product = product_of(result.schema)
+    product = product_of(result.schema, result.settings.name)
     if product is None:
         names = ", ".join(map(repr, result.schema.names))
         raise ValueError(f"the variables {names} are of no published product: ask for counts with query")
@@ -127,12 +128,12 @@ def read_lines(result: StoredResult, names: Sequence[str]) -> Lines:
     published = published_of(result)
     lines: list[PublishedLine] = []
     for name in names:
-        own = (published.line(name),) if "_" in name else published.table(name).lines
+        own = (published.line(name),) if "_" in str(name) else published.table(name).lines
         reason, _ = _judged(result, published, own)
         if reason:
-            raise ValueError(f"this result cannot answer {name.strip().upper()}: {reason}")
+            raise ValueError(f"this result cannot answer {str(name).strip().upper()}: {reason}")
         lines += own
-    return _as_sums(published, lines)
+    return _as_sums(published, lines, result.schema)
 
 
 def answerable(result: StoredResult) -> pl.DataFrame:
@@ -160,7 +161,7 @@ def long_frame(
 ) -> pl.DataFrame:
     """Lines over places, a row for each line of each place, with intervals at a level."""
     sums = LineSums(result, lines, places)
-    estimate, std_error = sums.estimates.ravel(), sums.std_errors(progress).ravel()
+    estimate, std_error = whole_where_exact(sums.estimates.ravel(), sums.std_errors(progress).ravel())
     lower, upper = normal_intervals(estimate, std_error, level)
     count = len(places.names)
     keys = {
@@ -170,6 +171,13 @@ def long_frame(
     }
     values = dict(zip(NUMBERS, (estimate, std_error, lower, upper), strict=True))
     return pl.DataFrame(keys | values | {"confidence": [line.confidence for line in lines.lines] * count})
+
+
+def whole_where_exact(estimate: Float, std_error: Float) -> tuple[Float, Float]:
+    """Estimates and standard errors; what is known exactly is a whole number, without the rounding of sums."""
+    whole = np.rint(estimate)
+    exact = (std_error <= EXACT_ERROR) & np.isclose(estimate, whole, rtol=1e-13, atol=EXACT_DUST)
+    return np.where(exact, whole + 0.0, estimate), np.where(exact, 0.0, std_error)  # + 0.0: no -0
 
 
 def wide_frame(long: pl.DataFrame) -> pl.DataFrame:
@@ -182,12 +190,19 @@ def wide_frame(long: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _as_sums(published: PublishedTables, lines: Sequence[PublishedLine]) -> Lines:
-    """The sums that lines need, those that add up others through these."""
+def _as_sums(published: PublishedTables, lines: Sequence[PublishedLine], schema: Schema) -> Lines:
+    """The sums that lines need, those that add up others through these, in terms of a result's variables."""
     parts = [_summed(published, line) for line in lines]
     needed = {own.code: own for part in parts for own in part}
     adds = np.array([[sum(own.code == code for own in part) for code in needed] for part in parts], dtype=float)
-    return Lines(tuple(lines), [own.levels for own in needed.values()], list(needed), adds)
+    return Lines(tuple(lines), [_own_levels(schema, own.levels) for own in needed.values()], list(needed), adds)
+
+
+def _own_levels(schema: Schema, levels: Levels) -> Levels:
+    """What is counted of a result's variables; that of a published table may be a recode of one."""
+    return {
+        schema.names[schema.axis_of(name)]: counted[list(schema.groups_of(name))] for name, counted in levels.items()
+    }
 
 
 def _summed(published: PublishedTables, line: PublishedLine) -> list[PublishedLine]:
@@ -200,15 +215,17 @@ def _summed(published: PublishedTables, line: PublishedLine) -> list[PublishedLi
 def _judged(result: StoredResult, published: PublishedTables, lines: Sequence[PublishedLine]) -> tuple[str, list[str]]:
     """Why a result cannot answer some lines, or "", and the geolevels at which all are stored."""
     schema, own = result.schema, published.schema
-    needed = _as_sums(published, lines)
-    variables = dict.fromkeys(name for levels in needed.counted for name in levels)
-    missing = [name for name in variables if name not in schema.names]
+    factors = dict.fromkeys(name for line in lines for part in _summed(published, line) for name in part.levels)
+    known = {*schema.names, *(recode.name for recode in schema.recodes)}
+    missing = [name for name in factors if name not in known]
     if missing:
         return f"its variables lack {' and '.join(map(repr, missing))}", []
-    for name in variables:
+    for name in factors:
         reason = _other_levels(name, schema, own)
         if reason:
             return reason, []
+    needed = _as_sums(published, lines, schema)
+    variables = dict.fromkeys(name for levels in needed.counted for name in levels)
     sources = {level: sources_at(result, level, needed.counted) for level in result.spine.levels}
     geolevels = [level for level, found in sources.items() if None not in found]
     if geolevels:

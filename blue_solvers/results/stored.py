@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from blue_solvers.results.checksums import DamagedError, require_intact, untouched
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of, read_description
+from blue_solvers.results.store import OUTLINE, SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of, read_description
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
@@ -27,22 +27,7 @@ FILE = "file*"  # column of ours: no column of a file has such a name
 
 
 class StoredResult:
-    """Stored estimates. Every file is compared with its checksum before anything in it is believed.
-
-    Parameters
-    ----------
-    folder : path
-        Written by `write_result`.
-
-    Raises
-    ------
-    DamagedError
-        If a file is missing or is not what was written, here or as soon as it is needed; it is named.
-    ValueError
-        If the result has another format.
-    OSError
-        If there is no result.
-    """
+    """What a result holds, of which `Result` asks questions; parameters and errors are those that it states."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -66,7 +51,8 @@ class StoredResult:
     @cached_property
     def proof(self) -> StoredProof:
         """What is proved of the estimates; it is of these files, or the result would not have been read."""
-        return StoredProof.from_json(self.description.get("proof", {}))
+        with naming(self.folder / OUTLINE):
+            return StoredProof.from_json(self.description.get("proof", {}))
 
     def require_intact(self) -> None:
         """Raise `DamagedError` unless every file is what was written."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
@@ -14,16 +15,21 @@ import scipy
 
 import blue_solvers
 import constraint_builders
+from constraint_builders.compiled import has_numba
 
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of Python and the packages at work, and a digest of our own source."""
+    """Versions of Python and the packages at work, and a digest of our own source.
+
+    Compiled loops add in another order than their references, so that sums with and without numba differ in rounding.
+    """
     return {
         "Python": platform.python_version(),
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
         "polars": polars.__version__,
+        "numba": metadata.version("numba") if has_numba() else "not installed",
         "blue_solvers": _source_digest(blue_solvers),
         "constraint_builders": _source_digest(constraint_builders),
     }

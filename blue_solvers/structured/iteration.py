@@ -64,9 +64,9 @@ class NearestStructuredEstimate(Prepared):
     """The BLUE through that of the nearest structured problem; see the module.
 
     Its `info.residual` is the size of what the data still pull at the estimate, relative to the start. Every iterate is
-    consistent, so that `info.violation` is rounding only. `info.error_bound` includes the rounding of the data; it is
-    None where tables were measured in part, what is missing then not being bounded by the ratio of variances, and where
-    the covariance is an operator, of whose eigenvalues only an estimate is known.
+    consistent, so that `info.violation` is rounding only. `info.error_bound` includes the rounding of the data and what
+    the offset lacks; it is None where tables were measured in part, what is missing then not being bounded by the ratio
+    of variances, and where the covariance is an operator, of whose eigenvalues only an estimate is known.
 
     Parameters
     ----------
@@ -97,8 +97,9 @@ class NearestStructuredEstimate(Prepared):
                 self._sooner = on_multipliers(self._project, self._precision)
                 self.info = replace(info, reason=f"{info.reason}, on its multipliers")
         start = _offset(self._observed, self._deviations.size)
-        offset = self._estimate(np.zeros_like(self._scale), start)[0] + _offset(self._desired, problem.desired.size)
-        self.offset = offset[:, 0]
+        self._of_offset = replace(info, exact=True, error_bound=0.0)
+        constant, self._of_offset = self._estimate(np.zeros_like(self._scale), start)
+        self.offset = (constant + _offset(self._desired, problem.desired.size))[:, 0]
 
     def _scale_by(self, structure: Structure) -> None:
         """Iterate around this structured problem, on the estimate."""
@@ -134,11 +135,12 @@ class NearestStructuredEstimate(Prepared):
         unit = float(np.sqrt(self._precision.least))
         info = replace(
             self.info,
-            exact=float(sizes.max(initial=0.0)) / unit <= EXACT_WITHIN,
+            exact=float(sizes.max(initial=0.0)) / unit <= EXACT_WITHIN and self._of_offset.exact,
             iterations=iterations,
             residual=float((sizes / np.maximum(self._sizes(pull), TINY)).max(initial=0.0)),
             violation=self._desired.violation(estimate),
             error_bound=float((sizes + ROUNDING * EPSILON * rounding).max(initial=0.0)) / unit
+            + (self._of_offset.error_bound or 0.0)
             if self._precision.certain
             else None,
         )

@@ -9,13 +9,15 @@ from blue_solvers.quantiles import normal_multiple, read_level
 from constraint_builders.arrays import Index
 from constraint_builders.description.reals import real_array
 
+ROUNDING = 1e-10  # of two estimates: by less than that they do not differ
+
 
 def rank_intervals(estimate: ArrayLike, covariance: ArrayLike, level: float = 0.95) -> tuple[Index, Index, Index]:
     """Ranks from the largest, 1, down, each with an interval that holds the true rank.
 
     A true rank is one more than the number of truly larger quantities. Each one's n - 1 differences from the others
     hold together with the stated probability or more (Bonferroni): those that are surely larger come before it, those
-    that are surely smaller after it.
+    that are surely smaller after it. Estimates that are the same but for rounding have one rank.
 
     Parameters
     ----------
@@ -50,6 +52,7 @@ def rank_intervals(estimate: ArrayLike, covariance: ArrayLike, level: float = 0.
     larger = x[:, None] - x[None, :]
     variances = V.diagonal()
     error = np.sqrt(np.maximum(variances[:, None] + variances[None, :] - V - V.T, 0))
-    surely = larger > z * error  # the one of the row than that of the column
-    rank = 1 + (larger > 0).sum(axis=0)
+    rounding = ROUNDING * (abs(x)[:, None] + abs(x)[None, :])
+    surely = larger > z * error + rounding  # the one of the row than that of the column
+    rank = 1 + (larger > rounding).sum(axis=0)
     return rank, 1 + surely.sum(axis=0), x.size - surely.sum(axis=1)

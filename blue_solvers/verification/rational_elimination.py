@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.verification.weighed_noise import NotCertifiedError
+from constraint_builders.arrays import Index
 
 MOST_OPERATIONS = 3_000_000
 Row = dict[int, "int | Fraction"]
@@ -34,6 +35,9 @@ def relations(noisy: sparse.csr_array, free: sparse.csr_array) -> sparse.csr_arr
     NotCertifiedError
         If it would take too long.
     """
+    single = _single_counts(noisy)
+    if not free.shape[0] and (single >= 0).all():
+        return _beside_single_counts(noisy, single)
     columns = noisy.shape[1]
     counts = np.bincount(noisy.indices, minlength=columns) + np.bincount(free.indices, minlength=columns)
     rows: list[tuple[int, Row, Row]] = [(*_read(row), {i: 1}) for i, row in enumerate(_rows(noisy))]
@@ -61,6 +65,25 @@ def relations(noisy: sparse.csr_array, free: sparse.csr_array) -> sparse.csr_arr
         elif own:
             found.append(own)
     return _matrix(found, noisy.shape[0])
+
+
+def _single_counts(noisy: sparse.csr_array) -> Index:
+    """For every count the first row that is this count alone, or -1."""
+    rows = np.flatnonzero(np.diff(noisy.indptr) == 1)[::-1]
+    rows = rows[noisy.data[noisy.indptr[rows]] == 1]
+    found = np.full(noisy.shape[1], -1)
+    found[noisy.indices[noisy.indptr[rows]]] = rows
+    return found
+
+
+def _beside_single_counts(noisy: sparse.csr_array, single: Index) -> sparse.csr_array:
+    """Every row but those of single counts, less what these say of it."""
+    others = np.setdiff1d(np.arange(noisy.shape[0]), single)
+    entries = sparse.coo_array(noisy[others])
+    rows, values = np.arange(others.size), np.ones(others.size, dtype=np.longdouble)
+    pairs = np.concatenate([rows, entries.row]), np.concatenate([others, single[entries.col]])
+    values = np.concatenate([values, -entries.data.astype(np.longdouble)])
+    return sparse.csr_array((values, pairs), shape=(others.size, noisy.shape[0]))
 
 
 def _rows(matrix: sparse.csr_array) -> Iterable[tuple[NDArray, NDArray]]:

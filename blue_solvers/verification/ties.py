@@ -162,7 +162,8 @@ class Ties:
             If figures contradict what is known by more than rounding.
         """
         off = np.zeros(len(self.equal_to))
-        for i, ((high, low, slack, size), known) in enumerate(zip(tied, self.equal_to, strict=True)):
+        of_figures = tied or [[0.0] * 4] * off.size  # of no figure at all
+        for i, ((high, low, slack, size), known) in enumerate(zip(of_figures, self.equal_to, strict=True)):
             gap = float(abs(np.longdouble(high) - known + np.longdouble(low)))
             off[i] = gap + slack + self.reach * corrected
             if not off[i] <= EXACT_TO * max(scale * self.units[i], size):

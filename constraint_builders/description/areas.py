@@ -121,10 +121,23 @@ class Areas:
 
     @classmethod
     def from_spine(cls, spine: Spine) -> Areas:
-        """The areas of a tree of geounits: a layer for every geolevel, over the geounits without children."""
+        """The areas of a tree of geounits: a layer for every geolevel, over the geounits without children.
+
+        Raises
+        ------
+        ValueError
+            If a geolevel is called ``"Leaf"`` that is not of all of them.
+        """
+        if calls_others_leaves(spine):
+            raise ValueError(
+                f"geolevel {LEAF!r} is not of all geounits without children, as the layer of that name is: call it "
+                "otherwise"
+            )
         leaves = np.flatnonzero(spine.child_counts == 0)
         layers: dict[str, AreaLayer] = {}
         for level, (name, members) in enumerate(zip(spine.levels, spine.members, strict=True)):
+            if name == LEAF:
+                continue  # it is there as it is
             incidence = spine.leaves_of(level)
             incidence.sort_indices()
             layers[_layer_name(name, layers)] = AreaLayer(incidence, tuple(spine.geocodes[i] for i in members.tolist()))
@@ -273,6 +286,13 @@ class Areas:
     def __repr__(self) -> str:
         counts = [f"{layer.size:,} {name}" for name, layer in self._layers.items() if name != LEAF]
         return f"Areas({self.leaves:,} leaves{'; ' if counts else ''}{', '.join(counts)})"
+
+
+def calls_others_leaves(spine: Spine) -> bool:
+    """Whether a geolevel has the name of the layer of leaves and is not theirs."""
+    if LEAF not in spine.levels:
+        return False
+    return not np.array_equal(spine.members[spine.level_index(LEAF)], np.flatnonzero(spine.child_counts == 0))
 
 
 def _layer_name(name: Any, known: Mapping[str, AreaLayer]) -> str:

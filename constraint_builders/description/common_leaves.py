@@ -34,7 +34,7 @@ class CommonLeaves:
     """
 
     def __init__(self, places: Mapping[str, Places], of_leaves: Collection[str]) -> None:
-        own = {name: given if isinstance(given, Areas) else Areas.from_spine(given) for name, given in places.items()}
+        own = {name: _areas(name, given) for name, given in places.items()}
         alone = len(of_leaves) == 1
         first = next(iter(of_leaves if alone else own))  # whose order leaves have
         kept = {
@@ -65,6 +65,14 @@ class CommonLeaves:
     def layer(self, name: str, level: str) -> str:
         """What a layer of a geography is called."""
         return self._layers[name, level]
+
+
+def _areas(name: str, places: Places) -> Areas:
+    """Of the geography of that name."""
+    try:
+        return places if isinstance(places, Areas) else Areas.from_spine(places)
+    except ValueError as error:
+        raise ValueError(f"problem {name!r}: {error}") from None
 
 
 def _order(first: Areas, other: Areas, of_first: str, of_other: str) -> Index:

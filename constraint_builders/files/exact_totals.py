@@ -50,7 +50,7 @@ def read_totals(path: str | os.PathLike[str]) -> list[ExactTotal]:
     Raises
     ------
     ValueError
-        If a column is missing, a code is given twice, or a total is no number of 0 or more.
+        If a column is missing, a code is given twice, or a total is no whole number of 0 or more.
     OSError
         If the file cannot be opened.
     """
@@ -79,7 +79,7 @@ def read_exact(path: str | os.PathLike[str], name: str) -> list[tuple[str, float
     Raises
     ------
     ValueError
-        If a column is missing, codes are no text, or a total is no number of 0 or more.
+        If a column is missing, codes are no text, or a total is no whole number of 0 or more.
     OSError
         If the file cannot be opened.
     """
@@ -107,10 +107,10 @@ def _totals(source: Source) -> list[float]:
         totals = read_numbers(column, decimal_mark([column], source.delimiter))
     except NotANumberError as error:
         raise ValueError(f"row {source.rows[error.row]}: total {error}") from None
-    wrong = ~(np.isfinite(totals) & (totals >= 0))
+    wrong = ~(np.isfinite(totals) & (totals >= 0) & (totals == np.rint(totals)))
     if wrong.any():
         row = int(wrong.argmax())
-        raise ValueError(f"row {source.rows[row]}: total {column[row]!r} is no count: give a number of 0 or more")
+        raise ValueError(f"row {source.rows[row]}: total {column[row]!r} is no count: give a whole number of 0 or more")
     return totals.tolist()
 
 

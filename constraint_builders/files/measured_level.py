@@ -24,6 +24,7 @@ from constraint_builders.files.tied_histograms import (
     TENURE,
     TENURES,
     VACANCIES,
+    added,
     households_of_units,
     tenure_of_units,
     types_of_facilities,
@@ -75,6 +76,8 @@ class MeasuredLevel:
         By table.
     is_measured : bool
         Whether anything was, not only known exactly.
+    has_measurements : bool
+        Whether there are rows of measurements, even if none can be used.
     bounds : FacilityBounds
     spoken_of : set of str
         Variables that structural zeros tell apart.
@@ -97,8 +100,11 @@ class MeasuredLevel:
         self.totals: dict[str, Float] = {}
         self.zeros: dict[str, Flags] = {}
         self.is_measured = False
+        self.has_measurements = any(kind == MEASUREMENTS for kind, _, _ in files)
         self._types: tuple[str, ...] = ()
         self._given: dict[str, Flags] = {}
+        self._said: dict[str, Flags] = {}
+        self._types_table: Table | None = None
         self.spoken_of: set[str] = set()
         above = kept.source.geolevels[: kept.source.geolevels.index(name) + 1]
         self.bounds = FacilityBounds(has_totals=KNOWN_TOTALS not in above[:-1])
@@ -118,10 +124,13 @@ class MeasuredLevel:
                     if isinstance(known, Zeros):
                         self._add_zeros(known)
                     elif isinstance(known, Bounds):
-                        self._types = (HOUSING_UNITS, *known.types[1:])
+                        self._require_once(self._said, known.name, known.geocodes, path, known.name)
+                        self._types, self._types_table = (HOUSING_UNITS, *known.types[1:]), known.table
                         self.bounds.add(known.is_upper, self._numbers(known.geocodes), known.values)
                     else:
+                        self._require_once(self._said, known.name, known.geocodes, path, known.name)
                         self._add_exact(known, keep)
+        self._require_agreeing_bounds()
         if self._kept.units is not None:
             self._read_units(keep, self._kept.units)
 
@@ -130,14 +139,20 @@ class MeasuredLevel:
         accounts = RowAccounts()
         housing_units = np.full(self.geocodes.len(), np.nan)
         of_files = [(kind, (path, self._name, units, self._within, accounts, n)) for kind, path, n in self._files]
-        for known in (own for kind, where in of_files if kind == CONSTRAINTS for own in read_constraints(*where)):
+        said: dict[str, Flags] = {}
+        constraints = (
+            (where[0], own) for kind, where in of_files if kind == CONSTRAINTS for own in read_constraints(*where)
+        )
+        for path, known in constraints:
             if isinstance(known, ExactCounts):
+                self._require_once(said, known.name, known.geocodes, path, known.name)
                 geounits = self._numbers(known.geocodes)
                 housing_units[geounits] = known.values[:, 0]
                 self._types = (HOUSING_UNITS, *types_of_facilities(units))
                 self.bounds.add_exact(geounits, known.values)
         self._empty_where(housing_units == 0)
         for rows in (own for kind, where in of_files if kind == MEASUREMENTS for own in read_measurements(*where)):
+            self._require_once(said, rows.table.name, rows.geocodes, rows.path, f"table {rows.table.name!r} of units")
             self._add_units(rows, housing_units[self._numbers(rows.geocodes)], keep)
         self._accounts.take_over(accounts, OTHER_HISTOGRAM)
 
@@ -152,7 +167,7 @@ class MeasuredLevel:
         tenure = TENURE in schema.names
         by_tenure = tenure_of_units(rows.values)
         if not tenure:
-            by_tenure = by_tenure.sum(axis=1, keepdims=True, dtype=np.int64)
+            by_tenure = added(by_tenure)
         table = parse_table(schema, TENURE if tenure else "total")
         geounits = self._numbers(rows.geocodes)
         self._blend(table, geounits, by_tenure, rows.variances * (1 if tenure else TENURES), keep)
@@ -174,17 +189,40 @@ class MeasuredLevel:
 
     def _add_measurements(self, rows: MeasuredRows, keep: Keep) -> None:
         """Measurements of one table; where variables are summed out, of several that become one the weighted mean."""
+        self._require_once(self._given, rows.table.name, rows.geocodes, rows.path, f"table {rows.table.name!r}")
         geounits, table = self._numbers(rows.geocodes), self._kept.table(rows.table)
-        given = self._given.setdefault(rows.table.name, np.zeros(self.geocodes.len(), dtype=bool))
-        repeated = given[geounits] | (np.bincount(geounits, minlength=given.size)[geounits] > 1)
-        if repeated.any():
-            code = rows.geocodes[int(repeated.argmax())]
-            raise ValueError(
-                f"{rows.path}: table {rows.table.name!r} of {self._name} {code!r} is given twice: once is enough"
-            )
-        given[geounits] = True
         own = rows.variances * self._kept.cells_summed(rows.table)
         self._blend(table, geounits, self._kept.sums(rows.table, rows.values), own, keep)
+
+    def _require_once(self, given: dict[str, Flags], name: str, geocodes: pl.Series, path: Path, what: str) -> None:
+        """Note that something is given of some geounits; `ValueError` if it is of one of them already."""
+        own, geounits = given.setdefault(name, np.zeros(self.geocodes.len(), dtype=bool)), self._numbers(geocodes)
+        repeated = own[geounits] | (np.bincount(geounits, minlength=own.size)[geounits] > 1)
+        if repeated.any():
+            code = geocodes[int(repeated.argmax())]
+            raise ValueError(f"{path}: {what} of {self._name} {code!r} is given twice: once is enough")
+        own[geounits] = True
+
+    def _require_agreeing_bounds(self) -> None:
+        """Raise `ValueError` if there are facilities of a type of which there are at most 0 persons."""
+        table = self._types_table
+        empty = None if table is None else self.zeros.get(self._kept.table(table).name)
+        if table is None or empty is None or empty.shape[1:] != table.shape:
+            return
+        found = self.bounds.facilities()
+        geounits, types = found["geounit"].to_numpy(), found["type"].to_numpy()
+        wrong = empty[geounits, types] & (types > 0)
+        if wrong.any():
+            first = int(wrong.argmax())
+            count, kind, code = (
+                found["facilities"][first],
+                self._types[types[first]],
+                self.geocodes[int(geounits[first])],
+            )
+            raise ValueError(
+                f"{self._name} {code!r}: constraints say that it has {count:,} of {kind!r} and nobody there: one of "
+                "them is of other files"
+            )
 
     def _blend(self, table: Table, geounits: Index, values: NDArray, own: Float, keep: Keep) -> None:
         """Measurements with their variances, weighted by precision beside others of the same table."""
@@ -210,15 +248,15 @@ class MeasuredLevel:
             raise ValueError(f"{counts.name} of {self._name} {code!r}: another constraint says another {table.name!r}")
         known = f"table {table.name!r} is already given there"
         self._accounts.replace(self._name, CONSTRAINTS, counts.name, known, int(twice.sum()))
-        self._leave_measured(geounits[~twice], table, counts.name)
+        self.leave_measured(geounits[~twice], table.name, counts.name)
         geounits, sums = geounits[~twice], sums[~twice]
         variances[geounits], totals[geounits] = 0, sums
         keep(self._name, table.name, geounits, values[~twice], None)
 
-    def _leave_measured(self, geounits: Index, table: Table, known: str) -> None:
-        """Count measurements as not used of which all is known exactly."""
+    def leave_measured(self, geounits: Index, table: str, known: str) -> None:
+        """Count measurements as not used of which all is known exactly; `known` says by what."""
         for name, given in self._given.items():
-            if self._kept.table(parse_table(self._settings.schema, name)).name == table.name:
+            if self._kept.table(parse_table(self._settings.schema, name)).name == table:
                 measured = int(given[geounits].sum())
                 reason = f"{known} says it exactly"
                 self._accounts.replace(self._name, MEASUREMENTS, f"{name}{MEASUREMENT_SUFFIX}", reason, measured)

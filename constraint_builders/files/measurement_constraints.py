@@ -76,14 +76,20 @@ class Bounds:
 
     Attributes
     ----------
+    name : str
+        The constraint's.
     is_upper : bool
+    table : Table
+        Of persons by type.
     types : tuple of str
         Labels; the first type is households.
     geocodes : polars.Series of str, (rows,)
     values : ndarray, (rows, types)
     """
 
+    name: str
     is_upper: bool
+    table: Table
     types: tuple[str, ...]
     geocodes: pl.Series
     values: NDArray
@@ -105,7 +111,8 @@ def read_constraints(
     Raises
     ------
     ValueError
-        As `batches`, or if a list of values has not one finite number for each cell, or a count is negative.
+        As `batches`, or if a list of values has not one finite number for each cell, or a count is negative or no
+        whole number.
     """
     columns = ("sign", *settings.schema.names, *settings.beside)
     for frame, seen in batches(path, ("geocode", "query_name", "value"), columns, within, rows_at_once):
@@ -133,10 +140,15 @@ def _used(
     if (values < 0).any():
         code = rows["geocode"][int((values < 0).any(axis=1).argmax())]
         raise ValueError(f"{name} of {geolevel} {code!r} is {values.min()}: no count is below 0")
+    if (broken := values != np.rint(values)).any():
+        row, cell = np.argwhere(broken)[0]
+        raise ValueError(
+            f"{name} of {geolevel} {rows['geocode'][int(row)]!r} is {values[row, cell]}: no count is broken"
+        )
     says_facilities = _plain(name) in settings.facilities and len(query.table.factors) == 1 and not query.chosen
     if says_facilities:
         types = settings.schema.labels_of(query.table.factors[0])
-        yield Bounds(_plain(name) == settings.facilities[1], types, rows["geocode"], values)
+        yield Bounds(name, _is_upper(name, settings), query.table, types, rows["geocode"], values)
     is_exact = sign == "=" and not query.chosen
     empty = (values == 0) & (sign != ">=")
     if empty.any():
@@ -170,6 +182,8 @@ def _understood(said: Mapping[str, Any], settings: Settings) -> tuple[Query | No
     sign = SIGNS.get(str(said["sign"]).strip())
     if sign is None:
         return None, "", f"its sign {said['sign']!r} is not one of {', '.join(SIGNS)}"
+    if name in settings.facilities and sign != (expected := "<=" if _is_upper(name, settings) else ">="):
+        return None, "", f"its sign is {sign!r}, that of such bounds {expected!r}"
     missing = [own for own in names if own not in said]
     if len(missing) == len(names):
         query, reason = _named(name, settings.schema)
@@ -181,6 +195,11 @@ def _understood(said: Mapping[str, Any], settings: Settings) -> tuple[Query | No
         except ValueError as error:
             query, reason = None, str(error)
     return query, sign, reason
+
+
+def _is_upper(name: str, settings: Settings) -> bool:
+    """Whether one of the bounds that say how many facilities there are is the upper one."""
+    return _plain(name) == settings.facilities[1]
 
 
 def _is_trusted(name: str, settings: Settings) -> bool:

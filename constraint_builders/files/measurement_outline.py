@@ -30,11 +30,11 @@ from constraint_builders.files.measurement_files import (
     read_keys,
     require_free_names,
 )
-from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX
 from constraint_builders.files.missing_partitions import (
     doubt_of_total,
     refuse_missing_children,
     require_levels,
+    require_measurements,
     require_prefixes,
 )
 from constraint_builders.files.naming import naming
@@ -124,6 +124,7 @@ def read_outline(
     with naming(folder):
         spine = _spine({name: level.geocodes.to_list() for name, level in levels.items()}, settings.geolevels)
         spine = with_sums(spine, totals)
+    require_measurements(folder, spine, [name for name, level in levels.items() if level.has_measurements], settings)
     for number, (name, level) in enumerate(levels.items()):
         if progress is not None:
             progress(name, number, len(levels))
@@ -135,7 +136,7 @@ def read_outline(
     doubts: list[str | None] = []
     for position, known in totals_by_geounit(totals, spine).items():
         doubts.append(doubt_of_total(kept.target.schema, known, position, spine, observed, sums))
-        _add_total(known, position, spine, observed, sums, keep, accounts)
+        _add_total(known, position, spine, observed, sums, keep, levels)
     with naming(folder):
         refuse_missing_children(kept.target.schema, spine, observed, sums)
     for doubt in filter(None, doubts):
@@ -180,7 +181,13 @@ def _implied(levels: Mapping[str, MeasuredLevel], observed: Arrays, sums: Arrays
 
 
 def _add_total(
-    known: ExactTotal, position: int, spine: Spine, observed: Arrays, sums: Arrays, keep: Keep, accounts: RowAccounts
+    known: ExactTotal,
+    position: int,
+    spine: Spine,
+    observed: Arrays,
+    sums: Arrays,
+    keep: Keep,
+    levels: Mapping[str, MeasuredLevel],
 ) -> None:
     """Put an exact total in place of what was measured of it."""
     number = int(spine.level_of[position])
@@ -190,8 +197,7 @@ def _add_total(
     if variances[rank] == 0 and totals[rank] != known.total:
         raise ValueError(f"{known.place}: the total is {known.total:,.0f}, a constraint says {totals[rank]:,.0f}")
     if 0 < variances[rank] < np.inf:
-        reason = f"{known.place.rpartition(',')[0]} says it exactly"
-        accounts.replace(level, MEASUREMENTS, f"{TOTAL}{MEASUREMENT_SUFFIX}", reason, 1)
+        levels[level].leave_measured(np.array([rank]), TOTAL, known.place.rpartition(",")[0])
     variances[rank], totals[rank] = 0, known.total
     keep(level, TOTAL, np.array([rank]), np.array([[known.total]]), None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -44,6 +44,31 @@ def require_levels(folder: str | os.PathLike[str], found: Sequence[str], setting
             what = f"{', '.join(tables)!r:.60} at {name!r}, and there is nothing in {name}{LEVEL_SUFFIX}"
             raise ValueError(
                 f"{os.fspath(folder)}: the settings measure {what}: copy that folder, or give settings without {name!r}"
+            )
+
+
+def require_measurements(
+    folder: str | os.PathLike[str], spine: Spine, measured: Collection[str], settings: Settings
+) -> None:
+    """Refuse a folder without measurements of a geolevel that the settings measure, where not all are only children.
+
+    Only children are bypassed, and in constraints alone.
+
+    Parameters
+    ----------
+    folder : path
+    spine : Spine
+    measured : collection of str
+        The geolevels of which there are rows of measurements.
+    settings : Settings
+    """
+    for name, members in zip(spine.levels, spine.members, strict=True):
+        above = spine.parent[members]
+        has_siblings = (above >= 0) & (spine.child_counts[above] > 1)
+        if name not in measured and settings.budget.losses.get(name) and has_siblings.any():
+            raise ValueError(
+                f"{os.fspath(folder)}: there are no measurements at {name!r}, only constraints: copy "
+                f"{name}{LEVEL_SUFFIX}/{MEASUREMENTS} too, or give settings that measure nothing there"
             )
 
 

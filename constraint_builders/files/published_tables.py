@@ -23,6 +23,18 @@ from constraint_builders.files.schema_file import build_schema
 from constraint_builders.files.settings import parse_partition
 
 PRODUCTS = ("pl94_persons", "pl94_units", "dhc_persons", "dhc_households", "dhc_tenvacgq")
+OF_SETTINGS = {
+    f"{family}_{place}_{kind}": product
+    for place in ("us", "pr")
+    for (family, kind), product in {
+        ("pl94", "persons"): "pl94_persons",
+        ("pl94", "units"): "pl94_units",
+        ("dhc", "persons"): "dhc_persons",
+        ("dhc", "units"): "dhc_households",
+        ("dhc", "housing"): "dhc_households",
+        ("dhc", "units_tenvacgq"): "dhc_tenvacgq",
+    }.items()
+}
 UNSURE = "C"  # confidence of a line whose number is from memory
 _LINE = re.compile(r"(?P<table>[A-Z]+\d+[A-Z]?)_(?P<number>\d{3})N")
 
@@ -183,10 +195,28 @@ def published_tables(product: str) -> PublishedTables:
     return PublishedTables(product, schema, MappingProxyType(tables))
 
 
-def product_of(schema: Schema) -> str | None:
-    """The first of `PRODUCTS` that has all variables of a schema, by their names; None if there is none."""
-    own = set(schema.names)
-    return next((name for name in PRODUCTS if own <= _document(name).variables.keys()), None)
+def product_of(schema: Schema, settings: str = "") -> str | None:
+    """Which of `PRODUCTS` has all variables of a schema, by their names or those of recodes; None if there is none.
+
+    Parameters
+    ----------
+    schema : Schema
+    settings : str
+        Name of a production run, whose product is meant where several have these variables; else the first is.
+    """
+    own = OF_SETTINGS.get(settings)
+    products = PRODUCTS if own is None else (own, *PRODUCTS)
+    found = (name for name in products if set(schema.names) <= _document(name).variables.keys())
+    return next(found, None) or next((name for name in products if _has_recodes(name, schema)), None)
+
+
+def _has_recodes(product: str, schema: Schema) -> bool:
+    """Whether a product has every variable of a schema, or a recode of it in its place."""
+    variables = _document(product).variables.keys()
+    return all(
+        name in variables or any(recode.axis == axis and recode.name in variables for recode in schema.recodes)
+        for axis, name in enumerate(schema.names)
+    )
 
 
 @cache

@@ -64,7 +64,12 @@ def read_state_totals(
     found, left_out = [], []
     for state, codes in branches.items():
         taken = [code for code in codes if within is None or any(code.startswith(prefix) for prefix in within)]
-        if state not in known or not taken:
+        if state not in known:
+            continue
+        if not taken:
+            cut = [prefix for prefix in within or () if any(prefix.startswith(code) for code in codes)]
+            if cut:
+                left_out.append(f"the total of state {state} is not used: no more than {', '.join(cut)} is taken of it")
             continue
         if len(taken) < len(codes):
             missing = ", ".join(code for code in codes if code not in taken)

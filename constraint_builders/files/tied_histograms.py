@@ -112,7 +112,12 @@ def tenure_of_units(cells: NDArray) -> NDArray:
     return cells[:, :TENURES]
 
 
+def added(cells: NDArray) -> NDArray:
+    """The sum of all cells, (rows, 1), whatever the width of the numbers."""
+    return cells.sum(axis=1, keepdims=True, dtype=np.float64 if cells.dtype.kind == "f" else np.int64)
+
+
 def households_of_units(cells: NDArray, housing_units: Float) -> Float:
     """Households, (rows, 1): the exact number of housing units, (rows,), less those that are vacant."""
-    vacant = cells[:, TENURES : TENURES + VACANCIES].sum(axis=1, dtype=np.int64)
+    vacant = added(cells[:, TENURES : TENURES + VACANCIES])[:, 0]
     return (housing_units - vacant)[:, None]

@@ -26,7 +26,8 @@ WIDTHS = {"nation": 0, "state": 2, "county": 5, "tract": 11, "block_group": 12, 
 KINDS = {width: kind for kind, width in WIDTHS.items()}
 NATION = "US"
 TABULATION_WIDTH = 16  # a block's spine code ends in state 2, county 3, tract 6, block group 1, block 4
-_LONG = re.compile(r"\d{7}US(\d*)")  # as the Census Bureau's interface writes them: 1400000US44007000101
+_LONG = re.compile(r"(\d{3})0000US(\d*)")  # as the Census Bureau's interface writes them: 1400000US44007000101
+_SUMMARY_LEVELS = {"010": 0, "040": 2, "050": 5, "140": 11, "150": 12, "100": 15, "101": 15}  # widths after US
 _STATE, _COUNTY = re.compile(r"[01](\d\d)"), re.compile(r"[01](\d\d)10(\d{3})\d?")  # on the spine of 2020
 
 # Blocks of water whose records were moved in tabulation, after they were measured: where they are published.
@@ -83,7 +84,7 @@ class Geoids:
         Raises
         ------
         ValueError
-            If there is no such level, or nothing is known at it.
+            If there is no such level, nothing is known at it, or a place lies in part within `inside`.
         """
         names, place = self._level(geolevel)
         whole = np.ones(place.size, dtype=bool)
@@ -92,6 +93,12 @@ class Geoids:
         kept, renumbered = np.unique(place[rows], return_inverse=True)
         if not kept.size:
             raise ValueError(f"there is no {geolevel} within {', '.join(map(repr, inside))}: give what it lies in")
+        cut = np.intersect1d(kept, place[~within])
+        if cut.size:
+            raise ValueError(
+                f"{geolevel} {names[cut[0]]!r} lies only in part within {', '.join(map(repr, inside))}: give what it "
+                "lies in, or a level below"
+            )
         return self._entities([names[i] for i in kept.tolist()], renumbered, rows)
 
     def of(self, geoids: Sequence[str]) -> Entities:
@@ -107,7 +114,7 @@ class Geoids:
         ValueError
             If one is unknown, or given twice.
         """
-        return self.of_places({str(geoid): [str(geoid)] for geoid in _different(geoids)})
+        return self.of_places({geoid: [geoid] for geoid in _different(geoids)})
 
     def of_places(self, places: Mapping[str, Sequence[str]]) -> Entities:
         """Places that are made up of others.
@@ -125,6 +132,9 @@ class Geoids:
         """
         if not places:
             raise ValueError("no place is asked for: give GEOIDs, or a level of which to take all")
+        for name, codes in places.items():
+            if isinstance(codes, str):
+                raise ValueError(f"place {name!r} must be a list of GEOIDs: write [{codes!r}]")
         blocks = [[self._blocks(str(code)) for code in codes] for codes in places.values()]
         for (name, codes), parts in zip(places.items(), blocks, strict=True):
             taken = np.zeros(self._leaves.size, dtype=bool)
@@ -192,7 +202,9 @@ class Geoids:
         if not text:
             raise ValueError("a GEOID is empty: leave it out, or write US for the nation")
         long = _LONG.fullmatch(text)
-        geoid = long[1] if long else ("" if text.upper() == NATION else text)
+        geoid = long[2] if long else ("" if text.upper() == NATION else text)
+        if long and _SUMMARY_LEVELS.get(long[1]) != len(geoid):
+            raise ValueError(f"{code!r} is no place of summary level {long[1]} that is known: {_long_forms()}")
         if not geoid:
             if self._is_nation:
                 return np.arange(self._leaves.size)
@@ -238,10 +250,15 @@ class Geoids:
         )
 
 
+def _long_forms() -> str:
+    known = {width: summary for summary, width in reversed(_SUMMARY_LEVELS.items())}
+    return "there are " + ", ".join(f"{KINDS[width]} {known[width]}" for width in sorted(known))
+
+
 def _different(geoids: Sequence[str]) -> list[str]:
     if isinstance(geoids, str):
         raise ValueError(f"geoids must be a list: write [{geoids!r}]")
-    given = [str(geoid) for geoid in geoids]
+    given = [str(geoid).strip() for geoid in geoids]
     repeated = (
         next((geoid for geoid in given if given.count(geoid) > 1), None) if len(set(given)) < len(given) else None
     )

@@ -76,8 +76,7 @@ class Relations(ABC):
                     f"row {elimination.nearly_dependent[0]} of the equations A x = b is nearly a combination of "
                     "others, and rounding would decide what it says: leave it out, or make it one exactly"
                 )
-            if elimination.remaining.nnz:
-                raise UnsolvableError("the equations A x = b contradict one another: no x satisfies all of them")
+            _require_solvable(elimination)
             extended = sparse.csr_array(extended[np.sort(elimination.pivot_rows)])
         return _parted(extended)
 
@@ -143,7 +142,15 @@ class Relations(ABC):
         m = self._measured
         noisy = np.flatnonzero(~m.exact & ~m.unmeasured)
         remaining = eliminate(self._between_measured("all"), noisy).remaining
-        return _parted(remaining[np.sort(eliminate(remaining, np.arange(m.observed.size)).pivot_rows)])
+        elimination = eliminate(remaining, np.arange(m.observed.size))
+        _require_solvable(elimination)
+        return _parted(remaining[np.sort(elimination.pivot_rows)])
+
+
+def _require_solvable(elimination: Elimination) -> None:
+    """Of all cells from ``[A, -b]``: nothing may be left of b."""
+    if elimination.remaining.nnz:
+        raise UnsolvableError("the equations A x = b contradict one another: no x satisfies all of them")
 
 
 def _parted(extended: sparse.csr_array) -> Equations:

@@ -8,11 +8,16 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from blue_solvers import TwoPass, blue, thread_limit
+from blue_solvers.components import SweepForm
 from blue_solvers.components.flat import shared_steps
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import VARIABLE, WORTH_BYTES, Workers, threads
 from constraint_builders import Problem, Schema, Spine, gallery
+from tests.helpers.effort import examples
 
 EXACT = {"v0 * v1": 0.0}
 
@@ -20,9 +25,9 @@ EXACT = {"v0 * v1": 0.0}
 def up_to_three(levels: list[int], exact: dict[str, float] | None = None) -> Problem:
     names = [f"v{i}" for i in range(len(levels))]
     tables = {" * ".join(own): 1.0 + len(own) for way in (1, 2, 3) for own in combinations(names, way)}
-    recodes = {"v0": {"coarse": [i // 2 for i in range(levels[0])]}}
+    recodes = {"v0": {"coarse": [i // 2 for i in range(levels[0])]}} if levels[0] > 2 else {}
     schema = Schema(dict(zip(names, levels, strict=True)), recodes=recodes)
-    return Problem(schema, tables | {"coarse * v1": 2.0} | (exact or {}))
+    return Problem(schema, tables | ({"coarse * v1": 2.0} if recodes else {}) | (exact or {}))
 
 
 def spine_of_blocks() -> Problem:
@@ -67,16 +72,39 @@ def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: 
     assert abs(v @ found[0][0] - y @ found[0][1]) <= 1e-9 * np.linalg.norm(v) * np.linalg.norm(found[0][0])
 
 
-def test_steps_cut_in_parts_are_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = up_to_three([5, 4, 3, 6, 5, 4, 3], EXACT)
-    y = np.random.default_rng(0).normal(size=problem.observed.size)
-    whole = blue(problem, "sea_blue")
-    monkeypatch.setattr(shared_steps, "WORTH_BYTES", 0)
-    monkeypatch.setattr(shared_steps, "MOST_BESIDE", 10.0)
-    cut = blue(problem, "sea_blue")
-    assert len(whole.variances()) == problem.desired.size
-    np.testing.assert_allclose(cut @ y, whole @ y, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(cut.T @ y, whole.T @ y, rtol=0, atol=1e-12)
+@examples(40)
+@given(
+    levels=st.lists(st.integers(1, 4), min_size=3, max_size=6),
+    exact=st.sets(st.sampled_from(["v0", "v1", "v2", "v0 * v1", "v0 * v2", "v1 * v2"]), max_size=3),
+    most_beside=st.sampled_from([0.0, 0.05, 0.2, 0.5, 10.0]),
+    columns=st.integers(1, 3),
+)
+@example(levels=[3, 3, 3, 3, 3], exact={"v0 * v1", "v1 * v2"}, most_beside=0.05, columns=1)  # these alone are cut
+def test_steps_cut_in_parts_are_the_same_steps(
+    levels: list[int], exact: set[str], most_beside: float, columns: int
+) -> None:
+    problem = up_to_three(levels, dict.fromkeys(exact, 0.0))
+    rng = np.random.default_rng(0)
+    Y = truth_and_noise(problem, rng, columns)
+    V = rng.normal(size=(problem.desired.size, columns))
+    dense = blue(problem, "dense")
+    for limit in (1, 3):
+        with pytest.MonkeyPatch.context() as patch, thread_limit(limit):
+            patch.setattr("blue_solvers.threads.WORTH_BYTES", 0)
+            patch.setattr(shared_steps, "WORTH_BYTES", 0)
+            patch.setattr(shared_steps, "MOST_BESIDE", most_beside)
+            cut = SweepForm(StructuredProblem.of(problem))
+            X, U = cut.apply(Y), cut.adjoint(V)
+            assert cut.violation(Y) <= 1e-11
+        np.testing.assert_allclose(X, dense @ Y, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(V.T @ X, U.T @ Y, rtol=0, atol=1e-10)
+
+
+def truth_and_noise(problem: Problem, rng: np.random.Generator, columns: int) -> np.ndarray:
+    """Columns of measurements, those that are exact as they may be."""
+    counts = rng.integers(0, 9, (problem.domain.size, columns))
+    noise = rng.normal(size=(problem.observed.size, columns)) * np.sqrt(problem.variances)[:, None]
+    return problem.marginal_matrix() @ counts + noise
 
 
 def test_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,11 +86,16 @@ class SweepForm:
         return worst
 
     def _workers(self, Y: Float) -> Workers:
-        return Workers(8.0 * self._tables.cells * Y.shape[1] if self._noisy.is_shared else 0)
+        shared = any(own.is_shared for own in self._sweeps)
+        return Workers(8.0 * self._tables.cells * Y.shape[1] if shared else 0)
+
+    @property
+    def _sweeps(self) -> list[Sweep]:
+        return [self._noisy] if self._exact is None else [self._noisy, self._exact]
 
     def _estimate(self, Y: Float, workers: Workers) -> Float:
-        """All tables, (S, K)."""
-        size = self._noisy.rooms
+        """All tables, (S, K), and rooms beside them."""
+        size = max(own.rooms for own in self._sweeps)  # exact tables may be cut where all together are not
         cells = self._noisy.components(self._noisy.runs.read(Y, size, workers), workers)
         if self._exact is not None:
             cells += self._exact.components(self._exact.runs.read(Y, size, workers), workers)

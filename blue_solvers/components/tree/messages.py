@@ -142,6 +142,7 @@ def combine(sources: Sequence[Telling]) -> Combined:
     if along_exact is not None:
         rest = identity - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
         gains = [gain + rest @ own for gain, own in zip(gains, along_exact, strict=True)]
+        gains = _made_exact(gains, along_exact, sources)
     message = Message(fitted.covariance_root, fitted.information_root, complement(exact, determined), exact)
     return Combined(message, gains)
 
@@ -210,6 +211,17 @@ def _made_consistent(inverse: Float, F: Float, determined: Float) -> Float:
         return inverse
     missing = determined - inverse @ F @ determined
     return inverse + missing @ inverse
+
+
+def _made_exact(gains: list[Float], along_exact: list[Float], sources: Sequence[Telling]) -> list[Float]:
+    """Gains whose estimate says what exact sources say, to rounding: projectors on those are not as exact."""
+    said = [
+        own @ source.exact @ source.design
+        for own, source in zip(along_exact, sources, strict=True)
+        if source.exact is not None
+    ]
+    along = sum(said[1:], start=said[0])
+    return [gain + (own - along @ gain) for gain, own in zip(gains, along_exact, strict=True)]
 
 
 def _times(left: Float, right: Float) -> Float:

@@ -358,6 +358,7 @@ class TreeForm:
 
         def write(rows: slice | Index) -> None:
             cells = self._sums[number].spread([place[rows] for place in places]).reshape(pulls[rows].shape)
+            self._empty(number, rows, cells)
             self._basis.to_slots(cells)
             pulls[rows] = cells
 

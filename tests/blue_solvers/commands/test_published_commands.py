@@ -155,6 +155,16 @@ def test_comparisons_are_written_as_the_library_answers(
         (["table", "RESULT", "P12", "--geoid", "01"], "'P12' is of dhc_persons, and this result is of dhc_households"),
         (["table", "RESULT", "H13", "--geoid", "01"], "cannot answer H13: its variables lack 'hhage'"),
         (["table", "RESULT", "H10", "--geolevel", "town"], "places of level 'town' here: there are state, county"),
+        (["table", "RESULT", "H10", "H10", "--geoid", "01"], "line H10_001N is asked for twice"),
+        (
+            ["table", "RESULT", "H10_002N", "H10", *["--geoid", "01", "--wide", "--out", "x.csv"]],
+            "line H10_002N is asked for",
+        ),
+        (
+            ["table", "RESULT", "H10", "--geoid", "01003010800", "--geolevel", "county"],
+            "'01003' lies only in part within",
+        ),
+        (["table", "RESULT", "H10", "--geoid", "8600000US01003"], "is no place of summary level 860 that is known"),
         (["table", "RESULT", "H10", "--geoid", "01", "--wide"], "--wide and --digits are of what is written"),
         (["table", "RESULT", "H10", "--geoid", "01", "--out", "x.txt"], "the name must end in .csv"),
         (["table", "RESULT", "H10", "--places", "p.csv", "--geoid", "01"], "leave --geoid and --geolevel out"),
@@ -180,6 +190,15 @@ def test_what_cannot_be_answered_is_refused_in_one_line(
     named = [str(state.result.folder) if word == "RESULT" else word for word in arguments]
     assert said in refusal(capsys, *named)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_coverage_is_said_in_full(state: SmallState, capsys: pytest.CaptureFixture) -> None:
+    where = [str(state.result.folder), "H10_002N"]
+    for level, said in (("0.95", "95% from"), ("0.999", "99.9% from"), ("0.57", " 57% from")):
+        assert said in shown(capsys, "table", *where, "--geoid", "01", "--level", level)
+        assert said in shown(capsys, "compare", *where, "--rank", "--geoid", "01", "--level", level)
+        blocks = ["--count", "total", "--all", "--geolevel", "Block", "--level", level]
+        assert said in shown(capsys, "query", where[0], *blocks)
 
 
 def test_what_is_proved_is_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

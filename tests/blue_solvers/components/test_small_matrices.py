@@ -231,13 +231,19 @@ def test_how_two_share_what_their_sum_is_found_to_be(seed: int) -> None:
     (left, one), (right, other) = random_message(rng, m), random_message(rng, m)
     parting = part(left, right)
     large = 1e7
+
+    def shares_of(size: float) -> np.ndarray:
+        C, D = one + size * left.unknown[0], other + size * right.unknown[0]
+        return C @ inverse_of(C + D)
+
     C, D = one + large * left.unknown[0], other + large * right.unknown[0]
-    shares = C @ inverse_of(C + D)
+    shares = 2 * shares_of(2 * large) - shares_of(large)  # less what goes with 1 / large
     possible = (C + D) @ inverse_of(C + D)  # what the sum may be found to differ by
     near = 1e-3 * (1 + abs(shares).max())
     assert parting.left[0] @ possible == pytest.approx(shares, abs=near)
     assert parting.right[0] @ possible == pytest.approx(possible - shares, abs=near)
-    unknown = null_space(np.concatenate([np.eye(m) - left.unknown[0], np.eye(m) - right.unknown[0]]), rcond=1e-6)
+    known, directions = np.linalg.eigh(2 * np.eye(m) - left.unknown[0] - right.unknown[0])
+    unknown = directions[:, known < 1e-9]
     finite = np.eye(m) - unknown @ unknown.T
     kept = np.eye(m) - shares
     given_sum = finite @ (kept @ C @ kept.T + shares @ D @ shares.T) @ finite

@@ -19,7 +19,7 @@ from blue_solvers.components import size
 from blue_solvers.crossing_areas.clusters import Clusters
 from blue_solvers.testing import check_solver
 from blue_solvers.verification import certify
-from constraint_builders import Areas, Problem, Schema, Spine
+from constraint_builders import Areas, Problem, Schema, Spine, joint
 from tests.helpers.effort import examples
 from tests.helpers.oracles.compare import differences
 from tests.helpers.oracles.description import Block, Description
@@ -293,6 +293,27 @@ def test_a_spine_is_the_nested_case() -> None:
     more, before = blue(measured), blue(Problem(SCHEMA, observed, {**desired, "Place": ["a"]}, areas=places))
     assert (more.variances() <= before.variances() * (1 + 1e-9)).all()
     assert (more.variances() < before.variances() * 0.999).any()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_geolevel_may_have_the_name_of_the_layer_of_leaves(whole: bool) -> None:
+    """Where it is theirs; otherwise solver and joint problem say so."""
+    levels = ["Top", "Middle", "Middle", "Leaf", "Leaf"]
+    spine = Spine([-1, 0, 0, 1, 2 if whole else 1], levels, ["top", "left", "right", "x", "y"])
+    problem = Problem(SCHEMA, {"Top": {"a": 1.0}, "Leaf": {"detailed": 2.0, "b": 3.0}}, spine=spine)
+    other = Problem(SCHEMA, {"Leaf": {"a": 1.0}}, areas=Areas(["y", "x"], {}))
+    if whole:
+        y = np.random.default_rng(0).standard_normal(problem.observed.size)
+        np.testing.assert_allclose(blue(problem, "areas") @ y, blue(problem, "cholesky") @ y, atol=1e-12)
+        together = joint(problem, other)
+        assert together.observed.names[1:] == (("Leaf (1)", "a * b"), ("Leaf (1)", "b"), ("Leaf (2)", "a"))
+        np.testing.assert_array_equal(together.areas.layer("Leaf (2)").incidence.toarray(), [[0, 1], [1, 0]])
+        return
+    assert blue(problem).info.solver == "two_pass"
+    with pytest.raises(UnsupportedProblemError, match="geolevel 'Leaf' is not of all geounits without children"):
+        blue(problem, "areas")
+    with pytest.raises(ValueError, match="problem '1': geolevel 'Leaf' is not of all geounits without children"):
+        joint(problem, other)
 
 
 def test_certificates_of_many_nested_areas_go_by_the_spine() -> None:

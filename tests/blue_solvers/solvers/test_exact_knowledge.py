@@ -10,6 +10,7 @@ from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, Spine
 from tests.helpers.spines import SCHEMA, spine_problems
 
+IN_TWO_PASSES = ["two_pass", ConjugateGradient(preconditioner="two_pass")]
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["S", "C", "C", "T", "T", "T"])
 OBSERVED = {
     "S": {"total": 1.0, "detailed": 3.0},
@@ -135,7 +136,7 @@ def test_an_equality_that_others_imply_changes_nothing() -> None:
         np.testing.assert_allclose(P @ y + P.offset, blue(plain, "dense") @ y, atol=1e-8)
 
 
-@pytest.mark.parametrize("solver", ["two_pass", ConjugateGradient(preconditioner="two_pass"), "cholesky", "dense"])
+@pytest.mark.parametrize("solver", [*IN_TWO_PASSES, "cholesky", "dense"])
 @pytest.mark.parametrize("spine", [None, SPINE])
 def test_equalities_that_contradict_one_another_or_zeros_are_refused(spine: Spine | None, solver: str | Solver) -> None:
     observed, zeros = {"detailed": 2.0, "a": 1.0}, {"a": np.array([False, True])}
@@ -151,6 +152,22 @@ def test_equalities_that_contradict_one_another_or_zeros_are_refused(spine: Spin
     implied = Problem(SCHEMA, observed, spine=spine, equalities=(twice, [1.0, 2.0]))
     P = blue(implied, solver)
     assert np.allclose(row @ (P @ np.arange(float(size)) + P.offset), 1.0)
+
+
+@pytest.mark.parametrize("solver", [*IN_TWO_PASSES, "cholesky", "dense", "cg", "multigrid", "auto"])
+@pytest.mark.parametrize("spine", [None, SPINE])
+def test_equalities_of_exact_cells_that_are_known_to_be_empty_are_refused(
+    spine: Spine | None, solver: str | Solver
+) -> None:
+    """No noise is left for a residual to show it."""
+    observed, zeros = {"detailed": 2.0, "a": 0.0}, {"a": np.array([False, True])}
+    if spine is not None:
+        observed, zeros = {"S": {"a": 1.0}, "T": observed}, {("S", "a"): zeros["a"][None]}
+    size = Problem(SCHEMA, observed, spine=spine).observed.size
+    row = np.zeros((1, size))
+    row[0, -1] = 1
+    with pytest.raises(ValueError, match="contradict one another"):
+        blue(Problem(SCHEMA, observed, spine=spine, zeros=zeros, equalities=(row, [1.0])), solver)
 
 
 def test_bad_knowledge_is_refused() -> None:

@@ -21,6 +21,9 @@ from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
 from tests.helpers.exact_reference import estimable, exact_blue
+from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest
+from tests.helpers.oracles.exact import solve
+from tests.helpers.oracles.invent import Kind, invent
 from tests.helpers.spines import SCHEMA, consistent_measurements, dense_estimate, spine_problems
 from tests.helpers.strategies import Case, cases
 
@@ -86,6 +89,24 @@ def test_the_bound_holds_and_is_not_idle() -> None:
     assert np.sqrt((missing**2 / problem.variances).sum()) <= bound
     assert np.sqrt((missing**2 / problem.variances).sum()) >= 0.01 * bound
     assert info.residual > 1e-6
+
+
+@examples(40)
+@given(seed=st.integers(0, 100_000))
+def test_the_bound_is_of_estimates_with_their_offset(seed: int) -> None:
+    """Stopped early, of measurements that are 0, so that all of the estimate is offset."""
+    kind = Kind(cellwise=True, zeros=False, exact=False, unmeasured=False, decades=2.0)
+    found = next(
+        own for s in range(seed, seed + 500) if (own := invent(s, kind)) is not None and own.description.equalities
+    )
+    problem, y = found.description.problem(), np.zeros(found.y.size)
+    assume(SOLVER.supports(problem) is None)
+    P = blue(problem, ConjugateGradient(rtol=1e-4, preconditioner="two_pass"))
+    x, info = P.apply(y)
+    reference = solve(found.description, y)
+    assert info.error_bound is not None
+    rounding = ROUNDING * EPSILON * largest(found)
+    assert (abs(x + P.offset - reference.estimate) <= info.error_bound * reference.std_errors + rounding).all()
 
 
 @pytest.mark.parametrize("make", [lambda: gallery.cube(4, 4), lambda: gallery.cube(5, 5), gallery.pl94])

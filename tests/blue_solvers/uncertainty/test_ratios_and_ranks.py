@@ -103,3 +103,15 @@ def test_what_has_no_rank_is_refused() -> None:
         rank_intervals([1.0, 2.0], [[1.0]])
     with pytest.raises(ValueError, match="NaN or infinite"):
         rank_intervals([1.0, np.inf], np.eye(2))
+
+
+@examples(50)
+@given(st.lists(st.integers(-3, 400_000_000), min_size=2, max_size=8), st.integers(0, 2**32 - 1))
+def test_rounding_ranks_nothing(counts: list[int], seed: int) -> None:
+    """Counts known exactly, with what sums of floating-point numbers leave in them."""
+    exact = np.array(counts, dtype=float)
+    rounded = exact * (1 + 1e-15 * np.random.default_rng(seed).integers(-20, 20, exact.size))
+    rank, first, last = rank_intervals(rounded, np.zeros((exact.size, exact.size)))
+    assert rank.tolist() == [1 + int((exact > own).sum()) for own in exact]
+    assert first.tolist() == rank.tolist()
+    assert last.tolist() == [exact.size - int((exact < own).sum()) for own in exact]

@@ -414,6 +414,18 @@ def test_cells_of_which_nothing_is_said_leave_noise_that_others_share_alone() ->
     assert certify(problem, y, np.where(problem.unmeasured, np.nan, x)).bound < 1e-10
 
 
+@pytest.mark.parametrize(("right", "proved"), [(0.0, True), (1.0, False)])
+def test_equalities_that_speak_of_no_cell(right: float, proved: bool) -> None:
+    problem = Problem(Schema({"a": 3}), {"a": 1.0, "total": 2.0})
+    nothing = problem.replace(equalities=(sparse.csr_array((1, 4)), np.array([right])))
+    y = np.array([3.0, 4.0, 5.0, 11.0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("blue_solvers.verification.certificate.MOST_LISTED", 0)
+        patch.setattr("blue_solvers.verification.certificate.can_be_listed", lambda *_: False)
+        bound = certify(nothing, y, blue(problem) @ y).bound
+    assert (bound is not None and bound < 1e-12) == proved
+
+
 @pytest.mark.parametrize("skips", [False, True])
 def test_equalities_on_a_large_spine_are_proved_by_sums(skips: bool) -> None:
     """Too many cells for a list: multipliers are found in passes, and what is wrong in any way is seen."""

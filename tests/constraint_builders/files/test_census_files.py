@@ -10,7 +10,13 @@ import polars as pl
 import pytest
 
 from blue_solvers import blue
-from constraint_builders.files import Release, production_settings, read_noisy_measurements, read_state_totals
+from constraint_builders.files import (
+    Release,
+    production_settings,
+    read_noisy_measurements,
+    read_state_totals,
+    read_totals,
+)
 from tests.helpers.census_files import Written, geocodes, invented, write_census_files
 from tests.helpers.census_products import PL94_PERSONS, PL94_UNITS
 
@@ -171,6 +177,16 @@ def test_state_totals_of_2020_are_those_published(whole: tuple[Path, Written, Re
         read_noisy_measurements(whole[0], PL94, totals=states.totals)
 
 
+def test_totals_of_states_that_are_taken_in_part_are_said(whole: tuple[Path, Written, Release], tmp_path: Path) -> None:
+    (tmp_path / "states.csv").write_text("state,total\n44,1\n09,2\n48,3\n")
+    states = read_state_totals(tmp_path / "states.csv", whole[0], PL94, ["044100011", "109"])
+    assert states.totals == ()
+    assert states.left_out == (
+        "the total of state 09 is not used: 009, which it counts too, is not taken",
+        "the total of state 44 is not used: no more than 044100011 is taken of it",
+    )
+
+
 def test_a_constraint_that_nobody_vouches_for_is_not_taken_as_true(tmp_path: Path) -> None:
     said = {"hhgq": "detailed", "votingage": "*", "hispanic": "*", "cenrace": "*"}
     pl94(tmp_path / "us", untrue={"hhgq_published_con": said})
@@ -283,3 +299,20 @@ def test_constraints_that_are_not_understood_are_named(
     release = read_noisy_measurements(tmp_path / "us", PL94)
     assert {own.reason for own in release.unused if own.geolevel == "Tract"} == {reason}
     assert not any(level == "Tract" for level, _ in release.zeros)
+
+
+def test_all_that_a_known_total_replaces_is_counted_as_not_used(
+    whole: tuple[Path, Written, Release], tmp_path: Path
+) -> None:
+    """Summed over other variables, several tables of a state measure its total: none of them is of use."""
+    folder, written, _ = whole
+    people = sum(block.persons.size for block in written.within(1, "044"))
+    (tmp_path / "known.csv").write_text(f"geocode,total\n044,{people}\n")
+    totals = read_totals(tmp_path / "known.csv")
+    release = read_noisy_measurements(folder, PL94, variables=["hhgq"], totals=totals)
+    unused = {own.name: own.rows for own in release.unused if own.reason.endswith("known.csv says it exactly")}
+    names = {query for level, code, query in written.measured if (level, code) == ("State", "044")}
+    summed = {f"{canonical(query)}_dpq" for query in names if "hhgq" not in query and query not in ("detailed",)}
+    assert unused == dict.fromkeys(summed - {"hhinstlevels_dpq"}, 1)
+    for own in release.read.rows:
+        assert own.read == own.used + own.unused

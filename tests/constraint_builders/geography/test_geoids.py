@@ -24,6 +24,9 @@ blocks = st.lists(
 )
 
 
+SUMMARY = {"nation": "010", "state": "040", "county": "050", "tract": "140", "block_group": "150", "block": "100"}
+
+
 def code_of(block: Block) -> str:
     """The code of 2020 of a block, whose tract and group on the spine are not those of tabulation."""
     branch, county, tract, piece, group, number = block
@@ -57,10 +60,46 @@ def test_places_are_the_blocks_whose_geoids_begin_so(found: list[Block]) -> None
         assert (named.contains != every.contains).nnz == 0
         for name, row in zip(every.names, every.contains.toarray(), strict=True):
             assert {leaves[i] for i in np.flatnonzero(row)} == expected[name]
-            prefixed = geoids.of([f"1400000US{'' if name == 'US' else name}"]).contains.toarray()[0]
+            prefixed = geoids.of([f"{SUMMARY[level]}0000US{'' if name == 'US' else name}"]).contains.toarray()[0]
             assert (prefixed == row).all()
     inside = geoids.every("tract", ["05001"]).names if any(block[1] == 1 for block in found) else ()
     assert list(inside) == sorted({geoid_of(block)[:11] for block in found if block[1] == 1})
+
+
+@examples(40)
+@given(blocks, st.data())
+def test_a_place_of_which_a_part_lies_inside_is_never_taken_for_the_whole(
+    found: list[Block], data: st.DataObject
+) -> None:
+    geoids = Geoids(spine_of([code_of(block) for block in found]))
+    level, other = (data.draw(st.sampled_from(sorted(WIDTHS.keys() - {"nation"}))) for _ in range(2))
+    inside = data.draw(st.sets(st.sampled_from([geoid_of(block)[: WIDTHS[other]] for block in found]), min_size=1))
+    whole = {name: {geoid_of(b) for b in found if geoid_of(b).startswith(name)} for name in geoids.every(level).names}
+    taken = {geoid_of(b) for b in found if geoid_of(b)[: WIDTHS[other]] in inside}
+    cut = [name for name, own in whole.items() if own & taken and own - taken]
+    if cut:
+        with pytest.raises(ValueError, match=f"{level} '{cut[0]}' lies only in part within"):
+            geoids.every(level, sorted(inside))
+    else:
+        assert set(geoids.every(level, sorted(inside)).names) == {name for name, own in whole.items() if own & taken}
+
+
+@pytest.mark.parametrize("code", ["8600000US05001", "1400000US05001", "0500001US05001", "1600000US0500100"])
+def test_places_of_other_summary_levels_are_not_taken_for_counties(code: str) -> None:
+    """An area of a postal code, a tract of too few digits, the urban part of a county, a town."""
+    geoids = Geoids(Spine.from_geoids(["050010001001000"]))
+    with pytest.raises(ValueError, match=f"'{code}' is no "):
+        geoids.of([code])
+    assert geoids.of(["0500000US05001"]).contains.sum() == 1
+
+
+def test_a_place_is_a_list_of_geoids_and_spaces_around_them_are_nothing() -> None:
+    geoids = Geoids(Spine.from_geoids(["050010001001000", "050030001001000"]))
+    with pytest.raises(ValueError, match=r"place 'here' must be a list of GEOIDs: write \['05001'\]"):
+        geoids.of_places({"here": "05001"})
+    assert geoids.of([" 05001\n"]).names == ("05001",)
+    with pytest.raises(ValueError, match="GEOID '05001' is given twice"):
+        geoids.of(["05001", "05001 "])
 
 
 def test_blocks_of_water_are_where_they_are_published() -> None:
