@@ -37,6 +37,7 @@ from constraint_builders.arrays import Float
 FIRST_STEPS = 8  # of each way: they tell which is the better, but for near ties
 MORE_STEPS = ((2.0, 40), (1.3, 100))  # where rates are nearer than this factor, and many steps are ahead
 SMALL_RATIO = 10.0  # of precisions, at which both ways take some thirty steps
+CLEARLY = 1.2  # of rates at large ratios, whose beginnings flatter the multipliers of a deep spine
 LARGE_RATIO = 1_000.0  # at which either may take a thousand
 LARGEST_RATIO = 1e8  # at which multipliers lose digits that the estimate keeps
 SAFELY = 0.9  # of a goal: what is left, worked out afresh, is a little more than iterations say
@@ -181,6 +182,7 @@ def multipliers_are_sooner(estimate: Way, multipliers: Way, R: Float, ratio: flo
             if max(first, second) >= near * min(first, second):
                 break
             first, second = (_decades(way, R, stop // 2, stop) for way in (estimate, multipliers))
+        return second > CLEARLY * first
     return second > first
 
 
