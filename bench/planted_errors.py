@@ -19,7 +19,7 @@ import numpy as np
 from bench.measuring import print_table
 from bench.spine import problem_of_a_state
 from blue_solvers import BlueOperator, blue
-from blue_solvers.verification import fit_of_spine
+from blue_solvers.verification import fit_of_geography
 from constraint_builders import Problem
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
@@ -95,7 +95,7 @@ def _row(problem: Problem, P: BlueOperator, variances: np.ndarray, y: np.ndarray
     spoilt = y.copy()
     named = plant(problem.observed.tables(spoilt))
     start = time.process_time()
-    fit = fit_of_spine(problem, spoilt, P @ spoilt + P.offset, variances)
+    fit = fit_of_geography(problem, spoilt, P @ spoilt + P.offset, variances)
     seconds = time.process_time() - start
     (level, table), worst = fit.worst_table
     own, geounit = fit.largest[0], fit.geounit

@@ -21,6 +21,7 @@ from blue_solvers.commands import (
     demo,
     design_spine,
     estimate,
+    estimate_jointly,
     info,
     query,
     report_page,
@@ -34,6 +35,7 @@ from constraint_builders.extras import EXTRA_OF, missing_extra
 
 COMMANDS = (
     estimate,
+    estimate_jointly,
     info,
     simulate,
     query,

@@ -8,16 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from blue_solvers import blue
+from blue_solvers import Estimate, blue
 from blue_solvers.commands.common import announce, plural, report
 from blue_solvers.commands.fit_line import proof_lines
 from blue_solvers.commands.kinds import is_release, what_is
 from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
 from blue_solvers.solvers import TwoPass
+from constraint_builders import Schema
 
 if TYPE_CHECKING:
-    from constraint_builders.files import ExactTotal, ReadingReport, Settings
+    from blue_solvers.results.proof import StoredProof
+    from constraint_builders.files import ExactTotal, ReadingReport, Release, Settings
 
 Desired: TypeAlias = Sequence[str] | str | None
 
@@ -42,12 +44,12 @@ def run_on_folder(args: argparse.Namespace) -> None:
 def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     from blue_solvers.results.proof import StoredProof
     from blue_solvers.results.store import write_result
-    from blue_solvers.verification import fit_of_spine
+    from blue_solvers.verification import fit_of_geography
     from constraint_builders.files import read_noisy_measurements
     from constraint_builders.files.new_folder import require_new
 
     require_new(args.out)
-    settings = _settings(args)
+    settings = settings_of(args.input, args.settings)
     with reading(), LevelBar("reading") as bar:
         totals = _totals(args, settings)
         release = read_noisy_measurements(
@@ -70,12 +72,22 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     std_errors, fit = est.std_errors, None
     if args.fit and est.observed is not None:
         progress("testing the fit")
-        fit = fit_of_spine(est.problem, est.y, est.observed, P.over_observed.variances())
+        fit = fit_of_geography(est.problem, est.y, est.observed, P.over_observed.variances())
     proof = StoredProof(est.proof, fit)
     with LevelBar("writing") as bar:
         write_result(args.out, P, est.values, std_errors, settings, bar, proof, release)
-    report(replace(est, proof=None), args.out)
-    print("\n".join(proof_lines(proof, settings.schema)))
+    print_stored(est, proof, settings.schema, args.out)
+    report_rows(release)
+
+
+def print_stored(est: Estimate, proof: StoredProof, schema: Schema, out: str) -> None:
+    """Say what was estimated and stored, how, what is proved of it, and how measurements fit."""
+    report(replace(est, proof=None), out)
+    print("\n".join(proof_lines(proof, schema)))
+
+
+def report_rows(release: Release) -> None:
+    """Say what became of every row of a folder, and what bounds say."""
     zeros = [(level, table, int(cells.sum())) for (level, table), cells in release.zeros.items()]
     _report_rows(zeros, release.read)
 
@@ -86,7 +98,7 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
 
     if args.solver not in ("auto", TwoPass.name):
         raise ValueError(f"--memory streams the passes of {TwoPass.name!r}: leave --solver {args.solver} out")
-    settings = _settings(args)
+    settings = settings_of(args.input, args.settings)
     totals = _totals(args, settings)
     with LevelBar("estimating", alike=True) as bar:
         read = estimate_measurements(
@@ -110,18 +122,19 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
     _report_rows(read.zeros, read.read)
 
 
-def _settings(args: argparse.Namespace) -> Settings:
+def settings_of(folder: str, given: str | None) -> Settings:
+    """The settings of a folder: those that are given, by name or path, or its own."""
     from constraint_builders.files import read_settings
     from constraint_builders.files.settings import find_settings
     from constraint_builders.files.tied_histograms import TIED, tied_settings
 
-    if args.settings in TIED:
-        return tied_settings(args.settings)[0]
-    if args.settings is not None:
-        return find_settings(args.settings)
-    own = Path(args.input) / SETTINGS_FILE
+    if given in TIED:
+        return tied_settings(given)[0]
+    if given is not None:
+        return find_settings(given)
+    own = Path(folder) / SETTINGS_FILE
     if not own.exists():
-        raise ValueError(f"{args.input} has no {SETTINGS_FILE}: give --settings, such as pl94_us_persons")
+        raise ValueError(f"{folder} has no {SETTINGS_FILE}: give --settings, such as pl94_us_persons")
     return read_settings(own)
 
 

@@ -121,6 +121,14 @@ def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
     return table.problem, table.y
 
 
+def read_table(path: str, schema: str | None) -> tuple[Problem, Float]:
+    """Read one of several tables, of which nothing is said but a schema; what it measured is to be estimated."""
+    own = argparse.Namespace(input=path, schema=schema, desired=None, undetermined="nan", write_schema=None)
+    for option in ("columns", "names_to", "names_sep", "cells", "suppressed", "exact"):
+        setattr(own, option, None)
+    return read_input(own)
+
+
 def _said(args: argparse.Namespace) -> Said | None:
     """What the arguments say of the table; None where they say nothing."""
     from constraint_builders.files.survey_frame import Said

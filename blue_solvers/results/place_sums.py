@@ -16,6 +16,7 @@ from blue_solvers.results.cell_sums import Levels, cells_counted, factors_counte
 from blue_solvers.results.store import Progress
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.solvers import TwoPass
+from constraint_builders import Spine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, make_table, parse_table
@@ -120,8 +121,8 @@ class PlaceSums:
     def _table(self) -> tuple[Schema, Variances, Table]:
         """The smallest problem that tells the counted levels apart, and the table of these in it."""
         needed = {variable for levels in self._counted for variable in levels}
-        also = needed.union(self.result.description["zeros"])
-        schema, observed = sum_out(self.result.schema, self.result.variances, also)
+        measured = self.result.measured
+        schema, observed = sum_out(measured.schema, measured.observed, needed | measured.zero_variables)
         return schema, observed, make_table(schema, tuple(name for name in schema.names if name in needed))
 
     @cached_property
@@ -133,11 +134,11 @@ class PlaceSums:
 
     @cached_property
     def _plan(self) -> TreePlan | None:
-        """The plan of the two passes, which needs no vector of all cells; None for another solver's result."""
-        if self.result.description["solver"] != TwoPass.name:
+        """The plan of the two passes, which needs no vector of all cells; None for other solvers and areas."""
+        spine, empty = self.result.measured.places, self.result.measured.zeros
+        if self.result.description["solver"] != TwoPass.name or not isinstance(spine, Spine):
             return None
         schema, observed, table = self._table
-        spine, empty = self.result.spine, self.result.zeros
         measured = [
             (spine.level_index(level), parse_table(schema, name), variances)
             for level, row in observed.items()

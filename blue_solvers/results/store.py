@@ -46,10 +46,11 @@ from constraint_builders.files.safe_paths import inside, path_component
 from constraint_builders.files.settings import Settings
 from constraint_builders.schema_order import in_schema_order
 
-FORMAT = 1
+FORMAT, JOINT_FORMAT = 1, 2  # versions that do not know joint results are not to take them for those of one product
 OUTLINE, SETTINGS, ESTIMATES = "result.json", "settings.toml", "estimates"
 SPINE, VARIANCES, ZEROS, FACILITIES = "spine.parquet", "variances.parquet", "zeros.parquet", "facilities.parquet"
 DESCRIPTION = {"settings": str, "noise": str, "solver": str, "zeros": list, "tables": dict, "files": dict}
+JOINED = "joined"  # what result.json says of a joint result, and the folder of the other products
 ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
 
 Progress = Callable[[str, int, int], None]
@@ -98,24 +99,46 @@ def write_result(
     order = in_schema_order(problem)
     if order is not None:
         problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
-    spine, observed = problem.domain.spine, _observed(StructuredProblem.of(problem))
+    spine, observed = problem.domain.spine, observed_of(StructuredProblem.of(problem))
     with new_folder(folder) as temporary:
         facilities, read = (None, None) if release is None else (release.facilities, release.read)
         write_measured(temporary, settings, spine, observed, problem.zeros, facilities)
-        (temporary / ESTIMATES).mkdir()
         for number, level in enumerate(spine.levels):
             if progress is not None:
                 progress(level, number, len(spine.levels))
-            tables = list(_estimates_at(problem, estimate, std_error, number))
-            if tables:
-                geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
-                write_estimates(temporary / estimates_of(level), geocodes, tables)
+            geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
+            write_level(temporary, level, geocodes, problem, (estimate, std_error), number)
         axes = () if problem.zeros is None else problem.zeros.axes
-        written = sorted(path for path in temporary.rglob("*") if path.is_file())
-        files = {path.relative_to(temporary).as_posix(): sha256(path) for path in written}
         desired = zip(problem.desired_levels, problem.desired_tables, strict=True)
-        text = describe(settings, spine.levels, desired, _told(P.info, proof), axes, files, proof, read)
-        (temporary / OUTLINE).write_text(text, encoding="utf-8")
+        seal_result(temporary, settings, spine.levels, desired, P.info, axes, proof, read)
+
+
+def write_level(
+    folder: Path, geolevel: str, geocodes: Sequence[str], problem: Problem, cells: tuple[Float, Float], number: int
+) -> None:
+    """Write the estimates and standard errors, (m,) each, of a geolevel, which has a number in the problem."""
+    (folder / ESTIMATES).mkdir(exist_ok=True)
+    tables = list(_estimates_at(problem, *cells, number))
+    if tables:
+        write_estimates(folder / estimates_of(geolevel), geocodes, tables)
+
+
+def seal_result(
+    folder: Path,
+    settings: Settings,
+    levels: Sequence[str],
+    desired: Iterable[tuple[int, Table]],
+    info: Info,
+    zero_axes: Sequence[int],
+    proof: StoredProof | None,
+    read: ReadingReport | None,
+    joined: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the last file of a result, with the SHA-256 of all others; parameters as of `describe`."""
+    written = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = {path.relative_to(folder).as_posix(): sha256(path) for path in written}
+    text = describe(settings, levels, desired, _told(info, proof), zero_axes, files, proof, read, joined)
+    (folder / OUTLINE).write_text(text, encoding="utf-8")
 
 
 def _told(info: Info, proof: StoredProof | None) -> Info:
@@ -125,12 +148,18 @@ def _told(info: Info, proof: StoredProof | None) -> Info:
 
 
 def _not_stored(P: BlueOperator, settings: Settings) -> str:
-    """Why questions to a result could not be answered from the variances of its measurements alone."""
+    """Why questions to a result could not be answered from the variances of its measurements alone, or ""."""
     problem = P.problem
     if problem.spine is None:
         return "it has no spine of geounits"
     if problem.schema != settings.schema:
         return "its schema is not that of the settings"
+    return not_answered(P)
+
+
+def not_answered(P: BlueOperator) -> str:
+    """Why questions could not be answered from the variances of measurements, if they have a geography; or ""."""
+    problem = P.problem
     if problem.covariance is not None:
         return "its noise is correlated (assumption A2)"
     if problem.geounit_variances is None:
@@ -140,6 +169,11 @@ def _not_stored(P: BlueOperator, settings: Settings) -> str:
     if not P.info.exact:
         return f"its estimates are not the best ones ({P.info.reason})"
     return ""
+
+
+def joined_folder(number: int) -> str:
+    """Path within a joint result of what another product measured, with a slash at its end."""
+    return f"{JOINED}/{number}/"
 
 
 def estimates_of(geolevel: str) -> str:
@@ -188,6 +222,7 @@ def describe(
     files: Mapping[str, str],
     proof: StoredProof | None = None,
     read: ReadingReport | None = None,
+    joined: Mapping[str, Any] | None = None,
 ) -> str:
     """What the last file of a result says, with a checksum of its own.
 
@@ -207,13 +242,15 @@ def describe(
     proof : StoredProof, optional
     read : ReadingReport, optional
         What became of the rows of measurement files.
+    joined : mapping, optional
+        Of a joint result: the names of its products, and what is said of the others.
     """
     tables: dict[str, list[str]] = {level: [] for level in levels}
     for level, table in desired:
         tables[levels[level]].append(table.name)
     return seal_json(
         {
-            "format": FORMAT,
+            "format": FORMAT if joined is None else JOINT_FORMAT,
             "settings": settings.name,
             "noise": settings.noise,
             "solver": info.solver,
@@ -224,6 +261,7 @@ def describe(
             "read": {} if read is None else read.to_json(),
             "files": dict(files),
             "proof": {} if proof is None else {**proof.to_json(), "of": estimates_digest(files)},
+            **({} if joined is None else {JOINED: dict(joined)}),
         }
     )
 
@@ -248,8 +286,10 @@ def read_description(folder: Path) -> dict[str, Any]:
     """
     path = folder / OUTLINE
     said = read_json_object(path)
-    if said.get("format") != FORMAT:
-        raise ValueError(f"{path}: format {said.get('format')!r} is another than {FORMAT}: estimate again")
+    if said.get("format") not in (FORMAT, JOINT_FORMAT):
+        raise ValueError(
+            f"{path}: format {said.get('format')!r} is another than {FORMAT} and {JOINT_FORMAT}: estimate again"
+        )
     if SEAL not in said:
         raise DamagedError(f"{path}: it has no checksums: estimate again with this version")
     said = read_sealed_json(path)
@@ -297,7 +337,8 @@ def _rows(table: Table, geocodes: pl.Series, estimate: Float, std_error: Float |
     return pl.DataFrame([pl.repeat(table.name, geocodes.len(), eager=True).alias("table"), geocodes, *lists])
 
 
-def _observed(problem: StructuredProblem) -> dict[str, dict[str, Float]]:
+def observed_of(problem: StructuredProblem) -> dict[str, dict[str, Float]]:
+    """Variances of every table at every geounit of its level, by geolevel and table."""
     observed: dict[str, dict[str, Float]] = {}
     for table, level, variances in zip(
         problem.observed_tables, problem.observed_levels, problem.geounit_variances, strict=True

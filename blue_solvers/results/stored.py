@@ -13,15 +13,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from blue_solvers.results.checksums import DamagedError, require_intact, untouched
+from blue_solvers.results.measured_together import MeasuredTogether
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import OUTLINE, SETTINGS, SPINE, VARIANCES, ZEROS, estimates_of, read_description
+from blue_solvers.results.store import JOINED, OUTLINE, ZEROS, estimates_of, joined_folder, read_description
+from blue_solvers.results.stored_measurements import StoredMeasurements
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.table import Table, make_table, parse_table
+from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.naming import naming
-from constraint_builders.files.parquet import read_parquet, scan_files
-from constraint_builders.files.settings import parse_settings
+from constraint_builders.files.parquet import scan_files
+from constraint_builders.files.settings import Settings
 
 FILE = "file*"  # column of ours: no column of a file has such a name
 
@@ -33,9 +35,8 @@ class StoredResult:
         self.folder = Path(folder)
         self.description = read_description(self.folder)
         self._checked: dict[str, os.stat_result] = {}
-        path = self._intact(SETTINGS)
-        with naming(path):
-            self.settings = parse_settings(path.read_text(encoding="utf-8"), self.description["settings"])
+        zeros = self.description["zeros"] if ZEROS in self.description["files"] else None
+        self._measured = StoredMeasurements(self._intact, self.description["settings"], zeros)
 
     def _intact(self, name: str) -> Path:
         """A file of the result, which is what was written."""
@@ -60,20 +61,33 @@ class StoredResult:
             self._intact(name)
 
     @property
+    def settings(self) -> Settings:
+        """Of the mechanism that measured; in a joint result those of the product whose geolevels it has."""
+        return self._measured.settings
+
+    @property
     def schema(self) -> Schema:
         """The variables and recodes."""
-        return self.settings.schema
+        return self._measured.schema
 
-    @cached_property
+    @property
     def spine(self) -> Spine:
         """The geounits."""
-        frame = self._frame(SPINE)
-        return Spine(frame["parent"].to_numpy(), frame["geolevel"].to_list(), frame["geocode"].to_list())
+        return self._measured.spine
 
-    def _frame(self, name: str) -> pl.DataFrame:
-        path = self._intact(name)
-        with naming(path):
-            return read_parquet(path)
+    @cached_property
+    def measured(self) -> MeasuredTogether:
+        """All that was measured."""
+        said = self.description.get(JOINED)
+        if said is None:
+            return MeasuredTogether.alone(self._measured)
+        products = {said["name"]: self._measured}
+        for number, own in enumerate(said["others"]):
+            within = joined_folder(number)
+            zeros = own["zeros"] if within + ZEROS in self.description["files"] else None
+            products[own["name"]] = StoredMeasurements(self._intact, own["settings"], zeros, within)
+        ordered = {name: products[name] for name in said["order"]}
+        return MeasuredTogether.jointly(ordered, said["name"], said["recodes"])
 
     def stored_tables(self, geolevel: str) -> list[Table]:
         """The tables that were estimated at a geolevel, in order of size."""
@@ -83,42 +97,11 @@ class StoredResult:
 
     def problem(self, desired: Mapping[str, Sequence[str]]) -> Problem:
         """The estimation problem again, for other desired tables."""
-        return self.problem_of(self.schema, self.variances, desired)
+        return self.problem_of(self.measured.schema, self.measured.observed, desired)
 
     def problem_of(self, schema: Schema, observed: Mapping[str, Any], desired: Mapping[str, Sequence[str]]) -> Problem:
         """The estimation problem of measurements summed over some variables (`sum_out`)."""
-        noise = self.description["noise"]
-        return Problem(schema, observed, desired, spine=self.spine, zeros=self.zeros or None, noise=noise)
-
-    @cached_property
-    def variances(self) -> dict[str, dict[str, Float]]:
-        """Variance of every observed table, (geounits,), by geolevel and table; infinite where not measured."""
-        observed: dict[str, dict[str, Float]] = {}
-        for (level, table), rows in self._frame(VARIANCES).group_by("geolevel", "table", maintain_order=True):
-            members = self.spine.members[self.spine.level_index(str(level))]
-            variances = np.full(members.size, np.inf)
-            geounits, measured = rows["geounit"].to_numpy(), rows["variance"].to_numpy()
-            if np.unique(geounits).size < geounits.size or not np.isin(geounits, np.arange(members.size)).all():
-                raise DamagedError(f"{self.folder / VARIANCES}: geounits of {level} are repeated or unknown")
-            if not (np.isfinite(measured) & (measured >= 0)).all():
-                raise DamagedError(f"{self.folder / VARIANCES}: a variance of {table!r} at {level} is not one")
-            variances[geounits] = measured
-            observed.setdefault(str(level), {})[str(table)] = variances
-        return observed
-
-    @cached_property
-    def zeros(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
-        """Structural zeros, (geounits, *shape), by geolevel and table."""
-        if not self.description["zeros"]:
-            return {}
-        frame = self._frame(ZEROS)
-        table = make_table(self.schema, tuple(self.description["zeros"]))
-        empty = np.zeros((self.spine.size, table.size), dtype=bool)
-        empty[frame["geounit"].to_numpy()] = frame["empty"].explode().to_numpy().reshape(-1, table.size)
-        return {
-            (level, " * ".join(table.factors)): empty[members].reshape(members.size, *table.shape)
-            for level, members in zip(self.spine.levels, self.spine.members, strict=True)
-        }
+        return self.measured.problem(schema, observed, desired, self.description["noise"])
 
     def members(self, geolevel: str) -> NDArray[np.intp]:
         """Positions in the spine of the geounits of a geolevel."""

@@ -211,17 +211,17 @@ class FitOfParts:
         )
 
 
-def fit_of_spine(problem: Problem, y: Float, x: Float, variances: Float) -> FitOfParts:
-    """The fit of a whole problem on a spine; `x` and `variances` of the estimate over the observed layout, (n,)."""
-    spine, fit = problem.domain.spine, FitOfParts()
-    sums = np.zeros((2, spine.size))
-    codes = [[spine.geocodes[i] for i in members.tolist()] for members in spine.members]
+def fit_of_geography(problem: Problem, y: Float, x: Float, variances: Float) -> FitOfParts:
+    """The fit of a whole problem on a spine or on areas; `x` and `variances` over the observed layout, (n,)."""
+    places, fit = problem.domain.places, FitOfParts()
+    sums = np.zeros((2, places.size))
+    codes = [[places.geocodes[i] for i in members.tolist()] for members in places.members]
     for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
-        members, cut = spine.members[level], problem.observed.block(i)
+        members, cut = places.members[level], problem.observed.block(i)
         cells = (own[cut].reshape(members.size, -1) for own in (y, x, problem.variances, variances))
-        sums[:, members] += fit.look_at(spine.levels[level], table.name, codes[level], *cells)
-    for level, members in enumerate(spine.members):
-        fit.look_at_geounits(spine.levels[level], codes[level], *sums[:, members])
+        sums[:, members] += fit.look_at(places.levels[level], table.name, codes[level], *cells)
+    for level, members in enumerate(places.members):
+        fit.look_at_geounits(places.levels[level], codes[level], *sums[:, members])
     return fit
 
 

@@ -111,9 +111,20 @@ def keep_variables(settings: Settings, variables: Sequence[str] | None) -> KeptV
     if settings.budget.measure != "zcdp":
         raise ValueError(f"sums of tables of settings {settings.name!r} have no noise of their law: keep all variables")
     schema = _schema(settings.schema, [name for name in names if name in variables])
+    return KeptVariables(source, settings_over(settings, schema), units)
+
+
+def settings_over(settings: Settings, schema: Schema) -> Settings:
+    """The same settings over a schema of some of the variables, or with more recodes; without constraints.
+
+    Parameters
+    ----------
+    settings : Settings
+    schema : Schema
+        With the variables and recodes of the settings' schema that tables have, but those that are summed out.
+    """
     header = f'geolevels = [{", ".join(map(repr, settings.geolevels))}]\nnoise = "{settings.noise}"\n\n'
-    text = f"{header}{format_schema(schema)}\n{_budget(settings, schema)}"
-    return KeptVariables(source, parse_settings(text, settings.name), units)
+    return parse_settings(f"{header}{format_schema(schema)}\n{_budget(settings, schema)}", settings.name)
 
 
 def _schema(schema: Schema, kept: list[str]) -> Schema:

@@ -11,7 +11,7 @@ from constraint_builders.geography.aian import aian_spine, on_spine_areas
 from constraint_builders.geography.block_groups import most_members, regroup_blocks
 from constraint_builders.geography.bypass import bypass, bypass_chosen, bypassing_improves
 from constraint_builders.geography.entities import Entities
-from constraint_builders.geography.geoids import Geoids
+from constraint_builders.geography.geoids import Geoids, by_tabulation
 from constraint_builders.geography.off_spine import NotComposableError, OsedSummary, compositions, osed, summarise_osed
 from constraint_builders.geography.partitions import from_partitions, leaves, partitions
 from constraint_builders.geography.strategy import Strategy
@@ -25,6 +25,7 @@ __all__ = [
     "OsedSummary",
     "Strategy",
     "aian_spine",
+    "by_tabulation",
     "bypass",
     "bypass_chosen",
     "bypassing_improves",

@@ -255,6 +255,27 @@ def _long_forms() -> str:
     return "there are " + ", ".join(f"{KINDS[width]} {known[width]}" for width in sorted(known))
 
 
+def by_tabulation(spine: Spine) -> Spine:
+    """The same spine, its leaves called by their GEOIDs where each has one of its own, so that those of others match.
+
+    Blocks that were moved in tabulation keep the GEOID under which they were measured.
+
+    Examples
+    --------
+    >>> codes = {"State": ["044"], "Block": ["0441000110004400100000111000"]}
+    >>> by_tabulation(Spine.from_geocodes(codes)).geocodes
+    ('044', '440010000011000')
+    """
+    found = leaves(spine)
+    geoids = _geoids(spine, found)
+    if not all(geoids) or len(set(geoids)) < len(geoids):
+        return spine
+    codes = list(spine.geocodes)
+    for leaf, geoid in zip(found.tolist(), geoids, strict=True):
+        codes[leaf] = geoid
+    return Spine(spine.parent, [spine.levels[level] for level in spine.level_of.tolist()], codes)
+
+
 def _different(geoids: Sequence[str]) -> list[str]:
     if isinstance(geoids, str):
         raise ValueError(f"geoids must be a list: write [{geoids!r}]")

@@ -55,14 +55,15 @@ def projected_work(problem: Problem) -> ProjectedWork:
     Parameters
     ----------
     problem : Problem
-        With equal variances within every table of every geounit.
+        With equal variances within every table of every geounit; areas nest.
 
     Raises
     ------
     ValueError
         If variances differ within a table of a geounit, or there are no tables.
     """
-    plan = plan_of(StructuredProblem.of(problem))
+    nested = None if problem.areas is None else problem.tree
+    plan = plan_of(StructuredProblem.of(problem if nested is None else nested.problem))
     entries = plan.class_rank.size + plan.families.parent.size
     seconds, held, most = 0.0, 0.0, 0.0
     for key in {plan.design_key(component) for component in plan.components if component.size > 1}:

@@ -1,0 +1,251 @@
+"""``blue-solvers joint``: releases or tables of the same places that were measured apart, estimated together."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from blue_solvers import SOLVERS, blue
+from blue_solvers.commands.common import (
+    SubParsers,
+    add_digits_argument,
+    announce,
+    coverage,
+    new_parser,
+    plural,
+    refuse_overwriting,
+    report,
+    write_rounded,
+)
+from blue_solvers.commands.estimate_release import print_stored, report_rows, settings_of
+from blue_solvers.commands.fit_line import fit_line
+from blue_solvers.commands.kinds import is_release, what_is
+from blue_solvers.commands.progress import LevelBar, progress
+from blue_solvers.commands.quiet import reading
+from blue_solvers.commands.table_input import read_table
+
+if TYPE_CHECKING:
+    from constraint_builders.geography.joined_releases import JoinedReleases
+
+LEVEL = 0.95
+SHIPPED = {"hhgq": "hhgq8lev", "votingage": "votingage"}  # of redistricting persons, in the schema of DHC persons
+OF_FOLDERS = ("settings", "within", "variables")
+OF_TABLES = ("schema", "level", "digits")
+
+
+def add_parser(subparsers: SubParsers) -> None:
+    """Declare the subcommand."""
+    parser = new_parser(
+        subparsers,
+        "joint",
+        "estimate together what was measured apart of the same people and places: releases of two products, or tables",
+        "blue-solvers joint US_Person_PL_PROD US_DHCP_PROD --settings pl94_us_persons --settings dhc_us_persons "
+        "--variables sex,age,hispanic,cenrace --within 044 --desired 'sex * age_40_groups' --out both\n"
+        "  blue-solvers table both P12 --geoid 44007000101\n"
+        "  blue-solvers joint first.csv second.csv --schema first.toml --schema second.toml --out both.csv",
+    )
+    parser.add_argument(
+        "inputs",
+        metavar="INPUT",
+        nargs="+",
+        help="two or more folders of noisy measurement files, or two or more files of noisy tables, as estimate takes "
+        "them; the schema of one refines those of all others, and they are over the same lowest places, which are "
+        "matched by GEOID or by name; what lies above these may differ",
+    )
+    parser.add_argument(
+        "--names",
+        metavar="NAMES",
+        type=_names,
+        help="what the inputs are called, with commas; default: the names of the files and folders",
+    )
+    parser.add_argument(
+        "--same",
+        metavar="VARIABLE=RECODE",
+        action="append",
+        default=[],
+        type=_pair,
+        help="that a variable of one input is a variable or recode of the finest schema by another name, levels in the "
+        "same order; may be repeated; known of redistricting and DHC persons",
+    )
+    parser.add_argument(
+        "--settings",
+        action="append",
+        help="of a folder, as estimate takes them; given for each folder in turn, or for none: then settings.toml in "
+        "each",
+    )
+    parser.add_argument("--within", metavar="GEOCODE", action="append", help="of folders, as estimate takes it")
+    parser.add_argument(
+        "--variables",
+        metavar="NAMES",
+        type=_names,
+        help="of folders: variables of the finest schema to keep, with commas; of the others those that are recodes of "
+        "these",
+    )
+    parser.add_argument(
+        "--schema", metavar="FILE", action="append", help="of a table, .toml; given for each table in turn, or for none"
+    )
+    parser.add_argument(
+        "--desired",
+        metavar="TABLE",
+        action="append",
+        help="a table of the finest schema to estimate, may be repeated, or 'all'; by default those measured, of "
+        "folders in the finest product",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        required=True,
+        help="where the estimates go: from folders a folder for table, compare and query, from tables a table",
+    )
+    parser.add_argument(
+        "--fit",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="test whether the measurements fit the noise that they claim, and one another; default: --fit",
+    )
+    parser.add_argument("--solver", choices=list(SOLVERS), default="auto", help="default: auto")
+    parser.add_argument("--level", type=coverage, help=f"coverage of a table's intervals; default: {LEVEL}")
+    add_digits_argument(parser)
+    parser.set_defaults(run=run)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, recode = (piece.strip() for piece in text.partition("="))
+    if not (name and recode):
+        raise argparse.ArgumentTypeError(f"must be a variable and what it is, hhgq=hhgq8lev: got {text}")
+    return name, recode
+
+
+def run(args: argparse.Namespace) -> None:
+    """Estimate what was asked for and write it."""
+    for path in args.inputs:
+        if not Path(path).exists():
+            raise FileNotFoundError(f"{path}: No such file or directory")
+    if len(args.inputs) < 2:
+        raise ValueError(f"joint estimates are of two inputs or more: of {args.inputs[0]} alone take estimate")
+    folders = [Path(path).is_dir() for path in args.inputs]
+    if all(folders):
+        return _run_on_folders(args)
+    if any(folders):
+        one, other = args.inputs[folders.index(True)], args.inputs[folders.index(False)]
+        raise ValueError(f"{one} is a folder and {other} a file: give folders of measurement files, or files of tables")
+    return _run_on_tables(args)
+
+
+def _run_on_folders(args: argparse.Namespace) -> None:
+    from blue_solvers.results.joint_store import write_joint_result
+    from blue_solvers.results.proof import StoredProof
+    from blue_solvers.verification import fit_of_geography
+    from constraint_builders.files.new_folder import require_new
+
+    _refuse(args, OF_TABLES, "is for files of tables: the inputs are folders")
+    for path in args.inputs:
+        if not is_release(Path(path)):
+            raise ValueError(f"{path} {what_is(path)}")
+    require_new(args.out)
+    joined = _read_folders(args)
+    problem = joined.problem
+    announce(problem, args.solver)
+    progress(f"preparing {args.solver}")
+    P = blue(problem, args.solver)
+    progress(f"estimating {plural(problem.desired.size, 'cell')}")
+    est = P.estimate(joined.y, certify=True)
+    progress("computing exact variances")
+    std_errors, fit = est.std_errors, None
+    if args.fit and est.observed is not None:
+        progress("testing the fit")
+        fit = fit_of_geography(est.problem, est.y, est.observed, P.over_observed.variances())
+    proof = StoredProof(est.proof, fit)
+    with LevelBar("writing") as bar:
+        write_joint_result(args.out, P, est.values, std_errors, joined, bar, proof)
+    print_stored(est, proof, joined.settings.schema, args.out)
+    for name, release in joined.releases.items():
+        print(f"product    {name}{', at whose geolevels tables are stored' if name == joined.finest else ''}")
+        report_rows(release)
+
+
+def _read_folders(args: argparse.Namespace) -> JoinedReleases:
+    from constraint_builders.geography.joined_releases import read_joined_releases
+
+    named = _for_each(args.settings, args.inputs, "--settings")
+    names = _called(args, [Path(path).resolve().name for path in args.inputs])
+    settings = {name: settings_of(path, own) for name, path, own in zip(names, args.inputs, named, strict=True)}
+    variables = {variable for own in settings.values() for variable in own.schema.names}
+    shipped = SHIPPED if {"hhgq", "relgq"} <= variables else {}
+    with reading(), LevelBar("reading") as bar:
+        return read_joined_releases(
+            dict(zip(names, args.inputs, strict=True)),
+            settings,
+            recodes={**shipped, **dict(args.same)},
+            desired="all" if args.desired == ["all"] else args.desired,
+            within=args.within,
+            variables=args.variables,
+            progress=bar,
+        )
+
+
+def _run_on_tables(args: argparse.Namespace) -> None:
+    from constraint_builders import joint
+    from constraint_builders.files import estimates_frame, with_measurements
+    from constraint_builders.files.formats import writer_of
+    from constraint_builders.files.replacing import require_writable
+
+    _refuse(args, OF_FOLDERS, "is for folders of measurement files: the inputs are files of tables")
+    writer_of(args.out)
+    require_writable(args.out)
+    schemas = _for_each(args.schema, args.inputs, "--schema")
+    refuse_overwriting(args.out, (*args.inputs, *schemas))
+    names = _called(args, [Path(path).stem for path in args.inputs])
+    read = [read_table(path, schema) for path, schema in zip(args.inputs, schemas, strict=True)]
+    desired = "all" if args.desired == ["all"] else args.desired
+    problem = joint(
+        *(problem for problem, _ in read), recodes=dict(args.same), names=names, desired=desired, undetermined="nan"
+    )
+    y = np.concatenate([own for _, own in read])
+    problem.check_vector(y)
+    announce(problem, args.solver)
+    progress(f"preparing {args.solver}")
+    est = blue(problem, args.solver).estimate(y, certify=True)
+    progress("computing exact variances")
+    level = LEVEL if args.level is None else args.level
+    frame = estimates_frame(problem, est.values, est.std_errors, *est.interval(level))
+    fit = fit_line(est) if args.fit else None
+    write_rounded(with_measurements(frame, **vars(est.adjustments)), args.out, args.digits)
+    report(est, args.out)
+    if fit is not None:
+        print(f"fit        {fit}")
+
+
+def _refuse(args: argparse.Namespace, options: Sequence[str], why: str) -> None:
+    for option in options:
+        if getattr(args, option) is not None:
+            raise ValueError(f"--{option} {why}")
+
+
+def _for_each(given: Sequence[str] | None, inputs: Sequence[str], option: str) -> Sequence[str | None]:
+    """What an option says of every input in turn, None of each where it is not given."""
+    if given is None:
+        return [None] * len(inputs)
+    if len(given) != len(inputs):
+        raise ValueError(f"{option} is given {len(given)} times for {len(inputs)} inputs: give it for each in turn")
+    return given
+
+
+def _called(args: argparse.Namespace, own: list[str]) -> list[str]:
+    """Names of the inputs, all different."""
+    names = own if args.names is None else args.names
+    if len(names) != len(args.inputs):
+        raise ValueError(f"--names has {len(names)} names for {len(args.inputs)} inputs: give one for each")
+    name, times = Counter(names).most_common(1)[0]
+    if times > 1 or not all(names):
+        raise ValueError(f"{times} inputs are called {name!r}: tell them apart by --names, such as PL94,DHC")
+    return names

@@ -1,0 +1,116 @@
+"""Estimates of several products together, stored as those of the finest, with what the others measured beside it.
+
+The folder is that of `store`, at the geolevels of the product whose schema refines the others, and::
+
+    <folder>/joined/<number>/            settings.toml, spine.parquet, variances.parquet, zeros.parquet of every other
+                                         product; result.json says their names, and which factors are the same
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from blue_solvers.components.structured_problem import StructuredProblem
+from blue_solvers.operator import BlueOperator
+from blue_solvers.results.proof import StoredProof
+from blue_solvers.results.store import (
+    Progress,
+    joined_folder,
+    not_answered,
+    observed_of,
+    seal_result,
+    write_level,
+    write_measured,
+)
+from constraint_builders.arrays import Float
+from constraint_builders.files.new_folder import new_folder
+from constraint_builders.files.noisy_measurements import Release
+from constraint_builders.files.settings import Settings
+from constraint_builders.geography.joined_releases import JoinedReleases
+from constraint_builders.schema_order import in_schema_order
+
+
+def write_joint_result(
+    folder: str | os.PathLike[str],
+    P: BlueOperator,
+    estimate: Float,
+    std_error: Float,
+    joined: JoinedReleases,
+    progress: Progress | None = None,
+    proof: StoredProof | None = None,
+) -> None:
+    """Store estimates of several products, whole or not at all, at the geolevels of the finest.
+
+    Parameters
+    ----------
+    folder : path
+        Made anew.
+    P : BlueOperator
+        Of `joined.problem`.
+    estimate, std_error : ndarray, (m,)
+        Over its desired layout.
+    joined : JoinedReleases
+    progress, proof
+        As in `write_result`.
+
+    Raises
+    ------
+    ValueError
+        If the estimates are not the best ones, variances differ within a table of a geounit, or a value is not finite.
+    OSError
+        If there is something at `folder`, or it cannot be written.
+    """
+    reason = not_answered(P)
+    if reason:
+        raise ValueError(f"this result cannot be stored: {reason}")
+    problem, order = P.problem, in_schema_order(P.problem)
+    if order is not None:
+        problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
+    own = joined.releases[joined.finest]
+    spine, others = own.problem.domain.spine, [name for name in joined.releases if name != joined.finest]
+    with new_folder(folder) as temporary:
+        zeros = _write_product(temporary, own, joined.settings)
+        said = [_told(name, joined.releases[name], temporary, number) for number, name in enumerate(others)]
+        for number, level in enumerate(spine.levels):
+            if progress is not None:
+                progress(level, number, len(spine.levels))
+            layer = problem.domain.places.level_index(joined.layers[level])
+            geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
+            write_level(temporary, level, geocodes, problem, (estimate, std_error), layer)
+        levels = {problem.domain.places.level_index(layer): level for level, layer in joined.layers.items()}
+        desired = [
+            (spine.levels.index(levels[layer]), table)
+            for layer, table in zip(problem.desired_levels, problem.desired_tables, strict=True)
+        ]
+        together = {"name": joined.finest, "order": list(joined.releases), "recodes": dict(joined.recodes)}
+        seal_result(
+            temporary,
+            joined.settings,
+            spine.levels,
+            desired,
+            P.info,
+            zeros,
+            proof,
+            own.read,
+            {**together, "others": said},
+        )
+
+
+def _told(name: str, release: Release, temporary: Path, number: int) -> dict[str, Any]:
+    """Write what another product measured, and what is said of it."""
+    place = temporary / joined_folder(number)
+    place.mkdir(parents=True)
+    zeros = _write_product(place, release, release.settings)
+    names = [release.settings.schema.names[axis] for axis in zeros]
+    return {"name": name, "settings": release.settings.name, "zeros": names, "read": release.read.to_json()}
+
+
+def _write_product(place: Path, release: Release, settings: Settings) -> tuple[int, ...]:
+    """Write what a product measured; gives the variables that tell its structural zeros apart."""
+    order = in_schema_order(release.problem)
+    problem = release.problem if order is None else order.problem
+    observed = observed_of(StructuredProblem.of(problem))
+    write_measured(place, settings, problem.domain.spine, observed, problem.zeros, release.facilities)
+    return () if problem.zeros is None else problem.zeros.axes

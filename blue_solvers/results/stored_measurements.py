@@ -1,0 +1,92 @@
+"""What was measured, as a result keeps it: settings, spine, variances and structural zeros of one product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from blue_solvers.results.checksums import DamagedError
+from blue_solvers.results.store import SETTINGS, SPINE, VARIANCES, ZEROS
+from constraint_builders import Spine
+from constraint_builders.arrays import Float
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.table import make_table
+from constraint_builders.files.naming import naming
+from constraint_builders.files.parquet import read_parquet
+from constraint_builders.files.settings import parse_settings
+
+
+class StoredMeasurements:
+    """What was measured of one product.
+
+    Parameters
+    ----------
+    intact : callable of str to Path
+        Gives a file of the result by its name, once it is compared with its checksum.
+    name : str
+        Of the settings.
+    zeros : sequence of str or None
+        The variables that tell structural zeros apart, of which there are none where whole geounits are empty; None
+        without structural zeros.
+    within : str
+        What the names of its files begin with.
+    """
+
+    def __init__(self, intact: Callable[[str], Path], name: str, zeros: Sequence[str] | None, within: str = "") -> None:
+        self._intact, self._within, self._zeros = intact, within, zeros
+        path = intact(within + SETTINGS)
+        with naming(path):
+            self.settings = parse_settings(path.read_text(encoding="utf-8"), name)
+
+    @property
+    def schema(self) -> Schema:
+        """The variables and recodes."""
+        return self.settings.schema
+
+    @cached_property
+    def spine(self) -> Spine:
+        """The geounits."""
+        frame, _ = self._frame(SPINE)
+        return Spine(frame["parent"].to_numpy(), frame["geolevel"].to_list(), frame["geocode"].to_list())
+
+    @cached_property
+    def variances(self) -> dict[str, dict[str, Float]]:
+        """Variance of every observed table, (geounits,), by geolevel and table; infinite where not measured."""
+        observed: dict[str, dict[str, Float]] = {}
+        frame, path = self._frame(VARIANCES)
+        for (level, table), rows in frame.group_by("geolevel", "table", maintain_order=True):
+            members = self.spine.members[self.spine.level_index(str(level))]
+            variances = np.full(members.size, np.inf)
+            geounits, measured = rows["geounit"].to_numpy(), rows["variance"].to_numpy()
+            if np.unique(geounits).size < geounits.size or not np.isin(geounits, np.arange(members.size)).all():
+                raise DamagedError(f"{path}: geounits of {level} are repeated or unknown")
+            if not (np.isfinite(measured) & (measured >= 0)).all():
+                raise DamagedError(f"{path}: a variance of {table!r} at {level} is not one")
+            variances[geounits] = measured
+            observed.setdefault(str(level), {})[str(table)] = variances
+        return observed
+
+    @cached_property
+    def zeros(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
+        """Structural zeros, (geounits, *shape), by geolevel and table."""
+        if self._zeros is None:
+            return {}
+        frame, _ = self._frame(ZEROS)
+        table = make_table(self.schema, tuple(self._zeros))
+        empty = np.zeros((self.spine.size, table.size), dtype=bool)
+        empty[frame["geounit"].to_numpy()] = frame["empty"].explode().to_numpy().reshape(-1, table.size)
+        name = " * ".join(table.factors) or table.name
+        return {
+            (level, name): empty[members].reshape(members.size, *table.shape)
+            for level, members in zip(self.spine.levels, self.spine.members, strict=True)
+        }
+
+    def _frame(self, name: str) -> tuple[pl.DataFrame, Path]:
+        path = self._intact(self._within + name)
+        with naming(path):
+            return read_parquet(path), path
