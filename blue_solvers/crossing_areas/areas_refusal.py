@@ -5,6 +5,7 @@ from __future__ import annotations
 from blue_solvers.components.grouping import groupings_of, sees_contrasts
 from blue_solvers.components.size import too_many_groups
 from blue_solvers.contract import Refusal
+from blue_solvers.crossing_areas.empty_leaves import speaks_of_whole_leaves
 from constraint_builders import Problem
 from constraint_builders.description.areas import LEAF, calls_others_leaves
 
@@ -20,7 +21,7 @@ def areas_refusal(problem: Problem) -> str | None:
         return Refusal("its noise is correlated (assumption A2)", GENERAL)
     if problem.geounit_variances is None:
         return Refusal("variances differ within a table of an area (assumption A3)", GENERAL)
-    if problem.zeros is not None or problem.equalities is not None:
+    if problem.equalities is not None or not (problem.zeros is None or speaks_of_whole_leaves(problem)):
         return Refusal("it has structural zeros or equalities", GENERAL)
     if problem.spine is not None and calls_others_leaves(problem.spine):
         return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")

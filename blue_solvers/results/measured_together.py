@@ -51,7 +51,7 @@ class MeasuredTogether:
         cls, products: Mapping[str, StoredMeasurements], stored: str, recodes: Mapping[str, str]
     ) -> MeasuredTogether:
         """Of several products by name, one of which says the geolevels of what is stored; see `joint`."""
-        common = common_schema({name: own.schema for name, own in products.items()}, None, recodes)
+        common = common_schema({name: own.schema for name, own in products.items()}, products[stored].schema, recodes)
         leaves = CommonLeaves({name: by_tabulation(own.spine) for name, own in products.items()}, [])
         observed: dict[str, dict[str, Float]] = {}
         zeros: dict[tuple[str, str], Flags] = {}

@@ -100,12 +100,13 @@ def read_joined_releases(
         )
         for name, folder in folders.items()
     }
-    finest = _finest(releases, same)
+    finest = _finest(settings, common)
     spines = {name: by_tabulation(own.problem.domain.spine) for name, own in releases.items()}
     leaves = CommonLeaves(spines, [])
     layers = {level: leaves.layer(finest, level) for level in spines[finest].levels}
     problem = joint(
         *(own.problem.replace(spine=spines[name]) for name, own in releases.items()),
+        schema=releases[finest].settings.schema,
         recodes=same,
         names=list(releases),
         desired={layers[level]: tables for level, tables in _desired(releases[finest].problem, desired).items()},
@@ -133,11 +134,12 @@ def _kept(
     return kept
 
 
-def _finest(releases: Mapping[str, Release], recodes: Mapping[str, str]) -> str:
+def _finest(settings: Mapping[str, Settings], common: CommonSchema) -> str:
     """The first product whose variables are those of the schema that refines all others."""
-    schemas = {name: own.problem.domain.schema for name, own in releases.items()}
-    whole = common_schema(schemas, None, recodes).schema
-    return next(name for name, own in schemas.items() if (own.names, own.shape) == (whole.names, whole.shape))
+    whole = common.schema
+    return next(
+        name for name, own in settings.items() if (own.schema.names, own.schema.shape) == (whole.names, whole.shape)
+    )
 
 
 def _desired(problem: Problem, desired: Sequence[str] | str | None) -> dict[str, Sequence[str] | str]:

@@ -1,0 +1,394 @@
+"""``blue-solvers joint``: two products of the same blocks, from their files to answers, beside dense least squares."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from blue_solvers import blue
+from blue_solvers.cli import main
+from blue_solvers.results import Result
+from blue_solvers.results.store import read_description
+from constraint_builders.files import production_settings
+from constraint_builders.geography.joined_releases import JoinedReleases, read_joined_releases
+from tests.helpers.census_pair import CensusPair, write_pair
+from tests.helpers.census_products import DHC_PERSONS
+
+BOTH = ["--settings", "pl94_us_persons", "--settings", "dhc_us_persons", "--names", "PL94,DHC"]
+KEPT = ["--variables", "sex,hispanic"]
+EMPTY = (2, 5)  # blocks without housing units and facilities
+OF_SEX, OF_ORIGIN = 2, 2
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> CensusPair:
+    return write_pair(tmp_path_factory.mktemp("pair"), [4, 3], 4, EMPTY)
+
+
+@pytest.fixture(scope="module")
+def stored(pair: CensusPair, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("stored") / "both"
+    asked = ["--desired", "sex * hispanic", "--desired", "hispanic"]
+    assert main(["joint", *pair.folders, *BOTH, *KEPT, *asked, "--out", str(out)]) == 0
+    return out
+
+
+class Dense:
+    """The best linear unbiased estimate of counts by block, sex and origin, from what files hold, summed to these."""
+
+    def __init__(self, pair: CensusPair) -> None:
+        blocks = len(pair.geoids)
+        rows, values, variances = [], [], []
+        for _, _, query, product, inside, noisy, variance in pair.measured():
+            cells, shape = product.cells(product.said(query))
+            sizes = tuple(product.sizes.values())
+            index = np.unravel_index(np.arange(int(np.prod(sizes))), sizes)
+            names = list(product.sizes)
+            sex = index[names.index("sex")] if "sex" in names else None
+            origin = index[names.index("hispanic")]
+            tells_sex = sex is not None and shape[names.index("sex")] > 1
+            tells_origin = shape[names.index("hispanic")] > 1
+            for s in range(OF_SEX) if tells_sex else [None]:
+                for h in range(OF_ORIGIN) if tells_origin else [None]:
+                    chosen = np.ones(cells.size, bool)
+                    chosen &= (sex == s) if s is not None else True
+                    chosen &= (origin == h) if h is not None else True
+                    own = np.unique(cells[chosen])
+                    counted = np.ones((OF_SEX, OF_ORIGIN))
+                    if s is not None:
+                        counted *= np.eye(OF_SEX)[s][:, None]
+                    if h is not None:
+                        counted *= np.eye(OF_ORIGIN)[h]
+                    rows.append(np.kron(inside, counted.ravel()))
+                    values.append(noisy.ravel()[own].sum())
+                    variances.append(variance * own.size)
+        known = [
+            np.kron(np.ones(blocks), np.ones(4)),
+            *(np.eye(4 * blocks)[4 * i + j] for i in EMPTY for j in range(4)),
+        ]
+        C, c = np.stack(known), np.array([pair.truth().sum(), *np.zeros(4 * len(EMPTY))])
+        start, N = np.linalg.lstsq(C, c, rcond=None)[0], np.linalg.svd(C)[2][len(C) :].T
+        W = np.stack(rows) @ N / np.sqrt(variances)[:, None]
+        inverse = np.linalg.inv(W.T @ W)
+        pulls = W.T @ ((np.array(values) - np.stack(rows) @ start) / np.sqrt(variances))
+        self.covariance = N @ inverse @ N.T
+        self.estimate = (start + N @ inverse @ pulls).reshape(blocks, OF_SEX, OF_ORIGIN)
+
+    def std_error(self, weights: np.ndarray) -> float:
+        """Of a sum with weights (blocks, sex, origin)."""
+        return float(np.sqrt(max(weights.ravel() @ self.covariance @ weights.ravel(), 0.0)))
+
+
+@pytest.fixture(scope="module")
+def dense(pair: CensusPair) -> Dense:
+    return Dense(pair)
+
+
+def weights_of(inside: list[bool] | np.ndarray, cells: np.ndarray | None = None) -> np.ndarray:
+    whole = np.ones((OF_SEX, OF_ORIGIN)) if cells is None else cells
+    return np.asarray(inside, float)[:, None, None] * whole
+
+
+def test_what_is_stored_is_the_best_estimate_of_both(pair: CensusPair, stored: Path, dense: Dense) -> None:
+    result, blocks = Result(stored), pair.written["DHC"].blocks
+    assert result.spine.levels == DHC_PERSONS.geolevels
+    for number, level in enumerate(DHC_PERSONS.geolevels):
+        table = next(own for own in result.stored_tables(level) if own.name in ("detailed", "sex * hispanic"))
+        members = result.members(level)
+        estimate, error = result.stored(level, table, np.arange(members.size))
+        for rank, geounit in enumerate(members.tolist()):
+            inside = [block.codes[number] == result.spine.geocodes[geounit] for block in blocks]
+            np.testing.assert_allclose(estimate[rank], dense.estimate[inside].sum(axis=0).ravel(), atol=1e-7)
+            cells = np.eye(4).reshape(4, OF_SEX, OF_ORIGIN)
+            expected = [dense.std_error(weights_of(inside, cell)) for cell in cells]
+            np.testing.assert_allclose(error[rank], expected, rtol=1e-7, atol=1e-7)
+
+
+def test_questions_have_exact_errors(pair: CensusPair, stored: Path, dense: Dense) -> None:
+    """Of single blocks, and of the block groups of either product."""
+    result = Result(stored)
+    for level, name in ((-1, "DHC"), (-2, "DHC"), (-2, "PL94")):
+        codes = [block.codes[level] for block in pair.written[name].blocks]
+        for code in dict.fromkeys(codes):
+            inside = np.array([own == code for own in codes])
+            geoids = [geoid for geoid, own in zip(pair.geoids, inside, strict=True) if own]
+            geounits = result.geounits("Block", geoids)
+            answer = result.ask("Block", geounits, [{}, {"hispanic": ["hispanic"]}])
+            weights = [weights_of(inside), weights_of(inside, np.array([[0, 1], [0, 1]]))]
+            expected = [float((own * dense.estimate).sum()) for own in weights]
+            np.testing.assert_allclose(answer.estimate, expected, atol=1e-7)
+            np.testing.assert_allclose(answer.std_errors, list(map(dense.std_error, weights)), atol=1e-6)
+            covariance = weights[0].ravel() @ dense.covariance @ weights[1].ravel()
+            assert answer.covariance[0, 1] == pytest.approx(covariance, abs=1e-6)
+
+
+def test_published_tables_are_asked_and_compared(
+    pair: CensusPair, stored: Path, dense: Dense, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    rows = tmp_path / "rows.parquet"
+    assert main(["table", str(stored), "P4", "--geolevel", "block", "--out", str(rows)]) == 0
+    frame = pl.read_parquet(rows).filter(pl.col("line") == "P4_003N")
+    assert frame["geoid"].to_list() == pair.geoids
+    hispanic = np.array([[0, 1], [0, 1]])
+    np.testing.assert_allclose(frame["estimate"], dense.estimate[:, :, 1].sum(axis=1), atol=1e-6)
+    errors = [dense.std_error(weights_of(own, hispanic)) for own in np.eye(len(pair.geoids))]
+    np.testing.assert_allclose(frame["std_error"], errors, atol=1e-6)
+    assert [frame["std_error"][i] for i in EMPTY] == [0.0, 0.0]
+    assert main(["compare", str(stored), "P4_003N", "--minus", "P4_002N", "--geoid", *pair.geoids[:2]]) == 0
+    first = dense.estimate[0, :, 1].sum() - dense.estimate[0, :, 0].sum()
+    error = dense.std_error(weights_of(np.eye(len(pair.geoids))[0], np.array([[-1, 1], [-1, 1]])))
+    said = capsys.readouterr().out
+    assert f"{first:,.4f}" in said
+    assert f"{error:,.4f}" in said
+    page = tmp_path / "page.html"
+    for words in (["tables"], ["info"], ["report", "--out", str(page)]):
+        assert main([words[0], str(stored), *words[1:]]) == 0
+    assert "P4" in capsys.readouterr().out
+    assert page.exists()
+
+
+def test_no_standard_error_is_above_that_of_either_product(
+    pair: CensusPair, stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    errors = []
+    for name, folder, settings, kept in (
+        ("first", pair.folders[0], "pl94_us_persons", "hispanic"),
+        ("second", pair.folders[1], "dhc_us_persons", "sex,hispanic"),
+    ):
+        out = str(tmp_path / name)
+        words = ["--settings", settings, "--variables", kept, "--desired", "hispanic", "--out", out]
+        assert main(["estimate", folder, *words]) == 0
+        errors.append(asked(out, pair))
+    together = asked(str(stored), pair)
+    assert (together <= np.minimum(*errors) + 1e-9).all()
+    with np.errstate(divide="ignore"):
+        combined = (errors[0] ** -2.0 + errors[1] ** -2.0) ** -0.5
+    assert (together <= combined + 1e-9).all()
+    assert (together[: OF_ORIGIN * 2] < 0.99 * np.minimum(*errors)[: OF_ORIGIN * 2]).all()
+
+
+def asked(out: str, pair: CensusPair) -> np.ndarray:
+    """Standard errors by origin of single blocks, of all together, and of the block groups of either product."""
+    result, places = Result(out), [[geoid] for geoid in pair.geoids] + [pair.geoids]
+    for name in ("PL94", "DHC"):
+        codes = [block.codes[-2] for block in pair.written[name].blocks]
+        places += [
+            [geoid for geoid, own in zip(pair.geoids, codes, strict=True) if own == code] for code in sorted(set(codes))
+        ]
+    counts = [{"hispanic": [label]} for label in result.schema.labels_of("hispanic")]
+    found = [result.ask("Block", result.geounits("Block", own), counts).std_errors for own in places]
+    return np.concatenate(found)
+
+
+def read(pair: CensusPair, **options: object) -> JoinedReleases:
+    names = ("PL94", "DHC")
+    folders = dict(zip(names, pair.folders, strict=True))
+    settings = {name: production_settings(f"{name.lower()}_us_persons") for name in names}
+    recodes = {"hhgq": "hhgq8lev", "votingage": "votingage"}
+    return read_joined_releases(folders, settings, recodes=recodes, **options)  # type: ignore[arg-type]
+
+
+def test_intervals_cover_the_truth(pair: CensusPair) -> None:
+    """Of 500 replicates of the noise that the files claim, in joint estimates of every block by sex."""
+    joined = read(pair, variables=["sex", "hispanic"], desired=["sex"])
+    P = blue(joined.problem)
+    assert P.info.solver == "areas"
+    variances = joined.problem.variances
+    noisy = np.isfinite(variances) & (variances > 0)
+    draws = np.random.default_rng(8).standard_normal((variances.size, 500))
+    error = P @ np.where(noisy[:, None], draws * np.sqrt(np.where(noisy, variances, 0))[:, None], 0.0)
+    std_errors = np.sqrt(P.variances())
+    free = std_errors > 1e-6
+    assert np.abs(error[~free]).max() < 1e-6
+    covered = np.abs(error[free]) <= 1.96 * std_errors[free, None]
+    assert abs(covered.mean() - 0.95) < 0.01
+    assert np.abs(covered.mean(axis=1) - 0.95).max() < 0.05
+
+
+def test_rows_are_accounted_for_by_product(pair: CensusPair, stored: Path) -> None:
+    said = read_description(stored)
+    assert said["format"] == 2
+    of_both = {"DHC": said["read"], said["joined"]["others"][0]["name"]: said["joined"]["others"][0]["read"]}
+    for name, rows in of_both.items():
+        counted = {(level, kind): found for level, kind, found, used, unused in rows["rows"] if found == used + unused}
+        assert counted == {key: count for key, count in pair.written[name].rows.items() if count}
+        assert len(counted) == len(rows["rows"])
+
+
+def test_the_command_says_what_became_of_the_rows_of_both(
+    pair: CensusPair, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    words = ["--variables", "hispanic", "--desired", "hispanic", "--out", str(tmp_path / "out")]
+    assert main(["joint", *pair.folders, *BOTH, *words]) == 0
+    said = capsys.readouterr().out
+    first, second = said.split("product    ")[1:]
+    assert first.startswith("PL94\n")
+    assert second.startswith("DHC, at whose geolevels tables are stored\n")
+    for part, name in ((first, "PL94"), (second, "DHC")):
+        for kind in ("DPQuery", "Constraint"):
+            count = sum(rows for (_, own), rows in pair.written[name].rows.items() if own == kind)
+            assert f"rows       {kind}: {count:,} read" in part
+    assert "proved: " in said
+    assert "fits: all tables" in said
+
+
+def test_variables_that_zeros_tell_apart(pair: CensusPair, tmp_path: Path) -> None:
+    """Facilities that are not there, in block groups that cross: by relationship alone, from the equations."""
+    words = ["--variables", "relgq", "--desired", "hhgq8lev", "--no-fit", "--out", str(tmp_path / "out")]
+    assert main(["joint", *pair.folders, *BOTH, *words]) == 0
+    result, truth = Result(tmp_path / "out"), pair.truth(0)
+    labels = result.schema.labels_of("hhgq8lev")
+    counts = [{"hhgq8lev": [labels[kind]]} for kind in (0, 2)]
+    for i, geoid in enumerate(pair.geoids):
+        answer = result.ask("Block", result.geounits("Block", [geoid]), counts)
+        expected = np.array([truth[i, :18].sum(), truth[i, 24:27].sum()])
+        assert (np.abs(answer.estimate - expected) <= 5 * answer.std_errors + 1e-6).all()
+        if not pair.written["DHC"].blocks[i].facilities[6:9].any():
+            assert answer.estimate[1] == pytest.approx(0, abs=1e-7)
+            assert answer.std_errors[1] == pytest.approx(0, abs=1e-5)
+
+
+def test_a_joint_result_that_was_changed_is_refused(
+    pair: CensusPair, stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    copied = tmp_path / "copied"
+    for path in stored.rglob("*"):
+        if path.is_file():
+            place = copied / path.relative_to(stored)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(path.read_bytes())
+    changed = copied / "joined" / "0" / "variances.parquet"
+    frame = pl.read_parquet(changed)
+    frame.with_columns(pl.col("variance") * 2).write_parquet(changed)
+    capsys.readouterr()
+    assert main(["table", str(copied), "P4", "--geoid", pair.geoids[0]]) == 2
+    said = capsys.readouterr().err
+    assert "joined/0/variances.parquet" in said
+    assert said.count("\n") == 1
+
+
+def test_empty_blocks_of_one_product_alone_have_no_error(pair: CensusPair, tmp_path: Path) -> None:
+    """Zeros of whole geounits, where the variables that tell them apart are summed out, hold in questions too."""
+    words = ["--variables", "sex,hispanic", "--desired", "sex", "--out", str(tmp_path / "out")]
+    assert main(["estimate", pair.folders[1], "--settings", "dhc_us_persons", *words]) == 0
+    result = Result(tmp_path / "out")
+    for i, geoid in enumerate(pair.geoids):
+        error = result.ask("Block", result.geounits("Block", [geoid]), [{"sex": ["0"]}]).std_errors[0]
+        assert (error == 0) == (i in EMPTY)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words", "told"),
+    [
+        (["PL94"], [], "joint estimates are of two inputs or more: of "),
+        (["PL94", "nowhere"], [], "No such file or directory"),
+        (["PL94", "table.csv"], [], "is a folder and "),
+        (["PL94", "stored"], BOTH, "is a result of estimate"),
+        (["PL94", "DHC"], [], "has no settings.toml: give --settings"),
+        (["PL94", "DHC"], BOTH[:2], "--settings is given 1 times for 2 inputs"),
+        (["PL94", "DHC"], [*BOTH[:4], "--names", "a"], "--names has 1 names for 2 inputs"),
+        (["PL94", "DHC"], [*BOTH[:4], "--names", "a,a"], "2 inputs are called 'a': tell them apart by --names"),
+        (["PL94", "PL94"], BOTH[:4], "2 inputs are called 'US_Person_PL_PROD'"),
+        (["PL94", "DHC"], [*BOTH, "--variables", "sex,colour"], "there is no variable 'colour': there are relgq, sex"),
+        (["PL94", "DHC"], [*BOTH, "--variables", "sex"], "product 'PL94' tells nothing of sex: keep one of relgq and"),
+        (["PL94", "DHC"], [*BOTH, *KEPT, "--schema", "x.toml"], "--schema is for files of tables"),
+        (["PL94", "DHC"], [*BOTH, *KEPT, "--level", "0.9"], "--level is for files of tables"),
+        (["PL94", "DHC"], [*BOTH, *KEPT, "--within", "99"], "99"),
+        (["PL94", "DHC"], [*BOTH, *KEPT, "--desired", "colour"], "colour"),
+        (
+            ["PL94", "elsewhere"],
+            [*BOTH, *KEPT],
+            "the leaves of problem 'PL94' and problem 'DHC' differ, problem 'DHC' has",
+        ),
+        (["PL94", "DHC"], [*BOTH[:2], "--settings", "pl94_us_units", "--names", "a,b"], "no schema refines the others"),
+        (["table.csv", "table.csv"], ["--variables", "sex"], "--variables is for folders of measurement files"),
+        (["table.csv", "table.csv"], [], "2 inputs are called 'table'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(
+    inputs: list[str],
+    words: list[str],
+    told: str,
+    pair: CensusPair,
+    stored: Path,
+    elsewhere: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    (tmp_path / "table.csv").write_text("table,sex,value,variance\nsex,f,3,1\nsex,m,4,1\n")
+    places = {"PL94": pair.folders[0], "DHC": pair.folders[1], "stored": str(stored), "elsewhere": str(elsewhere)}
+    given = [places.get(name, str(tmp_path / name)) for name in inputs]
+    out = str(tmp_path / ("out.csv" if inputs[0] == "table.csv" else "out"))
+    before = sorted(tmp_path.iterdir())
+    assert main(["joint", *given, *words, "--out", out]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert told in said[-1]
+    assert len([line for line in said if not line.endswith("so far")]) == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """DHC persons of one tract less."""
+    return write_pair(tmp_path_factory.mktemp("elsewhere"), [4], 9).demographic
+
+
+def test_what_is_there_is_not_overwritten(pair: CensusPair, stored: Path, capsys: pytest.CaptureFixture) -> None:
+    before = json.loads((stored / "result.json").read_text())
+    assert main(["joint", *pair.folders, *BOTH, *KEPT, "--out", str(stored)]) == 2
+    assert "it is there already" in capsys.readouterr().err
+    assert json.loads((stored / "result.json").read_text()) == before
+
+
+FIRST = """table,adult,geolevel,geocode,value,variance
+total,*,County,c,100,1
+adult,no,Town,a,20,2
+adult,yes,Town,a,32,2
+adult,no,Town,b,24,2
+adult,yes,Town,b,30,2
+"""
+SECOND = """table,age,geolevel,geocode,value,variance
+total,*,Shire,s,104,4
+age,0,Town,b,24,3
+age,1,Town,b,10,3
+age,2,Town,b,17,3
+age,0,Town,a,21,3
+age,1,Town,a,12,3
+age,2,Town,a,18,3
+"""
+
+
+def test_tables_in_files(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Two geographies over the same towns, in other orders."""
+    (tmp_path / "first.csv").write_text(FIRST.replace("Town,a", "Town,ca").replace("Town,b", "Town,cb"))
+    (tmp_path / "second.csv").write_text(
+        SECOND.replace("Shire,s", "Shire,c").replace("Town,a", "Town,ca").replace("Town,b", "Town,cb")
+    )
+    (tmp_path / "first.toml").write_text('[variables]\nadult = ["no", "yes"]\n')
+    (tmp_path / "second.toml").write_text('[variables]\nage = 3\n[recodes]\nage.adult = ["no", "yes", "yes"]\n')
+    inputs = [str(tmp_path / "first.csv"), str(tmp_path / "second.csv")]
+    schemas = ["--schema", str(tmp_path / "first.toml"), "--schema", str(tmp_path / "second.toml")]
+    out = tmp_path / "both.csv"
+    assert main(["joint", *inputs, *schemas, "--out", str(out)]) == 0
+    frame = pl.read_csv(out)
+    a, b, no, yes = np.kron([1, 0], np.ones(3)), np.kron([0, 1], np.ones(3)), np.array([1, 0, 0]), np.array([0, 1, 1])
+    M = np.stack(
+        [a + b, *(np.kron(town, own) for town in np.eye(2) for own in (no, yes)), a + b, *np.roll(np.eye(6), 3, axis=1)]
+    )
+    v = np.array([1, 2, 2, 2, 2, 4, *[3] * 6])
+    y = np.array([100, 20, 32, 24, 30, 104, 24, 10, 17, 21, 12, 18])
+    W = M / np.sqrt(v)[:, None]
+    inverse = np.linalg.inv(W.T @ W)
+    x = inverse @ W.T @ (y / np.sqrt(v))
+    whole = frame.filter((pl.col("table") == "total") & (pl.col("geolevel") == "Shire"))
+    assert whole["estimate"][0] == pytest.approx(x.sum(), rel=1e-9)
+    assert whole["std_error"][0] == pytest.approx(np.sqrt(inverse.sum()), rel=1e-9)
+    adults = frame.filter((pl.col("geolevel") == "Town (first)") & (pl.col("age") == "yes"))
+    np.testing.assert_allclose(adults["estimate"], [x[1] + x[2], x[4] + x[5]], rtol=1e-9)
+    said = capsys.readouterr().out
+    assert "proved" in said
+    assert "chi-square" in said
