@@ -152,7 +152,9 @@ def split(total: Rational, shares: Shares, what: str = "shares") -> dict[str, Fr
     ValueError
         If a share is negative or they do not sum to 1.
     """
-    exact = {name: _exact(share, f"{what}: share of {name!r}") for name, share in shares.items() if share is not None}
+    exact = {
+        name: exact_number(share, f"{what}: share of {name!r}") for name, share in shares.items() if share is not None
+    }
     for name, share in exact.items():
         if share < 0:
             raise ValueError(f"{what}: share of {name!r} is {share}: a share cannot be negative")
@@ -349,7 +351,8 @@ def _epsilon_of_variance(variance: Fraction, neighbours: Neighbours) -> Fraction
     return laplace_epsilon(scale, neighbours)
 
 
-def _exact(value: Rational, what: str) -> Fraction:
+def exact_number(value: Rational, what: str) -> Fraction:
+    """A number as a fraction; `TypeError` or `ValueError` that names what it is where it is none, or no exact one."""
     if isinstance(value, (float, np.floating)):
         raise TypeError(f"{what} is the float {value}, which is not exact: give a Fraction or a string such as '1/10'")
     if isinstance(value, str) and _UNWIELDY.search(value):
@@ -365,7 +368,7 @@ def _exact(value: Rational, what: str) -> Fraction:
 
 
 def _positive(value: Rational, what: str) -> Fraction:
-    exact = _exact(value, what)
+    exact = exact_number(value, what)
     if exact <= 0:
         raise ValueError(f"{what} is {value}: it must be positive")
     return exact

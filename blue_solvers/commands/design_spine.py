@@ -12,6 +12,7 @@ from blue_solvers.commands.common import SubParsers, new_parser, plural, print_c
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.picture import require_picture, written
 from blue_solvers.commands.quiet import reading
+from blue_solvers.spine_design.measured_entities import MeasuredEntities, measuring_entities
 from blue_solvers.spine_design.report import SpineReport, compare_spines
 from blue_solvers.spine_design.starts import best_spine
 from constraint_builders import Schema, Spine
@@ -67,6 +68,12 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--optimise", choices=("mean", "worst"), help="also find a spine with a low mean, or worst, exact variance"
     )
+    parser.add_argument(
+        "--measure-entities",
+        metavar="SHARE",
+        help="also ask what measuring every entity itself would give, with this share of the loss, such as 1/10; what "
+        "they cost is taken from all geounits alike",
+    )
     parser.add_argument("--out", metavar="FILE", help="write the last spine, .csv: geolevel, geocode, parent, share")
     parser.add_argument("--plot", metavar="FILE", help="draw the entity furthest from the plain spine")
     parser.set_defaults(run=run)
@@ -84,11 +91,14 @@ def run(args: argparse.Namespace) -> None:
         entities = Entities.from_labels({name: columns[name] for name in args.entity}, outside=False)
         plain = _plain_spine(args, columns)
     strategies = _strategies(args, plain, entities)
-    report = compare_spines(strategies, TOTALS, entities)
     last = list(strategies)[-1]
+    measured = _measured(args.measure_entities, {PLAIN: strategies[PLAIN], last: strategies[last]}, entities)
+    report = compare_spines(strategies, TOTALS, entities)
     print(f"{plural(entities.blocks, 'block')}, {entities.size:,} entities; variances are exact, of entities' totals\n")
     _print_summary(strategies, report)
     _print_changes(report, last)
+    if measured:
+        _print_measured(measured, report)
     with ExitStack() as files:
         if args.plot:
             files.enter_context(written(_figure(strategies, last, report), args.plot))
@@ -149,6 +159,12 @@ def _shares(given: Sequence[str] | None, levels: Sequence[str]) -> dict[str, str
     return {level: share for level, _, share in pairs}
 
 
+def _measured(share: str | None, strategies: dict[str, Strategy], entities: Entities) -> dict[str, MeasuredEntities]:
+    if share is None:
+        return {}
+    return {name: measuring_entities(strategy, entities, share) for name, strategy in strategies.items()}
+
+
 def _read_columns(path: str, names: Sequence[str]) -> dict[str, list[str]]:
     from constraint_builders.files.naming import naming
     from constraint_builders.files.numbers import read_labels
@@ -189,6 +205,19 @@ def _print_changes(report: SpineReport, last: str) -> None:
     shown = rows if len(rows) <= 2 * SHOWN else [*rows[:SHOWN], ("...", "", "", "", ""), *rows[-SHOWN:]]
     print(f"\nEntities, from those that {last!r} serves least well against {PLAIN!r}:\n")
     print_columns(("entity", "OSED before", "after", "variance before", "after"), shown)
+
+
+def _print_measured(measured: dict[str, MeasuredEntities], report: SpineReport) -> None:
+    """Print what measuring the entities would give on the first and on the last spine."""
+    rows = []
+    found = {name: own.variances(TOTALS) for name, own in measured.items()}
+    for name, own in measured.items():
+        before, after = report.variances[name], found[name]
+        better = int((after < before).sum())
+        figures = (f"{before.mean():.4g}", f"{after.mean():.4g}", f"{before.max():.4g}", f"{after.max():.4g}")
+        rows.append((name, *figures, f"{better:,} of {after.size:,}", str(own.loss)))
+    print(f"\nWere every entity measured itself, for a share of {next(iter(measured.values())).share}:\n")
+    print_columns(("spine", "mean variance", "measured", "worst", "measured", "more precise", "loss"), rows)
 
 
 def _spine_frame(strategy: Strategy) -> pl.DataFrame:
