@@ -12,6 +12,7 @@ from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.areas import LEAF
 from constraint_builders.description.common_leaves import CommonLeaves
 from constraint_builders.description.common_schema import CommonSchema, common_schema
+from constraint_builders.description.joined_noise import joined_covariance
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table
 from constraint_builders.problem import Problem
@@ -37,7 +38,7 @@ def joint(
     Parameters
     ----------
     *problems : Problem
-        Two or more, of tables, with uncorrelated noise of one law.
+        Two or more, of tables, with noise of one law, each independent of the others.
     schema : Schema, optional
         The finer schema, by default that of the problems that refines all others.
     recodes : mapping of str to str, optional
@@ -58,8 +59,8 @@ def joint(
     Raises
     ------
     ValueError
-        If no schema refines the others, levels or leaves differ, noise is correlated or of several laws; or as
-        `Problem`. The problem is named.
+        If no schema refines the others, levels or leaves differ, noise is of several laws, or correlated in ways that
+        cannot be joined; or as `Problem`. The problem is named.
 
     Examples
     --------
@@ -81,7 +82,7 @@ def joint(
             observed.setdefault(leaves.layer(name, levels[level]), {})[common.table(name, table)] = variances
         for level, table in zip(own.desired_levels, own.desired_tables, strict=True):
             wanted.setdefault(leaves.layer(name, levels[level]), []).append(common.table(name, table))
-    return Problem(
+    together = Problem(
         common.schema,
         observed,
         wanted if desired is None else desired,
@@ -92,6 +93,8 @@ def joint(
         truth=None if any(own.truth is None for own in problems) else np.concatenate([own.truth for own in problems]),
         undetermined=undetermined,
     )
+    covariance = joined_covariance({name: own.noise for name, own in products.items()})
+    return together if covariance is None else together.with_covariance(covariance)
 
 
 def _products(problems: Sequence[Problem], names: Sequence[str] | None) -> dict[str, Problem]:
@@ -108,11 +111,6 @@ def _products(problems: Sequence[Problem], names: Sequence[str] | None) -> dict[
         if not own.is_tabular:
             raise ValueError(
                 f"problem {name!r} has no tables, only a matrix: joint estimates are of tables of a schema"
-            )
-        if own.covariance is not None:
-            raise ValueError(
-                f"problem {name!r} has correlated noise: join problems of its variances, and give the covariance over "
-                "all measurements, one problem after another, to with_covariance() of what comes back"
             )
     laws = sorted({own.noise.law for own in problems})
     if len(laws) > 1:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import blue, estimate
-from constraint_builders import Areas, Problem, Schema, Spine, joint
+from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, Spine, joint
 from constraint_builders.files.settings import production_settings
 from tests.helpers.effort import examples
 
@@ -289,6 +290,43 @@ def test_both_products_of_an_invented_state() -> None:
         assert (both < np.minimum(first, second)).all()
 
 
+@examples(40, 8)
+@given(seed=st.integers(0, 100_000), kind=st.sampled_from(["matrix", "shared"]), both=st.booleans())
+def test_correlated_noise_beside_dense_least_squares(seed: int, kind: str, both: bool) -> None:
+    """Of one product or of both; shared sources beside values that are exact and cells that were not measured."""
+    own, rng = invented(seed, exact=kind == "shared"), np.random.default_rng(seed)
+    covariances = []
+    for i, problem in enumerate(own.problems):
+        n, v = problem.observed.size, problem.variances
+        if i == 0 and not both:
+            covariances.append(np.diag(v))
+        elif kind == "matrix":
+            U = sparse.random_array((n, n), density=0.1, rng=rng).toarray()
+            covariances.append(np.diag(v) + U @ U.T)
+            own.problems[i] = problem.with_covariance(covariances[-1])
+        else:
+            U = rng.normal(0, 2, (n, 2)) * (v > 0)[:, None]
+            covariances.append(np.diag(v) + U @ U.T)
+            own.problems[i] = problem.with_covariance(LowRankPlusDiagonal(v, U))
+    problem, y = joint(*own.problems), np.concatenate(own.measurements)
+    Sigma = np.block([[covariances[0], np.zeros((len(covariances[0]), len(covariances[1])))],
+                      [np.zeros((len(covariances[1]), len(covariances[0]))), covariances[1]]])  # fmt: skip
+    exact = Sigma.diagonal() == 0
+    C = own.M[exact]
+    start = np.linalg.lstsq(C, y[exact], rcond=None)[0] if len(C) else np.zeros(own.M.shape[1])
+    N = np.linalg.svd(C)[2][np.linalg.matrix_rank(C) :].T if len(C) else np.eye(own.M.shape[1])
+    W = own.M[~exact] @ N
+    weighed = np.linalg.solve(Sigma[np.ix_(~exact, ~exact)], W)
+    covariance = np.linalg.pinv(W.T @ weighed, rcond=1e-11)
+    values = own.D @ (start + N @ covariance @ weighed.T @ (y[~exact] - own.M[~exact] @ start))
+    P = blue(problem, "cholesky")
+    np.testing.assert_allclose(P @ y + P.offset, values, rtol=1e-7, atol=1e-6)
+    spread = own.D @ N
+    np.testing.assert_allclose(
+        P.variances(), np.einsum("ij,jk,ik->i", spread, covariance, spread), rtol=1e-6, atol=1e-8
+    )
+
+
 def test_truth_goes_along() -> None:
     schema = Schema({"sex": 2})
     one = Problem(schema, {"sex": 1.0}, truth=[3.0, 4.0])
@@ -297,6 +335,7 @@ def test_truth_goes_along() -> None:
 
 
 SEX = Problem(Schema({"sex": ["f", "m"]}), {"sex": 1.0})
+TIED = SEX.with_covariance(np.array([[1.0, 0.5], [0.5, 1.0]]))
 PLACES = Problem(SEX.schema, {"Leaf": {"sex": 1.0}}, areas=Areas(["a", "b"], {}))
 
 
@@ -312,7 +351,26 @@ def at(leaves: list[str] | int) -> Problem:
         ([SEX, Problem.from_matrix([[1.0, -1.0]], [1.0, 1.0])], {}, "problem '2' has no tables"),
         ([SEX, SEX], {"names": ["a", "a"]}, "names must be one for each of the 2 problems"),
         ([SEX, SEX.replace(noise="laplace")], {}, r"several laws, \['gaussian', 'laplace'\]"),
-        ([SEX, SEX.with_covariance(np.array([[1.0, 0.5], [0.5, 1.0]]))], {}, "problem '2' has correlated noise"),
+        (
+            [SEX, SEX.with_covariance(aslinearoperator(np.array([[1.0, 0.5], [0.5, 1.0]])))],
+            {},
+            "problem '2' has correlated noise of which only products with vectors are known",
+        ),
+        (
+            [Problem(SEX.schema, {"sex": 1.0, "total": 0.0}), TIED],
+            {},
+            "problem '1' has values known exactly, which cannot stand in one matrix beside .* problem '2'",
+        ),
+        (
+            [TIED, Problem(SEX.schema, {"sex": 1.0, "total": np.inf})],
+            {},
+            "problem '2' has cells that were not measured, which cannot stand",
+        ),
+        (
+            [TIED, SEX.with_covariance(LowRankPlusDiagonal([1.0, 1.0], [[1.0], [1.0]]))],
+            {},
+            "problem '2' has noise of shared sources",
+        ),
         ([PLACES, at(["a", "c"])], {}, "problem '2' has no leaf 'b'"),
         ([PLACES, at(["a", "b", "c"])], {}, "of problem '1' and problem '2' differ, problem '1' has no leaf 'c'"),
         ([PLACES, at(2)], {}, "the leaves of problem '2' have no names"),
