@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.arrays import Flags, Float
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.areas import LEAF
 from constraint_builders.description.common_leaves import CommonLeaves
 from constraint_builders.description.common_schema import CommonSchema, common_schema
 from constraint_builders.description.joined_noise import joined_covariance
+from constraint_builders.description.leaves_by_group import LeavesByGroup
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table
 from constraint_builders.problem import Problem
+from constraint_builders.relations.spine_tables import spine_layout
+
+Name: TypeAlias = tuple[str, str]
+Measured: TypeAlias = tuple[str, str, Float]
 
 
 def joint(
@@ -24,6 +29,7 @@ def joint(
     recodes: Mapping[str, str] | None = None,
     names: Sequence[str] | None = None,
     desired: Mapping[str, Any] | Sequence[str] | str | None = None,
+    only: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
     undetermined: Literal["error", "nan"] = "error",
 ) -> Problem:
     """One problem of products that were measured apart: what all of them say about the same people.
@@ -49,6 +55,11 @@ def joint(
         Of the products, by default ``"1"``, ``"2"`` and so on.
     desired, undetermined
         As in `Problem`, by default the tables that each problem desires, in its own layers.
+    only : mapping of str to mapping of str to sequence of str, optional
+        For problems that count some people alone, by name, the labels that these have of factors of one variable of the
+        finer schema: ``{"units": {"householder": ["yes"]}}`` where occupied units are counted by their householders.
+        This variable is told apart by the leaves then: tables with a factor of it, which must come first in their
+        names, are tables of the others in layers such as ``"County by relgq"``. Desired tables are given by layer.
 
     Returns
     -------
@@ -74,27 +85,103 @@ def joint(
     common = common_schema({name: own.domain.schema for name, own in products.items()}, schema, recodes or {})
     places = {name: own.domain.places for name, own in products.items()}
     leaves = CommonLeaves(places, [name for name, own in products.items() if _speaks_of_leaves(own)])
-    observed: dict[str, dict[str, Any]] = {}
-    wanted: dict[str, list[str]] = {}
+    observed: list[Measured] = []
+    wanted: list[Name] = []
     for name, own in products.items():
         levels = own.domain.places.levels
         for level, table, variances in zip(own.observed_levels, own.observed_tables, _variances(own), strict=True):
-            observed.setdefault(leaves.layer(name, levels[level]), {})[common.table(name, table)] = variances
+            observed.append((leaves.layer(name, levels[level]), common.table(name, table), variances))
         for level, table in zip(own.desired_levels, own.desired_tables, strict=True):
-            wanted.setdefault(leaves.layer(name, levels[level]), []).append(common.table(name, table))
+            wanted.append((leaves.layer(name, levels[level]), common.table(name, table)))
+    asked = _by_layer((layer, table, None) for layer, table in wanted) if desired is None else desired
+    zeros, areas, over = _zeros(products, common, leaves), leaves.areas, common.schema
+    if only is not None:
+        _require_known(only, products)
+        apart = LeavesByGroup(common.schema, leaves, only)
+        observed = [_apart(apart, *own) for own in observed]
+        asked = _asked_apart(apart, asked)
+        zeros = _zeros_apart(apart, zeros)
+        areas, over = apart.areas(), apart.schema
+    order = _by_layers(observed, [size for own in problems for size in own.observed.sizes])
+    equalities = _equalities(problems)
+    truth = None if any(own.truth is None for own in problems) else np.concatenate([own.truth for own in problems])
     together = Problem(
-        common.schema,
-        observed,
-        wanted if desired is None else desired,
-        areas=leaves.areas,
-        zeros=_zeros(products, common, leaves) or None,
-        equalities=_equalities(problems),
+        over,
+        _by_layer(observed),
+        asked if isinstance(asked, str | Sequence) else {layer: list(tables) for layer, tables in asked.items()},
+        areas=areas,
+        zeros=zeros or None,
+        equalities=None if equalities is None else (equalities[0][:, order], equalities[1]),
         noise=problems[0].noise.law,
-        truth=None if any(own.truth is None for own in problems) else np.concatenate([own.truth for own in problems]),
+        truth=None if truth is None else truth[order],
         undetermined=undetermined,
     )
+    together = _in_order(together, [(layer, table) for layer, table, _ in observed], np.argsort(order))
     covariance = joined_covariance({name: own.noise for name, own in products.items()})
     return together if covariance is None else together.with_covariance(covariance)
+
+
+def _by_layer(tables: Iterable[tuple[str, str, Any]]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for layer, table, own in tables:
+        found.setdefault(layer, {})[table] = own
+    return found
+
+
+def _require_known(only: Mapping[str, Any], products: Mapping[str, Problem]) -> None:
+    unknown = [name for name in only if name not in products]
+    if unknown:
+        raise ValueError(f"only= names problem {unknown[0]!r}: there are {', '.join(map(repr, products))}")
+
+
+def _apart(apart: LeavesByGroup, layer: str, table: str, variances: Float) -> Measured:
+    """An observed table over the leaves by group; its cells keep their order."""
+    called, over, groups = apart.place(layer, table)
+    if variances.ndim == 1:
+        return called, over, np.repeat(variances, groups)
+    return called, over, variances.reshape(len(variances) * groups, *variances.shape[1 if groups == 1 else 2 :])
+
+
+def _asked_apart(apart: LeavesByGroup, desired: Any) -> dict[str, dict[str, None]]:
+    if not isinstance(desired, Mapping) or any(isinstance(tables, str) for tables in desired.values()):
+        raise ValueError("with only= desired tables are named by layer: desired={layer: [table, ...]}")
+    pairs = [apart.place(layer, table) for layer, tables in desired.items() for table in tables]
+    return _by_layer((layer, table, None) for layer, table, _ in pairs)
+
+
+def _zeros_apart(apart: LeavesByGroup, zeros: Mapping[Name, Flags]) -> dict[Name, Flags]:
+    found: dict[Name, Flags] = {}
+    for (layer, table), flags in zeros.items():
+        turned, cells = apart.first(table, flags)
+        called, over, groups = apart.place(layer, turned)
+        found[called, over] = cells.reshape(len(cells) * groups, *cells.shape[1 if groups == 1 else 2 :])
+    return found
+
+
+def _by_layers(observed: Sequence[Measured], sizes: Sequence[int]) -> Index:
+    """Where the cells of tables, one after another, are once those of a layer come together."""
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    first = {layer: i for i, layer in reversed([(i, layer) for i, (layer, _, _) in enumerate(observed)])}
+    tables = sorted(range(len(observed)), key=lambda i: first[observed[i][0]])
+    return np.concatenate([np.arange(starts[i], starts[i + 1]) for i in tables])
+
+
+def _in_order(problem: Problem, names: Sequence[Name], cells: Index) -> Problem:
+    """The same problem with its observed tables in another order, whose cells are at some positions in its own."""
+    own = list(problem.observed.names)
+    if own == list(names):
+        return problem
+    tables = [own.index(name) for name in names]
+    equalities = problem.equalities
+    return problem.replace(
+        observed=spine_layout(problem.domain.schema, problem.domain.places, names),
+        observed_tables=tuple(problem.observed_tables[i] for i in tables),
+        observed_levels=tuple(problem.observed_levels[i] for i in tables),
+        noise=problem.noise.at(cells),
+        equalities=None if equalities is None else (sparse.csr_array(equalities[0][:, cells]), equalities[1]),
+        assumed=np.flatnonzero(np.isin(cells, problem.assumed)),
+        truth=None if problem.truth is None else problem.truth[cells],
+    )
 
 
 def _products(problems: Sequence[Problem], names: Sequence[str] | None) -> dict[str, Problem]:

@@ -66,6 +66,10 @@ class CommonLeaves:
         """What a layer of a geography is called."""
         return self._layers[name, level]
 
+    def geography_of(self, layer: str) -> str | None:
+        """Whose layer one of `areas` is; None of the leaves that all share."""
+        return next((name for (name, _), called in self._layers.items() if called == layer), None)
+
 
 def _areas(name: str, places: Places) -> Areas:
     """Of the geography of that name."""

@@ -1,0 +1,237 @@
+"""Products that count some people alone: occupied units and households by their householders, beside dense algebra."""
+
+from __future__ import annotations
+
+from itertools import product as each
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from blue_solvers import blue, estimate
+from blue_solvers.nonnegative import nnls
+from constraint_builders import Areas, Problem, Schema, joint
+from tests.helpers.effort import examples
+
+BLOCKS = ["a", "b", "c", "d", "e"]
+SHAPE = (4, 2, 3, 2)  # relationship, sex, race, and tenure, which tells something of householders alone
+GROUP, PAIR = np.array([0, 0, 1, 2]), np.array([0, 1, 1])
+MAPS = {
+    "relgq": (0, np.arange(4)),
+    "group": (0, GROUP),
+    "householder": (0, np.array([0, 0, 1, 1])),
+    "sex": (1, np.arange(2)),
+    "race": (2, np.arange(3)),
+    "pair": (2, PAIR),
+    "tenure": (3, np.arange(2)),
+}
+PERSONS = Schema({"relgq": 4, "sex": 2, "race": 3}, recodes={"relgq": {"group": GROUP.tolist()}})
+FINER = Schema(
+    {"relgq": 4, "sex": 2, "race": 3, "tenure": 2},
+    recodes={"relgq": {"householder": ["yes", "yes", "no", "no"]}, "race": {"pair": PAIR.tolist()}},
+)
+HOUSEHOLDS = Schema({"sex": 2, "pair": 2, "tenure": 2})
+OF_PERSONS = ["total", "relgq", "group", "relgq * sex", "group * race", "race", "sex * race", "relgq * sex * race"]
+OF_HOUSEHOLDS = ["total", "tenure", "tenure * sex", "sex * pair", "sex * pair * tenure"]
+ONLY = {"households": {"householder": ["yes"]}}
+
+
+def cells(table: str, householders: bool = False) -> np.ndarray:
+    """The 0/1 matrix of a table of one block, cells in the order of its name."""
+    own = [MAPS[factor] for factor in table.split(" * ")] if table != "total" else []
+    levels = np.indices(SHAPE).reshape(4, -1)
+    counted = (levels[0] < 2) if householders else np.ones(levels.shape[1], bool)
+    rows = []
+    for cell in each(*(range(int(groups.max()) + 1) for _, groups in own)):
+        flags = counted.copy()
+        for (axis, groups), label in zip(own, cell, strict=True):
+            flags &= groups[levels[axis]] == label
+        rows.append(flags.astype(float))
+    return np.array(rows)
+
+
+def stacked(names: tuple, layers: dict[str, np.ndarray], householders: bool) -> np.ndarray:
+    rows = []
+    for level, table in names:
+        held = np.equal.outer(np.unique(layers[level]), layers[level]).astype(float)
+        rows.append(np.kron(held, cells(table, householders)))
+    return np.vstack(rows)
+
+
+def some(rng: np.random.Generator, tables: list[str], always: str) -> list[str]:
+    return [table for table in tables if rng.random() < 0.4 or table == always]
+
+
+@examples(60, 10)
+@given(seed=st.integers(0, 100_000), with_zeros=st.booleans(), with_equality=st.booleans())
+def test_beside_dense_least_squares(seed: int, with_zeros: bool, with_equality: bool) -> None:
+    rng = np.random.default_rng(seed)
+    truth = rng.poisson(6, (len(BLOCKS), *SHAPE)).astype(float)
+    known, places = [], []
+    for _ in range(2):
+        order = rng.permutation(len(BLOCKS))
+        places.append((order, {"Tract": rng.integers(0, 2, len(BLOCKS)), "Block": np.arange(len(BLOCKS))}))
+    problems, M, D = [], [], []
+    for i, (schema, tables, always) in enumerate(
+        ((PERSONS, OF_PERSONS, "relgq * sex * race"), (HOUSEHOLDS, OF_HOUSEHOLDS, "sex * pair * tenure"))
+    ):
+        order, layers = places[i]
+        areas = Areas([BLOCKS[j] for j in order], {name: own[order] for name, own in layers.items()})
+        observed = {
+            level: {table: float(rng.choice([0.5, 1, 4])) for table in some(rng, tables, always)} for level in layers
+        }
+        if rng.random() < 0.5:
+            observed["Tract"]["total"] = 0.0
+        desired = {level: some(rng, tables, "total") for level in layers}
+        zeros = None
+        if with_zeros and i == 0:
+            empty = rng.random((len(BLOCKS), 4)) < 0.2  # blocks in their own order, as areas are by label
+            truth[empty] = 0
+            zeros = {("Block", "relgq"): empty}
+            known += [np.kron(np.eye(20)[j], np.eye(12)[k]) for j in np.flatnonzero(empty) for k in range(12)]
+        problems.append(Problem(schema, observed, desired, areas=areas, zeros=zeros))
+        layers = {name: np.unique(own, return_inverse=True)[1] for name, own in layers.items()}
+        M.append(stacked(problems[-1].observed.names, layers, i == 1))
+        D.append(stacked(problems[-1].desired.names, layers, i == 1))
+    if with_equality:
+        row = np.zeros((1, problems[0].observed.size))
+        row[0, [1, 4, -1]] = 1.0, 1.0, -2.0
+        problems[0] = problems[0].replace(equalities=(sparse.csr_array(row), row @ M[0] @ truth.ravel()))
+        known.append((row @ M[0])[0])
+    values = [own @ truth.ravel() for own in M]
+    together = joint(*problems, names=["persons", "households"], schema=FINER, only=ONLY)
+    v = np.concatenate([own.variances for own in problems])
+    np.testing.assert_array_equal(together.variances, v)
+    y = np.concatenate(values) + np.sqrt(v) * rng.standard_normal(v.size)
+    whole, wanted = np.vstack(M), np.vstack(D)
+    exact = v == 0
+    C = np.vstack([whole[exact], *(own[None] for own in known)]) if exact.any() or known else np.zeros((0, 240))
+    start, N = np.zeros(240), np.eye(240)
+    if len(C):
+        start = np.linalg.lstsq(C, C @ truth.ravel(), rcond=None)[0]
+        N = np.linalg.svd(C)[2][np.linalg.matrix_rank(C) :].T
+    W = whole[~exact] @ N / np.sqrt(v[~exact])[:, None]
+    gain = wanted @ N @ np.linalg.pinv(W.T @ W, rcond=1e-10) @ W.T
+    expected = wanted @ start + gain @ ((y[~exact] - whole[~exact] @ start) / np.sqrt(v[~exact]))
+    P = blue(together)
+    assert P.info.exact
+    assert with_equality or P.info.solver in ("areas", "two_pass")
+    order = positions(together, problems)
+    np.testing.assert_allclose((P @ y + P.offset)[order], expected, atol=1e-6)
+    np.testing.assert_allclose(P.variances()[order], np.einsum("ij,ij->i", gain, gain), atol=1e-7)
+
+
+def positions(together: Problem, problems: list[Problem]) -> np.ndarray:
+    """Where the cells that the problems desire, one after another, are in the joint layout."""
+    found = []
+    for problem, name in zip(problems, ("persons", "households"), strict=True):
+        for level, table in problem.desired.names:
+            first, _, rest = table.partition(" * ")
+            by = first in ("relgq", "group")
+            layer = f"{level} ({name})" + (f" by {first}" if by else "")
+            found.append(
+                np.arange(together.desired.size)[together.desired.slice((layer, rest or "total" if by else table))]
+            )
+    return np.concatenate(found)
+
+
+def test_householders_are_occupied_units_in_every_estimate() -> None:
+    """By sex and race, of tables of both; the equality holds at every area of either product."""
+    persons = Problem(PERSONS, {"Tract": {"relgq * sex": 1.0}, "Block": {"relgq * sex * race": 4.0}}, areas=tracts())
+    households = Problem(HOUSEHOLDS, {"Tract": {"sex": 0.5}, "Block": {"sex * pair * tenure": 2.0}}, areas=tracts())
+    asked = {"Block (persons)": ["householder * sex * pair"], "Block (households)": ["sex * pair", "tenure"]}
+    together = joint(persons, households, names=["persons", "households"], schema=FINER, only=ONLY, desired=asked)
+    y = np.random.default_rng(3).normal(20, 4, together.observed.size)
+    found = estimate(together, y)
+    of_persons = found.tables["Block (persons) by householder", "sex * pair"].reshape(5, 2, 2, 2)[:, 0]
+    np.testing.assert_allclose(of_persons, found.tables["Block (households)", "sex * pair"], atol=1e-9)
+    measured = {"Tract": {"sex": 0.5}, "Block": {"sex * pair * tenure": 2.0}}
+    alone = Problem(HOUSEHOLDS, measured, {"Block": ["sex * pair"]}, areas=tracts())
+    both = found.variances[together.desired.slice(("Block (households)", "sex * pair"))]
+    assert (both < blue(alone).variances()).all()
+    assert found.certificate().bound < 1e-6
+
+
+def tracts() -> Areas:
+    return Areas(BLOCKS, {"Tract": [0, 0, 1, 1, 1], "Block": BLOCKS})
+
+
+def test_a_block_of_31_persons_has_no_67_in_households() -> None:
+    """Blocks by household size, whose householders both products count; persons are a weighted sum of households."""
+    sizes, unit = np.arange(1, 8), Schema({"unit": 1})
+    leaves = [f"{block}, {kind}" for block in BLOCKS for kind in (*sizes, "beyond seven")]
+    weighed, counted = np.kron(np.eye(5), [*sizes, 1]), np.kron(np.eye(5), [1] * 7 + [0])
+    persons = Problem(
+        unit,
+        {"Persons": {"total": 1.0}, "Householders": {"total": 3.0}},
+        areas=Areas(leaves, {"Persons": weighed, "Householders": counted}),
+    )
+    known = np.where(np.arange(40) % 8 < 7, 4.0, np.inf)
+    households = Problem(unit, {"Leaf": {"total": known}}, areas=Areas(leaves, {}), undetermined="nan")
+    together = joint(persons, households, names=["persons", "households"])
+    noisy = np.array([[4, 5, 6, 6, 1, 1, 0, np.nan]] + [[9, 8, 4, 3, 1, 0, 0, np.nan]] * 4)
+    y = np.concatenate([[31, 60, 60, 61, 59], [20, 25, 25, 24, 26], noisy.ravel()])
+    assert noisy[0, :7] @ sizes == 67
+    fit = nnls(together, y)
+    total, householders, by_size = fit.observed[:5], fit.observed[5:10], fit.observed[10:].reshape(5, 8)[:, :7]
+    assert (by_size >= -1e-12).all()
+    assert (by_size @ sizes <= total + 1e-9).all()
+    np.testing.assert_allclose(by_size.sum(axis=1), householders, atol=1e-9)
+    linear = estimate(together, y)
+    np.testing.assert_allclose(
+        np.nansum(linear.values[10:].reshape(5, 8)[:, :7], axis=1), linear.values[5:10], atol=1e-8
+    )
+
+
+def test_tables_of_many_cells_at_many_blocks() -> None:
+    """Persons of 42 relationships, and households by sex, race and tenure; both for two thousand blocks."""
+    race = np.concatenate([np.arange(6), np.full(57, 6)]).tolist()
+    finer = Schema(
+        {"relgq": 42, "sex": 2, "hispanic": 2, "cenrace": 63, "tenure": 3},
+        recodes={"relgq": {"householder": ["yes"] * 2 + ["no"] * 40}, "cenrace": {"race": race}},
+    )
+    persons = Schema({"relgq": 42, "sex": 2, "hispanic": 2, "cenrace": 63})
+    households = Schema({"sex": 2, "race": 7, "tenure": 3})
+    blocks = [f"block {i}" for i in range(2_000)]
+    layers = {"Group": [i // 40 for i in range(2_000)], "Block": blocks}
+    other = {"Group": [(i + 20) // 40 for i in range(2_000)], "Block": blocks}
+    first = Problem(
+        persons,
+        {level: {"relgq": 4.0, "sex * hispanic": 2.0, "relgq * sex": 9.0} for level in layers},
+        {"Group": ["relgq"]},
+        areas=Areas(blocks, layers),
+    )
+    second = Problem(
+        households,
+        {level: {"sex * race * tenure": 3.0, "tenure": 1.0} for level in other},
+        {"Block": ["tenure"]},
+        areas=Areas(blocks, other),
+    )
+    together = joint(first, second, names=["persons", "households"], schema=finer, only=ONLY)
+    P = blue(together)
+    assert P.info.solver == "areas"
+    alone = blue(second).variances()
+    both = P.variances()[-alone.size :]
+    assert (both < alone).all()
+
+
+@pytest.mark.parametrize(
+    ("only", "desired", "said"),
+    [
+        ({"units": {"householder": "yes"}}, None, "only= names problem 'units': there are 'persons', 'households'"),
+        ({"households": {"householder": "maybe"}}, None, r"'householder' has no label \['maybe'\]: there are yes, no"),
+        ({"households": {}}, None, "only= must name labels of one variable of the finer schema: got none"),
+        ({"households": {"householder": "yes", "sex": "0"}}, None, "of one variable .* got 'relgq', 'sex'"),
+        ({"households": {"owner": "yes"}}, None, "'owner'"),
+        (ONLY, ["sex"], "desired tables are named by layer"),
+        (ONLY, {"Block (persons)": ["sex * relgq"]}, "the factor of 'relgq' must come first in its name"),
+        (ONLY, {"Block (households)": ["relgq"]}, "tells 'relgq' apart, of which it counts a part"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(only: dict, desired: object, said: str) -> None:
+    persons = Problem(PERSONS, {"Block": {"relgq * sex": 1.0}}, areas=tracts())
+    households = Problem(HOUSEHOLDS, {"Block": {"sex": 1.0}}, areas=tracts())
+    with pytest.raises(ValueError, match=said):
+        joint(persons, households, names=["persons", "households"], schema=FINER, only=only, desired=desired)
