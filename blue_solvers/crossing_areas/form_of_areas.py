@@ -51,7 +51,9 @@ def _of_areas(problem: Problem) -> Problem:
     areas = Areas.from_spine(spine) if problem.spine is not None else Areas(1, {})
     zeros = problem.zeros
     if zeros is not None:
-        zeros = StructuralZeros.of(problem.domain.schema, zeros.axes, _at_leaves(zeros.empty[problem.domain.leaves], areas))
+        zeros = StructuralZeros.of(
+            problem.domain.schema, zeros.axes, _at_leaves(zeros.empty[problem.domain.leaves], areas)
+        )
     return problem.replace(spine=None, areas=areas, zeros=zeros)
 
 

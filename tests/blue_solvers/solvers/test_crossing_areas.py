@@ -325,7 +325,10 @@ def test_auto_takes_areas_that_cross_and_two_passes_where_they_nest() -> None:
     assert blue(nested).info.solver == "two_pass"
     assert nested.tree is not None
     assert crossing().tree is None
-    known = {"zeros": {("Region", "a"): np.array([[True, False], [False, False]])}, "equalities": (np.ones((1, 66)), [5])}
+    known = {
+        "zeros": {("Region", "a"): np.array([[True, False], [False, False]])},
+        "equalities": (np.ones((1, 66)), [5]),
+    }
     assert "areas" in blue(crossing(**known)).info.reason
 
 
