@@ -121,7 +121,7 @@ class TableRelations(Relations):
         return sparse.csr_array(sparse.vstack([between, units], format="csr"))
 
     def _detailed_cells(self) -> Index | None:
-        """Of every leaf the first observed cell of a detailed table at a place that is this leaf; None if one lacks it."""
+        """Of every leaf the first cell of an observed detailed table of that leaf alone; None if some leaf has none."""
         m, names = self._measured, self._schema.names
         first = np.full(self._domain.leaves.size, -1, dtype=np.intp)
         for index, (level, table) in enumerate(zip(m.observed_levels, m.observed_tables, strict=True)):
