@@ -23,10 +23,16 @@ from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCerti
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
+from constraint_builders.memory import format_bytes, free_memory
 from constraint_builders.relations.marginals import refines
 
 EXTENDED = float(np.finfo(np.longdouble).eps)
 NOT_BY_LEAVES = "its counts are too many to list, and no measured table of the leaves holds all others"
+RUN = 128  # leaves
+MOST_CELLS = 20_000_000  # of all leaves: a quarter of a minute
+MOST_KNOWN = 2_000_000  # where directions must be found that leave what is known exactly as it is
+CELL_BYTES = 112.0
+FIGURE_BYTES = 72.0
 ROUNDS = 3  # of multipliers of what is known exactly
 
 
@@ -50,8 +56,8 @@ class SumsOverLeaves:
         Leaves, and its cells.
     figures : int
         Observed cells, and those that are claimed besides.
-    adds : int
-        Most roundings that a sum takes.
+    adds, shares : int
+        Most roundings that a sum over leaves takes, and one over the figures that a leaf is in.
     """
 
     def __init__(self, problem: Problem, made: Sequence[Claim]) -> None:
@@ -69,14 +75,17 @@ class SumsOverLeaves:
             start += int(size)
         self.figures = start
         self._members = {sheet.level: areas.leaves_of(sheet.level) for sheet in self._sheets}
-        most = max(int(np.diff(own.indptr).max(initial=0)) for own in self._members.values())
-        self.adds = most + max(sheet.total.adds for sheet in self._sheets) + len(self._sheets) + 4
+        self._steps = {level: _in_two_steps(own) for level, own in self._members.items()}
+        most = max(int(sum(np.diff(own.indptr).max(initial=0) for own in steps)) for steps in self._steps.values())
+        self.adds = most + max(sheet.total.adds for sheet in self._sheets) + 4
+        above = (np.bincount(own.indices).max(initial=0) + 1 for own in self._members.values())
+        self.shares = int(sum(above)) + len(self._sheets) + 4
 
     def figures_of(self, cells: NDArray, power: int | None = None) -> NDArray:
         """M times the leaves' cells, (leaves, cells) to (figures,), in their precision; or powers of M's sizes."""
         found = np.zeros(self.figures, dtype=cells.dtype)
-        for level, members in self._members.items():
-            inside = _powers(members, power).astype(cells.dtype) @ cells
+        for level in self._members:
+            inside = self._summed(level, cells, power)
             for sheet in self._of_layer(level):
                 found[sheet.place] = sheet.total.down(inside).ravel()
         return found
@@ -93,8 +102,47 @@ class SumsOverLeaves:
             found += _powers(members, power).T.astype(figures.dtype) @ inside
         return found
 
+    def coarser_sheets(self, noisy: NDArray[np.bool_]) -> list[Sheet]:
+        """Of every other layer the largest observed table that was measured everywhere, fewest areas first."""
+        found: dict[int, Sheet] = {}
+        for sheet in self._sheets:
+            measured = sheet.place.stop <= noisy.size and bool(noisy[sheet.place].all())
+            if measured and sheet.place != self.finest:
+                best = found.get(sheet.level)
+                larger = best is None or np.prod(sheet.total.coarse) > np.prod(best.total.coarse)
+                found[sheet.level] = sheet if larger or best is None else best
+        return sorted(found.values(), key=lambda sheet: self._members[sheet.level].shape[0])
+
+    def means_of(self, cells: NDArray, free: NDArray[np.bool_], sheet: Sheet) -> NDArray:
+        """Of a table's figures what comes nearest to the leaves' cells in them, by least squares."""
+        total = sheet.total.down(self._summed(sheet.level, cells))
+        squares = sheet.total.down(self._summed(sheet.level, free.astype(float), power=2))
+        return np.divide(total, squares, out=np.zeros_like(total), where=squares > 0).ravel()
+
+    def spread_over(self, figures: NDArray, sheet: Sheet) -> NDArray:
+        """The table's figures over the leaves' cells in them, (leaves, cells)."""
+        members = self._members[sheet.level]
+        spread = sheet.total.up(figures.reshape(members.shape[0], -1))
+        inside = np.broadcast_to(spread, (members.shape[0], *sheet.total.fine)).reshape(members.shape[0], -1)
+        return members.T.astype(figures.dtype) @ inside
+
+    def _summed(self, level: int, cells: NDArray, power: int | None = None) -> NDArray:
+        """Over the leaves of every area of a layer, (areas, cells)."""
+        partial, rest = self._steps[level]
+        return rest.astype(cells.dtype) @ (_powers(partial, power).astype(cells.dtype) @ cells)
+
     def _of_layer(self, level: int) -> Iterator[Sheet]:
         return (sheet for sheet in self._sheets if sheet.level == level)
+
+
+def _in_two_steps(members: sparse.csr_array) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """Sums over leaves, (areas, leaves), as sums over runs of leaves and sums of these: fewer roundings one on another."""
+    entries = members.tocoo()
+    runs = -(-members.shape[1] // RUN)
+    pairs, number = np.unique(entries.row.astype(np.int64) * runs + entries.col // RUN, return_inverse=True)
+    partial = sparse.csr_array((entries.data, (number, entries.col)), shape=(pairs.size, members.shape[1]))
+    places = pairs // runs, np.arange(pairs.size)
+    return partial, sparse.csr_array((np.ones(pairs.size), places), shape=(members.shape[0], pairs.size))
 
 
 def _powers(members: sparse.csr_array, power: int | None) -> sparse.csr_array:
@@ -126,8 +174,9 @@ def certify_crossing(
 ) -> tuple[float, float]:
     """Bound and violation, both in standard errors."""
     sums = SumsOverLeaves(problem, made)
-    free = _free_cells(problem, sums)
     known = _known(problem, sums)
+    _require_few_cells(sums, known.shape[0] > 0)
+    free = _free_cells(problem, sums)
     rho, off = noise.weighted(y - x)
     optimality = _what_nothing_explains(sums, noise, free, known, rho) + off
     figures = np.concatenate([x, *(claim.figures for claim in made)])
@@ -142,6 +191,17 @@ def certify_crossing(
     in_noise = np.divide(own, noise.sd, out=np.zeros_like(own), where=noise.noisy)
     bound = optimality + noise.inverse_size(own) + float(apart.max(initial=0.0))
     return bound, float(in_noise.max(initial=0.0))
+
+
+def _require_few_cells(sums: SumsOverLeaves, knows: bool) -> None:
+    """Refuse what would take minutes, or would not fit."""
+    cells, most = sums.shape[0] * sums.shape[1], MOST_KNOWN if knows else MOST_CELLS
+    if cells > most:
+        besides = ", some of them known exactly in sums," if knows else ""
+        raise NotCertifiedError(f"its leaves have {cells:,} cells{besides} and proofs by sums take {most:,} at most")
+    needed = CELL_BYTES * cells + FIGURE_BYTES * sums.figures
+    if needed > free_memory():
+        raise NotCertifiedError(f"its proof needs {format_bytes(needed)}, more than are free")
 
 
 def _free_cells(problem: Problem, sums: SumsOverLeaves) -> NDArray[np.bool_]:
@@ -198,12 +258,34 @@ def _what_nothing_explains(
         if _weight(variances, closer) >= _weight(variances, left):
             break
         whole, left, moved = tried, closer, moved + abs(known).T @ abs(multipliers)
-    put, error = np.zeros(rho.size), np.zeros(rho.size)
+    put = np.zeros(rho.size)
+    for sheet in sums.coarser_sheets(noise.noisy):
+        left = _put_back(sums, noise, free, variances, sheet, left, put)
     put[sums.finest] = left.astype(float).ravel()
-    deepest = 2 * (sums.adds + ROUNDS + int(np.diff(known.tocsc().indptr).max(initial=0)))
-    added = np.where(free, sums.shares_of(moved, power=1), 0.0).ravel()
-    error[sums.finest] = deepest * EXTENDED * added + ROUNDING * abs(put[sums.finest])
+    error = ROUNDING * abs(put)
+    deepest = 2 * (sums.shares + ROUNDS + int(np.diff(known.tocsc().indptr).max(initial=0)))
+    added = np.where(free, sums.shares_of(moved + abs(put), power=1), 0.0).ravel()
+    error[sums.finest] += deepest * EXTENDED * added
     return noise.size(put, error)
+
+
+def _put_back(
+    sums: SumsOverLeaves,
+    noise: WeighedNoise,
+    free: NDArray[np.bool_],
+    variances: Float,
+    sheet: Sheet,
+    left: NDArray,
+    put: Float,
+) -> NDArray:
+    """What is left once the part that all leaves of an area share is put there, where that costs less."""
+    shared = sums.means_of(left, free, sheet).astype(float)
+    less = np.where(free, left - sums.spread_over(shared.astype(left.dtype), sheet), 0)
+    cost = float(np.square(noise.sd[sheet.place] * shared).sum()) + _weight(variances, less)
+    if cost >= _weight(variances, left):
+        return left
+    put[sheet.place] = shared
+    return less
 
 
 def _weight(variances: Float, cells: NDArray) -> float:
