@@ -136,7 +136,7 @@ class SumsOverLeaves:
 
 
 def _in_two_steps(members: sparse.csr_array) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Sums over leaves, (areas, leaves), as sums over runs of leaves and sums of these: fewer roundings one on another."""
+    """Sums over leaves, (areas, leaves), as sums of sums over runs of leaves: fewer roundings one on another."""
     entries = members.tocoo()
     runs = -(-members.shape[1] // RUN)
     pairs, number = np.unique(entries.row.astype(np.int64) * runs + entries.col // RUN, return_inverse=True)
