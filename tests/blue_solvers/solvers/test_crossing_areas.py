@@ -275,7 +275,7 @@ def test_inventions_have_alike_leaves() -> None:
     assert sum(bool(own.description.zeros) for own in clustered) >= 2
 
 
-@pytest.mark.parametrize("kind", [EQUAL, WEIGHED], ids=["sets", "weights"])
+@pytest.mark.parametrize("kind", [EQUAL, WEIGHED, replace(WEIGHED, zeros=True)], ids=["sets", "weights", "zeros"])
 @examples(40, 4)
 @given(seed=SEEDS)
 def test_every_law(kind: Kind, seed: int) -> None:
