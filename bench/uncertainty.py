@@ -7,8 +7,11 @@
 2. Exact variances of a 14,641-count cube with a variance of its own in every cell by selected inversion, beside the
    sparse Cholesky factorisation of A Sigma A': the inversion alone, and all of it from the constraint matrix on, that
    factorisation included.
-3. 199 Monte Carlo replicates of PL94 by 55 counties, beside one apply, drawing the noise not counted.
-4. The covariance of minors and adults of five districts of Rhode Island at 2,016 cells a geounit, beside the adjoint
+3. Exact variances of PL94 where every cell has a variance of its own between 1 and 3, by a factor of A Sigma A' and
+   behind iterations around equal variances, each beside its own apply, and beside that of the closed form for equal
+   variances, all applies in runs of 50.
+4. 199 Monte Carlo replicates of PL94 by 55 counties, beside one apply, drawing the noise not counted.
+5. The covariance of minors and adults of five districts of Rhode Island at 2,016 cells a geounit, beside the adjoint
    applies that would give it: of the fewest geounits that compose the districts, and of all their blocks. Where the
    file of its blocks is at hand.
 
@@ -29,7 +32,7 @@ from numpy.typing import NDArray
 from bench.invented_state import BLOCKS
 from bench.measuring import print_table
 from bench.spine import problem_of_a_state as rhode_island
-from blue_solvers import BlueOperator, blue
+from blue_solvers import BlueOperator, ConjugateGradient, blue
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.kernels import Gather, gather
 from blue_solvers.normal_equations.noisy_equations import equations_of
@@ -88,6 +91,28 @@ def selected_inversion(problem: Problem) -> list[list[str]]:
         found.append(_row(f"selected inversion alone, {name}", inverse, "factorisation", factorisation, target))
         found.append(_row(f"all variances with it, {name}", whole, "factorisation", factorisation, target))
     return found
+
+
+def of_every_cell(problem: Problem) -> list[list[str]]:
+    """Variances of cellwise noise beside applies."""
+    rng = np.random.default_rng(SEED)
+    cellwise = problem.with_variances(rng.uniform(1, 3, problem.observed.size))
+    y = rng.standard_normal(problem.observed.size)
+    equal = blue(problem)
+    closed = _in_runs(equal, y)
+    found = []
+    for name, solver in {"cholesky": "cholesky", "iterations": ConjugateGradient(preconditioner="two_pass")}.items():
+        P = blue(cellwise, solver)
+        apply, seconds = _in_runs(P, y), best(P.variances)
+        what = f"all exact variances, {problem.desired.size:,} cells in ratio 3, {name}"
+        found.append(_row(what, seconds, "its apply", apply, 200))
+        found.append(_row(what, seconds, "apply of equal variances", closed, 200))
+    return found
+
+
+def _in_runs(P: BlueOperator, y: NDArray, number: int = 50) -> float:
+    """Least processor time of an apply among others like it."""
+    return best(lambda: [P @ y for _ in range(number)]) / number
 
 
 def monte_carlo(problem: Problem) -> list[list[str]]:
@@ -149,12 +174,13 @@ def _row(what: str, seconds: float, beside: str, unit: float, target: float) -> 
 
 
 def main(argv: list[str]) -> None:
-    """Print the four."""
+    """Print the five."""
     parser = argparse.ArgumentParser(prog="python -m bench uncertainty", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a smaller cube, and fewer counties")
     options = parser.parse_args(argv)
     rows = closed_form(gallery.pl94() if options.quick else gallery.dhc())
     rows += selected_inversion(gallery.cube(4, 5 if options.quick else 10))
+    rows += of_every_cell(gallery.pl94())
     rows += monte_carlo(gallery.pl94_counties(5 if options.quick else 55))
     if BLOCKS.exists():
         rows += functionals_on_a_spine(rhode_island("16" if options.quick else "2016", 1))

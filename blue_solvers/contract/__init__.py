@@ -1,7 +1,7 @@
 """What a solver is: the contract that every one of them keeps, and that `blue_solvers.testing` checks."""
 
 from blue_solvers.contract.errors import ConvergenceError, Refusal, UnsupportedProblemError
-from blue_solvers.contract.prepared import VARIANCE_BLOCK, Info, Prepared
+from blue_solvers.contract.prepared import VARIANCE_BLOCK, Info, Prepared, variances_from_weights
 from blue_solvers.contract.solver import Capability, Solver, plain_problem
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "Solver",
     "UnsupportedProblemError",
     "plain_problem",
+    "variances_from_weights",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,15 +85,7 @@ class Prepared(ABC):
 
     def variances(self) -> Float:
         """Diagonal of P Sigma P', (m,), one adjoint column for every cell."""
-        size = self.problem.desired.size
-        variances = np.empty(size)
-        for start in range(0, size, VARIANCE_BLOCK):
-            cells = np.arange(start, min(start + VARIANCE_BLOCK, size))
-            units = np.zeros((size, cells.size))
-            units[cells, np.arange(cells.size)] = 1
-            weights = self.adjoint(units)
-            variances[cells] = np.einsum("ij,ij->j", weights, self.problem.noise_covariance @ weights)
-        return variances
+        return variances_from_weights(self.problem, self.adjoint)
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
         """W' P Sigma P' W, (K, K), of functionals (m, K) over the desired layout, one adjoint column for each."""
@@ -101,3 +94,16 @@ class Prepared(ABC):
         weights = self.adjoint(W.toarray())
         covariance = weights.T @ (self.problem.noise_covariance @ weights)
         return (covariance + covariance.T) / 2
+
+
+def variances_from_weights(problem: Problem, adjoint: Callable[[Float], Float]) -> Float:
+    """Diagonal of P Sigma P', (m,), `adjoint` giving the weights P' V of some unit columns V at once, (n, K)."""
+    size = problem.desired.size
+    variances = np.empty(size)
+    for start in range(0, size, VARIANCE_BLOCK):
+        cells = np.arange(start, min(start + VARIANCE_BLOCK, size))
+        units = np.zeros((size, cells.size))
+        units[cells, np.arange(cells.size)] = 1
+        weights = adjoint(units)
+        variances[cells] = np.einsum("ij,ij->j", weights, problem.noise_covariance @ weights)
+    return variances

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.normal_equations import kernels
+from blue_solvers.normal_equations.dense_factor import DenseFactor, bytes_dense, is_cheaper_dense
 from blue_solvers.normal_equations.kernels import Gather
 from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, NormalSolver, equations_of
 from blue_solvers.normal_equations.sparse_factor import SparseFactor, entry_keys
@@ -41,7 +42,7 @@ def variances_by_selected_inversion(
     problem : Problem
         Any whose covariance is known entry by entry.
     gather : callable, optional
-        As for `inverse_on_pattern`.
+        As for `inverse_on_pattern`. By default the whole inverse is worked out where that takes less.
     equations : Equations, optional
         The last of `equations_of` its independent rows, where they are at hand.
 
@@ -68,7 +69,7 @@ def variances_by_selected_inversion(
     T = desired_sums(problem)
     with one_blas_thread():
         own = equations_of(problem, "independent")[-1] if equations is None else equations
-        return _variances(own, T, gather or kernels.gather.fastest())
+        return _variances(own, T, gather)
 
 
 def desired_sums(problem: Problem) -> sparse.csr_array:
@@ -97,7 +98,7 @@ def _sums_of_table(problem: Problem, start: int, stop: int) -> sparse.csr_array:
     )
 
 
-def _variances(equations: Equations, T: sparse.csr_array, gather: Gather) -> Float:
+def _variances(equations: Equations, T: sparse.csr_array, gather: Gather | None) -> Float:
     Sigma = equations.entries()
     noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
     if not equations.A.shape[0]:
@@ -105,10 +106,20 @@ def _variances(equations: Equations, T: sparse.csr_array, gather: Gather) -> Flo
     scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
     U = sparse.csc_array(scaled @ Sigma @ T.T)
     U.eliminate_zeros()
-    factor = SparseFactor.of(_with_pairs_of(U, equations.normal_matrix()))
-    taken = [_taken(factor, sparse.csc_array(U[:, columns]), gather) for columns in _columns_at_once(U)]
-    variances = noise - np.concatenate(taken)
-    rounding = EPSILON * _condition(factor, equations.normal_matrix())
+    N = equations.normal_matrix()
+    factor: SparseFactor | DenseFactor
+    if gather is None and is_cheaper_dense(U):
+        require_memory(
+            bytes_dense(U), f"selected inversion for {U.shape[1]:,} cells in {U.shape[0]:,} equations", INSTEAD
+        )
+        factor = DenseFactor.of(N)
+        variances = noise - factor.squares(U)
+    else:
+        factor = SparseFactor.of(_with_pairs_of(U, N))
+        gather = gather or kernels.gather.fastest()
+        taken = [_taken(factor, sparse.csc_array(U[:, columns]), gather) for columns in _columns_at_once(U)]
+        variances = noise - np.concatenate(taken)
+    rounding = EPSILON * _condition(factor, N)
     cancelled = np.flatnonzero(variances < max(CANCELLED, rounding / DIGITS) * noise)
     variances[cancelled] = _variances_from_weights(equations, factor, scaled, T[cancelled], U[:, cancelled])
     known_well = cancelled[variances[cancelled] < max(WELL_KNOWN, rounding**2 / DIGITS) * noise[cancelled]]
@@ -116,7 +127,7 @@ def _variances(equations: Equations, T: sparse.csr_array, gather: Gather) -> Flo
     return np.where(variances > DETERMINED * noise, variances, 0.0)
 
 
-def _condition(factor: SparseFactor, N: sparse.csr_array) -> float:
+def _condition(factor: SparseFactor | DenseFactor, N: sparse.csr_array) -> float:
     """About the condition number of N: the largest eigenvalue of its inverse by a few steps of the power method."""
     z = np.random.default_rng(0).standard_normal((N.shape[0], 1))
     for _ in range(POWER_STEPS):
@@ -172,7 +183,11 @@ def _with_pairs_of(U: sparse.csc_array, N: sparse.csr_array) -> sparse.csc_array
 
 
 def _variances_from_weights(
-    equations: Equations, factor: SparseFactor, scaled: sparse.csr_array, T: sparse.csr_array, U: sparse.csc_array
+    equations: Equations,
+    factor: SparseFactor | DenseFactor,
+    scaled: sparse.csr_array,
+    T: sparse.csr_array,
+    U: sparse.csc_array,
 ) -> Float:
     """Variances w' Sigma w with the weights w = t - A' (A Sigma A')^-1 A Sigma t of every row t of T.
 
@@ -186,7 +201,9 @@ def _variances_from_weights(
     return variances
 
 
-def _variances_from_refined_weights(equations: Equations, factor: SparseFactor, T: sparse.csr_array) -> Float:
+def _variances_from_refined_weights(
+    equations: Equations, factor: SparseFactor | DenseFactor, T: sparse.csr_array
+) -> Float:
     """The same with weights as near as rounding permits."""
     stage = Stage(equations, lambda system: _Solver(factor, system))
     variances = np.empty(T.shape[0])
@@ -201,7 +218,7 @@ class _Solver(NormalSolver):
 
     label = "selected inversion"
 
-    def __init__(self, factor: SparseFactor, equations: Equations) -> None:
+    def __init__(self, factor: SparseFactor | DenseFactor, equations: Equations) -> None:
         self._factor = factor
         self._deviations = equations.deviations[:, None]
 

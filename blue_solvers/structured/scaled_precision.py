@@ -31,17 +31,24 @@ class ScaledPrecision:
     ----------
     product : callable
         D Z for (n, K), a new array.
+    inverse : callable or None
+        E Z, D E Z being Z in cells that the structured problem moves and E Z zero in the others; None where some of
+        these were not measured, and where only products with D can be trusted.
     least : float
         What its eigenvalues are at least, but for cells that were not measured.
     certain : bool
         Whether that is proved, and every cell that the structured problem moves was measured.
+    ratio : float or None
+        Of its largest eigenvalue to its smallest, where that is known.
     spread : str
         What makes iterations slow, in words.
     """
 
     product: Callable[[Float], Float]
+    inverse: Callable[[Float], Float] | None
     least: float
     certain: bool
+    ratio: float | None
     spread: str
 
 
@@ -72,7 +79,16 @@ def _uncorrelated(problem: Problem, deviations: Float) -> ScaledPrecision:
     ratios[used, 0] = deviations[used] ** 2 / problem.variances[used]
     least, greatest = float(ratios[used].min(initial=1.0)), float(ratios[used].max(initial=1.0))
     spread = f"variances within a table being in a ratio of up to {greatest / least:.3g}"
-    return ScaledPrecision(lambda Z: ratios * Z, least, bool(used[deviations > 0].all()), spread)
+    certain = bool(used[deviations > 0].all())
+    inverses = np.divide(1.0, ratios, out=np.zeros_like(ratios), where=ratios > 0)
+    return ScaledPrecision(
+        lambda Z: ratios * Z,
+        (lambda Z: inverses * Z) if certain else None,
+        least,
+        certain,
+        greatest / least,
+        spread,
+    )
 
 
 def _by_factor(covariance: sparse.csr_array, deviations: Float) -> ScaledPrecision:
@@ -82,8 +98,14 @@ def _by_factor(covariance: sparse.csr_array, deviations: Float) -> ScaledPrecisi
     factor = factorise(sparse.csr_array(unscaled @ covariance @ unscaled))
     scale = (deviations / own)[:, None]
     sums = abs(covariance) @ (1 / deviations) / deviations
+    divisor = deviations[:, None]
     return ScaledPrecision(
-        lambda Z: scale * factor.solve(scale * Z), 1 / float(sums.max()), True, "the noise being correlated"
+        lambda Z: scale * factor.solve(scale * Z),
+        lambda Z: (covariance @ (Z / divisor)) / divisor,
+        1 / float(sums.max()),
+        True,
+        None,
+        "the noise being correlated",
     )
 
 
@@ -91,7 +113,12 @@ def _by_solves(noise: Noise, solve: Callable[[Float], Float], deviations: Float)
     scale = deviations[:, None]
     largest = _largest_eigenvalue(lambda Z: (noise @ (Z / scale)) / scale, deviations.size)
     return ScaledPrecision(
-        lambda Z: scale * solve(scale * Z), SHARE_FOUND / largest, False, "the noise being correlated"
+        lambda Z: scale * solve(scale * Z),
+        None,
+        SHARE_FOUND / largest,
+        False,
+        None,
+        "the noise being correlated",
     )
 
 

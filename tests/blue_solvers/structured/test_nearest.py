@@ -176,7 +176,7 @@ def test_structural_zeros_and_equalities_with_a_right_hand_side() -> None:
 
 @pytest.mark.parametrize(("rtol", "exact"), [(1e-12, True), (0.1, False)])
 def test_what_is_left_of_the_iterations_says_whether_the_estimate_is_exact(rtol: float, exact: bool) -> None:
-    problem = cellwise(Problem(SCHEMA, {"total": 1.0, "detailed": 1.0}), 1e3)
+    problem = cellwise(gallery.cube(3, 3), 1e3)
     _, info = blue(problem, ConjugateGradient(rtol=rtol, preconditioner="two_pass")).apply(noise(problem))
     assert info.exact is exact
 
