@@ -8,9 +8,10 @@ from math import prod
 import numpy as np
 
 from blue_solvers.components.batches import distinct, one_or_all
-from blue_solvers.components.component_products import Component, product
+from blue_solvers.components.component_products import Component, kept_size, product
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.reflections import Basis
+from blue_solvers.components.row_program import RowProgram
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree.coefficients import Coefficients
@@ -145,6 +146,36 @@ class Box:
             box[component.place] = product(component, gains[places], parts, component.groups)
         self._basis.to_cells(box)
         return box
+
+    def rows(self, program: RowProgram, differences: list[Index], classes: Index) -> Index:
+        """`correction` of numbered rows, in cells of the finest table: of variables summed out an axis of 1.
+
+        Classes are all those that `program` has factors for, in its order.
+        """
+        box = program.new(*self._shape)
+        targets, sources, factors = [box[:0].ravel()], [box[:0].ravel()], [np.zeros((classes.size, 0))]
+        if self._numbers:
+            scaled = np.broadcast_to(self._factors(classes)[..., 0], (classes.size, *self._shape))
+            for own, precisions, place in zip(differences, self._precisions, self._places, strict=True):
+                if place is not None:
+                    slots, taken, scale = place
+                    used = scaled[slots] * (scale * precisions[classes]).reshape(-1, *[1] * box.ndim)
+                    seen = box[slots[1:]]
+                    targets.append(seen.ravel())
+                    sources.append(np.broadcast_to(own[taken[1:]], seen.shape).ravel())
+                    factors.append(used.reshape(classes.size, -1))
+        target, source, factor = map(np.concatenate, (targets, sources, [own.T for own in factors]))
+        own = factor.any(axis=1)
+        program.gather(box.ravel(), target[own] - box.flat[0], source[own], factor[own].T)
+        for component, gains, seen in self._matrices:
+            parts = [differences[j][part[1:]][None, ..., None] for j, part in seen]
+            fronts = [component.to_front(part, kept_size(component, part))[0] for part in parts]
+            set_here = component.to_front(box[component.slots][None, ..., None], gains.shape[1])[0]
+            program.multiply(set_here, gains[classes], np.concatenate(fronts))
+        cells = self._basis.cell_rows(program, box)
+        for axis, groups in self._regrouped:
+            cells = np.take(cells, groups, axis=axis - 1)
+        return cells
 
     def _factors(self, classes: Index) -> Float:
         """Variances of components of one group sum in their slots, (1 or G, ..., 1); all others are 0."""

@@ -29,7 +29,7 @@ from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.by_parent import ByParent
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
-from blue_solvers.components.tree.leaf_form import LeafForm
+from blue_solvers.components.tree.leaf_form import LeafForm, measured_at
 from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
@@ -69,7 +69,7 @@ class TreeForm:
             TableSums(problem.schema, self.plan.finest, [desired[i] for i in chosen]) for chosen in self._desired_at
         ]
         self._leaves = [
-            LeafForm(self.plan, self.coefficients, number, self._readers, BLOCK_BYTES) for number in numbers
+            LeafForm(self.plan, self.coefficients, number, problem, self._readers, BLOCK_BYTES) for number in numbers
         ]
         self._others = [
             ByParent(self.plan, level, np.delete(np.arange(level.members.size), leaves.rows))
@@ -111,7 +111,8 @@ class TreeForm:
     def _estimates(self, Y: Float, workers: Workers, X: Float | None = None) -> Iterator[tuple[int, Float]]:
         """Final estimates of every level in cells, from the root down, each forgotten when the next is asked for.
 
-        Where `X` is given, levels that a whole table is desired at are worked on in its place there. Geounits that
+        Where `X` is given, levels that a whole table is desired at are worked on in its place there, and geounits that
+        `LeafForm` tabulates have all that is desired of them written there, and nothing here. Geounits that
         `LeafForm` takes are never in slots; all others are until their estimates are final.
         """
         K = Y.shape[1]
@@ -120,7 +121,7 @@ class TreeForm:
         for number in reversed(range(len(self.plan.levels))):
             estimates[number] = self._room(number, K, X)
             self._go_up(number, Y, sums, estimates[number], workers)
-            for parents, totals in self._leaves[number].go_up(self._measured(number, Y), workers):
+            for parents, totals in self._leaves[number].go_up(Y, workers):
                 sums[parents] += totals
             self._others[number].add_to_parents(estimates[number], sums)
         learnt = sums  # where it is known, in place
@@ -129,17 +130,9 @@ class TreeForm:
             numbers = self.plan.parent_number[level.members[level.inner]]
             learnt[numbers] = estimates[number][level.inner] - sums[numbers]
             self._finish(number, estimates[number], workers)
-            self._leaves[number].go_down(self._measured(number, Y), learnt, estimates[number], workers)
+            self._leaves[number].go_down(Y, learnt, estimates[number], X, workers)
             yield number, estimates[number]
             estimates[number] = np.empty(0)
-
-    def _measured(self, number: int, Y: Float) -> list[Float]:
-        """The tables of a level, (G, *shape, K) each."""
-        level = self.plan.levels[number]
-        return [
-            Y[self._problem.observed.block(i)].reshape(level.members.size, *table.shape, Y.shape[1])
-            for i, table in level.tables
-        ]
 
     def _room(self, number: int, K: int, X: Float | None) -> Float:
         """Memory for the estimates of a level."""
@@ -152,7 +145,7 @@ class TreeForm:
     def _go_up(self, number: int, Y: Float, sums: Float, result: Float, workers: Workers) -> None:
         """Estimates of a level from itself and below, in slots, into `result`."""
         level = self.plan.levels[number]
-        measured = self._measured(number, Y)
+        measured = measured_at(self._problem, level, Y)
         row_of = np.full(level.members.size, -1)
         row_of[level.inner] = self.plan.parent_number[level.members[level.inner]]
         tables = sum(table.size for _, table in level.tables)  # whose coordinates are held together
@@ -340,13 +333,14 @@ class TreeForm:
         ]
         if len(places) == 1 and np.may_share_memory(places[0], estimates):
             return
+        rows = self._others[number].rows if self._leaves[number].tabulates else np.arange(level.members.size)
 
         def read(rows: slice | Index) -> None:
             for place, cells in zip(places, self._sums[number](estimates[rows]), strict=True):
                 if not np.may_share_memory(place, estimates):
                     place[rows] = cells
 
-        workers.for_each(read, self._blocks(np.arange(level.members.size), X.shape[1]))
+        workers.for_each(read, self._blocks(rows, X.shape[1]))
 
     def _write_desired(self, number: int, V: Float, pulls: Float, workers: Workers) -> None:
         """The transpose of `_read_desired`, in slots that are 0."""
