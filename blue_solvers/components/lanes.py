@@ -28,8 +28,8 @@ parts, part_of : ndarray (P, cells K) and ndarray of int (N,)
     What is added to the finest table, and which of it to each lane; P may be 0, which adds nothing.
 first_part : int
     Where parts go in the tile; -1 where they are added to the line.
-targets, terms, sources, factors
-    Sums of rows.
+targets, lengths, terms, sources, factors
+    Runs of sums of rows.
 outputs : ndarray of int, (tables, 3)
     Of every table written from the tile: where it starts in `out`, in cells, its cells, and where its rows start in
     `written`.
@@ -64,7 +64,7 @@ BESIDE = 8  # numbers between rows: else those of one lane would fall on few pla
 def map_lanes_in_numpy(
     data: Float, columns: int, firsts: Integers, members: Integers, classes: Integers, inputs: Integers,
     line: Integers, margins: Integers, parts: Float, part_of: Integers, first_part: int, targets: Integers,
-    terms: Integers, sources: Integers, factors: Float, outputs: Integers, written: Integers, boxes: Integers,
+    lengths: Integers, terms: Integers, sources: Integers, factors: Float, outputs: Integers, written: Integers, boxes: Integers,
     runs: Integers, line_out: int, out: Float, rows_out: Integers, rows: int,
 ) -> None:  # fmt: skip
     """Write the tables of all lanes; see the module."""
@@ -94,9 +94,10 @@ def map_lanes_in_numpy(
             tile[first_part : first_part + len(own)] = own
         else:
             whole = whole + own
-    for i, target in enumerate(targets):
+    for i, (target, length) in enumerate(zip(targets, lengths, strict=True)):
         own = slice(terms[i], terms[i + 1])
-        tile[target] = np.einsum("tlk,lt->lk", tile[sources[own]], factors[classes, own])
+        read = tile[sources[own, None] + np.arange(length)]
+        tile[target : target + length] = np.einsum("trlk,lt->rlk", read, factors[classes, own])
     tables = [(start, cells, tile[written[first : first + cells]]) for start, cells, first in outputs.tolist()]
     if len(whole):
         for (cells, first, each), starts in zip(boxes.tolist(), runs, strict=True):
@@ -113,7 +114,7 @@ def map_lanes_in_numpy(
 def map_lanes(
     data: Float, columns: int, firsts: Integers, members: Integers, classes: Integers, inputs: Integers,
     line: Integers, margins: Integers, parts: Float, part_of: Integers, first_part: int, targets: Integers,
-    terms: Integers, sources: Integers, factors: Float, outputs: Integers, written: Integers, boxes: Integers,
+    lengths: Integers, terms: Integers, sources: Integers, factors: Float, outputs: Integers, written: Integers, boxes: Integers,
     runs: Integers, line_out: int, out: Float, rows_out: Integers, rows: int,
 ) -> None:  # fmt: skip
     """See `map_lanes_in_numpy`."""
@@ -155,7 +156,7 @@ def map_lanes(
                     own = lines[lane - start]
                     _add_up(data, first, members, firsts[lane], firsts[lane + 1], own, length)
                     _sum_line(own, sums, margins, columns, cells, place, stride)
-        _add_rows(tile, (stop - start) * columns, targets, terms, sources, factors[classes[start]])
+        _add_rows(cells, stride, (stop - start) * columns, targets, lengths, terms, sources, factors[classes[start]])
         for i in range(outputs.shape[0]):
             first, size = outputs[i, 0] * columns, outputs[i, 1] * columns
             _leave(cells, stride, written, outputs[i, 2], out, first, size, rows_out, start, stop, columns)
@@ -284,28 +285,33 @@ def _sum_run(run: Float) -> float:
     return ((a0 + a4) + (a2 + a6)) + ((a1 + a5) + (a3 + a7))
 
 
-def _add_rows(tile: Float, width: int, targets: Integers, terms: Integers, sources: Integers, factors: Float) -> None:
-    """Sums of rows, two terms at a time."""
+def _add_rows(
+    tile: Float, stride: int, width: int, targets: Integers, lengths: Integers, terms: Integers, sources: Integers,
+    factors: Float,
+) -> None:  # fmt: skip
+    """Sums of rows, two terms at a time; in a run of rows with what is between them."""
     for i in range(targets.size):
-        target, term, last = tile[targets[i]], terms[i], terms[i + 1]
+        size, term, last = np.uint64((lengths[i] - 1) * stride + width), terms[i], terms[i + 1]
+        target, step, zero, one = np.uint64(targets[i] * stride), np.uint64(stride), np.uint64(0), np.uint64(1)
         if term == last:
-            target[:] = 0.0
+            for c in range(zero, size, one):
+                tile[target + c] = 0.0
         elif (last - term) % 2:
-            factor, row = factors[term], tile[sources[term]]
-            for c in range(width):
-                target[c] = factor * row[c]
+            factor, row = factors[term], np.uint64(sources[term]) * step
+            for c in range(zero, size, one):
+                tile[target + c] = factor * tile[row + c]
             term += 1
         else:
-            factor, row = factors[term], tile[sources[term]]
-            other, beside = factors[term + 1], tile[sources[term + 1]]
-            for c in range(width):
-                target[c] = factor * row[c] + other * beside[c]
+            factor, row = factors[term], np.uint64(sources[term]) * step
+            other, beside = factors[term + 1], np.uint64(sources[term + 1]) * step
+            for c in range(zero, size, one):
+                tile[target + c] = factor * tile[row + c] + other * tile[beside + c]
             term += 2
         while term < last:
-            factor, row = factors[term], tile[sources[term]]
-            other, beside = factors[term + 1], tile[sources[term + 1]]
-            for c in range(width):
-                target[c] += factor * row[c] + other * beside[c]
+            factor, row = factors[term], np.uint64(sources[term]) * step
+            other, beside = factors[term + 1], np.uint64(sources[term + 1]) * step
+            for c in range(zero, size, one):
+                tile[target + c] += factor * tile[row + c] + other * tile[beside + c]
             term += 2
 
 

@@ -18,12 +18,14 @@ from constraint_builders.arrays import Float, Index, Integers
 
 @dataclass(frozen=True)
 class RowSums:
-    """The list, in order.
+    """The list, in order; each of its entries is a run of sums of rows that follow one another.
 
     Attributes
     ----------
     targets : ndarray of int, (sums,)
-        The row that each sum is written to; where it is one of the terms, it is the first.
+        The first row that is written to; where it is one of the terms, it is the first of them.
+    lengths : ndarray of int, (sums,)
+        How many rows.
     firsts : ndarray of int, (sums + 1,)
         Where the terms of each begin.
     sources : ndarray of int, (terms,)
@@ -31,6 +33,7 @@ class RowSums:
     """
 
     targets: Integers
+    lengths: Integers
     firsts: Integers
     sources: Integers
     factors: Float
@@ -94,10 +97,49 @@ class RowProgram:
         self._factors.append(np.broadcast_to(factors, (self._classes, sources.size)))
 
     def finished(self) -> RowSums:
-        """The list."""
+        """The list, with runs of rows together that are summed alike."""
         nothing = np.zeros(0, dtype=np.intp)
-        firsts = np.cumsum(np.concatenate([[0], *self._counts]), dtype=np.int64)
-        targets = np.concatenate([nothing, *self._targets]).astype(np.int64)
-        sources = np.concatenate([nothing, *self._sources]).astype(np.int64)
+        counts = np.concatenate([nothing, *self._counts])
+        firsts = np.cumsum(np.concatenate([[0], counts]))
+        targets = np.concatenate([nothing, *self._targets])
+        sources = np.concatenate([nothing, *self._sources])
         factors = np.concatenate([np.zeros((self._classes, 0)), *self._factors], axis=1)
-        return RowSums(targets, firsts, sources, np.ascontiguousarray(factors))
+        begins = _run_starts(targets, counts, firsts, sources, factors)
+        taken = np.repeat(firsts[begins], counts[begins]) + _counted(counts[begins])
+        return RowSums(
+            targets[begins].astype(np.int64),
+            np.diff(np.concatenate([begins, [targets.size]])).astype(np.int64),
+            np.cumsum(np.concatenate([[0], counts[begins]])).astype(np.int64),
+            sources[taken].astype(np.int64),
+            np.ascontiguousarray(factors[:, taken]),
+        )
+
+
+def _run_starts(targets: Index, counts: Index, firsts: Index, sources: Index, factors: Float) -> Index:
+    """Which sums do not go on with what the one before them does, a row further on.
+
+    A run must not read what it writes, but for each row the one that it is written to: then rows may be taken in any
+    order.
+    """
+    goes_on = np.zeros(targets.size, dtype=bool)
+    goes_on[1:] = (np.diff(targets) == 1) & (np.diff(counts) == 0) & (counts[1:] > 0)
+    later = np.repeat(goes_on, counts)  # terms of sums that may go on
+    before = np.arange(sources.size) - np.repeat(counts, counts)
+    before[~later] = 0
+    differs = later & ((sources != sources[before] + 1) | (factors != factors[:, before]).any(axis=0))
+    own = np.repeat(targets, counts)
+    is_first = np.arange(sources.size) == np.repeat(firsts[:-1], counts)
+    clashes = np.flatnonzero(differs)
+    goes_on[np.repeat(np.arange(targets.size), counts)[clashes]] = False
+    begins = np.flatnonzero(~goes_on)
+    run = np.cumsum(~goes_on) - 1
+    first, last = targets[begins], targets[np.concatenate([begins[1:], [targets.size]]) - 1]
+    of_term = np.repeat(run, counts)
+    inside = (sources >= first[of_term]) & (sources <= last[of_term]) & ~(is_first & (sources == own))
+    goes_on[np.isin(run, np.unique(of_term[inside]))] = False
+    return np.flatnonzero(~goes_on)
+
+
+def _counted(counts: Index) -> Index:
+    """0, 1, ... for each of some counts, one after the other."""
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

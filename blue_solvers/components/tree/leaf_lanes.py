@@ -174,7 +174,7 @@ class LeafLanes:
         given = np.empty((0, self._cells * K)) if parts is None else parts.reshape(len(parts), -1)
         map_lanes.fastest()(
             Y.reshape(-1), K, lanes.firsts, lanes.members, lanes.classes, self._inputs, self._line, self._margins,
-            given, lanes.part_of, self._first_part, steps.targets, steps.firsts, steps.sources, steps.factors,
+            given, lanes.part_of, self._first_part, steps.targets, steps.lengths, steps.firsts, steps.sources, steps.factors,
             outputs, self._written.rows, self._boxes, self._runs, start, result.reshape(-1), lanes.rows_out, self._rows,
         )  # fmt: skip
 
