@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +11,24 @@ from scipy import sparse
 from blue_solvers.components.batches import as_slice, chunks, distinct
 from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
 from constraint_builders.arrays import Float, Index
+
+
+@dataclass(frozen=True)
+class ChildrenOfPairs:
+    """Some pairs.
+
+    Attributes
+    ----------
+    pairs : ndarray of int
+    parents : ndarray of int
+        Their parents among all geounits with children.
+    children : list of (rows of the level, ndarray of int)
+        Theirs, some at a time, each with the number of its pair among these.
+    """
+
+    pairs: Index
+    parents: Index
+    children: list[tuple[slice | Index, Index]]
 
 
 class ByParent:
@@ -27,6 +46,8 @@ class ByParent:
 
     def __init__(self, plan: TreePlan, level: LevelPlan, rows: Index) -> None:
         self.rows = rows
+        self._pair_parent = plan.pair_parent
+        self._lots: dict[int, list[ChildrenOfPairs]] = {}
         self._count = level.members.size
         pairs = level.parent_pair[rows]
         self.pairs, self.pair_of = distinct(pairs[pairs >= 0])
@@ -37,6 +58,18 @@ class ByParent:
         """Add values of the level, (G, ..., K), to those of all geounits with children."""
         if self.pairs.size:
             sums[as_slice(self._parents)] += _added(self._to_parents, values)
+
+    def lots(self, count: int) -> list[ChildrenOfPairs]:
+        """So many pairs at a time, and as many children."""
+        if count not in self._lots:
+            self._lots[count] = [self._children_of(chosen, count) for chosen in chunks(self.pairs.size, count)]
+        return self._lots[count]
+
+    def _children_of(self, chosen: slice, count: int) -> ChildrenOfPairs:
+        places = np.flatnonzero((self.pair_of >= chosen.start) & (self.pair_of < chosen.stop))
+        lots = [places[some] for some in chunks(places.size, count)]
+        children = [(as_slice(self.rows[own]), self.pair_of[own] - chosen.start) for own in lots]
+        return ChildrenOfPairs(self.pairs[chosen], self._pair_parent[self.pairs[chosen]], children)
 
     def sum_by_pair(self, values: Float) -> Float:
         """Sums over each pair's geounits."""

@@ -27,9 +27,10 @@ from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
-from blue_solvers.components.tree.by_parent import ByParent
+from blue_solvers.components.tree.by_parent import ByParent, ChildrenOfPairs
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
 from blue_solvers.components.tree.leaf_form import LeafForm, measured_at
+from blue_solvers.components.tree.level_blocks import Block, blocks_of
 from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
@@ -75,6 +76,12 @@ class TreeForm:
             ByParent(self.plan, level, np.delete(np.arange(level.members.size), leaves.rows))
             for level, leaves in zip(self.plan.levels, self._leaves, strict=True)
         ]
+
+        self._inner = [
+            (as_slice(level.inner), as_slice(self.plan.parent_number[level.members[level.inner]]))
+            for level in self.plan.levels
+        ]
+        self._blocks_at: dict[tuple[int, int], list[Block]] = {}
 
     def _make_plan(self) -> TreePlan:
         return plan_of(self._problem)
@@ -127,8 +134,8 @@ class TreeForm:
         learnt = sums  # where it is known, in place
         for number, level in enumerate(self.plan.levels):
             self._go_down(number, estimates[number], learnt, workers)
-            numbers = self.plan.parent_number[level.members[level.inner]]
-            learnt[numbers] = estimates[number][level.inner] - sums[numbers]
+            inner, numbers = self._inner[number]
+            learnt[numbers] = estimates[number][inner] - sums[numbers]
             self._finish(number, estimates[number], workers)
             self._leaves[number].go_down(Y, learnt, estimates[number], X, workers)
             yield number, estimates[number]
@@ -146,51 +153,50 @@ class TreeForm:
         """Estimates of a level from itself and below, in slots, into `result`."""
         level = self.plan.levels[number]
         measured = measured_at(self._problem, level, Y)
-        row_of = np.full(level.members.size, -1)
-        row_of[level.inner] = self.plan.parent_number[level.members[level.inner]]
-        tables = sum(table.size for _, table in level.tables)  # whose coordinates are held together
 
-        def collect(rows: slice | Index) -> None:
-            block = result[rows]
-            self._collect(level, rows, measured, block)
-            inner = np.flatnonzero(row_of[rows] >= 0)
-            if inner.size:
-                numbers = row_of[rows][inner]
-                children = sums[numbers]
-                self._multiply(children, numbers, "children")
-                block[inner] += children
-            _put_back(block, rows, result)
+        def collect(some: Block) -> None:
+            block = result[some.rows]
+            self._collect(level, some, measured, block)
+            if some.numbers.size:
+                children = sums[some.numbers]
+                self._multiply(children, some.numbers, "children")
+                block[some.inner] += children
+            _put_back(block, some.rows, result)
 
-        workers.for_each(collect, self._blocks(self._others[number].rows, Y.shape[1], tables))
+        workers.for_each(collect, self._cut(number, Y.shape[1]))
+
+    def _cut(self, number: int, K: int) -> list[Block]:
+        """Members of a level that are in slots, so many at a time that their tables' coordinates stay in cache too."""
+        if (number, K) not in self._blocks_at:
+            level = self.plan.levels[number]
+            count = self._rows_in_cache(K, sum(table.size for _, table in level.tables))
+            self._blocks_at[number, K] = blocks_of(level, self.plan.parent_number, self._others[number].rows, count)
+        return self._blocks_at[number, K]
 
     def _go_down(self, number: int, estimates: Float, learnt: Float, workers: Workers) -> None:
         """Add to every geounit in slots its part of what its parent learnt, in place."""
         others = self._others[number]
         if not others.pairs.size:
             return
-        count = self._rows_in_cache(learnt.shape[-1])
 
-        def add(chosen: slice) -> None:
-            pairs = others.pairs[chosen]
-            parts = learnt[self.plan.pair_parent[pairs]]
-            self._multiply(parts, pairs, "gain")
-            places = np.flatnonzero((others.pair_of >= chosen.start) & (others.pair_of < chosen.stop))
-            for some in chunks(places.size, count):
-                here = places[some]
-                estimates[as_slice(others.rows[here])] += parts[others.pair_of[here] - chosen.start]
+        def add(lot: ChildrenOfPairs) -> None:
+            parts = learnt[lot.parents]
+            self._multiply(parts, lot.pairs, "gain")
+            for rows, part_of in lot.children:
+                estimates[rows] += parts[part_of]
 
-        workers.for_each(add, chunks(others.pairs.size, count))
+        workers.for_each(add, others.lots(self._rows_in_cache(learnt.shape[-1])))
 
     def _finish(self, number: int, estimates: Float, workers: Workers) -> None:
         """From slots to cells, in place."""
 
-        def finish(rows: slice | Index) -> None:
-            block = estimates[rows]
+        def finish(some: Block) -> None:
+            block = estimates[some.rows]
             self._basis.to_cells(block)
-            self._empty(number, rows, block)
-            _put_back(block, rows, estimates)
+            self._empty(number, some.rows, block)
+            _put_back(block, some.rows, estimates)
 
-        workers.for_each(finish, self._blocks(self._others[number].rows, estimates.shape[-1]))
+        workers.for_each(finish, self._cut(number, estimates.shape[-1]))
 
     def _empty(self, number: int, rows: slice | Index, block: Float) -> None:
         """Set to 0 what is known to be, and which large counts known exactly beside leave rounding in."""
@@ -200,28 +206,24 @@ class TreeForm:
             flags = zeros[rows].reshape(len(block), *lengths, 1)
             np.copyto(block, 0.0, where=np.broadcast_to(flags, block.shape))
 
-    def _collect(self, level: LevelPlan, rows: slice | Index, measured: list[Float], block: Float) -> None:
+    def _collect(self, level: LevelPlan, some: Block, measured: list[Float], block: Float) -> None:
         """What a level's own tables make of the slots of some geounits, into `block`."""
-        used = [
-            (t, self._readers[table.name], cells[rows], weights[rows], exact[rows].astype(float))
-            for (t, table), cells, weights, exact in zip(
-                level.tables, measured, level.weights, level.exact, strict=True
-            )
-            if weights[rows].any() or exact[rows].any()
-        ]
-        coordinates = [reader.coordinates(cells) for _, reader, cells, _, _ in used]
+        names = [(t, self._readers[table.name]) for t, table in level.tables]
+        used = [(own, *names[own.place]) for own in some.used]
+        coordinates = [reader.coordinates(measured[own.place][some.rows]) for own, _, reader in used]
         block[...] = 0
-        for (_, reader, _, weights, _), own in zip(used, coordinates, strict=True):
-            reader.add_numbers(own, weights, block)
-        classes = level.class_of[rows]
+        for (table, _, reader), own in zip(used, coordinates, strict=True):
+            reader.add_numbers(own, table.weights, block)
+        classes = some.classes
         self._multiply_numbers(block, classes, "own")
-        if any(exact.any() for *_, exact in used):
+        if any(table.exact is not None for table in some.used):
             exactly = np.zeros_like(block)
-            for (_, reader, _, _, exact), own in zip(used, coordinates, strict=True):
-                reader.add_numbers(own, exact, exactly)
+            for (table, _, reader), own in zip(used, coordinates, strict=True):
+                if table.exact is not None:
+                    reader.add_numbers(own, table.exact, exactly)
             self._multiply_numbers(exactly, classes, "own_exact")
             block += exactly
-        tables = {t: (reader, own) for (t, reader, *_), own in zip(used, coordinates, strict=True)}
+        tables = {t: (reader, own) for (_, t, reader), own in zip(used, coordinates, strict=True)}
         for component, gains in self._matrices(level, classes):
             seeing = [t for t in tables if t in gains]
             if not seeing:
