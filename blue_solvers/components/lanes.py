@@ -56,7 +56,7 @@ from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
 LANES = 64  # of a tile
-FEW_LANES = 32
+FEW_LANES = 32  # of one of many rows
 MOST_ROWS = 400
 BESIDE = 8  # numbers between rows: else those of one lane would fall on few places of the cache
 
@@ -130,7 +130,7 @@ def map_lanes(
     total, sums, spread = np.empty(longest), np.empty(in_margins), np.empty(in_boxes)
     lines = np.empty((most, length))
     cells, stride, is_single = tile.ravel(), tile.shape[1], members.size == rows_out.size
-    all_parts = parts.ravel()
+    all_parts, all_lines = parts.ravel(), lines.ravel()
     start = 0
     while start < rows_out.size:
         stop = start + 1
@@ -146,29 +146,32 @@ def map_lanes(
                     _enter_one(cells, at + (lane - start) * columns, stride, total, 0, size, columns)
         if first_part >= 0 and parts.shape[0]:
             _enter(cells, first_part * stride, stride, all_parts, 0, parts.shape[1], part_of, start, stop, columns)
-        if length:
-            first = line[0] * columns
-            for lane in range(start, stop):
-                place, at = (lane - start) * columns, first + members[lane] * length
-                if is_single:
-                    _sum_line(data[at : at + length], sums, margins, columns, cells, place, stride)
-                else:
-                    own = lines[lane - start]
-                    _add_up(data, first, members, firsts[lane], firsts[lane + 1], own, length)
-                    _sum_line(own, sums, margins, columns, cells, place, stride)
+        for lane in range(start, stop if length else start):
+            place, first = (lane - start) * columns, line[0] * columns
+            if is_single:
+                at = first + members[lane] * length
+                _sum_line(data, at, length, sums, margins, columns, cells, place, stride)
+            else:
+                _add_up(data, first, members, firsts[lane], firsts[lane + 1], lines[lane - start], length)
+                at = (lane - start) * length
+                _sum_line(all_lines, at, length, sums, margins, columns, cells, place, stride)
         _add_rows(cells, stride, (stop - start) * columns, targets, lengths, terms, sources, factors[classes[start]])
         for i in range(outputs.shape[0]):
             first, size = outputs[i, 0] * columns, outputs[i, 1] * columns
             _leave(cells, stride, written, outputs[i, 2], out, first, size, rows_out, start, stop, columns)
-        if length:
-            for lane in range(start, stop):
-                place, first = (lane - start) * columns, line_out * columns + rows_out[lane] * length
-                result, at = out[first : first + length], line[0] * columns + members[lane] * length
-                if is_single:
-                    _add_part(data[at : at + length], parts, part_of[lane], result)
-                else:
-                    _add_part(lines[lane - start], parts, part_of[lane], result)
-                _spread_boxes(cells, place, stride, boxes, runs, written, spread, result, columns)
+        for lane in range(start, stop if length else start):
+            place, room = (lane - start) * columns, 0
+            for i in range(boxes.shape[0]):
+                _leave_one(cells, place, stride, written, boxes[i, 1], spread, room, boxes[i, 0] * columns, columns)
+                room += boxes[i, 0] * columns
+            part = part_of[lane] * length if parts.shape[0] else -1
+            to = line_out * columns + rows_out[lane] * length
+            if is_single:
+                at = line[0] * columns + members[lane] * length
+                _write_line(data, at, length, all_parts, part, boxes, runs, spread, columns, out, to)
+            else:
+                at = (lane - start) * length
+                _write_line(all_lines, at, length, all_parts, part, boxes, runs, spread, columns, out, to)
         start = stop
 
 
@@ -237,51 +240,53 @@ def _leave_one(
 
 
 def _sum_line(
-    line: Float, sums: Float, margins: Integers, columns: int, tile: Float, place: int, stride: int
-) -> None:
+    line: Float, at: int, length: int, sums: Float, margins: Integers, columns: int, tile: Float, place: int,
+    stride: int,
+) -> None:  # fmt: skip
     """Margins of a line, those wanted into a lane."""
     stop = 0
     for i in range(margins.shape[0]):
         start, before, levels, after = margins[i, 0] * columns, margins[i, 1], margins[i, 2], margins[i, 3] * columns
-        size = before * after
-        own = sums[stop : stop + size]
-        if start < line.size:
-            _sum_axis(line, before, levels, after, own)
+        if start < length:
+            _sum_axis(line, at + start, before, levels, after, sums, stop)
         else:
-            _sum_axis(sums[start - line.size :], before, levels, after, own)
+            _sum_axis(sums, start - length, before, levels, after, sums, stop)
         if margins[i, 4] >= 0:
-            _enter_one(tile, margins[i, 4] * stride + place, stride, own, 0, size, columns)
-        stop += size
+            _enter_one(tile, margins[i, 4] * stride + place, stride, sums, stop, before * after, columns)
+        stop += before * after
 
 
-def _sum_axis(array: Float, before: int, levels: int, after: int, total: Float) -> None:
+def _sum_axis(array: Float, at: int, before: int, levels: int, after: int, total: Float, to: int) -> None:
     for b in range(before):
-        own, first = total[b * after : (b + 1) * after], b * levels * after
+        first, own = np.uint64(at + b * levels * after), np.uint64(to + b * after)
         if after == 1:
-            own[0] = _sum_run(array[first : first + levels])
+            total[own] = _sum_run(array, first, levels)
         else:
-            for a in range(after):
-                own[a] = array[first + a]
-            for level in range(1, levels):
-                run = array[first + level * after : first + (level + 1) * after]
-                for a in range(after):
-                    own[a] += run[a]
+            for a in range(np.uint64(0), np.uint64(after), np.uint64(1)):
+                total[own + a] = array[first + a]
+            for _ in range(1, levels):
+                first += np.uint64(after)
+                for a in range(np.uint64(0), np.uint64(after), np.uint64(1)):
+                    total[own + a] += array[first + a]
 
 
-def _sum_run(run: Float) -> float:
+def _sum_run(array: Float, first: int, size: int) -> float:
     """In eight parts, which a processor adds up side by side."""
     a0, a1, a2, a3, a4, a5, a6, a7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(run.size // 8):
-        a0 += run[8 * i]
-        a1 += run[8 * i + 1]
-        a2 += run[8 * i + 2]
-        a3 += run[8 * i + 3]
-        a4 += run[8 * i + 4]
-        a5 += run[8 * i + 5]
-        a6 += run[8 * i + 6]
-        a7 += run[8 * i + 7]
-    for i in range(run.size // 8 * 8, run.size):
-        a0 += run[i]
+    i, one = first, np.uint64(1)
+    for _ in range(size // 8):
+        a0 += array[i]
+        a1 += array[i + one]
+        a2 += array[i + np.uint64(2)]
+        a3 += array[i + np.uint64(3)]
+        a4 += array[i + np.uint64(4)]
+        a5 += array[i + np.uint64(5)]
+        a6 += array[i + np.uint64(6)]
+        a7 += array[i + np.uint64(7)]
+        i += np.uint64(8)
+    for _ in range(size % 8):
+        a0 += array[i]
+        i += one
     return ((a0 + a4) + (a2 + a6)) + ((a1 + a5) + (a3 + a7))
 
 
@@ -315,38 +320,35 @@ def _add_rows(
             term += 2
 
 
-def _add_part(line: Float, parts: Float, number: int, result: Float) -> None:
-    if parts.shape[0]:
-        part = parts[number]
-        for c in range(result.size):
-            result[c] = line[c] + part[c]
-    else:
-        for c in range(result.size):
-            result[c] = line[c]
-
-
-def _spread_boxes(
-    tile: Float, place: int, stride: int, boxes: Integers, runs: Integers, written: Integers, spread: Float, result: Float,
-    columns: int,
+def _write_line(
+    line: Float, at: int, length: int, parts: Float, part: int, boxes: Integers, runs: Integers, spread: Float,
+    columns: int, out: Float, to: int,
 ) -> None:  # fmt: skip
-    """Add margins of a lane to a line, run by run."""
-    stop = 0
-    for i in range(boxes.shape[0]):
-        size, length = boxes[i, 0] * columns, result.size // runs.shape[1]
-        own = spread[stop : stop + size]
-        _leave_one(tile, place, stride, written, boxes[i, 1], own, 0, size, columns)
-        for run in range(runs.shape[1]):
-            first, cells = runs[i, run] * columns, result[run * length : (run + 1) * length]
+    """A line, its part of what is added to it, and margins, run by run."""
+    zero, one, size = np.uint64(0), np.uint64(1), np.uint64(length // runs.shape[1])
+    first, own, result = np.uint64(at), np.uint64(part), np.uint64(to)
+    for run in range(runs.shape[1]):
+        if part >= 0:
+            for c in range(zero, size, one):
+                out[result + c] = line[first + c] + parts[own + c]
+        else:
+            for c in range(zero, size, one):
+                out[result + c] = line[first + c]
+        stop = 0
+        for i in range(boxes.shape[0]):
+            box = np.uint64(stop + runs[i, run] * columns)
             if boxes[i, 2]:
-                box = own[first : first + length]
-                for c in range(length):
-                    cells[c] += box[c]
+                for c in range(zero, size, one):
+                    out[result + c] += spread[box + c]
             elif columns == 1:
-                value = own[first]
-                for c in range(length):
-                    cells[c] += value
+                value = spread[box]
+                for c in range(zero, size, one):
+                    out[result + c] += value
             else:
-                for c in range(length // columns):
-                    for k in range(columns):
-                        cells[c * columns + k] += own[first + k]
-        stop += size
+                for c in range(zero, size, np.uint64(columns)):
+                    for k in range(zero, np.uint64(columns), one):
+                        out[result + c + k] += spread[box + k]
+            stop += boxes[i, 0] * columns
+        first += size
+        own += size
+        result += size

@@ -37,6 +37,7 @@ def reflected_rows(program: RowProgram, rows: Index, axis: int, grouping: Groupi
             rest = 1 / (np.sqrt(size) - 1)
             program.combine(last, [last, coordinate], [rest, -rest])
             program.combine(others, [others, last[:, None]], [1, 1])
+            program.free(last)
             flat[:, first_group + group] = coordinate
     return flat.reshape(rows.shape)
 

@@ -56,6 +56,7 @@ class RowProgram:
     def __init__(self, classes: int) -> None:
         self._classes = classes
         self.count = 0
+        self._free: list[tuple[int, int]] = []  # runs of rows: where they start, and how many
         self._targets: list[Index] = []
         self._counts: list[Index] = []
         self._sources: list[Index] = []
@@ -63,9 +64,19 @@ class RowProgram:
 
     def new(self, *shape: int) -> Index:
         """Rows that nothing else uses."""
-        first = self.count
-        self.count += prod(shape)
-        return np.arange(first, self.count).reshape(shape)
+        size = prod(shape)
+        for i, (first, count) in enumerate(self._free):
+            if count >= size:
+                self._free[i] = (first + size, count - size)
+                return np.arange(first, first + size).reshape(shape)
+        self.count += size
+        return np.arange(self.count - size, self.count).reshape(shape)
+
+    def free(self, rows: Index) -> None:
+        """Say that what some rows hold is not used any more."""
+        own = np.unique(rows)
+        for part in np.split(own, np.flatnonzero(np.diff(own) > 1) + 1):
+            self._free.append((int(part[0]), part.size))
 
     def combine(self, targets: Index, sources: Sequence[Index], factors: Sequence[float]) -> None:
         """Set every target to the sum of its entry in each of the sources times that source's factor."""

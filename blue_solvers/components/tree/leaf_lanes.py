@@ -83,6 +83,9 @@ class LeafLanes:
         margins = self._sums(program, cells, [table for _, table in others])
         for own, margin in zip(inputs, margins, strict=True):
             program.combine(own, [own, margin], [1, -1])
+        kept = np.concatenate([np.zeros(0, dtype=np.intp), *([] if cells is None else [cells.ravel()])])
+        if margins:
+            program.free(np.setdiff1d(np.concatenate([own.ravel() for own in margins]), kept))
         differences = [reader.coordinate_rows(program, own) for reader, own in zip(readers, inputs, strict=True)]
         found = [box.rows(program, differences, np.arange(classes)) for box in boxes]
         self._written, self._first_part = _Written(), -1
