@@ -180,14 +180,16 @@ def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _lanes(rng: np.random.Generator) -> tuple[Any, ...]:
-    """A table of two cells and one of a x b, through the tile or as a line; lanes of one geounit each, or of several."""
+    """Tables of two cells and of a x b, through the tile or as a line; lanes of one geounit each, or of several."""
     a, b, K, G, N = int(rng.integers(1, 5)), int(rng.choice([2, 40])), int(rng.choice([1, 3])), 7, 90
     whole, counts = bool(rng.integers(2)), rng.integers(1, 4, N) if rng.random() < 0.5 else np.ones(N, np.int64)
     firsts = np.concatenate([[0], np.cumsum(counts)])
     classes = np.sort(rng.integers(0, 2, N))
     inputs = np.array([[0, 2, 0], [2 * G, a * b, 2]][: 1 + whole])
     line = np.array([2 * G, 0 if whole else a * b])
-    margins = np.array([[0, 1, a, b, 2], [0, a, b, 1, -1], [a * b + b, 1, a, 1, 2 + b]][: 0 if whole else 3], dtype=np.int64)
+    margins = np.array(
+        [[0, 1, a, b, 2], [0, a, b, 1, -1], [a * b + b, 1, a, 1, 2 + b]][: 0 if whole else 3], dtype=np.int64
+    )
     read = 2 + 2 * a * b if whole else 3 + b
     targets, lengths = np.array([read, read + 1, read + 5, 0]), np.array([1, 3, 1, 1])
     terms, sources = np.array([0, 3, 5, 5, 6]), np.array([0, 1, 2, 0, 1, 0])

@@ -1,8 +1,8 @@
-"""Reflections along the axes of many small arrays, in numpy and as a loop to be compiled that takes one array at a time.
+"""Reflections along the axes of many small arrays, in numpy and as a loop to be compiled.
 
-A row of `axes` is an axis: the cells before it, its levels, the cells after it, where the sizes of its groups are listed,
-and how many there are. Of every group all levels but the last lie together, groups in order, and after them all the last
-ones; `reflections` says what is done.
+The loop takes one array at a time along all its axes. A row of `axes` is an axis: the cells before it, its levels, the
+cells after it, where the sizes of its groups are listed, and how many there are. Of every group all levels but the last
+lie together, groups in order, and after them all the last ones; `reflections` says what is done.
 """
 
 from __future__ import annotations

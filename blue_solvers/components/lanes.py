@@ -1,8 +1,8 @@
 """Linear maps of many geounits at once, a tile of them after another, in numpy and as a loop to be compiled.
 
 A lane is a geounit, or several that are added up, and a column. A tile holds a row of numbers for every cell of some
-lanes: their tables are read into it, sums of rows (`row_program`) are done on it, and tables are written from it, so that
-nothing but the tables themselves leaves the cache. What a lane gets does not depend on which lanes are beside it.
+lanes: their tables are read into it, sums of rows (`row_program`) are done on it, and tables are written from it, so
+that nothing but the tables themselves leaves the cache. What a lane gets does not depend on which lanes are beside it.
 
 A finest table of many cells never enters the tile. It stays a line of cells, of which margins enter the tile, and to
 which margins of the tile are added when it is written.
@@ -64,8 +64,8 @@ BESIDE = 8  # numbers between rows: else those of one lane would fall on few pla
 def map_lanes_in_numpy(
     data: Float, columns: int, firsts: Integers, members: Integers, classes: Integers, inputs: Integers,
     line: Integers, margins: Integers, parts: Float, part_of: Integers, first_part: int, targets: Integers,
-    lengths: Integers, terms: Integers, sources: Integers, factors: Float, outputs: Integers, written: Integers, boxes: Integers,
-    runs: Integers, line_out: int, out: Float, rows_out: Integers, rows: int,
+    lengths: Integers, terms: Integers, sources: Integers, factors: Float, outputs: Integers, written: Integers,
+    boxes: Integers, runs: Integers, line_out: int, out: Float, rows_out: Integers, rows: int,
 ) -> None:  # fmt: skip
     """Write the tables of all lanes; see the module."""
     tile = np.zeros((rows, rows_out.size, columns))
@@ -95,9 +95,9 @@ def map_lanes_in_numpy(
         else:
             whole = whole + own
     for i, (target, length) in enumerate(zip(targets, lengths, strict=True)):
-        own = slice(terms[i], terms[i + 1])
-        read = tile[sources[own, None] + np.arange(length)]
-        tile[target : target + length] = np.einsum("trlk,lt->rlk", read, factors[classes, own])
+        of_sum = slice(terms[i], terms[i + 1])
+        summed = tile[sources[of_sum, None] + np.arange(length)]
+        tile[target : target + length] = np.einsum("trlk,lt->rlk", summed, factors[classes, of_sum])
     tables = [(start, cells, tile[written[first : first + cells]]) for start, cells, first in outputs.tolist()]
     if len(whole):
         for (cells, first, each), starts in zip(boxes.tolist(), runs, strict=True):
@@ -114,8 +114,8 @@ def map_lanes_in_numpy(
 def map_lanes(
     data: Float, columns: int, firsts: Integers, members: Integers, classes: Integers, inputs: Integers,
     line: Integers, margins: Integers, parts: Float, part_of: Integers, first_part: int, targets: Integers,
-    lengths: Integers, terms: Integers, sources: Integers, factors: Float, outputs: Integers, written: Integers, boxes: Integers,
-    runs: Integers, line_out: int, out: Float, rows_out: Integers, rows: int,
+    lengths: Integers, terms: Integers, sources: Integers, factors: Float, outputs: Integers, written: Integers,
+    boxes: Integers, runs: Integers, line_out: int, out: Float, rows_out: Integers, rows: int,
 ) -> None:  # fmt: skip
     """See `map_lanes_in_numpy`."""
     most = max(1, (LANES if rows <= MOST_ROWS else FEW_LANES) // columns)
@@ -260,7 +260,7 @@ def _sum_axis(array: Float, at: int, before: int, levels: int, after: int, total
     for b in range(before):
         first, own = np.uint64(at + b * levels * after), np.uint64(to + b * after)
         if after == 1:
-            total[own] = _sum_run(array, first, levels)
+            total[own] = _sum_run(array, at + b * levels * after, levels)
         else:
             for a in range(np.uint64(0), np.uint64(after), np.uint64(1)):
                 total[own + a] = array[first + a]
@@ -273,7 +273,7 @@ def _sum_axis(array: Float, at: int, before: int, levels: int, after: int, total
 def _sum_run(array: Float, first: int, size: int) -> float:
     """In eight parts, which a processor adds up side by side."""
     a0, a1, a2, a3, a4, a5, a6, a7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    i, one = first, np.uint64(1)
+    i, one = np.uint64(first), np.uint64(1)
     for _ in range(size // 8):
         a0 += array[i]
         a1 += array[i + one]

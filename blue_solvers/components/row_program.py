@@ -1,8 +1,8 @@
 """Linear maps of many geounits at once, as a list of sums of rows that have one number for each of them.
 
-What a geounit's tables make of one another (sums, changes of basis, gains, corrections) is a short list of sums with few
-terms. Rows are numbered, and the list is made by the classes that know the steps: each takes the rows of its input, an
-array of the input's shape, and gives those of its output. `lanes` does the sums.
+What a geounit's tables make of one another (sums, changes of basis, gains, corrections) is a short list of sums with
+few terms. Rows are numbered, and the list is made by the classes that know the steps: each takes the rows of its input,
+an array of the input's shape, and gives those of its output. `lanes` does the sums.
 """
 
 from __future__ import annotations

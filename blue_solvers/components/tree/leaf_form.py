@@ -21,9 +21,9 @@ from blue_solvers.components.batches import as_slice, chunks, distinct, starts_o
 from blue_solvers.components.boxes import Box, choose_boxes
 from blue_solvers.components.component_products import multiply
 from blue_solvers.components.reflections import Basis
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
-from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.leaf_lanes import Lanes, LeafLanes
 from blue_solvers.components.tree.leaf_order import LeavesOfPairs, leaves_of_pairs
@@ -160,7 +160,7 @@ class LeafForm:
     def _has_parents(self) -> bool:
         return bool(self._pairs[0] >= 0)
 
-    def go_up(self, Y: Float, workers: Workers) -> Iterator[tuple[Index, Float]]:
+    def go_up(self, Y: Float, workers: Workers) -> Iterator[tuple[slice | Index, Float]]:
         """Parents, and the sums over these children of their estimates in slots, (parents, ..., K).
 
         Parameters

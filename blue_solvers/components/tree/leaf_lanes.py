@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -72,11 +73,11 @@ class LeafLanes:
         self.tabulates = self._cells <= WHOLE
         program = RowProgram(classes)
         inputs = [program.new(*table.shape) for _, table in others]
-        starts = [(start, table.size, own.flat[0]) for (start, table), own in zip(others, inputs, strict=True)]
+        starts = [(start, table.size, int(own.flat[0])) for (start, table), own in zip(others, inputs, strict=True)]
         cells, part = None, None
         if self.tabulates:
             cells, part = program.new(*finest[1].shape), program.new(*finest[1].shape)
-            starts.append((finest[0], self._cells, cells.flat[0]))
+            starts.append((finest[0], self._cells, int(cells.flat[0])))
         self._inputs = _integers(starts, 3)
         self._line = np.array([finest[0], 0 if self.tabulates else self._cells])
         self._margins = np.zeros((0, 5), dtype=np.int64)
@@ -101,6 +102,7 @@ class LeafLanes:
             self._outputs = _integers(tables, 3)
         else:
             self._spread(found)
+        self._rows_written = self._written.rows
         self._program: RowSums = program.finished()
         self._rows = program.count
 
@@ -155,8 +157,8 @@ class LeafLanes:
         self._boxes = _integers(boxes, 3)
         self._runs = np.array(runs, dtype=np.int64).reshape(len(boxes), self._cells // run)
 
-    def estimate(self, Y: Float, lanes: Lanes, parts: Float | None, result: Float, start: int = 0) -> None:
-        """Estimates of lanes into a finest table (G, ..., K), or one that starts so many cells into (m, K).
+    def estimate(self, Y: Float, lanes: Lanes, parts: Float | None, result: Float) -> None:
+        """Estimates of lanes into a finest table (G, ..., K).
 
         Parameters
         ----------
@@ -164,21 +166,21 @@ class LeafLanes:
         lanes : Lanes
         parts : ndarray, (P, ..., K), optional
         result : ndarray
-        start : int
         """
-        self._map(Y, lanes, parts, self._alone, start, result)
+        self._map(Y, lanes, parts, self._alone, result)
 
     def tabulate(self, Y: Float, lanes: Lanes, parts: Float | None, X: Float) -> None:
         """All that is desired of lanes into X, (m, K), where `tabulates`."""
-        self._map(Y, lanes, parts, self._outputs, 0, X)
+        self._map(Y, lanes, parts, self._outputs, X)
 
-    def _map(self, Y: Float, lanes: Lanes, parts: Float | None, outputs: Integers, start: int, result: Float) -> None:
+    def _map(self, Y: Float, lanes: Lanes, parts: Float | None, outputs: Integers, result: Float) -> None:
         K, steps = Y.shape[1], self._program
         given = np.empty((0, self._cells * K)) if parts is None else parts.reshape(len(parts), -1)
         map_lanes.fastest()(
             Y.reshape(-1), K, lanes.firsts, lanes.members, lanes.classes, self._inputs, self._line, self._margins,
-            given, lanes.part_of, self._first_part, steps.targets, steps.lengths, steps.firsts, steps.sources, steps.factors,
-            outputs, self._written.rows, self._boxes, self._runs, start, result.reshape(-1), lanes.rows_out, self._rows,
+            given, lanes.part_of, self._first_part, steps.targets, steps.lengths, steps.firsts, steps.sources,
+            steps.factors, outputs, self._rows_written, self._boxes, self._runs, 0, result.reshape(-1),
+            lanes.rows_out, self._rows,
         )  # fmt: skip
 
 
@@ -216,5 +218,5 @@ def _run_axis(shape: tuple[int, ...], boxes: list[tuple[int, ...]]) -> int:
     return start
 
 
-def _integers(rows: list[tuple[int, ...]] | list[list[int]], width: int) -> Integers:
+def _integers(rows: Sequence[Sequence[int]], width: int) -> Integers:
     return np.array(rows, dtype=np.int64).reshape(-1, width)

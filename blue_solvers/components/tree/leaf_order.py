@@ -58,7 +58,9 @@ def leaves_of_pairs(
         sizes = np.diff(starts[some.start : some.stop + 1])[by_class]
         ends = np.concatenate([[0], np.cumsum(sizes)])
         leaves = np.repeat(starts[some][by_class] - ends[:-1], sizes) + np.arange(ends[-1])
-        up = Lanes(ends, rows[leaves], classes[starts[some][by_class]], np.zeros(by_class.size, dtype=np.intp), by_class)
+        up = Lanes(
+            ends, rows[leaves], classes[starts[some][by_class]], np.zeros(by_class.size, dtype=np.intp), by_class
+        )
         down = []
         order = first + np.argsort(classes[first:last], kind="stable")
         for own in (order[part] for part in chunks(order.size, count)):

@@ -53,7 +53,7 @@ class Block:
 
 
 def blocks_of(level: LevelPlan, parent_number: Index, rows: Index, count: int) -> list[Block]:
-    """Some members of a level, so many at a time; `parent_number` is every geounit's place among those with children."""
+    """Some members of a level, so many at a time; `parent_number` is a geounit's place among those with children."""
     found = []
     for some in chunks(rows.size, count):
         own = as_slice(rows[some])

@@ -122,7 +122,7 @@ class TreeForm:
         `LeafForm` tabulates have all that is desired of them written there, and nothing here. Geounits that
         `LeafForm` takes are never in slots; all others are until their estimates are final.
         """
-        K = Y.shape[1]
+        K, Y = Y.shape[1], np.ascontiguousarray(Y)
         estimates: list[Float] = [np.empty(0)] * len(self.plan.levels)
         sums = np.zeros((self.plan.parents.size, *self._shape, K))
         for number in reversed(range(len(self.plan.levels))):
@@ -132,7 +132,7 @@ class TreeForm:
                 sums[parents] += totals
             self._others[number].add_to_parents(estimates[number], sums)
         learnt = sums  # where it is known, in place
-        for number, level in enumerate(self.plan.levels):
+        for number in range(len(self.plan.levels)):
             self._go_down(number, estimates[number], learnt, workers)
             inner, numbers = self._inner[number]
             learnt[numbers] = estimates[number][inner] - sums[numbers]
@@ -163,9 +163,9 @@ class TreeForm:
                 block[some.inner] += children
             _put_back(block, some.rows, result)
 
-        workers.for_each(collect, self._cut(number, Y.shape[1]))
+        workers.for_each(collect, self._held(number, Y.shape[1]))
 
-    def _cut(self, number: int, K: int) -> list[Block]:
+    def _held(self, number: int, K: int) -> list[Block]:
         """Members of a level that are in slots, so many at a time that their tables' coordinates stay in cache too."""
         if (number, K) not in self._blocks_at:
             level = self.plan.levels[number]
@@ -196,7 +196,7 @@ class TreeForm:
             self._empty(number, some.rows, block)
             _put_back(block, some.rows, estimates)
 
-        workers.for_each(finish, self._cut(number, estimates.shape[-1]))
+        workers.for_each(finish, self._held(number, estimates.shape[-1]))
 
     def _empty(self, number: int, rows: slice | Index, block: Float) -> None:
         """Set to 0 what is known to be, and which large counts known exactly beside leave rounding in."""
