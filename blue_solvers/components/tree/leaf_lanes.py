@@ -19,7 +19,7 @@ from constraint_builders.description.table import Table, make_table
 
 WHOLE = 128  # cells of a finest table that go through the tile with all else
 RUN = 32  # cells that are worth a loop
-Block = tuple[int, Table]  # where a table starts in its layout, in cells
+PlacedTable = tuple[int, Table]  # where a table starts in its layout, in cells
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class LeafLanes:
     def __init__(
         self,
         schema: Schema,
-        finest: Block,
-        others: list[Block],
+        finest: PlacedTable,
+        others: list[PlacedTable],
         readers: list[TableAccess],
         boxes: list[Box],
         classes: int,
-        desired: list[Block],
+        desired: list[PlacedTable],
     ) -> None:
         self._schema, self._finest, self._cells = schema, finest, finest[1].size
         self.tabulates = self._cells <= WHOLE

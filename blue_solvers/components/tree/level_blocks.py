@@ -31,7 +31,7 @@ class UsedTable:
 
 
 @dataclass(frozen=True)
-class Block:
+class LevelBlock:
     """Some members of a level.
 
     Attributes
@@ -52,7 +52,7 @@ class Block:
     used: list[UsedTable]
 
 
-def blocks_of(level: LevelPlan, parent_number: Index, rows: Index, count: int) -> list[Block]:
+def blocks_of(level: LevelPlan, parent_number: Index, rows: Index, count: int) -> list[LevelBlock]:
     """Some members of a level, so many at a time; `parent_number` is a geounit's place among those with children."""
     found = []
     for some in chunks(rows.size, count):
@@ -64,5 +64,5 @@ def blocks_of(level: LevelPlan, parent_number: Index, rows: Index, count: int) -
             for place, (weights, exact) in enumerate(zip(level.weights, level.exact, strict=True))
             if weights[own].any() or exact[own].any()
         ]
-        found.append(Block(own, as_slice(inner), numbers[inner], level.class_of[own], used))
+        found.append(LevelBlock(own, as_slice(inner), numbers[inner], level.class_of[own], used))
     return found

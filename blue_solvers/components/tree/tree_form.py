@@ -30,7 +30,7 @@ from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.by_parent import ByParent, ChildrenOfPairs
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
 from blue_solvers.components.tree.leaf_form import LeafForm, measured_at
-from blue_solvers.components.tree.level_blocks import Block, blocks_of
+from blue_solvers.components.tree.level_blocks import LevelBlock, blocks_of
 from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
@@ -81,7 +81,7 @@ class TreeForm:
             (as_slice(level.inner), as_slice(self.plan.parent_number[level.members[level.inner]]))
             for level in self.plan.levels
         ]
-        self._blocks_at: dict[tuple[int, int], list[Block]] = {}
+        self._blocks_at: dict[tuple[int, int], list[LevelBlock]] = {}
 
     def _make_plan(self) -> TreePlan:
         return plan_of(self._problem)
@@ -154,7 +154,7 @@ class TreeForm:
         level = self.plan.levels[number]
         measured = measured_at(self._problem, level, Y)
 
-        def collect(some: Block) -> None:
+        def collect(some: LevelBlock) -> None:
             block = result[some.rows]
             self._collect(level, some, measured, block)
             if some.numbers.size:
@@ -165,7 +165,7 @@ class TreeForm:
 
         workers.for_each(collect, self._held(number, Y.shape[1]))
 
-    def _held(self, number: int, K: int) -> list[Block]:
+    def _held(self, number: int, K: int) -> list[LevelBlock]:
         """Members of a level that are in slots, so many at a time that their tables' coordinates stay in cache too."""
         if (number, K) not in self._blocks_at:
             level = self.plan.levels[number]
@@ -190,7 +190,7 @@ class TreeForm:
     def _finish(self, number: int, estimates: Float, workers: Workers) -> None:
         """From slots to cells, in place."""
 
-        def finish(some: Block) -> None:
+        def finish(some: LevelBlock) -> None:
             block = estimates[some.rows]
             self._basis.to_cells(block)
             self._empty(number, some.rows, block)
@@ -206,7 +206,7 @@ class TreeForm:
             flags = zeros[rows].reshape(len(block), *lengths, 1)
             np.copyto(block, 0.0, where=np.broadcast_to(flags, block.shape))
 
-    def _collect(self, level: LevelPlan, some: Block, measured: list[Float], block: Float) -> None:
+    def _collect(self, level: LevelPlan, some: LevelBlock, measured: list[Float], block: Float) -> None:
         """What a level's own tables make of the slots of some geounits, into `block`."""
         names = [(t, self._readers[table.name]) for t, table in level.tables]
         used = [(own, *names[own.place]) for own in some.used]
