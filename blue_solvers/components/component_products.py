@@ -6,10 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float
+
+Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Component:
     def _inverse(self) -> tuple[int, ...]:
         return tuple(self._order.index(i) for i in range(len(self._order)))
 
-    def to_front(self, array: Float, count: int) -> Float:
+    def to_front(self, array: NDArray[Number], count: int) -> NDArray[Number]:
         """The axes that are no contrasts, of `count` numbers together, as one: (G, ..., K) to (G, count, -1)."""
         return array.transpose(self._order).reshape(len(array), count, -1)
 
@@ -78,10 +82,11 @@ def product(component: Component, matrices: Float, parts: Sequence[Float], lengt
 
     Of their axes that are no contrasts, which hold q numbers together; of the result they have `lengths`, r together.
     """
-    fronts = [component.to_front(part, prod(_kept(component, part))) for part in parts]
+    fronts = [component.to_front(part, kept_size(component, part)) for part in parts]
     stacked = fronts[0] if len(fronts) == 1 else np.concatenate(fronts, axis=1)
     return component.from_front(matrices @ stacked, lengths, parts[0].shape)
 
 
-def _kept(component: Component, array: Float) -> list[int]:
-    return [n for n, contrast in zip(array.shape[1:-1], component.contrasts, strict=True) if not contrast]
+def kept_size(component: Component, array: NDArray[Number]) -> int:
+    """How many numbers the axes of (G, ..., K) hold together that are no contrasts."""
+    return prod(n for n, contrast in zip(array.shape[1:-1], component.contrasts, strict=True) if not contrast)
