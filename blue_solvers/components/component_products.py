@@ -9,7 +9,10 @@ from math import prod
 
 import numpy as np
 
+from blue_solvers.components.tree.piecewise import Composed, Ragged, sum_of_products
 from constraint_builders.arrays import Float
+
+Matrices = Float | Ragged | Composed
 
 
 @dataclass(frozen=True)
@@ -61,16 +64,17 @@ class Component:
         return array.reshape(shape).transpose(self._inverse)
 
 
-def multiply(block: Float, products: Iterable[tuple[Component, Float]], transpose: bool = False) -> None:
+def multiply(block: Float, products: Iterable[tuple[Component, Matrices]], transpose: bool = False) -> None:
     """Multiply every component of a block of geounits (G, ..., K) by its matrices (G or 1, m, m), in place."""
     if not len(block):
         return
     for component, matrices in products:
         if component.size == 1:
+            assert isinstance(matrices, np.ndarray)
             block[component.place] *= matrices.reshape(-1, *[1] * (block.ndim - 1))
         else:
             own = matrices.swapaxes(-1, -2) if transpose else matrices
-            block[component.place] = product(component, own, [block[component.place]], component.groups)
+            block[component.place] = sum_of(component, [own], [block[component.place]], component.groups)
 
 
 def product(component: Component, matrices: Float, parts: Sequence[Float], lengths: tuple[int, ...]) -> Float:
@@ -81,6 +85,19 @@ def product(component: Component, matrices: Float, parts: Sequence[Float], lengt
     fronts = [component.to_front(part, prod(_kept(component, part))) for part in parts]
     stacked = fronts[0] if len(fronts) == 1 else np.concatenate(fronts, axis=1)
     return component.from_front(matrices @ stacked, lengths, parts[0].shape)
+
+
+def sum_of(
+    component: Component, matrices: Sequence[Matrices], parts: Sequence[Float], lengths: tuple[int, ...]
+) -> Float:
+    """The same of one batch of matrices for each part."""
+    arrays = [own for own in matrices if isinstance(own, np.ndarray)]
+    if len(arrays) == len(matrices):
+        together = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=2)
+        return product(component, together, parts, lengths)
+    composed = [own for own in matrices if isinstance(own, Composed)]
+    fronts = [component.to_front(part, prod(_kept(component, part))) for part in parts]
+    return component.from_front(sum_of_products(composed, fronts), lengths, parts[0].shape)
 
 
 def _kept(component: Component, array: Float) -> list[int]:

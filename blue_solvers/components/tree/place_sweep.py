@@ -17,6 +17,7 @@ from scipy import sparse
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.tree.coefficients import Coefficients, solve_pieces
 from blue_solvers.components.tree.functional_sweep import COPIES, Branches, Weights, slots_of_table
+from blue_solvers.components.tree.piecewise import array_of
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import ROUNDING
 from constraint_builders.arrays import Float
@@ -60,7 +61,7 @@ class PlaceSweep:
         """Covariance of the sums over one geounit, (K, K)."""
         place, total = self._plan.posterior_of[geounit], _Total(1, self._count)
         for seen in self._seen:
-            root = seen.coefficients.posterior[place].T
+            root = array_of(seen.coefficients.posterior[place : place + 1])[0].T
             total.add(root, abs(root), seen.slots)
         return total.covariance()
 

@@ -22,7 +22,7 @@ from math import prod
 import numpy as np
 
 from blue_solvers.components.batches import as_slice, chunks, distinct, one_or_all
-from blue_solvers.components.component_products import Component, multiply, product
+from blue_solvers.components.component_products import Component, multiply, sum_of
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
@@ -235,8 +235,7 @@ class TreeForm:
                 block[component.place] = 0
                 continue
             parts = [own[reader.part(component)] for reader, own in (tables[t] for t in seeing)]
-            together = np.concatenate([gains[t] for t in seeing], axis=2)
-            block[component.place] = product(component, together, parts, component.groups)
+            block[component.place] = sum_of(component, [gains[t] for t in seeing], parts, component.groups)
 
     def _matrices(self, level: LevelPlan, classes: Index) -> Iterator[tuple[Component, dict[int, Float]]]:
         """Components of several group sums, each with its gains from the tables of a level that see it."""
@@ -301,7 +300,7 @@ class TreeForm:
             for component, gains in matrices:
                 if t in gains:
                     lengths = reader.lengths(component)
-                    pulled = product(component, gains[t].swapaxes(1, 2), [block[component.place]], lengths)
+                    pulled = sum_of(component, [gains[t].swapaxes(1, 2)], [block[component.place]], lengths)
                     own[reader.part(component)] = pulled
             place = result[self._problem.observed.block(t)].reshape(level.members.size, *table.shape, -1)
             place[rows] = reader.cells(own)

@@ -23,6 +23,7 @@ from blue_solvers.components.grouping import Grouping, group_sums, groupings_of,
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.families import Families, alike_with_children
 from blue_solvers.components.tree.splitting import Axes, Undivided, split
+from blue_solvers.components.tree.zero_splitting import split_around_zeros
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.levelled_tree import LevelledTree
@@ -202,8 +203,8 @@ class TreePlan:
         Where coefficients are single numbers, a kind for every geounit takes less time than telling them apart.
         """
         columns = [column[as_slice(rows)] for column in (*level.weights, *level.exact)]
-        if level.zeros is not None:
-            columns += list(level.zeros[rows].reshape(rows.size, level.zeros[0].size).T)
+        if self._zeros is not None:
+            columns += list(self._zeros.empty_kinds(level.members[rows]).T)
         columns = [column for column in columns if column.size and (column != column[0]).any()]
         if not columns:
             return np.arange(min(rows.size, 1)), np.zeros(rows.size, dtype=np.intp)
@@ -344,8 +345,16 @@ class TreePlan:
             tables = {table.name: table for table in self.tables}
             axes = {name: self._axes(tables[name], groupings, scale) for name, scale in seeing}
             size = prod(g.sizes.size for g in groupings)
-            self._divisions[key] = split(axes, size) if self._zeros is None else Undivided(axes, size)
+            self._divisions[key] = (
+                split(axes, size) if self._zeros is None else split_around_zeros(axes, self._kinds(groupings))
+            )
         return self._divisions[key]
+
+    def _kinds(self, groupings: list[Grouping]) -> Index:
+        """Of every combination of group sums along some variables the kind by which it is empty."""
+        assert self._zeros is not None
+        lengths = [g.sizes.size if g.axis in self._zeros.axes else 1 for g in groupings]
+        return np.broadcast_to(self._zeros.kinds.reshape(lengths), [g.sizes.size for g in groupings]).ravel()
 
     def _axes(self, table: Table, groupings: list[Grouping], scale: float) -> Axes:
         """Cells of a table from group sums along every variable, (cells, r), the first times a number."""
@@ -367,6 +376,11 @@ class TreePlan:
         lengths = [g.sizes.size if g.axis in self._zeros.axes else 1 for g in kept]
         flags = np.broadcast_to(own.reshape(-1, *lengths), (len(own), *(g.sizes.size for g in kept)))
         return flags.reshape(len(own), component.size)
+
+    def empty_kinds(self, number: int, ranks: Index) -> Flags:
+        """Which kinds of empty cells are so at geounits of a level, (N, kinds)."""
+        assert self._zeros is not None
+        return self._zeros.empty_kinds(self.levels[number].members[ranks])
 
     @cached_property
     def posterior_of(self) -> Index:
