@@ -41,6 +41,14 @@ def too_many_groups(problem: Problem) -> str | None:
     )
 
 
+def too_many_tied(numbers: int) -> Refusal:
+    """Why what structural zeros and tables tie together is too large."""
+    return Refusal(
+        f"its structural zeros and recodes tie {numbers:,} numbers of a geounit together, more than {MOST_GROUPS:,}",
+        "sum over variables that zeros or recodes tie, or use solver='cholesky' or 'cg'",
+    )
+
+
 def holds_many_times_its_tables(problem: Problem, places: int) -> bool:
     """Whether the passes, which hold the cells of all variables together, would hold many times those of the tables."""
     held = places * as_float(prod(grouping.levels for grouping in groupings_in_use(problem)))

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.components.batches import as_slice
-from blue_solvers.components.orthogonal import SMALL
 from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficients
 from blue_solvers.components.tree.messages import Message, Telling, combine
 from blue_solvers.components.tree.piecewise import Composed, PieceMessages
@@ -20,11 +19,10 @@ from blue_solvers.components.tree.splitting import Divided, Piece, Undivided
 from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
 from blue_solvers.components.tree.supported import Supported
 from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
-from blue_solvers.components.tree.zero_splitting import DividedByZeros, ZeroPiece
+from blue_solvers.components.tree.zero_splitting import DividedByZeros, ZeroPiece, is_supported
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
 
-BATCHED = SMALL  # numbers of a piece with zeros beyond which geounits are worked on one by one
 SQUARE = "children", "gain", "root", "posterior"  # matrices of a piece like those of a component
 
 
@@ -66,9 +64,9 @@ def _solved(
     divisions = {members[0]: plan.division(plan.design_key(plan.components[members[0]])) for members in alike}
     jobs = [(number, piece) for number, division in divisions.items() for piece in division.pieces]
     solved: dict[tuple[int, Piece], Coefficients] = {}
-    large = [job for job in jobs if isinstance(job[1], ZeroPiece) and job[1].size > BATCHED]
-    for number, piece in large:
-        solved[number, piece] = Supported(plan, number, piece, boundary).solve()
+    for number, piece in jobs:
+        if is_supported(piece):
+            solved[number, piece] = Supported(plan, number, piece, boundary).solve()
     batched = [job for job in jobs if job not in solved]
     for size in sorted({piece.size for _, piece in batched}):
         for lot in plan.stacks([job for job in batched if job[1].size == size], size):

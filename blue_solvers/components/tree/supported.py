@@ -98,9 +98,7 @@ class Supported:
         return Ragged(shape, *(list(one) for one in zip(*parts, strict=True)))
 
     def _class_of_family(self, family: int) -> int:
-        geounit = self._plan.families.geounits[family]
-        level = self._plan.levels[self._plan.spine.level_of[geounit]]
-        return int(level.class_of[np.searchsorted(level.members, geounit)])
+        return int(self._plan.class_of[self._plan.families.geounits[family]])
 
     def _go_up(self, number: int) -> None:
         plan, level, found = self._plan, self._plan.levels[number], self._found

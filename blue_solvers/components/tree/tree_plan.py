@@ -236,14 +236,19 @@ class TreePlan:
             level.parent_pair = places
 
     @cached_property
-    def families(self) -> Families:
-        """Geounits with children, and pairs, that have coefficients in common."""
+    def class_of(self) -> Index:
+        """Of every geounit."""
         class_of = np.empty(self.spine.size, dtype=np.intp)
         for level in self.levels:
             class_of[level.members] = level.class_of
+        return class_of
+
+    @cached_property
+    def families(self) -> Families:
+        """Geounits with children, and pairs, that have coefficients in common."""
         pairs = np.concatenate([level.parent_pair for level in self.levels])
         counts = np.bincount(pairs[pairs >= 0], minlength=self.pair_parent.size)
-        return Families.of(self.parents, class_of, self.pair_parent, self.pair_class, counts)
+        return Families.of(self.parents, self.class_of, self.pair_parent, self.pair_class, counts)
 
     def inner_families(self, number: int) -> Index:
         """Of the classes of a level's geounits with children the families."""

@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import prod
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import qr
 
+from blue_solvers.components.orthogonal import SMALL
 from blue_solvers.components.tree.alike_spaces import AlikeSpaces, alike_spaces
 from blue_solvers.components.tree.messages import Message
 from blue_solvers.components.tree.piecewise import Coordinates, PieceMessages, PieceRoots
@@ -28,6 +30,7 @@ from constraint_builders.arrays import Float, Index
 LARGEST_BLOCK = 64  # group sums that tables of many rows may tie together
 SAVING = 0.5  # of the multiplications that one piece takes: where little more is saved, nothing is divided
 LARGE = 200  # group sums from which on all is divided
+BATCHED = SMALL  # numbers of a piece up to which all geounits are worked on together
 TOLERANCE = 1e-11  # of unweighted rows of length one
 ROUNDING = 1e-13  # left where rows do not see a space
 
@@ -101,6 +104,11 @@ class ZeroPiece(Piece):
         """Weights on the piece's numbers, (b, copies * rest, K), from those on the component's group sums."""
         own = self.basis.T @ weights.reshape(len(weights), -1)
         return own.reshape(self.size, -1, weights.shape[-1])
+
+
+def is_supported(piece: Piece) -> TypeGuard[ZeroPiece]:
+    """Whether geounits are worked on one by one, each in the numbers of the piece that are not empty there."""
+    return isinstance(piece, ZeroPiece) and piece.size > BATCHED
 
 
 class DividedByZeros(Undivided):
