@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from blue_solvers.components.batches import as_slice
 from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficients
 from blue_solvers.components.tree.messages import Message, Telling, combine
-from blue_solvers.components.tree.piecewise import Composed, PieceMessages
+from blue_solvers.components.tree.piecewise import Composed, PieceMessages, PieceRoots
 from blue_solvers.components.tree.splitting import Divided, Piece, Undivided
 from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
 from blue_solvers.components.tree.supported import Supported
@@ -94,7 +94,9 @@ def _told_alike(boundary: Boundary, one: int, other: int) -> bool:
     messages = boundary.below.values()
     pairs = [(a, b) for own in messages for a, b in zip(own[one].arrays, own[other].arrays, strict=True)]
     if boundary.above is not None:
-        pairs.append((boundary.above[one], boundary.above[other]))
+        own = (boundary.above[number] for number in (one, other))
+        roots = [root.pieces if isinstance(root, PieceRoots) else [root] for root in own]
+        pairs += zip(*roots, strict=True)
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
@@ -115,15 +117,18 @@ def _put_together(plan: TreePlan, division: Undivided, pieces: list[Coefficients
 
 def _composed(plan: TreePlan, division: DividedByZeros, pieces: list[Coefficients]) -> Coefficients:
     """The same of pieces that are never put together."""
-    own = division.coordinates
+    own, families = division.coordinates, plan.families
+    pairs = families.parent.size
+    counts = families.geounits.size, pairs, plan.class_rank.size, pairs + 1
     children, gain, root, posterior = (
-        Composed(own, own, {i: getattr(piece, name) for i, piece in enumerate(pieces)}) for name in SQUARE
+        Composed(own, own, {i: getattr(piece, name) for i, piece in enumerate(pieces)}, count)
+        for name, count in zip(SQUARE, counts, strict=True)
     )
     message = PieceMessages([piece.message for piece in pieces])
     measured = {}
     for t in sorted({t for piece in pieces for t in piece.measured}):
         found = {i: piece.measured[t] for i, piece in enumerate(pieces) if t in piece.measured}
-        measured[t] = Composed(own, division.frames(plan.tables[t].name), found)
+        measured[t] = Composed(own, division.frames(plan.tables[t].name), found, len(next(iter(found.values()))))
     return Coefficients(children, gain, root, posterior, message, measured=measured)
 
 

@@ -144,26 +144,31 @@ class Composed:
     rows, columns : Coordinates
         Among r and q numbers.
     pieces : dict of int to ndarray or Ragged, (entries, b, k)
+    entries : int
     """
 
     rows: Coordinates
     columns: Coordinates
     pieces: Mapping[int, Batch]
+    entries: int
 
     def __len__(self) -> int:
-        return len(next(iter(self.pieces.values()), ()))
+        return self.entries
 
     def __getitem__(self, places: slice | Index) -> Composed:
-        return Composed(self.rows, self.columns, {i: own[places] for i, own in self.pieces.items()})
+        count = np.arange(self.entries)[places].size
+        return Composed(self.rows, self.columns, {i: own[places] for i, own in self.pieces.items()}, count)
 
     def at(self, place: int) -> PieceRoots:
         """Of one entry the matrices of the pieces."""
-        return PieceRoots([own.matrices[place] if isinstance(own, Ragged) else own[place] for own in self.pieces.values()])
+        return PieceRoots(
+            [own.matrices[place] if isinstance(own, Ragged) else own[place] for own in self.pieces.values()]
+        )
 
     def swapaxes(self, _one: int, _other: int) -> Composed:
         """Every matrix transposed."""
         turned = {i: own.swapaxes(1, 2) for i, own in self.pieces.items()}
-        return Composed(self.columns, self.rows, turned)
+        return Composed(self.columns, self.rows, turned, self.entries)
 
     def __matmul__(self, right: Float) -> Float:
         """Products with (G, q, K)."""

@@ -236,5 +236,3 @@ def _shared(total: _Node, gain: Float, root: Float, support: Index) -> dict[int,
 def _square(root: Float) -> Float:
     """A square root with as many columns as rows."""
     return root if root.shape[0] == root.shape[1] else compress(root[None])[0] if len(root) else np.zeros((0, 0))
-
-
