@@ -9,10 +9,10 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.tree.piecewise import Composed, Ragged, sum_of_products
+from blue_solvers.components.tree.piecewise import Composed, sum_of_products
 from constraint_builders.arrays import Float
 
-Matrices = Float | Ragged | Composed
+Matrices = Float | Composed
 
 
 @dataclass(frozen=True)

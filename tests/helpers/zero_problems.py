@@ -1,4 +1,4 @@
-"""Invented problems with structural zeros on spines, and dense least squares on them, written out from what was drawn."""
+"""Invented problems with structural zeros on spines, and dense least squares on them, from what was drawn."""
 
 from __future__ import annotations
 

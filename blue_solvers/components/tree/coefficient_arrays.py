@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from blue_solvers.components.tree.messages import Message
-from blue_solvers.components.tree.piecewise import Composed, PieceMessages, PieceRoots, Ragged
+from blue_solvers.components.tree.piecewise import PieceMessages, PieceRoots
 from constraint_builders.arrays import Float
 
-Matrices = Float | Ragged | Composed
+Matrices: TypeAlias = Any  # an array (entries, r, q), Ragged or Composed: all are taken from, turned, multiplied by
 
 
 @dataclass
@@ -45,10 +46,10 @@ class Coefficients:
 
     def of_piece(self, number: int) -> Coefficients:
         """Gains and roots of one of the pieces that a component is never put together from."""
-        whole = self.children, self.gain, self.root, self.posterior
-        parts = [own.pieces[number] for own in whole if isinstance(own, Composed)]
         assert isinstance(self.message, PieceMessages)
-        return Coefficients(*parts, self.message.pieces[number])
+        whole = self.children, self.gain, self.root, self.posterior
+        children, gain, root, posterior = (own.pieces[number] for own in whole)
+        return Coefficients(children, gain, root, posterior, self.message.pieces[number])
 
 
 @dataclass(frozen=True)

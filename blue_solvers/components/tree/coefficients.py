@@ -23,6 +23,7 @@ from blue_solvers.components.tree.zero_splitting import DividedByZeros, ZeroPiec
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
 
+WHOLE = Piece({}, 1)  # a component of one group sum
 SQUARE = "children", "gain", "root", "posterior"  # matrices of a piece like those of a component
 
 
@@ -47,7 +48,7 @@ def solve_pieces(plan: TreePlan, numbers: Sequence[int]) -> list[tuple[list[int]
         different components, are independent.
     """
     found, alike, solved = _solved(plan, numbers, Boundary())
-    own = [([number], Piece({}, 1), coefficients) for number, coefficients in found.items()]
+    own = [([number], WHOLE, coefficients) for number, coefficients in found.items()]
     of_first = {members[0]: members for members in alike}
     return own + [(of_first[number], piece, coefficients) for (number, piece), coefficients in solved.items()]
 
@@ -124,7 +125,7 @@ def _composed(plan: TreePlan, division: DividedByZeros, pieces: list[Coefficient
         Composed(own, own, {i: getattr(piece, name) for i, piece in enumerate(pieces)}, count)
         for name, count in zip(SQUARE, counts, strict=True)
     )
-    message = PieceMessages([piece.message for piece in pieces])
+    message = PieceMessages([piece.message for piece in pieces if isinstance(piece.message, Message)])
     measured = {}
     for t in sorted({t for piece in pieces for t in piece.measured}):
         found = {i: piece.measured[t] for i, piece in enumerate(pieces) if t in piece.measured}
@@ -224,7 +225,7 @@ class _Numbers:
     def _take_from_below(self, number: int, classes: Index) -> None:
         for column, geounit in self._plan.bounded(number, classes, self._boundary.below):
             for i, place in enumerate(self._stack):
-                message = self._boundary.below[geounit][place]
+                message = WHOLE.of_message(self._boundary.below[geounit][place])
                 self._V[i, column] = float(message.root[0, 0, 0]) ** 2
                 self._unknown[i, column] = message.unknown[0, 0, 0] > 0.5
                 self._exact[i, column] = message.exact[0, 0, 0] > 0.5
@@ -256,7 +257,7 @@ class _Numbers:
         plan = self._plan
         posterior[:, 0] = self._V[:, plan.levels[0].class_of[0]]
         if self._boundary.above is not None:
-            posterior[:, 0] = [float(self._boundary.above[place][0, 0]) ** 2 for place in self._stack]
+            posterior[:, 0] = [float(WHOLE.of_root(self._boundary.above[place])[0, 0]) ** 2 for place in self._stack]
         for pairs in plan.pairs_by_level:
             if pairs.size:
                 above = posterior[:, plan.posterior_above(pairs)]

@@ -31,7 +31,7 @@ from blue_solvers.components.reflections import Basis
 from blue_solvers.components.table_sums import along
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.merges import merges_of
-from blue_solvers.components.tree.piecewise import Composed, Ragged, array_of
+from blue_solvers.components.tree.piecewise import Composed, Ragged, absolute, array_of
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import ROUNDING
 from constraint_builders.arrays import Float, Index
@@ -95,7 +95,7 @@ def functional_covariance(
             for left, root in _errors(plan, component, branches, own, slots):
                 half = (root.swapaxes(1, 2) @ left).reshape(-1, count)
                 covariance += half.T @ half
-                rounding += ((abs(root).swapaxes(1, 2) @ abs(left)).reshape(-1, count) ** 2).sum(axis=0)
+                rounding += ((absolute(root).swapaxes(1, 2) @ abs(left)).reshape(-1, count) ** 2).sum(axis=0)
     exact = covariance.diagonal() <= ROUNDING**2 * rounding
     covariance[exact] = covariance[:, exact] = 0
     return (covariance + covariance.T) / 2

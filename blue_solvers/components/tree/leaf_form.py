@@ -24,7 +24,8 @@ from blue_solvers.components.reflections import Basis
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Coefficients
-from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
+from blue_solvers.components.tree.level_plan import LevelPlan
+from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index
 

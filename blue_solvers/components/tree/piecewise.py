@@ -76,6 +76,11 @@ class Ragged:
 Batch = Float | Ragged
 
 
+def absolute(batch: Batch) -> Batch:
+    """Absolute values of all entries."""
+    return abs(batch) if isinstance(batch, Ragged) else np.abs(batch)
+
+
 def array_of(batch: Batch) -> Float:
     """All of it, (entries, r, q)."""
     return batch.toarray() if isinstance(batch, Ragged) else batch
@@ -185,7 +190,7 @@ class Composed:
         for number, root in self.pieces.items():
             place, size = self.rows.places[number]
             own = _one_of_copies(turned[:, place], size)
-            for given, taken, roots in ((squares, own[0], root), (sizes, abs(own[0]), abs(root))):
+            for given, taken, roots in ((squares, own[0], root), (sizes, abs(own[0]), absolute(root))):
                 if isinstance(roots, Ragged):
                     for entry, (matrix, kept) in enumerate(zip(roots.matrices, roots.rows, strict=True)):
                         given[entry] += own[1] @ ((taken[:, kept] @ matrix) ** 2).sum(axis=1)

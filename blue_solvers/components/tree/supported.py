@@ -6,7 +6,6 @@ households. Each message is as small as its geounit's own numbers are few, and g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -30,7 +30,8 @@ from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.by_parent import ByParent
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
 from blue_solvers.components.tree.leaf_form import LeafForm
-from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan, plan_of
+from blue_solvers.components.tree.level_plan import LevelPlan
+from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index

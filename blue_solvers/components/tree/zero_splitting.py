@@ -1,10 +1,10 @@
-"""Pieces of a component some of whose group sums are empty at some geounits, that neither tables nor these tie together.
+"""Pieces of a component with structural zeros, that neither tables nor these zeros tie together.
 
 Every table is a partition of the group sums, which have weights in it. Group sums are of one kind if they are empty at
 the same geounits; those that are empty at all of them belong to no piece. Tables of many rows tie few group sums
-together: the blocks that they leave fall apart by themselves (`alike_spaces`), most of them in the same way, so that one
-piece stands for many copies. Tables of few rows see of these copies only as many combinations as they have rows; what
-they see is tied together in one piece, and the rest of the copies stays as it was. Nothing depends on variances.
+together: the blocks that they leave fall apart by themselves (`alike_spaces`), most of them in the same way, so that
+one piece stands for many copies. Tables of few rows see of these copies only as many combinations as they have rows;
+what they see is tied together in one piece, and the rest of the copies stays as it was. Nothing depends on variances.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class DividedByZeros(Undivided):
         Of all pieces among the group sums.
     """
 
-    pieces: list[ZeroPiece]  # type: ignore[assignment]
+    pieces: Sequence[ZeroPiece]
 
     def __init__(self, tables: Mapping[str, Axes], size: int, pieces: Sequence[ZeroPiece]) -> None:
         self.size, self.pieces = size, list(pieces)
@@ -251,12 +251,12 @@ class _CopiedSpace:
         self.rows: dict[str, Float] = {}
         self.frames: dict[str, sparse.csc_array] = {}
         for gram, scale, (name, W) in zip(space.grams, scales, tables.items(), strict=True):
-            values, vectors = np.linalg.eigh(gram)
-            seen = values > TOLERANCE * scale
+            squares, directions = np.linalg.eigh(gram)
+            seen = squares > TOLERANCE * scale
             if seen.any():
-                roots = np.sqrt(values[seen])
-                self.rows[name] = roots[:, None] * vectors[:, seen].T
-                mixing = sparse.kron(vectors[:, seen] / roots, sparse.eye_array(count))
+                roots = np.sqrt(squares[seen])
+                self.rows[name] = roots[:, None] * directions[:, seen].T
+                mixing = sparse.kron(directions[:, seen] / roots, sparse.eye_array(count))
                 self.frames[name] = _pruned(W @ self.basis @ mixing)
 
     def parted(self, units: Sequence[sparse.csr_array]) -> tuple[_CopiedSpace | None, _CopiedSpace | None]:
@@ -306,7 +306,7 @@ def _together(tied: Sequence[_CopiedSpace], tying: Mapping[str, sparse.csr_array
     touches = np.stack([_touched(rows @ space.basis) for space in tied])  # (spaces, rows)
     graph = sparse.csr_array(touches.astype(float)) @ sparse.csr_array(touches.T.astype(float))
     count, labels = sparse.csgraph.connected_components(graph, directed=False)
-    return [[tied[i] for i in np.flatnonzero(labels == number)] for number in range(count)]
+    return [[tied[i] for i in np.flatnonzero(labels == number).tolist()] for number in range(count)]
 
 
 def _touched(seen: sparse.sparray) -> NDArray[np.bool_]:
@@ -320,9 +320,10 @@ def _tied(spaces: Sequence[_CopiedSpace], tying: Mapping[str, sparse.csr_array],
     rows: dict[str, Float] = {}
     frames: dict[str, sparse.csc_array] = {}
     for name in dict.fromkeys(name for space in spaces for name in space.rows):
-        own = [space.rows.get(name, np.zeros((0, space.kinds.size))) for space in spaces]
-        parts = [np.kron(W, np.eye(space.copies)) for W, space in zip(own, spaces, strict=True)]
-        rows[name] = _along_diagonal(parts)
+        given = [space.rows.get(name, np.zeros((0, space.kinds.size))) for space in spaces]
+        rows[name] = _along_diagonal(
+            [np.asarray(np.kron(W, np.eye(space.copies))) for W, space in zip(given, spaces, strict=True)]
+        )
         frames[name] = sparse.csc_array(sparse.hstack([space.frames[name] for space in spaces if name in space.rows]))
     for name, W in tying.items():
         seen = (W @ basis).toarray()

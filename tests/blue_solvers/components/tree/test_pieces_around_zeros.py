@@ -96,9 +96,8 @@ def test_sums_over_places(seed: int, how: tuple[int, int]) -> None:
         rows = D[problem.desired.slice(name)].reshape(-1, plan.finest.size, D.shape[1])
         own = taken.T @ rows[problem.spine.rank_in_level[geounit]]
         sums += signs[:, [geounit]].toarray()[:, :, None] * own
-        one = own if geounit == 0 else one
-    flat = sums.reshape(4, -1)
-    for found, rows in ((of_places, flat), (of_one, one)):
+    root = taken.T @ D[problem.desired.slice((levels[0], "detailed"))]
+    for found, rows in ((of_places, sums.reshape(4, -1)), (of_one, root)):
         expected = rows @ covariance @ rows.T
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * abs(expected).max(initial=0.0))
 
