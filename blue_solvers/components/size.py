@@ -11,7 +11,7 @@ from constraint_builders import Problem
 ASTRONOMICAL = 10**300
 MANY_TIMES = 10.0  # the cells of the tables, from which those of all variables together are not held
 HELD_BYTES = 1e8  # below which they are held all the same
-MOST_GROUPS = 1_200  # size of the largest dense matrices, one for every component: a quarter of a minute's work
+MOST_GROUPS = 1_500  # size of the largest dense matrices, one for every component: half a minute's work
 
 
 def as_float(count: int) -> float:

@@ -30,7 +30,7 @@ class _Node:
 
 
 @dataclass
-class _Sum:
+class _Children:
     """The children of a family: their pairs, how many each stands for, and their sum."""
 
     pairs: Index
@@ -40,14 +40,14 @@ class _Sum:
 
 
 @dataclass
-class _Solved:
+class _ByClass:
     """By class, family and pair, in the order of the plan."""
 
     support: dict[int, Index] = field(default_factory=dict)
     message: dict[int, Message] = field(default_factory=dict)
     measured: dict[int, dict[int, tuple[Float, Index, Index]]] = field(default_factory=dict)
     children: dict[int, Float] = field(default_factory=dict)
-    sums: dict[int, _Sum] = field(default_factory=dict)
+    sums: dict[int, _Children] = field(default_factory=dict)
 
 
 class Supported:
@@ -64,7 +64,7 @@ class Supported:
 
     def __init__(self, plan: TreePlan, number: int, piece: ZeroPiece, boundary: Boundary) -> None:
         self._plan, self._number, self._piece, self._boundary = plan, number, piece, boundary
-        self._found = _Solved()
+        self._found = _ByClass()
 
     def solve(self) -> Coefficients:
         plan, found, size = self._plan, self._found, self._piece.size
@@ -160,7 +160,7 @@ class Supported:
             for one, other, place in zip(left.tolist(), right.tolist(), total.tolist(), strict=True):
                 nodes[place] = _added(nodes[one], nodes[other])
         top = nodes[int(merges.totals[0])]
-        found.sums[family] = _Sum(pairs, counts, terms, top)
+        found.sums[family] = _Children(pairs, counts, terms, top)
         return _about(top, support)
 
     def _go_down(self) -> tuple[list[Float], list[Float]]:

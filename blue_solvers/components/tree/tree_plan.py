@@ -308,15 +308,9 @@ class TreePlan:
             axes = {name: self._axes(tables[name], groupings, scale) for name, scale in seeing}
             size = prod(g.sizes.size for g in groupings)
             self._divisions[key] = (
-                split(axes, size) if self._zeros is None else split_around_zeros(axes, self._kinds(groupings))
+                split(axes, size) if self._zeros is None else split_around_zeros(axes, _kinds(self._zeros, groupings))
             )
         return self._divisions[key]
-
-    def _kinds(self, groupings: list[Grouping]) -> Index:
-        """Of every combination of group sums along some variables the kind by which it is empty."""
-        assert self._zeros is not None
-        lengths = [g.sizes.size if g.axis in self._zeros.axes else 1 for g in groupings]
-        return np.broadcast_to(self._zeros.kinds.reshape(lengths), [g.sizes.size for g in groupings]).ravel()
 
     def _axes(self, table: Table, groupings: list[Grouping], scale: float) -> Axes:
         """Cells of a table from group sums along every variable, (cells, r), the first times a number."""
@@ -341,7 +335,8 @@ class TreePlan:
 
     def empty_kinds(self, number: int, ranks: Index) -> Flags:
         """Which kinds of empty cells are so at geounits of a level, (N, kinds)."""
-        assert self._zeros is not None
+        if self._zeros is None:
+            return np.zeros((ranks.size, 0), dtype=bool)
         return self._zeros.empty_kinds(self.levels[number].members[ranks])
 
     @cached_property
@@ -356,6 +351,12 @@ class TreePlan:
     def posterior_above(self, pairs: Index) -> Index:
         """Of the families of some pairs the entry among the posterior covariances."""
         return self.posterior_of[self.families.geounits[self.families.parent[pairs]]]
+
+
+def _kinds(zeros: EmptyCells, groupings: list[Grouping]) -> Index:
+    """Of every combination of group sums along some variables the kind by which it is empty."""
+    lengths = [g.sizes.size if g.axis in zeros.axes else 1 for g in groupings]
+    return np.broadcast_to(zeros.kinds.reshape(lengths), [g.sizes.size for g in groupings]).ravel()
 
 
 def plan_of(problem: StructuredProblem, divisions: Divisions | None = None, alike: bool = True) -> TreePlan:

@@ -90,10 +90,11 @@ def test_sums_over_places(seed: int, how: tuple[int, int]) -> None:
         sweep = PlaceSweep(plan, plan.finest, taken)
         signs = sparse.csr_array(rng.integers(-1, 2, (2, problem.spine.size)).astype(float))
         of_places, of_one = sweep.of_places(signs), sweep.of_geounit(0)
+    level_sizes = {level: own.size for level, own in zip(levels, problem.spine.members, strict=True)}
     sums = np.zeros((2, 2, D.shape[1]))
     for geounit in range(problem.spine.size):
         name = levels[problem.spine.level_of[geounit]], "detailed"
-        rows = D[problem.desired.slice(name)].reshape(-1, plan.finest.size, D.shape[1])
+        rows = D[problem.desired.slice(name)].reshape(level_sizes[name[0]], plan.finest.size, D.shape[1])
         own = taken.T @ rows[problem.spine.rank_in_level[geounit]]
         sums += signs[:, [geounit]].toarray()[:, :, None] * own
     root = taken.T @ D[problem.desired.slice((levels[0], "detailed"))]
