@@ -5,14 +5,17 @@ They do what arrays (entries, m, q) do: entries are taken, axes exchanged, right
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.components.batches import chunks
 from blue_solvers.components.tree.messages import Message
 from constraint_builders.arrays import Float, Index
+
+AT_ONCE = 1 << 20  # numbers that rows times roots are worked out to at a time
 
 
 class Ragged:
@@ -189,14 +192,10 @@ class Composed:
         turned = sparse.csc_array(sparse.csr_array(W) @ self.rows.from_pieces)
         for number, root in self.pieces.items():
             place, size = self.rows.places[number]
-            own = _one_of_copies(turned[:, place], size)
-            for given, taken, roots in ((squares, own[0], root), (sizes, abs(own[0]), absolute(root))):
-                if isinstance(roots, Ragged):
-                    for entry, (matrix, kept) in enumerate(zip(roots.matrices, roots.rows, strict=True)):
-                        given[entry] += own[1] @ ((taken[:, kept] @ matrix) ** 2).sum(axis=1)
-                else:
-                    covariances = (roots @ roots.swapaxes(1, 2)).reshape(len(roots), -1)
-                    given += (own[1] @ _products(taken) @ covariances.T).T
+            taken, adding = _one_of_copies(turned[:, place], size)
+            for given, own, roots in ((squares, taken, root), (sizes, abs(taken), absolute(root))):
+                for entries, found in _squares(own, roots):
+                    given[entries] += (adding @ found).T
         return np.where(squares > least**2 * sizes, squares, 0.0)
 
 
@@ -216,11 +215,16 @@ def _one_of_copies(taken: sparse.csc_array, size: int) -> tuple[sparse.csr_array
     return sparse.csr_array(apart), sparse.csr_array(adding)
 
 
-def _products(taken: sparse.csr_array) -> sparse.csr_array:
-    """Products of all pairs of entries of every row, (pairs, b * b)."""
-    size = taken.shape[1]
-    parts = [taken[:, [i]].multiply(taken) for i in range(size)]
-    return sparse.csr_array(sparse.hstack(parts))
+def _squares(taken: sparse.csr_array, roots: Batch) -> Iterator[tuple[slice, Float]]:
+    """Of some entries at a time the squared lengths of rows times roots, (rows, entries); cancelled before squaring."""
+    if isinstance(roots, Ragged):
+        for entry, (matrix, kept) in enumerate(zip(roots.matrices, roots.rows, strict=True)):
+            yield slice(entry, entry + 1), ((taken[:, kept] @ matrix) ** 2).sum(axis=1)[:, None]
+        return
+    size = roots.shape[1]
+    for some in chunks(len(roots), max(1, AT_ONCE // max(1, taken.shape[0] * size))):
+        side_by_side = roots[some].transpose(1, 0, 2).reshape(size, -1)
+        yield some, ((taken @ side_by_side) ** 2).reshape(taken.shape[0], len(roots[some]), size).sum(axis=2)
 
 
 def sum_of_products(factors: Sequence[Composed], rights: Sequence[Float]) -> Float:
