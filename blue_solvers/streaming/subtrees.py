@@ -74,7 +74,9 @@ class Subproblem(StructuredProblem):
         # All tables take part in how recodes divide the variables: others are listed, never measured.
         own_names = {table.name for _, table in (*((level, table) for _, level, table in inside), *desired)}
         listed = [table for _, table in (*design.observed, *design.desired)]
-        listed += [] if design.zero_axes is None else [design.finest]  # components fall apart the same with anchors
+        if design.zero_axes is not None:  # components fall apart the same in all parts, whatever these have
+            own_names = {table.name for _, _, table in inside}
+            listed.append(design.finest)
         others = {table.name: table for table in listed if table.name not in own_names}
         anchor_levels = np.unique(part.level_of[[0, *anchored]]).tolist()
         observed = [(level, table) for _, level, table in inside] + [(present[0], table) for table in others.values()]
@@ -117,6 +119,14 @@ class Subproblem(StructuredProblem):
 def _by_cell(variances: Float, values: Float) -> Float:
     """Variance of the noise of every cell of a table, flat; 0 where it was not measured."""
     return np.repeat(np.where(np.isfinite(variances), variances, 0.0), values.shape[1])
+
+
+def _silent(design: Design) -> frozenset[str]:
+    """Tables that are listed in every part though nothing measures them, where there are zeros."""
+    if design.zero_axes is None:
+        return frozenset()
+    measured = {table.name for _, table in design.observed} | {design.finest.name}
+    return frozenset(table.name for _, table in design.desired) - measured
 
 
 def _layout(names: Sequence[tuple[int, str]], tables: Sequence[LevelTable], part: Part) -> Layout:
@@ -177,7 +187,7 @@ class SubtreeForm(TreeForm):
         super().__init__(self._subproblem)
 
     def _make_plan(self) -> TreePlan:
-        return plan_of(self._subproblem, self._design.divisions, alike=not self._messages)
+        return plan_of(self._subproblem, self._design.divisions, not self._messages, _silent(self._design))
 
     def _boundary(self) -> Boundary:
         return Boundary(self._messages, self._above)

@@ -58,6 +58,8 @@ class TreePlan:
         groupings in common may share it. What is missing is added.
     alike : bool
         Whether geounits that are alike share a class.
+    silent : frozenset of str
+        Tables that are listed for how they divide the variables alone, and never measured.
 
     Attributes
     ----------
@@ -83,8 +85,10 @@ class TreePlan:
         zeros: EmptyCells | None = None,
         divisions: Divisions | None = None,
         alike: bool = True,
+        silent: frozenset[str] = frozenset(),
     ) -> None:
         self.tables = tables
+        self._silent = silent
         self.schema = schema
         self._zeros = zeros
         self.spine = spine
@@ -296,8 +300,12 @@ class TreePlan:
         """What tables tell of a component: those of equal keys have all coefficients in common."""
         pairs = zip(self.groupings, component.contrasts, strict=True)
         several = tuple(g.axis for g, contrast in pairs if g.sizes.size > 1 and not contrast)
-        seeing = {t.name: self.scale(t, component) for t in self.tables if self.sees(t, component)}
+        seeing = {t.name: self.scale(t, component) for t in self._speaking if self.sees(t, component)}
         return several, tuple(sorted(seeing.items()))
+
+    @cached_property
+    def _speaking(self) -> list[Table]:
+        return [table for table in self.tables if table.name not in self._silent]
 
     def division(self, key: DesignKey) -> Undivided:
         """How the components of a key fall apart."""
@@ -359,7 +367,12 @@ def _kinds(zeros: EmptyCells, groupings: list[Grouping]) -> Index:
     return np.broadcast_to(zeros.kinds.reshape(lengths), [g.sizes.size for g in groupings]).ravel()
 
 
-def plan_of(problem: StructuredProblem, divisions: Divisions | None = None, alike: bool = True) -> TreePlan:
+def plan_of(
+    problem: StructuredProblem,
+    divisions: Divisions | None = None,
+    alike: bool = True,
+    silent: frozenset[str] = frozenset(),
+) -> TreePlan:
     """The plan of a problem of equal variances within every table of every geounit; see `TreePlan`."""
     tables = list(problem.observed_tables)
     told_apart = () if problem.zeros is None else problem.zeros.axes
@@ -374,4 +387,5 @@ def plan_of(problem: StructuredProblem, divisions: Divisions | None = None, alik
         problem.zeros,
         divisions,
         alike,
+        silent,
     )
