@@ -105,22 +105,6 @@ def test_persons_of_dhc_with_all_variables(
 
 
 @pytest.mark.slow
-def test_all_variables_are_estimated_as_those_two_that_hold_all_there_is(
-    dhc: tuple[Path, Written], tmp_path: Path
-) -> None:
-    """Sums over sex, origin and race lose nothing for tables of the others; a sparse factorisation estimates these."""
-    words = ["--desired", "relgq_4_groups", "--settings", "dhc_us_persons"]
-    found = []
-    for number, more in enumerate([[], ["--variables", "relgq,age", "--solver", "cholesky"]]):
-        out = tmp_path / str(number)
-        assert main(["estimate", str(dhc[0]), *words, "--out", str(out), *more]) == 0
-        found.append(pl.read_parquet(out / "estimates" / "Block.parquet", hive_partitioning=False))
-    one, other = (own.filter(table="relgq_4_groups") for own in found)
-    for column in ("estimate", "std_error"):
-        np.testing.assert_allclose(np.stack(one[column]), np.stack(other[column]), rtol=1e-9)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("memory", [[], ["--memory", "2GB"]])
 def test_persons_of_puerto_rico_with_all_variables(
     memory: list[str], tmp_path: Path, capsys: pytest.CaptureFixture
