@@ -148,6 +148,14 @@ def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
     return chains, lists, misfit, *drawn
 
 
+def _lower_triangle(rng: np.random.Generator) -> tuple[Any, ...]:
+    size = int(rng.integers(2, 30))
+    own = np.tril(rng.random((size, size)) < rng.choice([0.05, 0.2]), k=-1)
+    own[-1, 0] = True
+    lower = sparse.csr_array(own.astype(float))
+    return lower.indptr.astype(np.int64), lower.indices.astype(np.int64), np.ones(size, dtype=np.int64)
+
+
 # By kernel: invented arguments, and how far results may differ, relative to the largest.
 def _nodes(rng: np.random.Generator) -> tuple[Any, ...]:
     """Nodes of a tree of sets with leaves in any order, some twice, some of one child; every other time two cross."""
@@ -164,7 +172,51 @@ def _nodes(rng: np.random.Generator) -> tuple[Any, ...]:
     return indptr, leaves, order, np.full(30, -1, dtype=np.int32), np.full(len(rows), -1)
 
 
+def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Axes of a few groups, many short ones, and one that is of single levels."""
+    groups = [np.array([2, 1, 3]), np.array([int(rng.integers(2, 12))]), np.ones(2, np.int64)]
+    groups = [groups[i] for i in rng.permutation(3)]
+    shape = [int(own.sum()) for own in groups]
+    columns = int(rng.choice([1, 3]))
+    firsts = np.cumsum([0, *(own.size for own in groups)])
+    axes = [
+        [np.prod(shape[:i], dtype=int), shape[i], np.prod(shape[i + 1 :], dtype=int) * columns, firsts[i], own.size]
+        for i, own in enumerate(groups)
+    ]
+    arrays = rng.normal(size=(int(rng.integers(1, 5)), int(np.prod(shape)) * columns))
+    return arrays, np.array(axes), np.concatenate(groups)
+
+
+def _lanes(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Tables of two cells and of a x b, through the tile or as a line; lanes of one geounit each, or of several."""
+    a, b, K, G, N = int(rng.integers(1, 5)), int(rng.choice([2, 40])), int(rng.choice([1, 3])), 7, 90
+    whole, counts = bool(rng.integers(2)), rng.integers(1, 4, N) if rng.random() < 0.5 else np.ones(N, np.int64)
+    firsts = np.concatenate([[0], np.cumsum(counts)])
+    classes = np.sort(rng.integers(0, 2, N))
+    inputs = np.array([[0, 2, 0], [2 * G, a * b, 2]][: 1 + whole])
+    line = np.array([2 * G, 0 if whole else a * b])
+    margins = np.array(
+        [[0, 1, a, b, 2], [0, a, b, 1, -1], [a * b + b, 1, a, 1, 2 + b]][: 0 if whole else 3], dtype=np.int64
+    )
+    read = 2 + 2 * a * b if whole else 3 + b
+    targets, lengths = np.array([read, read + 1, read + 5, 0]), np.array([1, 3, 1, 1])
+    terms, sources = np.array([0, 3, 5, 5, 6]), np.array([0, 1, 2, 0, 1, 0])
+    outputs = np.array([[0, 3, 0], [3 * N, 2, 3]])
+    written = np.concatenate([read + rng.permutation(6)[:5], rng.integers(0, read + 6, b + a)])
+    boxes = np.array([[b, 5, 1], [a, 5 + b, 0]][: 0 if whole else 2], dtype=np.int64)
+    runs = np.array([np.zeros(a, np.int64), np.arange(a)][: 0 if whole else 2], dtype=np.int64).reshape(-1, a)
+    parts = rng.normal(size=(int(rng.choice([0, 4])), a * b * K))
+    return (
+        rng.normal(size=(2 + a * b) * G * K), K, firsts, rng.integers(0, G, firsts[-1]), classes, inputs, line,
+        margins.reshape(-1, 5), parts, rng.integers(0, 4, N), 2 + a * b if whole else -1, targets, lengths, terms,
+        sources, rng.normal(size=(2, 6)), outputs, written, boxes.reshape(-1, 3), runs, 5 * N,
+        np.zeros((5 + a * b) * N * K), rng.permutation(N), read + 6,
+    )  # fmt: skip
+
+
 CASES: dict[str, tuple[Case, float]] = {
+    "blue_solvers.components.axis_reflections.reflect_axes": (_arrays, 1e-14),
+    "blue_solvers.components.lanes.map_lanes": (_lanes, 1e-13),
     "constraint_builders.relations.holders.find_holders": (_nodes, 0),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
@@ -173,6 +225,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.flat.mixed_lines.mix_lines": (_lines, 1e-13),
     "blue_solvers.components.flat.axis_steps.take_means": (_weighted_steps, 1e-14),
     "blue_solvers.normal_equations.kernels.gather": (_submatrices, 0),
+    "blue_solvers.normal_equations.factor_size.count_entries": (_lower_triangle, 0),
     "blue_solvers.normal_equations.kernels.keep_largest": (_errors, 0),
     "blue_solvers.nonnegative.newton_steps.minimise_arrays": (_programme, 1e-6),
     "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (_counts, 1e-12),

@@ -8,14 +8,16 @@ from math import prod
 import numpy as np
 
 from blue_solvers.components.batches import distinct, one_or_all
-from blue_solvers.components.component_products import Component, product
+from blue_solvers.components.component_products import Component, kept_size, product
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.reflections import Basis
+from blue_solvers.components.row_program import RowProgram
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree.coefficients import Coefficients
-from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
-from constraint_builders.arrays import Float, Index
+from blue_solvers.components.tree.level_plan import LevelPlan
+from blue_solvers.components.tree.tree_plan import TreePlan
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
 
 TOTAL, GROUPS, LEVELS = range(3)  # how finely a box tells a variable's levels apart
@@ -145,6 +147,48 @@ class Box:
             box[component.place] = product(component, gains[places], parts, component.groups)
         self._basis.to_cells(box)
         return box
+
+    def rows(self, program: RowProgram, differences: list[Index], classes: Index) -> Index:
+        """`correction` of numbered rows, in cells of the finest table: of variables summed out an axis of 1.
+
+        Classes are all those that `program` has factors for, in its order.
+        """
+        box = program.new(*self._shape)
+        matrices = []
+        in_matrices = np.zeros(box.shape, dtype=bool)
+        for component, gains, seen in self._matrices:
+            parts = [differences[j][part[1:]][None, ..., None] for j, part in seen]
+            fronts = np.concatenate([component.to_front(part, kept_size(component, part))[0] for part in parts])
+            targets = component.to_front(box[component.slots][None, ..., None], gains.shape[1])[0]
+            matrices.append((targets, gains[classes], fronts))
+            in_matrices[component.slots] = True
+        self._gather_numbers(program, box, in_matrices, differences, classes)
+        for targets, gains, fronts in matrices:
+            program.multiply(targets, gains, fronts)
+        cells = self._basis.cell_rows(program, box)
+        for axis, groups in self._regrouped:
+            cells = np.take(cells, groups, axis=axis - 1)
+        return cells
+
+    def _gather_numbers(
+        self, program: RowProgram, box: Index, others: Flags, differences: list[Index], classes: Index
+    ) -> None:
+        """What components of one group sum are, or 0 where there are none, but for what is worked out otherwise."""
+        places, sources, factors = [], [], []
+        if self._numbers:
+            place_of = np.cumsum(~others).reshape(box.shape) - 1
+            scaled = np.broadcast_to(self._factors(classes)[..., 0], (classes.size, *self._shape))
+            for own, precisions, place in zip(differences, self._precisions, self._places, strict=True):
+                if place is not None:
+                    slots, taken, scale = place
+                    used = scaled[slots] * (scale * precisions[classes]).reshape(-1, *[1] * box.ndim)
+                    here = used.any(axis=0) & ~others[slots[1:]]
+                    places.append(place_of[slots[1:]][here])
+                    sources.append(np.broadcast_to(own[taken[1:]], here.shape)[here])
+                    factors.append(used[:, here])
+        nothing = np.zeros(0, dtype=np.intp)
+        given = np.concatenate([np.zeros((classes.size, 0)), *factors], axis=1)
+        program.gather(box[~others], np.concatenate([nothing, *places]), np.concatenate([nothing, *sources]), given)
 
     def _factors(self, classes: Index) -> Float:
         """Variances of components of one group sum in their slots, (1 or G, ..., 1); all others are 0."""

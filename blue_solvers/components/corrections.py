@@ -15,7 +15,9 @@ tables alone. Each combination costs one covariance column, once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -36,6 +38,8 @@ CONTRADICTION_TOLERANCE = 1e-8  # relative: right-hand sides may be rounded sums
 UNDETERMINED = 1e-11  # of the pretended variance: what is less was not told by anything else, up to rounding
 COPIES = 4  # of all columns over the observed layout
 
+FormOf: TypeAlias = Callable[[Problem], Components]
+
 
 class Corrected:
     """The exact estimate of a problem with equalities; see the module.
@@ -46,6 +50,8 @@ class Corrected:
         Of equal variances within the tables of a geounit, with `equalities` or without.
     known : ndarray of int, optional
         Observed cells whose measurement is exact, whatever variance the problem gives them.
+    form_of : callable, optional
+        The exact estimate of the problem without its equalities, by default in closed form or in two passes.
 
     Attributes
     ----------
@@ -60,9 +66,10 @@ class Corrected:
         If a column for each of them would not fit.
     """
 
-    def __init__(self, problem: Problem, known: Index | None = None) -> None:
+    def __init__(self, problem: Problem, known: Index | None = None, form_of: FormOf | None = None) -> None:
         known = np.zeros(0, dtype=np.intp) if known is None else known
-        pretended = pretended_cells(problem)
+        self._form_of = form_of = form_of_places if form_of is None else form_of
+        pretended = pretended_cells(problem, form_of)
         variances, pretence = _pretending(problem, pretended)
         base = _without_equalities(problem, variances)
         self._measured = np.ones((problem.observed.size, 1))
@@ -72,7 +79,7 @@ class Corrected:
         needed = COPIES * 8.0 * problem.observed.size * (rows.shape[0] + pretended.size)
         require_memory(needed, f"{rows.shape[0]:,} equalities", "use solver='cholesky' or 'cg', or fewer")
         self._alike = _alike(base)
-        chosen, self._news = _independent(self._alike, rows, b)
+        chosen, self._news = _independent(self._alike, form_of, rows, b)
         self._data = np.concatenate([np.full(b.size, -1), known])[chosen]
         constants = np.concatenate([b, np.zeros(known.size)])[chosen]
         self._F = sparse.csr_array(
@@ -153,7 +160,7 @@ class Corrected:
 
     @cached_property
     def _alike_form(self) -> Components:
-        return form_of(self._alike)
+        return self._form_of(self._alike)
 
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, or from an equality."""
@@ -164,16 +171,16 @@ class Corrected:
         return max(self._desired.violation(Y), float(abs(gaps).max(initial=0.0)))
 
 
-def form_of(problem: Problem) -> Components:
+def form_of_places(problem: Problem) -> Components:
     """The exact estimate of a problem of equal variances within the tables of a geounit, but for its equalities."""
     special = problem.places is not None or problem.zeros is not None
     return TreeForm(StructuredProblem.of(problem)) if special else components_of(problem)
 
 
-def pretended_cells(problem: Problem) -> Index:
+def pretended_cells(problem: Problem, form_of: FormOf) -> Index:
     """Cells of tables that were not measured in a geounit, that equalities speak of and nothing determines.
 
-    `tree_refusal` refuses problems where there may be too many.
+    `tree_refusal` and `areas_refusal` refuse problems where there may be too many.
     """
     cells = spoken_of(problem)
     if not cells.size:
@@ -220,7 +227,7 @@ def _noisy_only(problem: Problem, pulls: Float) -> Float:
     return np.where(problem.exact[:, None], 0.0, pulls)
 
 
-def _independent(alike: Problem, rows: sparse.csr_array, b: Float) -> tuple[Index, Float]:
+def _independent(alike: Problem, form_of: FormOf, rows: sparse.csr_array, b: Float) -> tuple[Index, Float]:
     """Numbers of combinations that say something new, and an orthonormal basis of what these do, (n, k).
 
     Where all noise counts alike, what a combination makes of consistent values is its projection on them.

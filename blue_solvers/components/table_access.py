@@ -8,8 +8,9 @@ import numpy as np
 
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.reflections import Basis
+from blue_solvers.components.row_program import RowProgram
 from blue_solvers.components.tree.tree_plan import TreePlan
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
 
 
@@ -41,6 +42,10 @@ class TableAccess:
         array = np.array(cells, order="C", copy=True).reshape(len(cells), *self._lengths, cells.shape[-1])
         self._kept.to_slots(array)
         return array
+
+    def coordinate_rows(self, program: RowProgram, cells: Index) -> Index:
+        """`coordinates` of numbered rows in the table's shape, which are overwritten."""
+        return self._kept.slot_rows(program, cells.reshape(self._lengths))
 
     def cells(self, coordinates: Float) -> Float:
         """The inverse of `coordinates`, and its transpose; it works in their place."""

@@ -21,7 +21,7 @@ from blue_solvers.components.size import holds_many_times_its_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.crossing_areas.area_form import AreaForm
-from blue_solvers.crossing_areas.clusters import Clusters
+from blue_solvers.crossing_areas.clusters import Clusters, zeros_of_leaves
 from blue_solvers.crossing_areas.component_problem import equal_variances
 from blue_solvers.crossing_areas.leaves_alone import LeavesAloneForm
 from constraint_builders import Areas, Problem, Spine
@@ -111,7 +111,8 @@ class AlikeLeavesForm:
         for level, table in zip(p.desired_levels, p.desired_tables, strict=True):
             desired.setdefault(self._layer(level), {})[table.name] = None
         wanted = {layer: list(own) for layer, own in desired.items()}
-        return Problem(p.domain.schema, observed, wanted, areas=Areas(len(self._sizes), layers))
+        zeros = zeros_of_leaves(p, len(self._sizes))
+        return Problem(p.domain.schema, observed, wanted, areas=Areas(len(self._sizes), layers), zeros=zeros)
 
     def _leaves_alone(self, leaves: int) -> Problem:
         """The problem of the own tables of so many leaves."""
@@ -123,7 +124,8 @@ class AlikeLeavesForm:
         spine = Spine(np.concatenate([[-1], np.zeros(leaves, dtype=np.intp)]), ["above"] + [LEAF] * leaves)
         if not desired:  # nothing is asked of them
             observed, desired = dict.fromkeys(observed, 1.0), dict.fromkeys(observed)
-        return Problem(p.domain.schema, {LEAF: observed}, {LEAF: list(desired)}, spine=spine)
+        zeros = zeros_of_leaves(p, leaves)
+        return Problem(p.domain.schema, {LEAF: observed}, {LEAF: list(desired)}, spine=spine, zeros=zeros)
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""

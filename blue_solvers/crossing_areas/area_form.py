@@ -17,7 +17,7 @@ from itertools import chain, combinations
 
 import numpy as np
 
-from blue_solvers.components.grouping import groupings_of
+from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import Info
 from blue_solvers.crossing_areas.component_problem import ComponentProblem, Key, component_problem
 from blue_solvers.crossing_areas.table_slots import Component, TableSlots
@@ -43,7 +43,7 @@ class AreaForm:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         schema, tables = problem.domain.schema, [*problem.observed_tables, *problem.desired_tables]
-        groupings = groupings_of(schema, tables)
+        groupings = groupings_in_use(problem)
         everything = frozenset(range(len(schema.names)))
         asked = [TableSlots(schema, groupings, table, everything) for table in problem.desired_tables]
         wanted: Component = frozenset().union(*(own.contrasts for own in asked))

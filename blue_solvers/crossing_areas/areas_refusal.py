@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from blue_solvers.components.grouping import groupings_of, sees_contrasts
-from blue_solvers.components.size import too_many_groups
+from blue_solvers.components.grouping import sees_contrasts
+from blue_solvers.components.size import groupings_in_use, too_many_groups
+from blue_solvers.components.spoken_of import too_many_spoken_of
 from blue_solvers.contract import Refusal
-from blue_solvers.crossing_areas.empty_leaves import speaks_of_whole_leaves
 from constraint_builders import Problem
 from constraint_builders.description.areas import LEAF, calls_others_leaves
 
@@ -21,19 +21,17 @@ def areas_refusal(problem: Problem) -> str | None:
         return Refusal("its noise is correlated (assumption A2)", GENERAL)
     if problem.geounit_variances is None:
         return Refusal("variances differ within a table of an area (assumption A3)", GENERAL)
-    if problem.equalities is not None or not (problem.zeros is None or speaks_of_whole_leaves(problem)):
-        return Refusal("it has structural zeros or equalities", GENERAL)
     if problem.spine is not None and calls_others_leaves(problem.spine):
         return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")
     count = _most_components(problem)
     if count > MOST_COMPONENTS:
         return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)
-    return too_many_groups(problem)
+    return too_many_groups(problem) or too_many_spoken_of(problem)
 
 
 def _most_components(problem: Problem) -> int:
-    schema, tables = problem.domain.schema, [*problem.observed_tables, *problem.desired_tables]
-    by_axis = {own.axis: own for own in groupings_of(schema, tables)}
+    schema = problem.domain.schema
+    by_axis = {own.axis: own for own in groupings_in_use(problem)}
     seen = {
         frozenset(
             axis

@@ -11,7 +11,9 @@ from scipy import sparse
 
 from blue_solvers.crossing_areas.component_problem import equal_variances
 from constraint_builders import Problem
-from constraint_builders.arrays import Index
+from constraint_builders.arrays import Flags, Index
+from constraint_builders.description.areas import LEAF
+from constraint_builders.description.table import make_table
 
 WORTH = 0.7  # clusters for every leaf, above which leaves are factorised with the areas
 
@@ -40,6 +42,8 @@ class Clusters:
         names = [problem.observed_tables[i].name for i in own]
         if not own or len(set(names)) < len(names) or any((variances[i] != variances[i][0]).any() for i in own):
             return None
+        if problem.zeros is not None and not zeros_are_alike(problem.zeros.empty[problem.domain.leaves]):
+            return None
         of_leaf = alike_columns((areas.leaves_of(level) for level in levels if level not in of_leaves), areas.leaves)
         return cls(of_leaf, of_leaves) if int(of_leaf.max()) + 1 <= WORTH * areas.leaves else None
 
@@ -53,6 +57,20 @@ class Clusters:
         """From leaves to clusters, (clusters, leaves)."""
         places = self.of_leaf, np.arange(self.of_leaf.size)
         return sparse.csr_array((np.ones(self.of_leaf.size), places), shape=(self.sizes.size, self.of_leaf.size))
+
+
+def zeros_are_alike(empty: Flags) -> bool:
+    """Whether the same cells of all leaves, (leaves, ...), are known to be empty."""
+    return bool((empty == empty[:1]).all())
+
+
+def zeros_of_leaves(problem: Problem, leaves: int) -> dict[tuple[str, str], Flags] | None:
+    """Of so many leaves, the cells that are empty in all leaves of a problem, as `Problem` takes them."""
+    if problem.zeros is None:
+        return None
+    schema, empty = problem.domain.schema, problem.zeros.empty[problem.domain.leaves[:1]]
+    table = make_table(schema, tuple(schema.names[axis] for axis in problem.zeros.axes))
+    return {(LEAF, table.name): np.repeat(empty, leaves, axis=0)}
 
 
 def alike_columns(matrices: Iterable[sparse.csr_array], count: int) -> Index:

@@ -16,9 +16,11 @@ import numpy as np
 
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.crossing_areas.table_slots import Component, TableSlots, cells_of_groups
-from constraint_builders import Problem, Schema
-from constraint_builders.arrays import Float
+from constraint_builders import Areas, Problem, Schema
+from constraint_builders.arrays import Flags, Float
+from constraint_builders.description.areas import LEAF
 from constraint_builders.description.table import Table, parse_table
+from constraint_builders.description.zeros import EmptyCells
 
 Key: TypeAlias = tuple[Hashable, ...]
 LayerTable: TypeAlias = tuple[str, str]
@@ -98,11 +100,20 @@ class ReducedSchema:
                         recodes.setdefault(variable, {})[factor] = groups
                     self._names[factor] = known[groups]
         self.schema = Schema(sizes or {NOTHING: 1}, recodes)
+        self._variables = {schema.axis_of(variable): variable for variable in sizes}
 
     def name(self, table: Table) -> str:
         """What a table is called whose other variables are summed out, or along which it has contrasts."""
         factors = (self._names.get(factor, "") for factor in table.factors)
         return " * ".join(factor for factor in factors if factor) or "total"
+
+    def zeros(self, zeros: EmptyCells | None, areas: Areas) -> dict[LayerTable, Flags] | None:
+        """Cells of leaves that are known to be empty, by a table of the variables that tell them apart."""
+        if zeros is None:
+            return None
+        kept = [self._variables[axis] for axis in zeros.axes if axis in self._variables]
+        empty = zeros.empty[areas.members[-1]]
+        return {(LEAF, " * ".join(kept) or "total"): empty.reshape(len(empty), *map(self.schema.size_of, kept))}
 
 
 def equal_variances(problem: Problem) -> list[Float]:
@@ -151,7 +162,8 @@ def component_problem(
     for layer, name in wanted:
         desired.setdefault(layer, []).append(name)
     undetermined: Literal["nan", "error"] = "nan" if anything_will_do(problem) else "error"
-    made = Problem(reduced.schema, observed, desired, areas=areas, undetermined=undetermined)
+    zeros = reduced.zeros(problem.zeros, areas)
+    made = Problem(reduced.schema, observed, desired, areas=areas, zeros=zeros, undetermined=undetermined)
     made = made if made.undetermined is None else made.determined  # as if it had been measured as 0
     place_of = {block: made.desired.index(place) for place, blocks in wanted.items() for block in blocks}
     return ComponentProblem(made, sources, place_of)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from blue_solvers.crossing_areas.area_form import AreaForm
+from blue_solvers.crossing_areas.clusters import zeros_of_leaves
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.areas import LEAF
@@ -26,7 +27,8 @@ class LeavesAloneForm:
         variances = [float(own[0]) for own in problem.geounit_variances or ()]
         observed = {table.name: own for table, own in zip(problem.observed_tables, variances, strict=True)}
         desired = [table.name for table in problem.desired_tables]
-        self._one = Problem(problem.domain.schema, {LEAF: observed}, {LEAF: desired}, areas=Areas(1, {}))
+        zeros = zeros_of_leaves(problem, 1)
+        self._one = Problem(problem.domain.schema, {LEAF: observed}, {LEAF: desired}, areas=Areas(1, {}), zeros=zeros)
         self._form = AreaForm(self._one)
 
     def apply(self, Y: Float) -> Float:

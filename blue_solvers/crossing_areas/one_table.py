@@ -18,8 +18,11 @@ from constraint_builders.arrays import Float
 
 
 def has_one_table(problem: Problem) -> bool:
-    """Whether all observed and desired tables are one."""
-    return len({table.name for table in (*problem.observed_tables, *problem.desired_tables)}) == 1
+    """Whether all observed and desired tables are one, without cells that are known to be empty."""
+    return (
+        problem.zeros is None
+        and len({table.name for table in (*problem.observed_tables, *problem.desired_tables)}) == 1
+    )
 
 
 class OneTableForm:

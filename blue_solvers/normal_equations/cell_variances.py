@@ -19,6 +19,7 @@ from constraint_builders.arrays import Float, Integers
 from constraint_builders.memory import require_memory
 
 CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
+WELL_KNOWN = 1e-9  # of a cell's noise: a smaller variance needs weights as near as rounding permits
 DIGITS = 1e-8  # relative error of a variance that rounding may leave
 POWER_STEPS = 6
 DETERMINED = 1e-22  # of a cell's noise: variances below it are 0 but for rounding
@@ -118,9 +119,11 @@ def _variances(equations: Equations, T: sparse.csr_array, gather: Gather | None)
         gather = gather or kernels.gather.fastest()
         taken = [_taken(factor, sparse.csc_array(U[:, columns]), gather) for columns in _columns_at_once(U)]
         variances = noise - np.concatenate(taken)
-    lost = max(CANCELLED, EPSILON * _condition(factor, N) / DIGITS)
-    cancelled = np.flatnonzero(variances < lost * noise)
-    variances[cancelled] = _variances_from_weights(equations, factor, T[cancelled])
+    rounding = EPSILON * _condition(factor, N)
+    cancelled = np.flatnonzero(variances < max(CANCELLED, rounding / DIGITS) * noise)
+    variances[cancelled] = _variances_from_weights(equations, factor, scaled, T[cancelled], U[:, cancelled])
+    known_well = cancelled[variances[cancelled] < max(WELL_KNOWN, rounding**2 / DIGITS) * noise[cancelled]]
+    variances[known_well] = _variances_from_refined_weights(equations, factor, T[known_well])
     return np.where(variances > DETERMINED * noise, variances, 0.0)
 
 
@@ -179,8 +182,29 @@ def _with_pairs_of(U: sparse.csc_array, N: sparse.csr_array) -> sparse.csc_array
     return sparse.csc_array((pattern.data, pattern.indices, pattern.indptr), shape=(size, size))
 
 
-def _variances_from_weights(equations: Equations, factor: SparseFactor | DenseFactor, T: sparse.csr_array) -> Float:
-    """Variances w' Sigma w with the weights w = t - A' (A Sigma A')^-1 A Sigma t of every row t of T."""
+def _variances_from_weights(
+    equations: Equations,
+    factor: SparseFactor | DenseFactor,
+    scaled: sparse.csr_array,
+    T: sparse.csr_array,
+    U: sparse.csc_array,
+) -> Float:
+    """Variances w' Sigma w with the weights w = t - A' (A Sigma A')^-1 A Sigma t of every row t of T.
+
+    They are least there: an error of the weights counts by its square. `scaled` is A in units of its noise.
+    """
+    variances, spread, Sigma = np.empty(T.shape[0]), sparse.csr_array(scaled.T), equations.entries()
+    for start in range(0, T.shape[0], REFINED_BLOCK):
+        own = slice(start, start + REFINED_BLOCK)
+        weights = T[own].toarray().T - spread @ factor.solve(U[:, own].toarray())
+        variances[own] = np.einsum("ij,ij->j", weights, Sigma @ weights)
+    return variances
+
+
+def _variances_from_refined_weights(
+    equations: Equations, factor: SparseFactor | DenseFactor, T: sparse.csr_array
+) -> Float:
+    """The same with weights as near as rounding permits."""
     stage = Stage(equations, lambda system: _Solver(factor, system))
     variances = np.empty(T.shape[0])
     for start in range(0, T.shape[0], REFINED_BLOCK):

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from blue_solvers.contract import UnsupportedProblemError
+from blue_solvers.normal_equations.factor_size import require_room
 from constraint_builders.arrays import Float, Integers
 
 try:
@@ -66,17 +68,25 @@ def triangle_by_cholmod(
         If the factor does not fit.
     """
     with _cholmod_errors("the matrix is not positive definite: it has no Cholesky factor", instead):
-        factor = cholmod.cholesky(sparse.csc_matrix(matrix))
+        factor = _factor_by_cholmod(sparse.csc_matrix(matrix), instead)
         return factor.L(), factor.P().astype(np.int64), factor.solve_A
 
 
 def _by_cholmod(matrix: sparse.csc_matrix) -> Factor:
     label = f"CHOLMOD, scikit-sparse {metadata.version('scikit-sparse')}"
     indefinite = "A Sigma A' is not positive definite: its rows are dependent, or the covariance is singular"
-    with _cholmod_errors(indefinite, "use solver='cg'"):
+    instead = "use solver='cg'"
+    with _cholmod_errors(indefinite, instead):
         if hasattr(cholmod, "cho_factor"):
             return Factor(cholmod.cho_factor(matrix).solve, label)
-        return Factor(cholmod.cholesky(matrix).solve_A, label)
+        return Factor(_factor_by_cholmod(matrix, instead).solve_A, label)
+
+
+def _factor_by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Any:
+    """The factor of scikit-sparse 0.4, once its order says that it fits."""
+    symbolic = cholmod.analyze(matrix)
+    require_room(matrix, symbolic.P(), instead)
+    return symbolic.cholesky(matrix)
 
 
 @contextmanager

@@ -91,9 +91,25 @@ class Equations:
         scaled = sparse.diags_array(1 / self.deviations) @ self.A
         return sparse.csr_array(scaled @ self.entries() @ scaled.T)
 
+    @cached_property
+    def _moves(self) -> sparse.csr_array | None:
+        """Sigma A' where noise is uncorrelated, which has the entries of A'; None elsewhere."""
+        Sigma = self.Sigma_matrix
+        if Sigma is None or not _is_diagonal(Sigma):
+            return None
+        return sparse.csr_array(sparse.diags_array(Sigma.diagonal()) @ self.A_transposed)
+
+    def moved_by(self, Z: Float) -> Float:
+        """Sigma A' Z."""
+        return self.Sigma @ (self.A_transposed @ Z) if self._moves is None else self._moves @ Z
+
     def normal_product(self, Z: Float) -> Float:
         """A Sigma A' Z."""
-        return self.A @ (self.Sigma @ (self.A_transposed @ Z))
+        return self.A @ self.moved_by(Z)
+
+
+def _is_diagonal(matrix: sparse.csr_array) -> bool:
+    return np.array_equal(matrix.indices, np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)))
 
 
 class NormalSolver(ABC):

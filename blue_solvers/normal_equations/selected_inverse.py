@@ -51,8 +51,9 @@ class _Batch:
 def sweep(L: sparse.csc_matrix, tree: Supernodes, node: Integers, place: Integers, gather: Gather) -> Float:
     """Entries of the inverse at flat positions `place` of the fronts of supernodes `node`."""
     by_node = np.argsort(node, kind="stable")
-    ends = np.cumsum(np.bincount(node, minlength=tree.count))
-    values = np.empty(node.size)
+    places, counts = place[by_node], np.bincount(node, minlength=tree.count)
+    firsts = np.cumsum(counts) - counts
+    found = np.empty(node.size)
     offsets = np.zeros(tree.count, dtype=np.int64)
     levels = _plan(tree)
     above, kept, scratch = _fronts(L, tree, levels)
@@ -61,14 +62,23 @@ def sweep(L: sparse.csc_matrix, tree: Supernodes, node: Integers, place: Integer
             shape = (batch.nodes.size, batch.length, batch.length)
             fronts = (scratch[: prod(shape)] if batch.kept is None else kept[batch.kept]).reshape(shape)
             _invert(L, tree, batch, above, offsets, fronts, gather)
-            for own, front in zip(batch.nodes.tolist(), fronts, strict=True):
-                wanted = by_node[ends[own - 1] if own else 0 : ends[own]]
-                values[wanted] = front.ravel().take(place[wanted])
+            own = counts[batch.nodes]
+            wanted = _ranges(firsts[batch.nodes], own)
+            in_front = np.repeat(np.arange(batch.nodes.size) * batch.length**2, own)
+            found[wanted] = fronts.ravel().take(in_front + places[wanted])
         for batch in level:
             if batch.kept is not None:
                 offsets[batch.nodes] = batch.kept.start + np.arange(batch.nodes.size) * batch.length**2
         above, kept = kept, above
+    values = np.empty_like(found)
+    values[by_node] = found
     return values
+
+
+def _ranges(firsts: Integers, counts: Integers) -> Integers:
+    """So many numbers from each of some first ones, one after another."""
+    ends = np.cumsum(counts)
+    return np.repeat(firsts - ends + counts, counts) + np.arange(int(ends[-1]) if ends.size else 0)
 
 
 def _plan(tree: Supernodes) -> list[list[_Batch]]:

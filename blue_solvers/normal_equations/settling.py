@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.contract import ConvergenceError
+from blue_solvers.normal_equations.column_maxima import largest_of_columns
 from blue_solvers.normal_equations.krylov import conjugate_gradients
 from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, Iterate
 from constraint_builders.arrays import Float
@@ -59,7 +60,7 @@ class Settling:
 
     def holds(self, X: Float, R: Float, b: Float) -> bool:
         """Whether every row is off by roundings of the largest value at most: `settle` would leave X as it is."""
-        return bool((abs(R).max(axis=0, initial=0.0) <= SETTLED * EPSILON * _largest(X, b)).all())
+        return bool((largest_of_columns(R) <= SETTLED * EPSILON * _largest(X, b)).all())
 
     def settle(self, X: Float, R: Float, b: Float, terms: Float) -> tuple[Float, int]:
         """Settled cells and iterations.
@@ -120,14 +121,14 @@ class Settling:
             raise ConvergenceError
         apart = self._off(self._transposed @ Z, np.zeros_like(b))
         Z, iterations = self._solve(apart, sizes, target)
-        return X - self._equations.Sigma @ (self._equations.A_transposed @ Z), steps + iterations
+        return X - self._equations.moved_by(Z), steps + iterations
 
 
 def _largest(X: Float, b: Float) -> Float:
     """The largest value of every column, right-hand sides included."""
-    return np.maximum(abs(X).max(axis=0, initial=0.0), abs(b).max(initial=0.0))
+    return np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
 
 
 def _beyond(R: Float, allowed: Float) -> Float:
     """By how much the worst row of every column exceeds what is allowed."""
-    return (abs(R) / allowed).max(axis=0, initial=0.0)
+    return largest_of_columns(R / allowed)

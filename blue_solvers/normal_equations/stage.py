@@ -64,7 +64,7 @@ class Stage:
             nonlocal steps
             Z, iterations = self.solver.solve(R, target)
             steps += iterations
-            return X - equations.Sigma @ (equations.A_transposed @ Z)
+            return X - equations.moved_by(Z)
 
         terms = self._absolute @ abs(Y) + abs(b)
         floor = self._sizes(terms)

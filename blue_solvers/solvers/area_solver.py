@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from blue_solvers.contract import Capability, Info, Prepared, Solver
 from blue_solvers.crossing_areas.areas_refusal import areas_refusal
-from blue_solvers.crossing_areas.form_of_areas import form_of_areas
+from blue_solvers.crossing_areas.form_of_areas import exact_form_of_areas
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem
 
@@ -42,4 +42,4 @@ class AreaSolver(Solver):
     def plan(self, problem: Problem) -> Prepared:
         """Factorise every component."""
         info = Info(self.name, exact=True, reason="a sparse factorisation over areas for every component, exact")
-        return SeaBlueEstimate(problem, form_of_areas(problem), info)
+        return SeaBlueEstimate(problem, exact_form_of_areas(problem), info)

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from blue_solvers.components import Components
 from blue_solvers.components.assumptions import flat_refusal, tree_refusal
-from blue_solvers.components.corrections import Corrected, form_of
+from blue_solvers.components.corrections import Corrected, form_of_places
 from blue_solvers.components.size import group_count
 from blue_solvers.contract import Refusal
 from blue_solvers.crossing_areas.areas_refusal import areas_refusal
-from blue_solvers.crossing_areas.form_of_areas import form_of_areas
+from blue_solvers.crossing_areas.form_of_areas import exact_form_of_areas
 from blue_solvers.structured.kept_tables import KeptTables, kept_tables
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -137,8 +137,7 @@ def _kept(problem: Problem) -> KeptTables | str | None:
     """Nothing is left out where the recodes permit it; otherwise enough to make their matrices small."""
     structured, known = nearest_structured(problem), exact_in_part(problem)
     if problem.areas is not None:
-        in_part = Refusal("tables of areas are known exactly in some cells and not in others", OTHERWISE)
-        return in_part if known.size else areas_refusal(structured)
+        return areas_refusal(structured)
     special = problem.places is not None or problem.zeros is not None or problem.equalities is not None
     refusal = tree_refusal if special or exact_in_part(problem).size else flat_refusal
     reason = refusal(structured)
@@ -183,10 +182,10 @@ def structure_of(problem: Problem, of_multipliers: bool = False) -> Structure:
 
 def _exact_form(structured: Problem, known: NDArray[np.intp]) -> Components:
     if structured.areas is not None:
-        return form_of_areas(structured)
+        return exact_form_of_areas(structured, known)
     if structured.equalities is not None or known.size:
         return Corrected(structured, known)
-    return form_of(structured)
+    return form_of_places(structured)
 
 
 class _Sums:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import Domain
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.constraints import SelfConsistency
@@ -88,18 +88,51 @@ class TableRelations(Relations):
         return _homogeneous(self.structure.matrix(rows)) if self.is_structural else super().equations(rows)
 
     def between_cells(self, rows: str) -> Equations:
-        """Self-consistency, of unmeasured cells too where equalities may speak of them."""
+        """Self-consistency, of unmeasured cells too where equalities or zeros may speak of them."""
         m = self._measured
         if m.zeros is not None or self.recodes_cross:
-            return _homogeneous(self._of_possible_cells())
+            return _homogeneous(self._between_possible_cells(rows))
         if m.equalities is None or not m.unmeasured.any():
             return _homogeneous(self.structure.matrix(rows))
         return _homogeneous(self._structure_of_all().matrix(rows))
 
     def _between_any_cells(self) -> sparse.csr_array:
         if self._measured.zeros is not None or self.recodes_cross:
-            return self._of_possible_cells()
+            return self._between_possible_cells("independent")
         return self._structure_of_all().matrix()
+
+    def _between_possible_cells(self, rows: str) -> sparse.csr_array:
+        """What holds between observed cells where some are empty: self-consistency, and that these are 0.
+
+        That takes the cells themselves among the observed ones, each leaf's. Where some leaf has none, and where
+        recodes cross, the detailed cells are eliminated.
+        """
+        zeros, first = self._measured.zeros, None if self.recodes_cross else self._detailed_cells()
+        if zeros is None or first is None:
+            return self._of_possible_cells()
+        numbers, cells = self._domain.leaves, np.arange(self._domain.size // first.size)
+        empty = (first[:, None] + cells).ravel()[zeros.detailed(numbers)]
+        size = self._measured.observed.size
+        possible = np.ones(size)
+        possible[empty] = 0
+        between = sparse.csr_array(self._structure_of_all().matrix(rows) @ sparse.diags_array(possible))
+        between.eliminate_zeros()
+        units = sparse.csr_array((np.ones(empty.size), (np.arange(empty.size), empty)), shape=(empty.size, size))
+        return sparse.csr_array(sparse.vstack([between, units], format="csr"))
+
+    def _detailed_cells(self) -> Index | None:
+        """Of every leaf the first cell of an observed detailed table of that leaf alone; None if some leaf has none."""
+        m, names = self._measured, self._schema.names
+        first = np.full(self._domain.leaves.size, -1, dtype=np.intp)
+        for index, (level, table) in enumerate(zip(m.observed_levels, m.observed_tables, strict=True)):
+            if table.factors != names:
+                continue
+            places = self._domain.places.leaves_of(level)
+            alone = np.flatnonzero(np.diff(places.indptr) == 1)
+            own = places.indptr[alone]
+            alone, own = alone[places.data[own] == 1], own[places.data[own] == 1]
+            first[places.indices[own]] = m.observed.offsets[index] + alone * table.size
+        return None if (first < 0).any() else first
 
     def _of_possible_cells(self) -> sparse.csr_array:
         """What holds between observed cells: the detailed cells, but for structural zeros, are eliminated."""

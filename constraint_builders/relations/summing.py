@@ -171,10 +171,14 @@ def disjoint_parts(S: sparse.csr_array, leaf_node: Index, nodes: Index) -> spars
     taken, left = np.zeros(S.shape[1], dtype=bool), np.ones(whole.nnz, dtype=bool)
     chosen = np.zeros(part.size, dtype=bool)
     for own in np.split(np.arange(row.size), np.flatnonzero(np.diff(row)) + 1) if row.size else ():
+        open_leaves = int(sizes[nodes[row[own[0]]]])
         for place in own.tolist():
             leaves = S.indices[S.indptr[part[place]] : S.indptr[part[place] + 1]]
             if not taken[leaves].any():
                 taken[leaves] = chosen[place] = True
+                open_leaves -= leaves.size
+                if not open_leaves:
+                    break
         entries = slice(whole.indptr[row[own[0]]], whole.indptr[row[own[0]] + 1])
         leaves = whole.indices[entries]
         left[entries] = ~taken[leaves]

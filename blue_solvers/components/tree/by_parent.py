@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import chunks, distinct
-from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
+from blue_solvers.components.batches import as_slice, chunks, distinct
+from blue_solvers.components.tree.level_plan import LevelPlan
+from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
+
+
+@dataclass(frozen=True)
+class ChildrenOfPairs:
+    """Some pairs.
+
+    Attributes
+    ----------
+    pairs : ndarray of int
+    parents : ndarray of int
+        Their parents among all geounits with children.
+    children : list of (rows of the level, ndarray of int)
+        Theirs, some at a time, each with the number of its pair among these.
+    """
+
+    pairs: Index
+    parents: Index
+    children: list[tuple[slice | Index, Index]]
 
 
 class ByParent:
@@ -25,6 +47,8 @@ class ByParent:
 
     def __init__(self, plan: TreePlan, level: LevelPlan, rows: Index) -> None:
         self.rows = rows
+        self._pair_parent = plan.pair_parent
+        self._lots: dict[int, list[ChildrenOfPairs]] = {}
         self._count = level.members.size
         pairs = level.parent_pair[rows]
         self.pairs, self.pair_of = distinct(pairs[pairs >= 0])
@@ -34,11 +58,23 @@ class ByParent:
     def add_to_parents(self, values: Float, sums: Float) -> None:
         """Add values of the level, (G, ..., K), to those of all geounits with children."""
         if self.pairs.size:
-            sums[self._parents] += self._adding(self._parent_of, self._parents.size, values)
+            sums[as_slice(self._parents)] += _added(self._to_parents, values)
+
+    def lots(self, count: int) -> list[ChildrenOfPairs]:
+        """So many pairs at a time, and as many children."""
+        if count not in self._lots:
+            self._lots[count] = [self._children_of(chosen, count) for chosen in chunks(self.pairs.size, count)]
+        return self._lots[count]
+
+    def _children_of(self, chosen: slice, count: int) -> ChildrenOfPairs:
+        places = np.flatnonzero((self.pair_of >= chosen.start) & (self.pair_of < chosen.stop))
+        lots = [places[some] for some in chunks(places.size, count)]
+        children = [(as_slice(self.rows[own]), self.pair_of[own] - chosen.start) for own in lots]
+        return ChildrenOfPairs(self.pairs[chosen], self._pair_parent[self.pairs[chosen]], children)
 
     def sum_by_pair(self, values: Float) -> Float:
         """Sums over each pair's geounits."""
-        return self._adding(self.pair_of, self.pairs.size, values)
+        return _added(self._to_pairs, values)
 
     def add_from_parents(self, given: Float, values: Float) -> None:
         """The transpose of `add_to_parents`."""
@@ -46,7 +82,19 @@ class ByParent:
             for some in chunks(self.rows.size, 256):
                 values[self.rows[some]] += given[self._parents[self._parent_of[some]]]
 
-    def _adding(self, target_of: Index, targets: int, values: Float) -> Float:
+    @cached_property
+    def _to_parents(self) -> sparse.csr_array:
+        return self._adding(self._parent_of, self._parents.size)
+
+    @cached_property
+    def _to_pairs(self) -> sparse.csr_array:
+        return self._adding(self.pair_of, self.pairs.size)
+
+    def _adding(self, target_of: Index, targets: int) -> sparse.csr_array:
         shape = (targets, self._count)
-        matrix = sparse.csr_array((np.ones(self.rows.size), (target_of, self.rows)), shape=shape)
-        return (matrix @ values.reshape(len(values), -1)).reshape(targets, *values.shape[1:])
+        return sparse.csr_array((np.ones(self.rows.size), (target_of, self.rows)), shape=shape)
+
+
+def _added(adding: sparse.csr_array, values: Float) -> Float:
+    """Sums over the first axis."""
+    return (adding @ values.reshape(len(values), -1)).reshape(adding.shape[0], *values.shape[1:])

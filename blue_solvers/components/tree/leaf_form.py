@@ -21,14 +21,21 @@ from blue_solvers.components.batches import as_slice, chunks, distinct, starts_o
 from blue_solvers.components.boxes import Box, choose_boxes
 from blue_solvers.components.component_products import multiply
 from blue_solvers.components.reflections import Basis
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Coefficients
-from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
+from blue_solvers.components.tree.leaf_lanes import Lanes, LeafLanes
+from blue_solvers.components.tree.leaf_order import LeavesOfPairs, leaves_of_pairs
+from blue_solvers.components.tree.level_plan import LevelPlan
+from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index
+from constraint_builders.compiled import has_numba
+from constraint_builders.description.table import Table
 
-LARGEST_BOXES = 0.5  # of the finest table's cells: beyond, a change of basis costs less
+LARGEST_BOXES = 0.5  # of the finest table's cells: beyond, a change of basis costs less where nothing is compiled
+LEAVES_OF_A_CLASS = 16  # from which on they are worked on side by side
 
 
 class LeafForm:
@@ -41,6 +48,8 @@ class LeafForm:
         Of every component of the plan.
     number : int
         The geolevel.
+    problem : StructuredProblem
+        Whose tables are read and written.
     readers : mapping of str to TableAccess
         By the tables' names.
     block_bytes : int
@@ -57,15 +66,18 @@ class LeafForm:
         plan: TreePlan,
         coefficients: list[Coefficients],
         number: int,
+        problem: StructuredProblem,
         readers: Mapping[str, TableAccess],
         block_bytes: int,
     ) -> None:
         self._plan, self._coefficients, self._level = plan, coefficients, plan.levels[number]
+        self._problem = problem
         self._shape = tuple(grouping.levels for grouping in plan.groupings)
         self._block_bytes = block_bytes
         self._basis = Basis(plan.groupings)
         names = [table.name for _, table in self._level.tables]
         self.rows = np.zeros(0, dtype=np.intp)
+        self._lanes: LeafLanes | None = None
         if plan.finest.name not in names:
             return
         self._whole = names.index(plan.finest.name)
@@ -79,7 +91,12 @@ class LeafForm:
         others = [self._level.tables[i] for i in self._others]
         chosen = choose_boxes(plan, [table for _, table in others])
         sizes = sum(Box.size_of(plan, fineness) for fineness, _ in chosen)
-        if sizes > LARGEST_BOXES * plan.finest.size:
+        compiled = (
+            has_numba()
+            and rows.size >= LEAVES_OF_A_CLASS * classes.size
+            and LeafLanes.can(plan.schema, plan.finest, [table for _, table in others])
+        )
+        if sizes > LARGEST_BOXES * plan.finest.size and not compiled:
             return
         self.rows = rows
         self._margins = TableSums(plan.schema, plan.finest, [table for _, table in others])
@@ -90,6 +107,45 @@ class LeafForm:
             for fineness, members in chosen
         ]
         self._sort_by_pair()
+        self._classes = classes.size
+        if compiled:
+            self._use_lanes(number)
+
+    def _use_lanes(self, number: int) -> None:
+        """Prepare what is compiled."""
+        problem = self._problem
+
+        def observed(i: int) -> tuple[int, Table]:
+            block, table = self._level.tables[i]
+            return int(problem.observed.offsets[block]), table
+
+        desired = [
+            (int(start), table)
+            for start, table, level in zip(
+                problem.desired.offsets, problem.desired_tables, problem.desired_levels, strict=False
+            )
+            if level == number
+        ]
+        self._lanes = LeafLanes(
+            self._plan.schema,
+            observed(self._whole),
+            [observed(i) for i in self._others],
+            self._readers,
+            self._boxes,
+            self._classes,
+            desired,
+        )
+
+    @property
+    def tabulates(self) -> bool:
+        """Whether `go_down` writes all that is desired of these geounits, where it is given the place."""
+        return self._lanes is not None and self._lanes.tabulates
+
+    @cached_property
+    def _lots(self) -> list[LeavesOfPairs]:
+        parents = self._plan.pair_parent[self._pairs] if self._has_parents else np.zeros(1, dtype=np.intp)
+        order = self._sorted_rows, self._sorted_classes, self._sorted_pairs, self._starts
+        return leaves_of_pairs(*order, self._pairs, parents, self._count_in_cache(1))
 
     def _sort_by_pair(self) -> None:
         """Geounits in order of their pair with their parent; the root has none, and counts as one."""
@@ -105,18 +161,22 @@ class LeafForm:
     def _has_parents(self) -> bool:
         return bool(self._pairs[0] >= 0)
 
-    def go_up(self, tables: list[Float], workers: Workers) -> Iterator[tuple[Index, Float]]:
+    def go_up(self, Y: Float, workers: Workers) -> Iterator[tuple[slice | Index, Float]]:
         """Parents, and the sums over these children of their estimates in slots, (parents, ..., K).
 
         Parameters
         ----------
-        tables : list of ndarray (G, *shape, K)
-            What was measured at all members of the level.
+        Y : ndarray, (n, K)
+            All measurements.
         workers : Workers
         """
         if not self.rows.size or not self._has_parents:
             return
-        K = tables[self._whole].shape[-1]
+        K = Y.shape[1]
+        if self._lanes is not None:
+            yield from workers.in_order(partial(self._sums_in_lanes, self._lanes, Y), self._lots)
+            return
+        tables = self._measured(Y)
 
         def of_pairs(pairs: slice) -> tuple[Index, Float]:
             places = slice(self._starts[pairs.start], self._starts[pairs.stop])
@@ -136,30 +196,64 @@ class LeafForm:
 
         yield from workers.in_order(of_pairs, chunks(self._pairs.size, self._count_in_cache(K)))
 
-    def go_down(self, tables: list[Float], learnt: Float, result: Float, workers: Workers) -> None:
+    def _sums_in_lanes(self, lanes: LeafLanes, Y: Float, lot: LeavesOfPairs) -> tuple[slice | Index, Float]:
+        """The same of some pairs, compiled."""
+        totals = np.empty((lot.going_up.rows_out.size, *self._shape, Y.shape[1]))
+        lanes.estimate(Y, lot.going_up, None, totals)
+        if lot.of_parent is not None:
+            totals = np.add.reduceat(totals, lot.of_parent, axis=0)
+        self._basis.to_slots(totals)
+        return lot.parents, totals
+
+    def go_down(self, Y: Float, learnt: Float, result: Float, X: Float | None, workers: Workers) -> None:
         """Estimates in cells into these geounits' rows of `result` (G, ..., K).
 
         Parameters
         ----------
-        tables : list of ndarray (G, *shape, K)
+        Y : ndarray, (n, K)
         learnt : ndarray, (geounits with children, ..., K)
             What every parent learnt, in slots.
         result : ndarray, (G, ..., K)
+            Left alone where `tabulates` and `X` is given.
+        X : ndarray, (m, K), optional
+            The desired tables, which are written where `tabulates`.
         workers : Workers
         """
         if not self.rows.size:
             return
+        if self._lanes is not None:
+            self._go_down_in_lanes(self._lanes, Y, learnt, result, X, workers)
+            return
+        tables = self._measured(Y)
         count = self._count_in_cache(result.shape[-1])
         for pairs in chunks(self._pairs.size, count):
-            parts = self._parts(pairs, learnt)
+            parts = self._parts(self._pairs[pairs], learnt)
             rows = chunks(int(self._starts[pairs.stop]), count, int(self._starts[pairs.start]))
             workers.for_each(partial(self._estimate, tables, parts, pairs.start, result), rows)
 
-    def _parts(self, pairs: slice, learnt: Float) -> Float | None:
-        """The share of children in what their parents learnt, in cells, for every pair."""
+    def _go_down_in_lanes(
+        self, lanes: LeafLanes, Y: Float, learnt: Float, result: Float, X: Float | None, workers: Workers
+    ) -> None:
+        """The same, compiled."""
+        for lot in self._lots:
+            parts = self._parts(lot.pairs, learnt)
+
+            def estimate(own: Lanes, parts: Float | None = parts) -> None:
+                if lanes.tabulates and X is not None:
+                    lanes.tabulate(Y, own, parts, X)
+                else:
+                    lanes.estimate(Y, own, parts, result)
+
+            workers.for_each(estimate, lot.going_down)
+
+    def _measured(self, Y: Float) -> list[Float]:
+        """The tables of the level, (G, *shape, K) each."""
+        return measured_at(self._problem, self._level, Y)
+
+    def _parts(self, chosen: slice | Index, learnt: Float) -> Float | None:
+        """The share of children in what their parents learnt, in cells, for some pairs."""
         if not self._has_parents:
             return None
-        chosen = self._pairs[pairs]
         parts = learnt[self._plan.pair_parent[chosen]]
         entries = self._plan.families.of_pair[chosen]
         gains = (own.gain[entries] for own in self._coefficients)
@@ -200,6 +294,13 @@ class LeafForm:
 
     def _count_in_cache(self, K: int) -> int:
         return max(1, self._block_bytes // (8 * K * prod(self._shape)))
+
+
+def measured_at(problem: StructuredProblem, level: LevelPlan, Y: Float) -> list[Float]:
+    """The tables of a level, (G, *shape, K) each, of all measurements (n, K)."""
+    return [
+        Y[problem.observed.block(i)].reshape(level.members.size, *table.shape, Y.shape[1]) for i, table in level.tables
+    ]
 
 
 def _eligible(plan: TreePlan, level: LevelPlan, whole: int) -> Index:

@@ -22,15 +22,17 @@ from math import prod
 import numpy as np
 
 from blue_solvers.components.batches import as_slice, chunks, distinct, one_or_all
-from blue_solvers.components.component_products import Component, multiply, product
+from blue_solvers.components.component_products import Component, multiply, sum_of
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
-from blue_solvers.components.tree.by_parent import ByParent
+from blue_solvers.components.tree.by_parent import ByParent, ChildrenOfPairs
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
-from blue_solvers.components.tree.leaf_form import LeafForm
-from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan, plan_of
+from blue_solvers.components.tree.leaf_form import LeafForm, measured_at
+from blue_solvers.components.tree.level_blocks import LevelBlock, blocks_of
+from blue_solvers.components.tree.level_plan import LevelPlan
+from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index
@@ -69,12 +71,18 @@ class TreeForm:
             TableSums(problem.schema, self.plan.finest, [desired[i] for i in chosen]) for chosen in self._desired_at
         ]
         self._leaves = [
-            LeafForm(self.plan, self.coefficients, number, self._readers, BLOCK_BYTES) for number in numbers
+            LeafForm(self.plan, self.coefficients, number, problem, self._readers, BLOCK_BYTES) for number in numbers
         ]
         self._others = [
             ByParent(self.plan, level, np.delete(np.arange(level.members.size), leaves.rows))
             for level, leaves in zip(self.plan.levels, self._leaves, strict=True)
         ]
+
+        self._inner = [
+            (as_slice(level.inner), as_slice(self.plan.parent_number[level.members[level.inner]]))
+            for level in self.plan.levels
+        ]
+        self._blocks_at: dict[tuple[int, int], list[LevelBlock]] = {}
 
     def _make_plan(self) -> TreePlan:
         return plan_of(self._problem)
@@ -111,35 +119,28 @@ class TreeForm:
     def _estimates(self, Y: Float, workers: Workers, X: Float | None = None) -> Iterator[tuple[int, Float]]:
         """Final estimates of every level in cells, from the root down, each forgotten when the next is asked for.
 
-        Where `X` is given, levels that a whole table is desired at are worked on in its place there. Geounits that
+        Where `X` is given, levels that a whole table is desired at are worked on in its place there, and geounits that
+        `LeafForm` tabulates have all that is desired of them written there, and nothing here. Geounits that
         `LeafForm` takes are never in slots; all others are until their estimates are final.
         """
-        K = Y.shape[1]
+        K, Y = Y.shape[1], np.ascontiguousarray(Y)
         estimates: list[Float] = [np.empty(0)] * len(self.plan.levels)
         sums = np.zeros((self.plan.parents.size, *self._shape, K))
         for number in reversed(range(len(self.plan.levels))):
             estimates[number] = self._room(number, K, X)
             self._go_up(number, Y, sums, estimates[number], workers)
-            for parents, totals in self._leaves[number].go_up(self._measured(number, Y), workers):
+            for parents, totals in self._leaves[number].go_up(Y, workers):
                 sums[parents] += totals
             self._others[number].add_to_parents(estimates[number], sums)
         learnt = sums  # where it is known, in place
-        for number, level in enumerate(self.plan.levels):
+        for number in range(len(self.plan.levels)):
             self._go_down(number, estimates[number], learnt, workers)
-            numbers = self.plan.parent_number[level.members[level.inner]]
-            learnt[numbers] = estimates[number][level.inner] - sums[numbers]
+            inner, numbers = self._inner[number]
+            learnt[numbers] = estimates[number][inner] - sums[numbers]
             self._finish(number, estimates[number], workers)
-            self._leaves[number].go_down(self._measured(number, Y), learnt, estimates[number], workers)
+            self._leaves[number].go_down(Y, learnt, estimates[number], X, workers)
             yield number, estimates[number]
             estimates[number] = np.empty(0)
-
-    def _measured(self, number: int, Y: Float) -> list[Float]:
-        """The tables of a level, (G, *shape, K) each."""
-        level = self.plan.levels[number]
-        return [
-            Y[self._problem.observed.block(i)].reshape(level.members.size, *table.shape, Y.shape[1])
-            for i, table in level.tables
-        ]
 
     def _room(self, number: int, K: int, X: Float | None) -> Float:
         """Memory for the estimates of a level."""
@@ -152,52 +153,51 @@ class TreeForm:
     def _go_up(self, number: int, Y: Float, sums: Float, result: Float, workers: Workers) -> None:
         """Estimates of a level from itself and below, in slots, into `result`."""
         level = self.plan.levels[number]
-        measured = self._measured(number, Y)
-        row_of = np.full(level.members.size, -1)
-        row_of[level.inner] = self.plan.parent_number[level.members[level.inner]]
-        tables = sum(table.size for _, table in level.tables)  # whose coordinates are held together
+        measured = measured_at(self._problem, level, Y)
 
-        def collect(rows: slice | Index) -> None:
-            block = result[rows]
-            self._collect(level, rows, measured, block)
-            inner = np.flatnonzero(row_of[rows] >= 0)
-            if inner.size:
-                numbers = row_of[rows][inner]
-                children = sums[numbers]
-                self._multiply(children, numbers, "children")
-                block[inner] += children
-            _put_back(block, rows, result)
+        def collect(some: LevelBlock) -> None:
+            block = result[some.rows]
+            self._collect(level, some, measured, block)
+            if some.numbers.size:
+                children = sums[some.numbers]
+                self._multiply(children, some.numbers, "children")
+                block[some.inner] += children
+            _put_back(block, some.rows, result)
 
-        workers.for_each(collect, self._blocks(self._others[number].rows, Y.shape[1], tables))
+        workers.for_each(collect, self._held(number, Y.shape[1]))
+
+    def _held(self, number: int, K: int) -> list[LevelBlock]:
+        """Members of a level that are in slots, so many at a time that their tables' coordinates stay in cache too."""
+        if (number, K) not in self._blocks_at:
+            level = self.plan.levels[number]
+            count = self._rows_in_cache(K, sum(table.size for _, table in level.tables))
+            self._blocks_at[number, K] = blocks_of(level, self.plan.parent_number, self._others[number].rows, count)
+        return self._blocks_at[number, K]
 
     def _go_down(self, number: int, estimates: Float, learnt: Float, workers: Workers) -> None:
         """Add to every geounit in slots its part of what its parent learnt, in place."""
         others = self._others[number]
         if not others.pairs.size:
             return
-        count = self._rows_in_cache(learnt.shape[-1])
 
-        def add(chosen: slice) -> None:
-            pairs = others.pairs[chosen]
-            parts = learnt[self.plan.pair_parent[pairs]]
-            self._multiply(parts, pairs, "gain")
-            places = np.flatnonzero((others.pair_of >= chosen.start) & (others.pair_of < chosen.stop))
-            for some in chunks(places.size, count):
-                here = places[some]
-                estimates[as_slice(others.rows[here])] += parts[others.pair_of[here] - chosen.start]
+        def add(lot: ChildrenOfPairs) -> None:
+            parts = learnt[lot.parents]
+            self._multiply(parts, lot.pairs, "gain")
+            for rows, part_of in lot.children:
+                estimates[rows] += parts[part_of]
 
-        workers.for_each(add, chunks(others.pairs.size, count))
+        workers.for_each(add, others.lots(self._rows_in_cache(learnt.shape[-1])))
 
     def _finish(self, number: int, estimates: Float, workers: Workers) -> None:
         """From slots to cells, in place."""
 
-        def finish(rows: slice | Index) -> None:
-            block = estimates[rows]
+        def finish(some: LevelBlock) -> None:
+            block = estimates[some.rows]
             self._basis.to_cells(block)
-            self._empty(number, rows, block)
-            _put_back(block, rows, estimates)
+            self._empty(number, some.rows, block)
+            _put_back(block, some.rows, estimates)
 
-        workers.for_each(finish, self._blocks(self._others[number].rows, estimates.shape[-1]))
+        workers.for_each(finish, self._held(number, estimates.shape[-1]))
 
     def _empty(self, number: int, rows: slice | Index, block: Float) -> None:
         """Set to 0 what is known to be, and which large counts known exactly beside leave rounding in."""
@@ -207,36 +207,31 @@ class TreeForm:
             flags = zeros[rows].reshape(len(block), *lengths, 1)
             np.copyto(block, 0.0, where=np.broadcast_to(flags, block.shape))
 
-    def _collect(self, level: LevelPlan, rows: slice | Index, measured: list[Float], block: Float) -> None:
+    def _collect(self, level: LevelPlan, some: LevelBlock, measured: list[Float], block: Float) -> None:
         """What a level's own tables make of the slots of some geounits, into `block`."""
-        used = [
-            (t, self._readers[table.name], cells[rows], weights[rows], exact[rows].astype(float))
-            for (t, table), cells, weights, exact in zip(
-                level.tables, measured, level.weights, level.exact, strict=True
-            )
-            if weights[rows].any() or exact[rows].any()
-        ]
-        coordinates = [reader.coordinates(cells) for _, reader, cells, _, _ in used]
+        names = [(t, self._readers[table.name]) for t, table in level.tables]
+        used = [(own, *names[own.place]) for own in some.used]
+        coordinates = [reader.coordinates(measured[own.place][some.rows]) for own, _, reader in used]
         block[...] = 0
-        for (_, reader, _, weights, _), own in zip(used, coordinates, strict=True):
-            reader.add_numbers(own, weights, block)
-        classes = level.class_of[rows]
+        for (table, _, reader), own in zip(used, coordinates, strict=True):
+            reader.add_numbers(own, table.weights, block)
+        classes = some.classes
         self._multiply_numbers(block, classes, "own")
-        if any(exact.any() for *_, exact in used):
+        if any(table.exact is not None for table in some.used):
             exactly = np.zeros_like(block)
-            for (_, reader, _, _, exact), own in zip(used, coordinates, strict=True):
-                reader.add_numbers(own, exact, exactly)
+            for (table, _, reader), own in zip(used, coordinates, strict=True):
+                if table.exact is not None:
+                    reader.add_numbers(own, table.exact, exactly)
             self._multiply_numbers(exactly, classes, "own_exact")
             block += exactly
-        tables = {t: (reader, own) for (t, reader, *_), own in zip(used, coordinates, strict=True)}
+        tables = {t: (reader, own) for (_, t, reader), own in zip(used, coordinates, strict=True)}
         for component, gains in self._matrices(level, classes):
             seeing = [t for t in tables if t in gains]
             if not seeing:
                 block[component.place] = 0
                 continue
             parts = [own[reader.part(component)] for reader, own in (tables[t] for t in seeing)]
-            together = np.concatenate([gains[t] for t in seeing], axis=2)
-            block[component.place] = product(component, together, parts, component.groups)
+            block[component.place] = sum_of(component, [gains[t] for t in seeing], parts, component.groups)
 
     def _matrices(self, level: LevelPlan, classes: Index) -> Iterator[tuple[Component, dict[int, Float]]]:
         """Components of several group sums, each with its gains from the tables of a level that see it."""
@@ -301,7 +296,7 @@ class TreeForm:
             for component, gains in matrices:
                 if t in gains:
                     lengths = reader.lengths(component)
-                    pulled = product(component, gains[t].swapaxes(1, 2), [block[component.place]], lengths)
+                    pulled = sum_of(component, [gains[t].swapaxes(1, 2)], [block[component.place]], lengths)
                     own[reader.part(component)] = pulled
             place = result[self._problem.observed.block(t)].reshape(level.members.size, *table.shape, -1)
             place[rows] = reader.cells(own)
@@ -340,13 +335,14 @@ class TreeForm:
         ]
         if len(places) == 1 and np.may_share_memory(places[0], estimates):
             return
+        rows = self._others[number].rows if self._leaves[number].tabulates else np.arange(level.members.size)
 
         def read(rows: slice | Index) -> None:
             for place, cells in zip(places, self._sums[number](estimates[rows]), strict=True):
                 if not np.may_share_memory(place, estimates):
                     place[rows] = cells
 
-        workers.for_each(read, self._blocks(np.arange(level.members.size), X.shape[1]))
+        workers.for_each(read, self._blocks(rows, X.shape[1]))
 
     def _write_desired(self, number: int, V: Float, pulls: Float, workers: Workers) -> None:
         """The transpose of `_read_desired`, in slots that are 0."""

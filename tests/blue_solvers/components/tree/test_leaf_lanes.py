@@ -1,0 +1,97 @@
+"""Leaves side by side: equal to the numpy passes, and the transpose of the adjoint, which takes no such way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blue_solvers import blue, thread_limit
+from blue_solvers.components.tree import leaf_form, leaf_lanes, tree_form
+from blue_solvers.operator import BlueOperator
+from blue_solvers.testing import dot_test
+from constraint_builders import Problem, Schema, Spine
+from tests.helpers.spines import SCHEMA, TABLES
+
+SPINE = Spine([-1, 0, 0, 1, 1, 2, 2, 2, 1, 2], ["State"] + ["County"] * 2 + ["Block"] * 7)
+DISORDERED = Schema(
+    {"a": 3, "b": 5, "c": 2}, recodes={"b": {"g": [1, 0, 1, 0, 1], "h": [0, 0, 1, 1, 2]}, "a": {"q": [1, 0, 1]}}
+)
+
+
+def in_lanes(problem: Problem, whole: int, run: int = 2, few: int = 3) -> BlueOperator:
+    """The two passes, with all leaves that measured their finest table side by side, in small lots."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaf_form, "has_numba", lambda: True)
+        patch.setattr(leaf_form, "LEAVES_OF_A_CLASS", 0)
+        patch.setattr(tree_form, "BLOCK_BYTES", few * 8 * 24)
+        patch.setattr(leaf_lanes, "WHOLE", whole)
+        patch.setattr(leaf_lanes, "RUN", run)
+        P = blue(problem, "two_pass")
+        assert [own._lanes is not None for own in P._prepared._method._leaves] == [False, False, True]
+        P @ np.zeros(P.shape[1])  # lots are made here
+        return P
+
+
+def in_numpy(problem: Problem) -> BlueOperator:
+    """The two passes where numba is missing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaf_form, "has_numba", lambda: False)
+        return blue(problem, "two_pass")
+
+
+def tables_of(schema: Schema) -> list[str]:
+    if schema is SCHEMA:
+        return [table for table in TABLES if table != "detailed"]
+    return ["total", "a", "q", "g", "h", "c", "a * b", "q * g", "q * h * c", "g * c", "b * c", "q * c"]
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Nested and crossing recodes, groups in order or not, one kind of leaf or several."""
+    schema = draw(st.sampled_from([SCHEMA, DISORDERED]))
+    tables = sorted(draw(st.sets(st.sampled_from(tables_of(schema)))))
+    variances = np.array(draw(st.lists(st.sampled_from([0.3, 2.0, 5e3]), min_size=7, max_size=7)))
+    kind = variances[np.arange(7) % draw(st.sampled_from([1, 3, 7]))]
+    observed = {"Block": {"detailed": kind} | {table: kind[::-1] * (1 + len(table)) for table in tables}}
+    return Problem(schema, observed | {"State": {"total": 1.0}}, spine=SPINE, desired="all")
+
+
+@given(problems(), st.sampled_from([0, 128]), st.sampled_from([2, 100]), st.sampled_from([1, 3, 70]))
+def test_they_equal_the_numpy_passes(problem: Problem, whole: int, run: int, columns: int) -> None:
+    """Through the tile or, where no other table tells all variables apart, as a line."""
+    assert problem.schema is not None
+    variables = len(problem.schema.shape)
+    if any(len(table.axes) == variables and table.name != "a * b * c" for table in problem.observed_tables):
+        whole = 128
+    P, Q = in_lanes(problem, whole, run), in_numpy(problem)
+    Y = np.random.default_rng(0).standard_normal((problem.observed.size, columns))
+    np.testing.assert_allclose(P @ Y, Q @ Y, rtol=1e-12, atol=1e-12)
+    dot_test(P, rng=0)
+    violation = P._prepared.violation(Y)
+    assert violation is not None
+    assert violation <= 1e-11
+
+
+@given(st.integers(0, 100))
+def test_bits_do_not_depend_on_threads_nor_on_who_is_beside(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = Problem(SCHEMA, {"Block": {"detailed": 1.0, "a": 2.0, "g * c": 3.0}}, spine=SPINE, desired="all")
+    Y = rng.standard_normal((problem.observed.size, 2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("blue_solvers.threads.WORTH_BYTES", 0)
+        patch.setattr(tree_form, "WIDE", 0)
+        found = []
+        for count in (1, 2, 3):
+            with thread_limit(count):
+                found.append(in_lanes(problem, 0) @ Y)
+        found.append(in_lanes(problem, 0, few=100) @ Y)
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+
+
+def test_other_tables_that_tell_all_variables_apart_keep_a_large_table_off_the_line() -> None:
+    schema = Schema({"a": 20, "b": 10}, recodes={"b": {"g": [0] * 4 + [1] * 6}})
+    finest, recoded = (table for table in Problem(schema, {"detailed": 1.0, "a * g": 1.0}).observed_tables)
+    assert not leaf_lanes.LeafLanes.can(schema, finest, [recoded])
