@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.components.batches import as_slice
 from blue_solvers.components.tree.messages import Message, Telling, combine
 from blue_solvers.components.tree.splitting import Divided, Piece, Undivided
 from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
 from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.table import Table
 
 SQUARE = "children", "gain", "root", "posterior"  # matrices of a piece like those of a component
