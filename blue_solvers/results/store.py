@@ -50,6 +50,7 @@ FORMAT = 1
 OUTLINE, SETTINGS, ESTIMATES = "result.json", "settings.toml", "estimates"
 SPINE, VARIANCES, ZEROS, FACILITIES = "spine.parquet", "variances.parquet", "zeros.parquet", "facilities.parquet"
 DESCRIPTION = {"settings": str, "noise": str, "solver": str, "zeros": list, "tables": dict, "files": dict}
+LISTS = pl.List(pl.Float64)
 ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
 
 Progress = Callable[[str, int, int], None]
@@ -59,7 +60,7 @@ def write_result(
     folder: str | os.PathLike[str],
     P: BlueOperator,
     estimate: Float,
-    std_error: Float,
+    std_error: Float | None,
     settings: Settings,
     progress: Progress | None = None,
     proof: StoredProof | None = None,
@@ -73,8 +74,10 @@ def write_result(
         Made anew.
     P : BlueOperator
         Of a problem on a spine, with one variance for each table of a geounit.
-    estimate, std_error : ndarray, (m,)
+    estimate : ndarray, (m,)
         Over the desired layout.
+    std_error : ndarray, (m,), or None
+        None for the exact ones, which are then worked out geolevel by geolevel, as they are written.
     settings : Settings
         With the problem's schema.
     progress : callable, optional
@@ -97,7 +100,9 @@ def write_result(
         raise ValueError(f"this result cannot be stored: {reason}")
     order = in_schema_order(problem)
     if order is not None:
+        std_error = np.sqrt(P.variances()) if std_error is None else std_error
         problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
+    errors = _exact_errors(P) if std_error is None else _cut(problem, std_error)
     spine, observed = problem.domain.spine, _observed(StructuredProblem.of(problem))
     with new_folder(folder) as temporary:
         facilities, read = (None, None) if release is None else (release.facilities, release.read)
@@ -106,7 +111,7 @@ def write_result(
         for number, level in enumerate(spine.levels):
             if progress is not None:
                 progress(level, number, len(spine.levels))
-            tables = list(_estimates_at(problem, estimate, std_error, number))
+            tables = list(_estimates_at(problem, estimate, errors, number))
             if tables:
                 geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
                 write_estimates(temporary / estimates_of(level), geocodes, tables)
@@ -292,8 +297,7 @@ def write_estimates(
 
 def _rows(table: Table, geocodes: pl.Series, estimate: Float, std_error: Float | None) -> pl.DataFrame:
     columns = {"estimate": estimate} if std_error is None else {"estimate": estimate, "std_error": std_error}
-    shape = (geocodes.len(), table.size)
-    lists = (pl.Series(name, cells.ravel()).reshape(shape).arr.to_list() for name, cells in columns.items())
+    lists = (pl.Series(name, np.ascontiguousarray(cells)).cast(LISTS) for name, cells in columns.items())
     return pl.DataFrame([pl.repeat(table.name, geocodes.len(), eager=True).alias("table"), geocodes, *lists])
 
 
@@ -307,12 +311,27 @@ def _observed(problem: StructuredProblem) -> dict[str, dict[str, Float]]:
 
 
 def _estimates_at(
-    problem: Problem, estimate: Float, std_error: Float, level: int
+    problem: Problem, estimate: Float, std_errors: Callable[[int], Float], level: int
 ) -> Iterator[tuple[Table, Float, Float]]:
     for index, table in enumerate(problem.desired_tables):
         if problem.desired_levels[index] == level:
-            place = problem.desired.block(index)
-            yield table, estimate[place].reshape(-1, table.size), std_error[place].reshape(-1, table.size)
+            yield table, estimate[problem.desired.block(index)].reshape(-1, table.size), std_errors(index)
+
+
+def _exact_errors(P: BlueOperator) -> Callable[[int], Float]:
+    """Standard errors of a desired table, (geounits, cells), by its number."""
+    variances = P.table_variances()
+
+    def of(table: int) -> Float:
+        found = variances.of(table)
+        return np.sqrt(found, out=found)
+
+    return of
+
+
+def _cut(problem: Problem, std_error: Float) -> Callable[[int], Float]:
+    """The same of those that are given over the desired layout."""
+    return lambda table: std_error[problem.desired.block(table)].reshape(-1, problem.desired_tables[table].size)
 
 
 def _variance_rows(observed: Mapping[str, Mapping[str, Float]]) -> pl.DataFrame:
