@@ -170,7 +170,7 @@ def stages(place: Path) -> None:
     passed("estimate")
     certificate = est.certificate()
     passed("prove")
-    fit = fit_of_spine(est.problem, est.y, est.values, P.table_variances().of)
+    fit = fit_of_spine(est.problem, est.y, est.values, P.variances_by_table().of)
     passed("variances and fit")
     write_result(
         place / "stages", P, est.values, None, measured.settings, None, StoredProof(certificate, fit), measured

@@ -39,7 +39,7 @@ def main(argv: list[str]) -> None:
     problem = problem_of_a_state("16" if options.quick else "2016", 1).observing()
     fine, spread = _tables(problem)
     P = blue(problem)
-    variances = P.table_variances()
+    variances = P.variances_by_table()
     y = add_noise(problem, true_vector(problem, _counts(problem)), rng=0)
     rng = np.random.default_rng(1)
     row, cell, misreading = 12_345, 3, 0.03 if options.quick else 0.01  # fewer cells show less

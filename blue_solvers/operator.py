@@ -357,9 +357,9 @@ class BlueOperator(LinearOperator):
         """Covariance P Sigma P' of the estimate, (m, m): columns by applying it to unit vectors."""
         return self @ self.problem.noise_covariance @ self.T
 
-    def table_variances(self) -> TableVariances:
+    def variances_by_table(self) -> TableVariances:
         """What `variances` gives, some geounits of a desired table at a time, without a vector of them all."""
-        return self._prepared.table_variances()
+        return self._prepared.variances_by_table()
 
     def variances(self) -> Float:
         """Exact variance of every desired cell, (m,), in squared units of the counts.

@@ -70,7 +70,7 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     fit = None
     if args.fit and est.observed is not None:
         progress("testing the fit")
-        fit = fit_of_spine(est.problem, est.y, est.observed, P.over_observed.table_variances().of)
+        fit = fit_of_spine(est.problem, est.y, est.observed, P.over_observed.variances_by_table().of)
     proof = StoredProof(est.proof, fit)
     with LevelBar("writing") as bar:
         write_result(args.out, P, est.values, None, settings, bar, proof, release)

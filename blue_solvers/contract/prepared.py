@@ -97,7 +97,7 @@ class Prepared(ABC):
         """Diagonal of P Sigma P', (m,), one adjoint column for every cell."""
         return variances_from_weights(self.problem, self.adjoint)
 
-    def table_variances(self) -> TableVariances:
+    def variances_by_table(self) -> TableVariances:
         """The same table by table, only of problems with tables."""
         sizes = [table.size for table in self.problem.desired_tables]
         return LaidOutVariances(self.problem.desired, sizes, self.variances())

@@ -320,7 +320,7 @@ def _estimates_at(
 
 def _exact_errors(P: BlueOperator) -> Callable[[int], Float]:
     """Standard errors of a desired table, (geounits, cells), by its number."""
-    variances = P.table_variances()
+    variances = P.variances_by_table()
 
     def of(table: int) -> Float:
         found = variances.of(table)

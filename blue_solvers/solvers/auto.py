@@ -198,8 +198,8 @@ class _Chosen(Prepared):
     def variances(self) -> Float:
         return self._prepared.variances()
 
-    def table_variances(self) -> TableVariances:
-        return self._prepared.table_variances()
+    def variances_by_table(self) -> TableVariances:
+        return self._prepared.variances_by_table()
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
         return self._prepared.functional_covariance(W)

@@ -69,8 +69,8 @@ class _TwoPassEstimate(SeaBlueEstimate):
         X, violation = self._form.apply_checked(Y)
         return X, replace(self.info, violation=violation)
 
-    def table_variances(self) -> TableVariances:
-        return self._form.table_variances()
+    def variances_by_table(self) -> TableVariances:
+        return self._form.variances_by_table()
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
         return functional_covariance(self._form.plan, self._form.coefficients, _weights(self.problem, W), W.shape[1])

@@ -131,7 +131,7 @@ def read_noisy_measurements(
     zeros = outline.zeros
     law, schema = kept.target.noise, kept.target.schema
     problem = Problem(schema, outline.observed, desired, spine=outline.spine, zeros=zeros or None, noise=law)
-    y = np.empty(problem.observed.size)
+    y = np.zeros(problem.observed.size)
     for level, table, geounits, values, share in found:
         cells = y[problem.observed.slice((level, table))].reshape(-1, values.shape[1])
         rows = as_slice(geounits)

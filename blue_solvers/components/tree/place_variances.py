@@ -13,7 +13,7 @@ from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from constraint_builders.arrays import Float, Index
 
-KEPT = 2  # tables whose variances by place are kept: rows of one are asked for together
+KEPT = 1  # table whose variances by place are kept: its rows are asked for one after another
 
 
 class PlaceVariances:

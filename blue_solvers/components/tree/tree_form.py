@@ -369,13 +369,13 @@ class TreeForm:
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        result, variances = np.empty(self._problem.desired.size), self.table_variances()
+        result, variances = np.empty(self._problem.desired.size), self.variances_by_table()
         for level, chosen in zip(self.plan.levels, self._desired_at, strict=True):
             for i in chosen:
                 variances.fill(i, result[self._problem.desired.block(i)].reshape(level.members.size, -1))
         return result
 
-    def table_variances(self) -> PlaceVariances:
+    def variances_by_table(self) -> PlaceVariances:
         """The same, some geounits of a table at a time."""
         return PlaceVariances(self._problem, self.plan, TreeVariances(self.plan, self.coefficients))
 

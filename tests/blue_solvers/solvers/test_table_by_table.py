@@ -29,7 +29,7 @@ PROBLEMS = {
 
 def require_rows_of_the_whole(problem: Problem, solver: str, seed: int = 0) -> None:
     P = blue(problem, solver)
-    variances, by_table, rng = P.variances(), P.table_variances(), np.random.default_rng(seed)
+    variances, by_table, rng = P.variances(), P.variances_by_table(), np.random.default_rng(seed)
     for i in rng.permutation(len(problem.desired_tables)).tolist():
         whole = variances[problem.desired.block(i)].reshape(-1, problem.desired_tables[i].size)
         rows = np.flatnonzero(rng.random(len(whole)) < 0.5)

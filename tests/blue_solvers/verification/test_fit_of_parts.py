@@ -26,7 +26,7 @@ def test_pieces_of_tables_add_up_to_all_cells(problem: Problem, seed: int, piece
     x, spread = P @ y, P.variances()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fit_of_parts, "PIECE", piece)
-        found = fit_of_spine(problem, y, x, P.table_variances().of)
+        found = fit_of_spine(problem, y, x, P.variances_by_table().of)
     noisy = noise > 0
     weight = np.divide(1.0, problem.variances, out=np.zeros_like(y), where=noisy)
     redundancy = np.where(noisy, np.clip(1 - spread * weight, 0, 1), 0.0)
