@@ -23,20 +23,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from bench.invented_state import block_geoids
 from bench.measuring import print_table
 from bench.spine import problem_of_a_state
 from blue_solvers import blue
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import ESTIMATES, ROW_GROUP, write_result
+from blue_solvers.results.store import ROW_GROUP, write_result
 from blue_solvers.verification import fit_of_spine
 from constraint_builders.files import read_noisy_measurements, read_settings, write_noisy_measurements
 from constraint_builders.files.settings import production_settings
@@ -97,7 +95,7 @@ def compare(place: Path, size: int, rounds: int, limits: Sequence[str]) -> list[
     runs = {"in memory": [*command, str(place / "result")]}
     for limit in limits:
         runs[f"streamed in {limit}"] = [*command, str(place / "streamed"), "--memory", limit]
-    runs["polars"] = ["-m", "bench.files", "peer", str(place)]
+    runs["polars"] = ["-m", "bench.files_peer", str(place), str(ROW_GROUP)]
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for _ in range(rounds):
         shutil.rmtree(place / "result", ignore_errors=True)
@@ -129,22 +127,6 @@ def _run(arguments: Sequence[str]) -> tuple[float, float, str]:
         if process.returncode:
             raise RuntimeError(f"{' '.join(arguments[:3])} failed: {complaints.read().strip()[-500:]}")
         return usage.ru_utime + usage.ru_stime, 1024.0 * usage.ru_maxrss, printed.read()
-
-
-def peer(place: Path) -> None:
-    """Read the measurement files and write the result's; print the seconds of reading the latter, which are beside."""
-    for path in sorted((place / "release").rglob("*.parquet")):
-        if path.is_file():
-            pl.read_parquet(path)
-    beside = 0.0
-    for path in sorted((place / "result").rglob("*.parquet")):
-        if path.is_file():
-            start = time.process_time()
-            frame = pl.read_parquet(path)
-            beside += time.process_time() - start
-            groups = ROW_GROUP if path.parent.name == ESTIMATES else None
-            frame.write_parquet(place / "copy.parquet", row_group_size=groups)
-    print(beside)
 
 
 def stages(place: Path) -> None:
@@ -180,4 +162,4 @@ def stages(place: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"release": release, "peer": peer, "stages": stages}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
+    {"release": release, "stages": stages}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
