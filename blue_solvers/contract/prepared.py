@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-<<<<<<< HEAD
 from collections.abc import Callable
-from dataclasses import dataclass
-=======
 from dataclasses import dataclass, replace
->>>>>>> 0b3b333 (An estimate on a spine and its violation are one pass; exact variances come some geounits of a table at a time)
 
 import numpy as np
 from scipy import sparse
