@@ -275,8 +275,11 @@ class BlueOperator(LinearOperator):
 
     def _tabulated(self, x: Float) -> Float:
         """The desired cells from consistent observed ones, NaN where nothing determines them."""
-        lost = self.problem.undetermined
-        values = self._determined.tabulate(x[:, None])[:, 0]
+        lost, observed, desired = self.problem.undetermined, self.problem.observed, self.problem.desired
+        if self.problem.places is not None and set(desired.names) <= set(observed.names):  # each is there by itself
+            values = np.concatenate([x[observed.slice(name)] for name in desired.names])
+        else:
+            values = self._determined.tabulate(x[:, None])[:, 0]
         return values if lost is None else np.where(lost, np.nan, values)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.measured import Measured
 from constraint_builders.record import Record
 from constraint_builders.relations.bases import factors_cross
+from constraint_builders.relations.compositions import compose
 from constraint_builders.relations.consistency import TableRelations
 from constraint_builders.relations.marginals import refines
 from constraint_builders.relations.placed import consistency_of
@@ -27,17 +29,22 @@ CHANGE = 1e-9  # relative: what changes by less with the cells that nothing dete
 def lacks(measured: Measured, level: int, table: Table) -> int | None:
     """A geounit of a geolevel where the measurements do not determine a table, or None.
 
-    Where recodes cross, only tables that one table of the level can be summed to count as determined.
+    Where recodes cross, only tables that single measured tables can be summed to count as determined: of the geounit,
+    of all its children, or of its parent and of all the parent's other children.
     """
     schema, members = measured.domain.schema, measured.domain.places.members[level]
     if not factors_cross(schema, [*measured.observed_tables, table]):
         return undetermined(_components_with(measured, table.factors), table, members)
+    places = measured.domain.places
+    known = np.zeros(places.size, dtype=bool)
     observed = zip(measured.observed_levels, measured.observed_tables, measured.typical_variances(), strict=True)
-    fine = any(
-        own == level and np.isfinite(typical).all() and refines(schema, other, table)
-        for own, other, typical in observed
-    )
-    return None if fine else int(members[0])
+    for own, other, typical in observed:
+        if refines(schema, other, table):
+            known[places.members[own]] |= np.isfinite(typical)
+    if isinstance(places, Spine):
+        known = compose(places, known)[1]
+    lacking = members[~known[members]]
+    return int(lacking[0]) if lacking.size else None
 
 
 def _components_with(measured: Measured, factors: Sequence[str]) -> PlacedConsistency:
@@ -113,7 +120,14 @@ def _some_lack(record: Record) -> bool:
 def _rests_on_several_levels(record: Record) -> bool:
     """Whether only elimination can tell which desired cells are determined."""
     crossing = factors_cross(record.domain.schema, [*record.observed_tables, *record.desired_tables])
-    return record.relations.partly_measured or (crossing and _some_lack(record))
+    return _measured_in_part(record) or (crossing and _some_lack(record))
+
+
+def _measured_in_part(record: Record) -> bool:
+    """Whether some cells of a table of a geounit were measured and others not."""
+    typical = zip(record.observed_tables, record.typical_variances(), strict=True)
+    whole = sum(table.size * int(np.isinf(variances).sum()) for table, variances in typical)
+    return int(record.unmeasured.sum()) > whole
 
 
 def _rests_on_zeros(record: Record) -> bool:

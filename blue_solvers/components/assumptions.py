@@ -7,7 +7,14 @@ from math import prod
 import numpy as np
 
 from blue_solvers.components.flat.grouped_axes import GroupedAxes
-from blue_solvers.components.size import as_float, groupings_in_use, too_many_groups
+from blue_solvers.components.size import (
+    MOST_GROUPS,
+    as_float,
+    group_count,
+    groupings_in_use,
+    too_many_groups,
+    too_many_tied,
+)
 from blue_solvers.components.spoken_of import too_many_spoken_of
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
 from blue_solvers.contract import Refusal
@@ -77,7 +84,7 @@ def _recodes_too_large(problem: Problem) -> str | None:
 
 def _too_large(problem: Problem) -> str | None:
     """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
-    unwieldy = too_many_groups(problem) or too_many_spoken_of(problem)
+    unwieldy = (too_many_groups(problem) if problem.zeros is None else None) or too_many_spoken_of(problem)
     if unwieldy is not None:
         return unwieldy
     groupings = groupings_in_use(problem)
@@ -87,10 +94,13 @@ def _too_large(problem: Problem) -> str | None:
     if cells > free:
         return _does_not_fit(cells, "cells of all its variables together", free)
     parents = 1 + int(np.count_nonzero(problem.domain.spine.child_counts))
-    if MATRICES * 8.0 * parents * by_component > free:  # if no geounits were alike, nor fell apart
-        matrices = projected_work(problem).bytes
-        if matrices > free:
-            return _does_not_fit(matrices, f"matrices of {prod(g.sizes.size for g in groupings):,} groups", free)
+    too_many = problem.zeros is not None and group_count(problem) > MOST_GROUPS
+    if too_many or MATRICES * 8.0 * parents * by_component > free:  # if no geounits were alike, nor fell apart
+        work = projected_work(problem)
+        if work.largest > MOST_GROUPS:
+            return too_many_tied(work.largest)
+        if work.bytes > free:
+            return _does_not_fit(work.bytes, f"matrices of {work.largest:,} groups", free)
     return None
 
 

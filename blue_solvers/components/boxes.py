@@ -15,7 +15,8 @@ from blue_solvers.components.row_program import RowProgram
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree.coefficients import Coefficients
-from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
+from blue_solvers.components.tree.level_plan import LevelPlan
+from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
 

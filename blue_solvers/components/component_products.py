@@ -11,9 +11,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from blue_solvers.components.tree.piecewise import Composed, sum_of_products
 from constraint_builders.arrays import Float
 
 Number = TypeVar("Number", bound=np.generic)
+Matrices = Float | Composed
 
 
 @dataclass(frozen=True)
@@ -65,16 +67,17 @@ class Component:
         return array.reshape(shape).transpose(self._inverse)
 
 
-def multiply(block: Float, products: Iterable[tuple[Component, Float]], transpose: bool = False) -> None:
+def multiply(block: Float, products: Iterable[tuple[Component, Matrices]], transpose: bool = False) -> None:
     """Multiply every component of a block of geounits (G, ..., K) by its matrices (G or 1, m, m), in place."""
     if not len(block):
         return
     for component, matrices in products:
         if component.size == 1:
+            assert isinstance(matrices, np.ndarray)
             block[component.place] *= matrices.reshape(-1, *[1] * (block.ndim - 1))
         else:
             own = matrices.swapaxes(-1, -2) if transpose else matrices
-            block[component.place] = product(component, own, [block[component.place]], component.groups)
+            block[component.place] = sum_of(component, [own], [block[component.place]], component.groups)
 
 
 def product(component: Component, matrices: Float, parts: Sequence[Float], lengths: tuple[int, ...]) -> Float:
@@ -90,3 +93,16 @@ def product(component: Component, matrices: Float, parts: Sequence[Float], lengt
 def kept_size(component: Component, array: NDArray[Number]) -> int:
     """How many numbers the axes of (G, ..., K) hold together that are no contrasts."""
     return prod(n for n, contrast in zip(array.shape[1:-1], component.contrasts, strict=True) if not contrast)
+
+
+def sum_of(
+    component: Component, matrices: Sequence[Matrices], parts: Sequence[Float], lengths: tuple[int, ...]
+) -> Float:
+    """The same of one batch of matrices for each part."""
+    arrays = [own for own in matrices if isinstance(own, np.ndarray)]
+    if len(arrays) == len(matrices):
+        together = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=2)
+        return product(component, together, parts, lengths)
+    composed = [own for own in matrices if isinstance(own, Composed)]
+    fronts = [component.to_front(part, kept_size(component, part)) for part in parts]
+    return component.from_front(sum_of_products(composed, fronts), lengths, parts[0].shape)

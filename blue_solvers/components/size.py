@@ -11,7 +11,7 @@ from constraint_builders import Problem
 ASTRONOMICAL = 10**300
 MANY_TIMES = 10.0  # the cells of the tables, from which those of all variables together are not held
 HELD_BYTES = 1e8  # below which they are held all the same
-MOST_GROUPS = 1_200  # size of the largest dense matrices, one for every component: a quarter of a minute's work
+MOST_GROUPS = 1_500  # size of the largest dense matrices, one for every component: half a minute's work
 
 
 def as_float(count: int) -> float:
@@ -38,6 +38,14 @@ def too_many_groups(problem: Problem) -> str | None:
     return Refusal(
         f"its recodes cut the cells into {groups:,} groups, more than {MOST_GROUPS:,}",
         "use ConjugateGradient(preconditioner='two_pass'), which leaves tables out, or solver='cg'",
+    )
+
+
+def too_many_tied(numbers: int) -> Refusal:
+    """Why what structural zeros and tables tie together is too large."""
+    return Refusal(
+        f"its structural zeros and recodes tie {numbers:,} numbers of a geounit together, more than {MOST_GROUPS:,}",
+        "sum over variables that zeros or recodes tie, or use solver='cholesky' or 'cg'",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.components.tree.messages import Message
+from blue_solvers.components.tree.piecewise import PieceMessages, PieceRoots
 from blue_solvers.components.tree.tree_plan import Divisions
 from blue_solvers.verification.known_tables import LevelTable
 from blue_solvers.verification.ties import Ties
@@ -40,6 +42,9 @@ class Design:
         Observed tables that are not desired, but estimated all the same: for the proof and the fit.
     ties : Ties or None
         What those combinations leave free: for the proof.
+    zero_kinds : tuple of int or None
+        Of every cell of `zero_axes` the kind of those that are empty in the same geounits of the whole tree; -1 for
+        cells that are empty in all.
     """
 
     schema: Schema
@@ -50,6 +55,7 @@ class Design:
     equal_to: tuple[float, ...] = ()
     checked: tuple[LevelTable, ...] = ()
     ties: Ties | None = None
+    zero_kinds: tuple[int, ...] | None = None
 
     @property
     def estimated(self) -> tuple[LevelTable, ...]:
@@ -69,7 +75,8 @@ class Design:
     def empty_cells(self, empty: NDArray[np.bool_]) -> EmptyCells:
         """Structural zeros of a part, handed down already, (G, cells) in C order of `zero_axes`."""
         axes = self.zero_axes or ()
-        return EmptyCells(axes, empty.reshape(len(empty), *(self.schema.shape[axis] for axis in axes)))
+        kinds = None if self.zero_kinds is None else np.array(self.zero_kinds, dtype=np.intp)
+        return EmptyCells(axes, empty.reshape(len(empty), *(self.schema.shape[axis] for axis in axes)), kinds)
 
     @cached_property
     def divisions(self) -> Divisions:
@@ -130,12 +137,12 @@ class Upward:
     ----------
     cells : ndarray, (cells of the finest table, columns)
         The root's estimate from the subtree alone, zero along directions that nothing there determines.
-    messages : list of Message, arrays (1, m, m)
+    messages : list of Message, arrays (1, m, m), or of PieceMessages
         For every component.
     """
 
     cells: Float
-    messages: list[Message]
+    messages: Sequence[Message | PieceMessages]
 
 
 @dataclass(frozen=True)
@@ -146,12 +153,12 @@ class Downward:
     ----------
     cells : ndarray, (cells of the finest table, columns)
         Its estimate.
-    roots : list of ndarray, (m, m)
+    roots : list of ndarray, (m, m), or of PieceRoots
         Square roots of the covariance of group sums, for every component.
     """
 
     cells: Float
-    roots: list[Float]
+    roots: Sequence[Float | PieceRoots]
 
 
 @dataclass(frozen=True)

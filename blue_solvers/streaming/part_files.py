@@ -47,7 +47,7 @@ from constraint_builders.files.safe_paths import inside, path_component
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
 EMPTY = "*:empty"
-FORMAT = 5
+FORMAT = 6
 
 
 class PartitionError(ValueError):
@@ -260,6 +260,7 @@ def write_manifest(folder: Path, design: Design, parts: Sequence[PartEntry], top
         "observed": [[level, table.name] for level, table in design.observed],
         "desired": [[level, table.name] for level, table in design.desired],
         "zero_axes": design.zero_axes,
+        "zero_kinds": design.zero_kinds,
         "equal_to": design.equal_to,
         "checked": [[level, table.name] for level, table in design.checked],
         "ties": None if design.ties is None else asdict(design.ties),
@@ -296,4 +297,5 @@ def _design(said: Mapping[str, Any], schema_file: Path) -> Design:
         tuple(said["equal_to"]),
         tables("checked"),
         None if said["ties"] is None else Ties(**said["ties"]),
+        None if said["zero_kinds"] is None else tuple(said["zero_kinds"]),
     )

@@ -37,7 +37,7 @@ from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.description.zeros import EmptyCells, StructuralZeros
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.relations.spine_constraints import SpineConsistency
 from constraint_builders.relations.spine_tables import read_desired, spine_layout, undetermined
@@ -101,7 +101,7 @@ def partition(
         () if problem.equalities is None else tuple(problem.equalities[1].tolist()),
     )
     variances = StructuredProblem.of(problem).geounit_variances
-    design = _with_checked(design, spine, variances)
+    design = _with_checked(replace(design, zero_kinds=_kinds(problem.zeros)), spine, variances)
     design = replace(design, ties=_ties(design, problem))
 
     def read(level: str, table: str, ranks: Index) -> Float:
@@ -210,7 +210,8 @@ def partition_known(
     ]
     wanted = _desired(schema, spine, desired, names, tables, variances)
     axes = None if zeros is None else zeros.axes
-    design = _with_checked(Design(schema, spine.levels, tuple(tables), tuple(wanted), axes), spine, variances)
+    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), axes, zero_kinds=_kinds(zeros))
+    design = _with_checked(design, spine, variances)
     spelled = {
         (level, table.name): (name, table.places_in(own) if own.is_turned else None)
         for (level, table), (_, name), own in zip(tables, names, given, strict=True)
@@ -223,6 +224,10 @@ def partition_known(
 
     empty = None if zeros is None else zeros.empty
     return _write_parts(folder, design, spine, variances, read_as_named, memory, at, empty)
+
+
+def _kinds(zeros: EmptyCells | None) -> tuple[int, ...] | None:
+    return None if zeros is None else tuple(zeros.kinds.tolist())
 
 
 def _refuse_repeats(kind: str, tables: Sequence[LevelTable]) -> None:
@@ -288,7 +293,8 @@ def _write_parts(
     shares: Shares | None = None,
 ) -> Partitions:
     _require_file_names(design)
-    own = part_bytes(design, spine.level_of, spine.child_counts > 0)
+    flags = None if empty is None else empty.reshape(spine.size, -1)
+    own = part_bytes(design, spine.level_of, spine.child_counts > 0, flags)
     roots = choose_cut(spine, own, None if memory is None else memory - BUFFERS, at)
     members = members_of_parts(spine, roots)
     top = members.pop()

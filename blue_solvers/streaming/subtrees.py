@@ -11,23 +11,26 @@ they were exact. Their covariance is then put in its place.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.components.grouping import groupings_of
+from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Boundary
+from blue_solvers.components.tree.piecewise import Composed, PieceRoots, array_of
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
+from blue_solvers.components.tree.zero_splitting import is_supported
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
+from constraint_builders.description.zeros import EmptyCells
 from constraint_builders.memory import format_bytes
 
 LevelTable = tuple[int, Table]
@@ -70,7 +73,11 @@ class Subproblem(StructuredProblem):
         desired = [design.desired[i] for i in wanted]
         # All tables take part in how recodes divide the variables: others are listed, never measured.
         own_names = {table.name for _, table in (*((level, table) for _, level, table in inside), *desired)}
-        others = {table.name: table for _, table in (*design.observed, *design.desired) if table.name not in own_names}
+        listed = [table for _, table in (*design.observed, *design.desired)]
+        if design.zero_axes is not None:  # components fall apart the same in all parts, whatever these have
+            own_names = {table.name for _, _, table in inside}
+            listed.append(design.finest)
+        others = {table.name: table for table in listed if table.name not in own_names}
         anchor_levels = np.unique(part.level_of[[0, *anchored]]).tolist()
         observed = [(level, table) for _, level, table in inside] + [(present[0], table) for table in others.values()]
         observed += [(level, design.finest) for level in anchor_levels]
@@ -112,6 +119,14 @@ class Subproblem(StructuredProblem):
 def _by_cell(variances: Float, values: Float) -> Float:
     """Variance of the noise of every cell of a table, flat; 0 where it was not measured."""
     return np.repeat(np.where(np.isfinite(variances), variances, 0.0), values.shape[1])
+
+
+def _silent(design: Design) -> frozenset[str]:
+    """Tables that are listed in every part though nothing measures them, where there are zeros."""
+    if design.zero_axes is None:
+        return frozenset()
+    measured = {table.name for _, table in design.observed} | {design.finest.name}
+    return frozenset(table.name for _, table in design.desired) - measured
 
 
 def _layout(names: Sequence[tuple[int, str]], tables: Sequence[LevelTable], part: Part) -> Layout:
@@ -172,7 +187,7 @@ class SubtreeForm(TreeForm):
         super().__init__(self._subproblem)
 
     def _make_plan(self) -> TreePlan:
-        return plan_of(self._subproblem, self._design.divisions, alike=not self._messages)
+        return plan_of(self._subproblem, self._design.divisions, not self._messages, _silent(self._design))
 
     def _boundary(self) -> Boundary:
         return Boundary(self._messages, self._above)
@@ -224,9 +239,12 @@ class SubtreeForm(TreeForm):
                     where = f"{self._design.levels[level]} {code!r}"
                     yield f"others put table {table.name!r} of {where} off by {gaps[worst]:.6g}"
 
-    def _posterior_roots(self, position: int) -> list[Float]:
+    def _posterior_roots(self, position: int) -> list[Float | PieceRoots]:
         place = self.plan.posterior_of[position]
-        return [own.posterior[place] for own in self.coefficients]
+        roots = (own.posterior for own in self.coefficients)
+        return [
+            root.at(place) if isinstance(root, Composed) else array_of(root[place : place + 1])[0] for root in roots
+        ]
 
     def _cut(self, vectors: Float) -> dict[int, Float]:
         """The wanted tables by their number in the design, (geounits, cells, ...) of vectors (m, ...)."""
@@ -237,7 +255,9 @@ class SubtreeForm(TreeForm):
         return found
 
 
-def part_bytes(design: Design, levels: Index, has_children: NDArray[np.bool_]) -> Float:
+def part_bytes(
+    design: Design, levels: Index, has_children: NDArray[np.bool_], empty: NDArray[np.bool_] | None = None
+) -> Float:
     """Bytes that both passes over a part take, as a sum over its geounits, (G,).
 
     Parameters
@@ -246,11 +266,10 @@ def part_bytes(design: Design, levels: Index, has_children: NDArray[np.bool_]) -
     levels : ndarray of int, (G,)
         Every geounit's geolevel.
     has_children : ndarray of bool, (G,)
+    empty : ndarray of bool, (G, cells), optional
+        Structural zeros, in C order of the design's `zero_axes`; by default as if there were none.
     """
-    tables = [table for _, table in (*design.observed, *design.desired)]
-    groupings = groupings_of(design.schema, tables, design.zero_axes or ())
-    slots = prod(grouping.levels for grouping in groupings)
-    coefficients = prod(grouping.sizes.size**2 + grouping.has_contrasts for grouping in groupings)
+    slots = prod(grouping.levels for grouping in _groupings(design))
     observed, desired = np.zeros(len(design.levels)), np.zeros(len(design.levels))
     for level, table in design.observed:
         observed[level] += table.size
@@ -259,12 +278,47 @@ def part_bytes(design: Design, levels: Index, has_children: NDArray[np.bool_]) -
     columns = 1 + len(design.equal_to)
     cells = slots * (1.0 + 2 * has_children.astype(np.float64)) * columns
     cells += (3 + columns) * observed[levels] + (4 + columns) * desired[levels]  # files are copies too
-    return 8 * (cells + COEFFICIENT_ARRAYS * coefficients)
+    return 8 * (cells + COEFFICIENT_ARRAYS * _coefficients(design, levels.size, empty))
+
+
+def _groupings(design: Design) -> list[Grouping]:
+    tables = [table for _, table in (*design.observed, *design.desired)]
+    return groupings_of(design.schema, tables, design.zero_axes or ())
+
+
+def _coefficients(design: Design, count: int, empty: NDArray[np.bool_] | None) -> Float:
+    """Numbers in one coefficient of all components, of so many geounits, (G,)."""
+    if design.zero_axes is None:
+        sizes = prod(grouping.sizes.size**2 + grouping.has_contrasts for grouping in _groupings(design))
+        return np.full(count, float(sizes))
+    nowhere = np.zeros((count, len(design.zero_kinds or ())), dtype=bool)
+    zeros = design.empty_cells(nowhere if empty is None else empty)
+    tables = list({table.name: table for table in (*(own for _, own in design.observed), design.finest)}.values())
+    root = LevelledTree(np.array([-1]), np.array([0]), ("all",))
+    plan = TreePlan(
+        design.schema,
+        root,
+        _groupings(design),
+        tables,
+        (0,) * len(tables),
+        [np.full(1, np.inf)] * len(tables),
+        EmptyCells(zeros.axes, np.zeros((1, *zeros.empty.shape[1:]), dtype=bool), zeros.kinds),
+        design.divisions,
+    )
+    total = np.zeros(count)
+    for key in {plan.design_key(component) for component in plan.components}:
+        for piece in plan.division(key).pieces:
+            if is_supported(piece):
+                kinds, counts = np.unique(piece.kinds, return_counts=True)
+                total += (~zeros.empty_kinds(np.arange(count))[:, kinds] @ counts.astype(float)) ** 2
+            else:
+                total += piece.size**2
+    return total
 
 
 def table_bytes(design: Design, level: int) -> float:
     """Bytes of a step that takes one table of a geounit of a level."""
-    bare = Design(design.schema, design.levels, (), ((level, design.finest),), design.zero_axes)
+    bare = replace(design, observed=(), desired=((level, design.finest),), checked=(), equal_to=())
     largest = max(table.size for own, table in (*design.observed, *design.desired) if own == level)
     return float(part_bytes(bare, np.array([level]), np.array([False]))[0]) + 8.0 * 4 * largest
 

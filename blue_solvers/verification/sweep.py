@@ -172,7 +172,8 @@ def _sums(layer: Layer, here: Place, tally: Tally) -> tuple[Float | Long, Float,
         tally.look_at(claimed)
         if sheet.tied is not None:
             tally.tied = added(tally.tied, sheet.tied.sums(here, claimed, None))
-    norms, precision = _norms(true), np.longdouble if _is_small(layer) or below is not None else np.float64
+    careful = _is_small(layer) or below is not None or layer.dead is not None  # figures may be known exactly
+    norms, precision = _norms(true), np.longdouble if careful else np.float64
     unit = UNIT if precision is np.longdouble else ROUNDING / 2
     sums, adds, sources = {0: true}, [0], {i for i, _ in layer.sums}
     for j, (i, s) in enumerate(layer.sums, 1):

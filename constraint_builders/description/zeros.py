@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Flags
+from constraint_builders.arrays import Flags, Index
 from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.reals import refuse_masked
@@ -25,10 +26,33 @@ class EmptyCells:
     axes : tuple of int
         The schema's variables that decide whether a cell is empty.
     empty : ndarray of bool, (geounits, *levels of `axes`)
+    kinds : ndarray of int, (cells of `axes`,), optional
+        A number for every cell that only those share that are empty in the same geounits, -1 for cells that are empty
+        in all. By default as these geounits tell them apart; parts of a tree have those of the whole.
     """
 
-    def __init__(self, axes: tuple[int, ...], empty: Flags) -> None:
+    def __init__(self, axes: tuple[int, ...], empty: Flags, kinds: Index | None = None) -> None:
         self.axes, self.empty = axes, empty
+        if kinds is not None:
+            self.kinds = kinds
+
+    @cached_property
+    def kinds(self) -> Index:
+        """The kind of every cell; see the parameters."""
+        flags = self.empty.reshape(len(self.empty), -1)
+        _, kinds = np.unique(np.packbits(flags, axis=0), axis=1, return_inverse=True)
+        kinds = np.where(flags.all(axis=0), -1, kinds.ravel())
+        return np.unique(kinds, return_inverse=True)[1].ravel() - int((kinds < 0).any())
+
+    @cached_property
+    def _first_of_kinds(self) -> Index:
+        """A cell of every kind."""
+        kinds, first = np.unique(self.kinds, return_index=True)
+        return first[kinds >= 0]
+
+    def empty_kinds(self, geounits: Index) -> Flags:
+        """Which kinds are empty in some geounits, (geounits, kinds)."""
+        return self.empty.reshape(len(self.empty), -1)[np.ix_(geounits, self._first_of_kinds)]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, EmptyCells):

@@ -12,9 +12,11 @@ from scipy import sparse
 from constraint_builders.arrays import Float
 from constraint_builders.description.areas import Areas
 from constraint_builders.description.layout import Layout
+from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table
+from constraint_builders.relations.compositions import compose
 from constraint_builders.relations.elimination import eliminate, relations_between_rows
 from constraint_builders.relations.marginals import margin_matrix, placed_marginal_matrix, refines
 from constraint_builders.relations.placed import consistency_of
@@ -78,7 +80,31 @@ class SpineSums:
 
     def _of_one_table(self, level: int, table: Table) -> sparse.csr_array | None:
         own = self._at_level(level, table)
+        if own is None and isinstance(self.places, LevelledTree):
+            return self._of_relatives(self.places, level, table)
         return self._of_leaves(level, table) if own is None else own
+
+    def _of_relatives(self, spine: LevelledTree, level: int, table: Table) -> sparse.csr_array | None:
+        """A table as sums and differences of measured ones of the geounits, their children, parents and siblings."""
+        source = np.full(spine.size, -1)
+        for i in np.argsort([-observed.size for observed in self.tables], kind="stable").tolist():
+            if refines(self.schema, self.tables[i], table):
+                members = spine.members[self.levels[i]]
+                cells = self.unmeasured[self.layout.block(i)].reshape(members.size, -1)
+                source[members[~cells.any(axis=1)]] = i
+        composed, known = compose(spine, source >= 0)
+        members = spine.members[level]
+        if not known[members].all():
+            return None
+        total = sparse.csr_array((members.size * table.size, self.layout.size))
+        composed = composed[members].tocsc()
+        for i in np.unique(source[np.flatnonzero(np.diff(composed.indptr))]).tolist():
+            places = spine.members[self.levels[i]]
+            own = sparse.csr_array(composed[:, places] * (source[places] == i))
+            sums = sparse.kron(own, margin_matrix(self.schema, self.tables[i], table)).tocoo()
+            columns = sums.col + self.layout.offsets[i]
+            total = total + sparse.csr_array((sums.data, (sums.row, columns)), shape=total.shape)
+        return total
 
     def _at_level(self, level: int, table: Table) -> sparse.csr_array | None:
         """A table as sums of one observed table of its level, if one contains it and was measured everywhere."""

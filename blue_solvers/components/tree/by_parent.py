@@ -9,7 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.batches import chunks, distinct
-from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
+from blue_solvers.components.tree.level_plan import LevelPlan
+from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index, as_slice
 
 

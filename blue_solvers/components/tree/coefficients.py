@@ -6,66 +6,24 @@ the square roots of `messages`, and children are added up two at a time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficients
 from blue_solvers.components.tree.messages import Message, Telling, combine
+from blue_solvers.components.tree.piecewise import Composed, PieceMessages, PieceRoots
 from blue_solvers.components.tree.splitting import Divided, Piece, Undivided
 from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
+from blue_solvers.components.tree.supported import Supported
 from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
-from constraint_builders.arrays import Float, Index, as_slice
+from blue_solvers.components.tree.zero_splitting import DividedByZeros, ZeroPiece, is_supported
+from constraint_builders.arrays import Flags, Float, Index, as_slice
 from constraint_builders.description.table import Table
 
+WHOLE = Piece({}, 1)  # a component of one group sum
 SQUARE = "children", "gain", "root", "posterior"  # matrices of a piece like those of a component
-
-
-@dataclass
-class Coefficients:
-    """Coefficients of one component, arrays (entries, m, m).
-
-    Attributes
-    ----------
-    own, own_exact : by class; empty but for components of one group sum
-        What multiplies the information of all noisy, or exact, tables.
-    measured : for other components, for every observed table what multiplies its rows, by class of its level
-        (classes, m, k).
-    children : by family
-    gain : by pair of a family
-    root : by class
-        Square roots of the covariance of the estimate from a geounit and from below.
-    posterior : by geounit of `posterior_of`
-        Square roots of the covariance of the estimate.
-    message : Message
-        What the tree tells of its root, (1, m, m).
-    """
-
-    children: Float
-    gain: Float
-    root: Float
-    posterior: Float
-    message: Message
-    own: Float = field(default_factory=lambda: np.zeros((0, 1, 1)))
-    own_exact: Float = field(default_factory=lambda: np.zeros((0, 1, 1)))
-    measured: dict[int, Float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Boundary:
-    """What is known from outside a part of a tree.
-
-    Attributes
-    ----------
-    below : mapping of geounit to sequence of Message (1, m, m), one for every component
-        Stands in for what some geounits without children were measured.
-    above : sequence of ndarray (m, m), or None
-        Square roots of the root's final covariance, for every component.
-    """
-
-    below: Mapping[int, Sequence[Message]] = field(default_factory=dict)
-    above: Sequence[Float] | None = None
 
 
 def solve_components(plan: TreePlan, boundary: Boundary | None = None) -> list[Coefficients]:
@@ -89,7 +47,7 @@ def solve_pieces(plan: TreePlan, numbers: Sequence[int]) -> list[tuple[list[int]
         different components, are independent.
     """
     found, alike, solved = _solved(plan, numbers, Boundary())
-    own = [([number], Piece({}, 1), coefficients) for number, coefficients in found.items()]
+    own = [([number], WHOLE, coefficients) for number, coefficients in found.items()]
     of_first = {members[0]: members for members in alike}
     return own + [(of_first[number], piece, coefficients) for (number, piece), coefficients in solved.items()]
 
@@ -106,8 +64,12 @@ def _solved(
     divisions = {members[0]: plan.division(plan.design_key(plan.components[members[0]])) for members in alike}
     jobs = [(number, piece) for number, division in divisions.items() for piece in division.pieces]
     solved: dict[tuple[int, Piece], Coefficients] = {}
-    for size in sorted({piece.size for _, piece in jobs}):
-        for lot in plan.stacks([job for job in jobs if job[1].size == size], size):
+    for number, piece in jobs:
+        if is_supported(piece):
+            solved[number, piece] = Supported(plan, number, piece, boundary).solve()
+    batched = [job for job in jobs if job not in solved]
+    for size in sorted({piece.size for _, piece in batched}):
+        for lot in plan.stacks([job for job in batched if job[1].size == size], size):
             solved |= zip(lot, _Matrices(plan, lot, boundary).solve(), strict=True)
     return found, alike, solved
 
@@ -132,12 +94,16 @@ def _told_alike(boundary: Boundary, one: int, other: int) -> bool:
     messages = boundary.below.values()
     pairs = [(a, b) for own in messages for a, b in zip(own[one].arrays, own[other].arrays, strict=True)]
     if boundary.above is not None:
-        pairs.append((boundary.above[one], boundary.above[other]))
+        own = (boundary.above[number] for number in (one, other))
+        roots = [root.pieces if isinstance(root, PieceRoots) else [root] for root in own]
+        pairs += zip(*roots, strict=True)
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
 def _put_together(plan: TreePlan, division: Undivided, pieces: list[Coefficients]) -> Coefficients:
     """Coefficients of a component from those of its pieces."""
+    if isinstance(division, DividedByZeros):
+        return _composed(plan, division, pieces)
     if len(pieces) == 1 and not isinstance(division, Divided):
         return pieces[0]
     children, gain, root, posterior = (division.square([getattr(own, name) for own in pieces]) for name in SQUARE)
@@ -146,6 +112,23 @@ def _put_together(plan: TreePlan, division: Undivided, pieces: list[Coefficients
     for t in sorted({t for own in pieces for t in own.measured}):
         found = {i: own.measured[t] for i, own in enumerate(pieces) if t in own.measured}
         measured[t] = division.gains(plan.tables[t].name, found)
+    return Coefficients(children, gain, root, posterior, message, measured=measured)
+
+
+def _composed(plan: TreePlan, division: DividedByZeros, pieces: list[Coefficients]) -> Coefficients:
+    """The same of pieces that are never put together."""
+    own, families = division.coordinates, plan.families
+    pairs = families.parent.size
+    counts = families.geounits.size, pairs, plan.class_rank.size, pairs + 1
+    children, gain, root, posterior = (
+        Composed(own, own, {i: getattr(piece, name) for i, piece in enumerate(pieces)}, count)
+        for name, count in zip(SQUARE, counts, strict=True)
+    )
+    message = PieceMessages([piece.message for piece in pieces if isinstance(piece.message, Message)])
+    measured = {}
+    for t in sorted({t for piece in pieces for t in piece.measured}):
+        found = {i: piece.measured[t] for i, piece in enumerate(pieces) if t in piece.measured}
+        measured[t] = Composed(own, division.frames(plan.tables[t].name), found, len(next(iter(found.values()))))
     return Coefficients(children, gain, root, posterior, message, measured=measured)
 
 
@@ -241,7 +224,7 @@ class _Numbers:
     def _take_from_below(self, number: int, classes: Index) -> None:
         for column, geounit in self._plan.bounded(number, classes, self._boundary.below):
             for i, place in enumerate(self._stack):
-                message = self._boundary.below[geounit][place]
+                message = WHOLE.of_message(self._boundary.below[geounit][place])
                 self._V[i, column] = float(message.root[0, 0, 0]) ** 2
                 self._unknown[i, column] = message.unknown[0, 0, 0] > 0.5
                 self._exact[i, column] = message.exact[0, 0, 0] > 0.5
@@ -273,7 +256,7 @@ class _Numbers:
         plan = self._plan
         posterior[:, 0] = self._V[:, plan.levels[0].class_of[0]]
         if self._boundary.above is not None:
-            posterior[:, 0] = [float(self._boundary.above[place][0, 0]) ** 2 for place in self._stack]
+            posterior[:, 0] = [float(WHOLE.of_root(self._boundary.above[place])[0, 0]) ** 2 for place in self._stack]
         for pairs in plan.pairs_by_level:
             if pairs.size:
                 above = posterior[:, plan.posterior_above(pairs)]
@@ -365,12 +348,17 @@ class _Matrices:
         if self._plan.levels[number].zeros is None:
             flags = np.zeros((len(self._pieces) * ranks.size, self._m))
         else:
-            groups = [self._plan.empty_groups(number, ranks, self._plan.components[i]) for i in self._numbers]
-            flags = np.concatenate(groups).astype(float)
+            pairs = zip(self._numbers, self._pieces, strict=True)
+            flags = np.concatenate([self._flags(number, ranks, i, piece) for i, piece in pairs]).astype(float)
         identity = np.eye(self._m)
         exact = flags[:, :, None] * identity if flags.any() else None
         nothing = np.zeros((len(flags), self._m, self._m))
         return Telling(identity[None], nothing, nothing[:1], exact)
+
+    def _flags(self, number: int, ranks: Index, component: int, piece: Piece) -> Flags:
+        if isinstance(piece, ZeroPiece):
+            return self._plan.empty_kinds(number, ranks)[:, piece.kinds]
+        return self._plan.empty_groups(number, ranks, self._plan.components[component])
 
     def _go_down(self) -> Float:
         """Square roots of posteriors: of the root first, then of every pair; gains on the way."""

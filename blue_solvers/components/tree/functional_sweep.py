@@ -31,6 +31,7 @@ from blue_solvers.components.reflections import Basis
 from blue_solvers.components.table_sums import along
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.merges import merges_of
+from blue_solvers.components.tree.piecewise import Composed, Ragged, absolute, array_of
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import ROUNDING
 from constraint_builders.arrays import Float, Index
@@ -91,13 +92,25 @@ def functional_covariance(
     for component, own in zip(plan.components, coefficients, strict=True):
         if any(plan.sees(table.table, component) for table in weights):
             slots = _slots(plan, weights, count, component, branches)
-            for left, root in branches.errors(own, slots):
+            for left, root in _errors(plan, component, branches, own, slots):
                 half = (root.swapaxes(1, 2) @ left).reshape(-1, count)
                 covariance += half.T @ half
-                rounding += ((abs(root).swapaxes(1, 2) @ abs(left)).reshape(-1, count) ** 2).sum(axis=0)
+                rounding += ((absolute(root).swapaxes(1, 2) @ abs(left)).reshape(-1, count) ** 2).sum(axis=0)
     exact = covariance.diagonal() <= ROUNDING**2 * rounding
     covariance[exact] = covariance[:, exact] = 0
     return (covariance + covariance.T) / 2
+
+
+def _errors(
+    plan: TreePlan, component: Component, branches: Branches, own: Coefficients, slots: Float
+) -> Iterator[tuple[Float, Float | Ragged]]:
+    """Those of a component, or of its pieces where they are never put together, which err independently."""
+    if not isinstance(own.gain, Composed):
+        yield from branches.errors(own, slots)
+        return
+    for number, piece in enumerate(plan.division(plan.design_key(component)).pieces):
+        weights = np.stack([piece.of_weights(each) for each in slots[..., None]])[..., 0]
+        yield from branches.errors(own.of_piece(number), weights)
 
 
 class Branches:
@@ -128,7 +141,7 @@ class Branches:
         self._other_class = plan.pair_class[keys]
         self._other_parent = self.number[plan.parents[plan.pair_parent[keys]]]
 
-    def errors(self, coefficients: Coefficients, weights: Float) -> Iterator[tuple[Float, Float]]:
+    def errors(self, coefficients: Coefficients, weights: Float) -> Iterator[tuple[Float, Float | Ragged]]:
         """Weights on independent errors in one component, (G, m, rest * K), and roots of their covariances, (G, m, m).
 
         Of weights on its slots, (T, m, rest * K), which are overwritten.
@@ -146,7 +159,7 @@ class Branches:
         if self._other_pairs.size:
             roots = coefficients.root[self._other_class] * np.sqrt(self._other_counts)[:, None, None]
             order = np.argsort(self._other_parent, kind="stable")
-            owners, root = _roots_of_sums(roots[order], self._other_parent[order])
+            owners, root = _roots_of_sums(array_of(roots)[order], self._other_parent[order])
             yield received[owners], root
 
 

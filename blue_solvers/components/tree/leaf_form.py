@@ -27,7 +27,8 @@ from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.leaf_lanes import Lanes, LeafLanes
 from blue_solvers.components.tree.leaf_order import LeavesOfPairs, leaves_of_pairs
-from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan
+from blue_solvers.components.tree.level_plan import LevelPlan
+from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.compiled import has_numba

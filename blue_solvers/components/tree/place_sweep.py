@@ -17,6 +17,7 @@ from scipy import sparse
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.tree.coefficients import Coefficients, solve_pieces
 from blue_solvers.components.tree.functional_sweep import COPIES, Branches, Weights, slots_of_table
+from blue_solvers.components.tree.piecewise import absolute, array_of
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import ROUNDING
 from constraint_builders.arrays import Float
@@ -60,7 +61,7 @@ class PlaceSweep:
         """Covariance of the sums over one geounit, (K, K)."""
         place, total = self._plan.posterior_of[geounit], _Total(1, self._count)
         for seen in self._seen:
-            root = seen.coefficients.posterior[place].T
+            root = array_of(seen.coefficients.posterior[place : place + 1])[0].T
             total.add(root, abs(root), seen.slots)
         return total.covariance()
 
@@ -93,7 +94,7 @@ class PlaceSweep:
             weights = np.einsum("tp,mq->tmpq", often, units).reshape(len(often), size, -1)
             errors = list(branches.errors(seen.coefficients, weights))
             halves = [(root.swapaxes(1, 2) @ left).reshape(-1, left.shape[-1]) for left, root in errors]
-            bounds = [(abs(root).swapaxes(1, 2) @ abs(left)).reshape(-1, left.shape[-1]) for left, root in errors]
+            bounds = [(absolute(root).swapaxes(1, 2) @ abs(left)).reshape(-1, left.shape[-1]) for left, root in errors]
             total.add(np.concatenate(halves), np.concatenate(bounds), seen.slots, size <= rest * count)
         return total.covariance()
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.tree.splitting import Undivided
+from blue_solvers.components.tree.splitting import Piece, Undivided
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
+from blue_solvers.components.tree.zero_splitting import DividedByZeros, ZeroPiece, is_supported
 from constraint_builders import Problem
+from constraint_builders.arrays import Index
 from constraint_builders.memory import format_bytes
 
 FIRST_SECONDS, FURTHER_SECONDS = 5.0, 0.2  # of processor, for the first geounit and each further one
@@ -19,6 +23,7 @@ SECONDS_AN_ENTRY = 3e-8  # of a matrix that is put together from pieces
 SECONDS_TO_SPLIT = 1e-7  # for every entry of the matrices of a component
 SECONDS_A_STEP = 3e-5  # of a piece, for every class and every pair
 NUMBER_BYTES = 8.0
+MERGES = 2  # times that children are added up to what their parent has, for each of their pairs
 MATRICES = 12  # held for every piece, class and pair while they are worked out
 
 
@@ -33,11 +38,14 @@ class ProjectedWork:
     bytes : float
         Of coefficients, and of what they are worked out in; beside measurements and estimates.
     geounits : int
+    largest : int
+        Size of the largest matrices: numbers of a component, or of the largest of the pieces that it falls into.
     """
 
     seconds: float
     bytes: float
     geounits: int
+    largest: int
 
     @property
     def is_large(self) -> bool:
@@ -63,24 +71,69 @@ def projected_work(problem: Problem) -> ProjectedWork:
         If variances differ within a table of a geounit, or there are no tables.
     """
     plan = plan_of(StructuredProblem.of(problem))
-    entries = plan.class_rank.size + plan.families.parent.size
-    seconds, held, most = 0.0, 0.0, 0.0
+    seconds, held, most, largest = 0.0, 0.0, 0.0, 1
     for key in {plan.design_key(component) for component in plan.components if component.size > 1}:
         division = plan.division(key)
-        for size in (piece.size for piece in division.pieces):
-            seconds += entries * (SECONDS_AN_ENTRY * size**2 + SECONDS_A_MULTIPLICATION * size**3 + SECONDS_A_STEP)
-            most = max(most, NUMBER_BYTES * MATRICES * entries * size**2)
+        for piece in division.pieces:
+            cubes, squares, at_once = _powers(plan, piece)
+            entries = plan.class_rank.size + plan.families.parent.size
+            seconds += SECONDS_AN_ENTRY * squares + SECONDS_A_MULTIPLICATION * cubes + SECONDS_A_STEP * entries
+            most = max(most, NUMBER_BYTES * MATRICES * at_once)
+            largest = max(largest, piece.size)
         kept = sum(_entries(plan, division))
         held += NUMBER_BYTES * kept
-        seconds += SECONDS_AN_ENTRY * kept + SECONDS_TO_SPLIT * division.size**2
-    return ProjectedWork(seconds, held + most, plan.spine.size)
+        seconds += SECONDS_AN_ENTRY * kept
+        if not isinstance(division, DividedByZeros):
+            seconds += SECONDS_TO_SPLIT * division.size**2
+    return ProjectedWork(seconds, held + most, plan.spine.size, largest)
+
+
+def _powers(plan: TreePlan, piece: Piece) -> tuple[float, float, float]:
+    """Sums over classes and pairs of cubes and squares of a piece's numbers, and the squares of those held at once."""
+    entries = plan.class_rank.size + plan.families.parent.size
+    if not is_supported(piece):
+        return entries * piece.size**3, entries * piece.size**2, entries * piece.size**2
+    classes, pairs = (own.astype(float) for own in _numbers_of(plan, piece))
+    squares = (classes**2).sum() + (pairs**2).sum()
+    return (classes**3).sum() + MERGES * (pairs**3).sum(), squares, (pairs**2).sum() / 2 + piece.size**2
+
+
+def _numbers_of(plan: TreePlan, piece: ZeroPiece) -> tuple[Index, Index]:
+    """How many numbers of a large piece every class has, and the parent of every pair of a family."""
+    sizes = np.zeros(plan.class_rank.size, dtype=np.intp)
+    for number, level in enumerate(plan.levels):
+        own = slice(level.first_class, level.first_class + level.class_count)
+        sizes[own] = (~plan.empty_kinds(number, plan.class_rank[own])[:, piece.kinds]).sum(axis=1)
+    return sizes, sizes[plan.class_of[plan.families.geounits[plan.families.parent]]]
 
 
 def _entries(plan: TreePlan, division: Undivided) -> Iterator[int]:
     """Numbers in the coefficients that are kept of a component."""
-    families, m = plan.families, division.size
-    yield m**2 * (plan.class_rank.size + families.geounits.size + 2 * families.parent.size + 1)
+    if isinstance(division, DividedByZeros):
+        for piece in division.pieces:
+            yield from _entries_of_piece(plan, piece)
+        return
+    yield _square_entries(plan) * division.size**2
     for level in plan.levels:
         for _, table in level.tables:
             if table.name in division.seeing:
-                yield level.class_count * m * division.seeing[table.name]
+                yield level.class_count * division.size * division.seeing[table.name]
+
+
+def _square_entries(plan: TreePlan) -> int:
+    return plan.class_rank.size + plan.families.geounits.size + 2 * plan.families.parent.size + 1
+
+
+def _entries_of_piece(plan: TreePlan, piece: ZeroPiece) -> Iterator[int]:
+    """At most: large pieces keep no rows that say nothing of a geounit."""
+    if is_supported(piece):
+        classes, pairs = _numbers_of(plan, piece)
+        yield int((classes**2).sum() * 2 + (pairs**2).sum() * 2)
+    else:
+        yield _square_entries(plan) * piece.size**2
+        classes = np.full(plan.class_rank.size, piece.size)
+    for level in plan.levels:
+        own = int(classes[level.first_class : level.first_class + level.class_count].sum())
+        for _, table in level.tables:
+            if table.name in piece.rows:
+                yield own * len(piece.rows[table.name])

@@ -18,6 +18,7 @@ from scipy.linalg import qr
 from blue_solvers.components.orthogonal import SMALL, compress
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree.messages import Message
+from blue_solvers.components.tree.piecewise import PieceMessages, PieceRoots
 from constraint_builders.arrays import Float, Index
 
 WORTH = SMALL  # group sums up to which a component is left whole
@@ -41,8 +42,12 @@ class Piece:
     def __init__(self, rows: Mapping[str, Float], size: int) -> None:
         self.rows, self.size = dict(rows), size
 
-    def of_root(self, root: Float) -> Float:
+    def of_root(self, root: Float | PieceRoots) -> Float:
         """The piece's square root of a covariance, (b, b), from the component's, (m, m)."""
+        assert isinstance(root, np.ndarray)  # roots of pieces are those of `ZeroPiece`
+        return self._of_root(root)
+
+    def _of_root(self, root: Float) -> Float:
         return root
 
     def of_projector(self, projector: Float) -> Float:
@@ -53,8 +58,9 @@ class Piece:
         """Weights on the piece's numbers, (b, rest, K), from those on the component's group sums, (m, rest, K)."""
         return weights
 
-    def of_message(self, message: Message) -> Message:
+    def of_message(self, message: Message | PieceMessages) -> Message:
         """What a message (1, m, m) about the component says of the piece."""
+        assert isinstance(message, Message)
         arrays = (
             self.of_root(message.root[0]),
             self.of_root(message.information_root[0].T).T,
@@ -71,7 +77,7 @@ class Tied(Piece):
         super().__init__(rows, basis.shape[1])
         self._basis = basis
 
-    def of_root(self, root: Float) -> Float:
+    def _of_root(self, root: Float) -> Float:
         return compress((self._basis.T @ root)[None])[0]
 
     def of_projector(self, projector: Float) -> Float:
@@ -103,7 +109,7 @@ class Copies(Piece):
         rank = self._tied.shape[1]
         return self._space @ qr(self._space.T @ self._tied)[0][:, rank:] if rank else self._space
 
-    def of_root(self, root: Float) -> Float:
+    def _of_root(self, root: Float) -> Float:
         own = self._basis.T @ root
         return np.full((1, 1), np.sqrt((own**2).sum() / len(own)))
 
@@ -129,7 +135,7 @@ class Undivided:
         Rows of the tables that see the component.
     """
 
-    pieces: list[Piece]
+    pieces: Sequence[Piece]
 
     def __init__(self, tables: Mapping[str, Axes], size: int) -> None:
         self.size = size

@@ -22,7 +22,7 @@ from math import prod
 import numpy as np
 
 from blue_solvers.components.batches import chunks, one_or_all
-from blue_solvers.components.component_products import Component, multiply, product
+from blue_solvers.components.component_products import Component, multiply, sum_of
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
@@ -32,8 +32,9 @@ from blue_solvers.components.tree.coefficients import Boundary, solve_components
 from blue_solvers.components.tree.disagreement import Disagreement
 from blue_solvers.components.tree.leaf_form import LeafForm, measured_at
 from blue_solvers.components.tree.level_blocks import LevelBlock, blocks_of
+from blue_solvers.components.tree.level_plan import LevelPlan
 from blue_solvers.components.tree.place_variances import PlaceVariances
-from blue_solvers.components.tree.tree_plan import LevelPlan, TreePlan, plan_of
+from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, as_slice
@@ -236,8 +237,7 @@ class TreeForm:
                 block[component.place] = 0
                 continue
             parts = [own[reader.part(component)] for reader, own in (tables[t] for t in seeing)]
-            together = np.concatenate([gains[t] for t in seeing], axis=2)
-            block[component.place] = product(component, together, parts, component.groups)
+            block[component.place] = sum_of(component, [gains[t] for t in seeing], parts, component.groups)
 
     def _matrices(self, level: LevelPlan, classes: Index) -> Iterator[tuple[Component, dict[int, Float]]]:
         """Components of several group sums, each with its gains from the tables of a level that see it."""
@@ -302,7 +302,7 @@ class TreeForm:
             for component, gains in matrices:
                 if t in gains:
                     lengths = reader.lengths(component)
-                    pulled = product(component, gains[t].swapaxes(1, 2), [block[component.place]], lengths)
+                    pulled = sum_of(component, [gains[t].swapaxes(1, 2)], [block[component.place]], lengths)
                     own[reader.part(component)] = pulled
             place = result[self._problem.observed.block(t)].reshape(level.members.size, *table.shape, -1)
             place[rows] = reader.cells(own)

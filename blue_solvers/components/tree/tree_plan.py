@@ -8,7 +8,6 @@ each class, each family and each pair of a family, so millions of leaves cost no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -22,7 +21,9 @@ from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.families import Families, alike_with_children
+from blue_solvers.components.tree.level_plan import LevelPlan
 from blue_solvers.components.tree.splitting import Axes, Undivided, split
+from blue_solvers.components.tree.zero_splitting import split_around_zeros
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, as_slice
 from constraint_builders.description.levelled_tree import LevelledTree
@@ -33,49 +34,6 @@ T = TypeVar("T")
 STACKED = 1 << 18  # numbers in an array that several components share: beyond, each by itself costs no more
 DesignKey = tuple[tuple[int, ...], tuple[tuple[str, float], ...]]
 Divisions = dict[DesignKey, Undivided]
-
-
-@dataclass
-class LevelPlan:
-    """The geounits of one geolevel.
-
-    Attributes
-    ----------
-    members : ndarray of int, (G,)
-    tables : list of (block of the observed layout, Table)
-    weights : list of ndarray (G,)
-        Precision of each table in each geounit; 0 where exact or not measured.
-    exact : list of ndarray of bool (G,)
-    inner : ndarray of int
-        Which members have children.
-    zeros : ndarray of bool, (G, ...), or None
-        Empty cells over the variables that tell them apart.
-    first_class, class_count : int
-        Its classes, one after the other.
-    class_of : ndarray of int, (G,)
-    leaf_classes, inner_classes : ndarray of int
-        Classes of members without children, and with.
-    parent_pair : ndarray of int, (G,)
-        For every member its pair with its parent; -1 at the root.
-    """
-
-    members: Index
-    tables: list[tuple[int, Table]]
-    weights: list[Float]
-    exact: list[Flags]
-    inner: Index
-    zeros: Flags | None
-    first_class: int = 0
-    class_count: int = 0
-    class_of: Index = field(default_factory=lambda: np.zeros(0, np.intp))
-    leaf_classes: Index = field(default_factory=lambda: np.zeros(0, np.intp))
-    inner_classes: Index = field(default_factory=lambda: np.zeros(0, np.intp))
-    parent_pair: Index = field(default_factory=lambda: np.zeros(0, np.intp))
-
-    @cached_property
-    def has_exact(self) -> bool:
-        """Whether anything is known exactly in any geounit."""
-        return self.zeros is not None or any(flags.any() for flags in self.exact)
 
 
 class TreePlan:
@@ -100,6 +58,8 @@ class TreePlan:
         groupings in common may share it. What is missing is added.
     alike : bool
         Whether geounits that are alike share a class.
+    silent : frozenset of str
+        Tables that are listed for how they divide the variables alone, and never measured.
 
     Attributes
     ----------
@@ -125,8 +85,10 @@ class TreePlan:
         zeros: EmptyCells | None = None,
         divisions: Divisions | None = None,
         alike: bool = True,
+        silent: frozenset[str] = frozenset(),
     ) -> None:
         self.tables = tables
+        self._silent = silent
         self.schema = schema
         self._zeros = zeros
         self.spine = spine
@@ -202,8 +164,8 @@ class TreePlan:
         Where coefficients are single numbers, a kind for every geounit takes less time than telling them apart.
         """
         columns = [column[as_slice(rows)] for column in (*level.weights, *level.exact)]
-        if level.zeros is not None:
-            columns += list(level.zeros[rows].reshape(rows.size, level.zeros[0].size).T)
+        if self._zeros is not None:
+            columns += list(self._zeros.empty_kinds(level.members[rows]).T)
         columns = [column for column in columns if column.size and (column != column[0]).any()]
         if not columns:
             return np.arange(min(rows.size, 1)), np.zeros(rows.size, dtype=np.intp)
@@ -235,14 +197,19 @@ class TreePlan:
             level.parent_pair = places
 
     @cached_property
-    def families(self) -> Families:
-        """Geounits with children, and pairs, that have coefficients in common."""
+    def class_of(self) -> Index:
+        """Of every geounit."""
         class_of = np.empty(self.spine.size, dtype=np.intp)
         for level in self.levels:
             class_of[level.members] = level.class_of
+        return class_of
+
+    @cached_property
+    def families(self) -> Families:
+        """Geounits with children, and pairs, that have coefficients in common."""
         pairs = np.concatenate([level.parent_pair for level in self.levels])
         counts = np.bincount(pairs[pairs >= 0], minlength=self.pair_parent.size)
-        return Families.of(self.parents, class_of, self.pair_parent, self.pair_class, counts)
+        return Families.of(self.parents, self.class_of, self.pair_parent, self.pair_class, counts)
 
     def inner_families(self, number: int) -> Index:
         """Of the classes of a level's geounits with children the families."""
@@ -333,8 +300,12 @@ class TreePlan:
         """What tables tell of a component: those of equal keys have all coefficients in common."""
         pairs = zip(self.groupings, component.contrasts, strict=True)
         several = tuple(g.axis for g, contrast in pairs if g.sizes.size > 1 and not contrast)
-        seeing = {t.name: self.scale(t, component) for t in self.tables if self.sees(t, component)}
+        seeing = {t.name: self.scale(t, component) for t in self._speaking if self.sees(t, component)}
         return several, tuple(sorted(seeing.items()))
+
+    @cached_property
+    def _speaking(self) -> list[Table]:
+        return [table for table in self.tables if table.name not in self._silent]
 
     def division(self, key: DesignKey) -> Undivided:
         """How the components of a key fall apart."""
@@ -344,7 +315,9 @@ class TreePlan:
             tables = {table.name: table for table in self.tables}
             axes = {name: self._axes(tables[name], groupings, scale) for name, scale in seeing}
             size = prod(g.sizes.size for g in groupings)
-            self._divisions[key] = split(axes, size) if self._zeros is None else Undivided(axes, size)
+            self._divisions[key] = (
+                split(axes, size) if self._zeros is None else split_around_zeros(axes, _kinds(self._zeros, groupings))
+            )
         return self._divisions[key]
 
     def _axes(self, table: Table, groupings: list[Grouping], scale: float) -> Axes:
@@ -368,6 +341,12 @@ class TreePlan:
         flags = np.broadcast_to(own.reshape(-1, *lengths), (len(own), *(g.sizes.size for g in kept)))
         return flags.reshape(len(own), component.size)
 
+    def empty_kinds(self, number: int, ranks: Index) -> Flags:
+        """Which kinds of empty cells are so at geounits of a level, (N, kinds)."""
+        if self._zeros is None:
+            return np.zeros((ranks.size, 0), dtype=bool)
+        return self._zeros.empty_kinds(self.levels[number].members[ranks])
+
     @cached_property
     def posterior_of(self) -> Index:
         """For every geounit its entry among the posterior covariances: 0 for the root, then pairs of families, (N,)."""
@@ -382,7 +361,18 @@ class TreePlan:
         return self.posterior_of[self.families.geounits[self.families.parent[pairs]]]
 
 
-def plan_of(problem: StructuredProblem, divisions: Divisions | None = None, alike: bool = True) -> TreePlan:
+def _kinds(zeros: EmptyCells, groupings: list[Grouping]) -> Index:
+    """Of every combination of group sums along some variables the kind by which it is empty."""
+    lengths = [g.sizes.size if g.axis in zeros.axes else 1 for g in groupings]
+    return np.broadcast_to(zeros.kinds.reshape(lengths), [g.sizes.size for g in groupings]).ravel()
+
+
+def plan_of(
+    problem: StructuredProblem,
+    divisions: Divisions | None = None,
+    alike: bool = True,
+    silent: frozenset[str] = frozenset(),
+) -> TreePlan:
     """The plan of a problem of equal variances within every table of every geounit; see `TreePlan`."""
     tables = list(problem.observed_tables)
     told_apart = () if problem.zeros is None else problem.zeros.axes
@@ -397,4 +387,5 @@ def plan_of(problem: StructuredProblem, divisions: Divisions | None = None, alik
         problem.zeros,
         divisions,
         alike,
+        silent,
     )

@@ -12,6 +12,7 @@ from blue_solvers.components.component_products import Component
 from blue_solvers.components.orthogonal import SMALL
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree.coefficients import Coefficients
+from blue_solvers.components.tree.piecewise import Composed
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
@@ -73,7 +74,8 @@ class TreeVariances:
                 several.append(grouping.axis)
         key = id(own), tuple(several)
         if key not in known:
-            known[key] = squares_of_sums(_kronecker(matrices), own.posterior[places])
+            W, root = _kronecker(matrices), own.posterior[places]
+            known[key] = root.squares(W, ROUNDING) if isinstance(root, Composed) else squares_of_sums(W, root)
         return known[key].reshape(len(places), *shape) * scale
 
 

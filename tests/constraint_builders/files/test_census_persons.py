@@ -83,6 +83,43 @@ def test_persons_of_dhc_by_sex_and_race_run_to_the_end(
     assert abs(sum(row["estimate"][0]) - people) < 5 * np.sqrt(2) * max(row["std_error"][0])
 
 
+def estimated(folder: Path, settings: str, out: Path, *words: str) -> pl.DataFrame:
+    """Counties' estimates with their errors, by table."""
+    desired = [word for table in ("sex", "relgq_4_groups", "sex * age_18_64_116") for word in ("--desired", table)]
+    assert main(["estimate", str(folder), "--settings", settings, "--out", str(out), *desired, *words]) == 0
+    return pl.read_parquet(out / "estimates" / "County.parquet", hive_partitioning=False)
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "2GB"]])
+def test_persons_of_dhc_with_all_variables(
+    memory: list[str], dhc: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    found = estimated(dhc[0], "dhc_us_persons", tmp_path / "out", *memory)
+    said = capsys.readouterr().out
+    assert "two_pass, " in said
+    assert "proved: " in said
+    people = sum(block.persons.size for block in dhc[1].blocks)
+    for table in ("sex", "relgq_4_groups", "sex * age_18_64_116"):
+        row = found.filter(table=table)
+        assert abs(sum(row["estimate"][0]) - people) < 5 * np.sqrt(6) * max(row["std_error"][0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", [[], ["--memory", "2GB"]])
+def test_persons_of_puerto_rico_with_all_variables(
+    memory: list[str], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    product, rng = puerto_rico(DHC_PERSONS), np.random.default_rng(6)
+    blocks = invented(product, geocodes(product, {"072": {"001": [3]}}, "State"), TYPES, rng, 5_000)
+    folder = tmp_path / product.folder
+    write_census_files(folder, product, blocks, rng, types="gqlevels", total_at=None, untrue={"pl94_con": PUBLISHED})
+    found = estimated(folder, "dhc_pr_persons", tmp_path / "out", *memory)
+    assert "proved: " in capsys.readouterr().out
+    row = found.filter(table="sex")
+    people = sum(block.persons.size for block in blocks)
+    assert abs(sum(row["estimate"][0]) - people) < 5 * np.sqrt(2) * max(row["std_error"][0])
+
+
 def of_pl94(folder: Path, product: Product, state: str, root: str) -> Written:
     rng = np.random.default_rng(5)
     codes = geocodes(product, {state: {"001": [2, 2], "003": [3]}}, root)
