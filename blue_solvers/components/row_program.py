@@ -132,6 +132,8 @@ def _run_starts(targets: Index, counts: Index, firsts: Index, sources: Index, fa
     A run must not read what it writes, but for each row the one that it is written to: then rows may be taken in any
     order.
     """
+    if not targets.size:
+        return np.zeros(0, dtype=np.intp)
     goes_on = np.zeros(targets.size, dtype=bool)
     goes_on[1:] = (np.diff(targets) == 1) & (np.diff(counts) == 0) & (counts[1:] > 0)
     later = np.repeat(goes_on, counts)  # terms of sums that may go on

@@ -104,8 +104,8 @@ class Equations:
         return self.Sigma @ (self.A_transposed @ Z) if self._moves is None else self._moves @ Z
 
     def normal_product(self, Z: Float) -> Float:
-        """A Sigma A' Z."""
-        return self.A @ self.moved_by(Z)
+        """A Sigma A' Z; not with `moved_by`, by whose roundings dependent rows of A would be dependent no more."""
+        return self.A @ (self.Sigma @ (self.A_transposed @ Z))
 
 
 def _is_diagonal(matrix: sparse.csr_array) -> bool:

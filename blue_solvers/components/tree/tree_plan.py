@@ -323,6 +323,8 @@ class TreePlan:
     def _axes(self, table: Table, groupings: list[Grouping], scale: float) -> Axes:
         """Cells of a table from group sums along every variable, (cells, r), the first times a number."""
         maps = dict(zip((g.axis for g in self.groupings), self.table_maps(table), strict=True))
+        if not groupings:
+            return [np.full((1, 1), scale)]
         first, *others = (np.eye(g.sizes.size) if (W := maps[g.axis]) is None else W for g in groupings)
         return [scale * first, *others]
 

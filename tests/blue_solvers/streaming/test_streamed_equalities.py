@@ -118,11 +118,16 @@ def test_equalities_of_unmeasured_cells_are_refused(tmp_path: Path) -> None:
 
 
 def test_equalities_that_contradict_one_another_are_refused(tmp_path: Path) -> None:
+    """As soon as the input is read where something is known exactly, and else where they are solved."""
     problem, y = with_equalities(1)
     assert problem.equalities is not None
     E, b = problem.equalities
     doubled = sparse.csr_array(sparse.vstack([E, 2 * E[[0]]])), np.append(b, 2 * b[0] + 1)
-    problem = problem.replace(equalities=doubled)
-    partition(tmp_path / "in", problem, y, at=problem.spine.levels[1])
+    with pytest.raises(ValueError, match="the equations A x = b contradict one another"):
+        partition(tmp_path / "exact", problem.replace(equalities=doubled), y, at=problem.spine.levels[1])
+    observed = {"A": {"a": 1.0}, "B": {"a": 2.0}}
+    equalities = np.ones((1, 6)) * [[1.0], [2.0]], [5.0, 11.0]
+    problem = Problem(SCHEMA, observed, spine=Spine([-1, 0, 0], ["A", "B", "B"]), desired="all", equalities=equalities)
+    partition(tmp_path / "in", problem, np.arange(6.0), at="B")
     with pytest.raises(ValueError, match="the equalities contradict one another"):
         stream(tmp_path / "in", tmp_path / "out")
