@@ -19,6 +19,7 @@ import numpy as np
 from bench.measuring import print_table
 from bench.spine import problem_of_a_state
 from blue_solvers import BlueOperator, blue
+from blue_solvers.contract import TableVariances
 from blue_solvers.verification import fit_of_geography
 from constraint_builders import Problem
 from constraint_builders.true_tables import true_vector
@@ -38,7 +39,7 @@ def main(argv: list[str]) -> None:
     problem = problem_of_a_state("16" if options.quick else "2016", 1).observing()
     fine, spread = _tables(problem)
     P = blue(problem)
-    variances = P.variances()
+    variances = P.variances_by_table()
     y = add_noise(problem, true_vector(problem, _counts(problem)), rng=0)
     rng = np.random.default_rng(1)
     row, cell, misreading = 12_345, 3, 0.03 if options.quick else 0.01  # fewer cells show less
@@ -91,11 +92,13 @@ def _counts(problem: Problem) -> np.ndarray:
     return np.random.default_rng(0).poisson(30 * means / means.sum(), shape)
 
 
-def _row(problem: Problem, P: BlueOperator, variances: np.ndarray, y: np.ndarray, what: str, plant: Plant) -> list[str]:
+def _row(
+    problem: Problem, P: BlueOperator, variances: TableVariances, y: np.ndarray, what: str, plant: Plant
+) -> list[str]:
     spoilt = y.copy()
     named = plant(problem.observed.tables(spoilt))
     start = time.process_time()
-    fit = fit_of_geography(problem, spoilt, P @ spoilt + P.offset, variances)
+    fit = fit_of_geography(problem, spoilt, P @ spoilt + P.offset, variances.of)
     seconds = time.process_time() - start
     (level, table), worst = fit.worst_table
     own, geounit = fit.largest[0], fit.geounit

@@ -1,12 +1,14 @@
-"""Columns whose squares would not be numbers, in units of their own."""
+"""Columns that operators are given: real ones, and in units of their own where their squares would not be numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.reals import real_array
 
 LARGEST = 1e100  # of values whose squares, in units of any noise, are numbers
 FIRST_ROWS = 64  # that mostly show whether a column is out of range
@@ -40,3 +42,16 @@ def _moderate(X: Float) -> bool:
     """Whether one look at all cells together, and at the first ones of every column, shows finite ones in range."""
     squares = float(np.vdot(X, X))
     return squares <= LARGEST**2 and bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())
+
+
+def real_columns(X: Any) -> Float:
+    """Columns of real numbers, contiguous; truth values count as 0 and 1."""
+    if np.iscomplexobj(X):
+        raise TypeError("tables are real: got complex values")
+    return np.ascontiguousarray(real_array(X, "the vector", truth_values=True))
+
+
+def finite_weights(V: Float) -> None:
+    """Refuse columns over the desired layout that hold NaN or infinite values."""
+    if not np.isfinite(V).all():
+        raise ValueError("the vector over the desired layout holds NaN or infinite values: give finite numbers")

@@ -13,8 +13,8 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.about import logger
-from blue_solvers.column_units import in_range
-from blue_solvers.contract import Info, Prepared, Solver, UnsupportedProblemError
+from blue_solvers.column_units import finite_weights, in_range, real_columns
+from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
 from blue_solvers.estimates import Estimate
 from blue_solvers.proving import Judge, certified, is_exact, proved
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
@@ -22,7 +22,7 @@ from blue_solvers.verification import Certificate
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import has_row_labels, refuse_labels
-from constraint_builders.description.reals import real_array, refuse_masked
+from constraint_builders.description.reals import refuse_masked
 
 MOST_DENSE = 1_000  # cells up to which the dense solver is tried where another's answer is not proved
 
@@ -148,15 +148,15 @@ class BlueOperator(LinearOperator):
         return self._rmatmat(np.reshape(x, (-1, 1)))[:, 0]
 
     def _rmatmat(self, X: Float) -> Float:
-        V = _real(X)
-        return in_range(self._prepared.adjoint, V, _require_finite) if V.shape[1] else np.zeros((self.shape[1], 0))
+        V = real_columns(X)
+        return in_range(self._prepared.adjoint, V, finite_weights) if V.shape[1] else np.zeros((self.shape[1], 0))
 
     def _transpose(self) -> LinearOperator:  # of real numbers: scipy's own would copy every vector twice
         return self._adjoint()
 
     def _readable(self, X: Float) -> Float:
         """A float copy where needed: cells that were not measured may hold anything, their columns are zero."""
-        Y = _real(X)
+        Y = real_columns(X)
         if self._has_unmeasured:
             Y = Y.copy()
             Y[self.problem.unmeasured] = 0
@@ -228,7 +228,8 @@ class BlueOperator(LinearOperator):
         if certify or (certify is None and self._is_over_observed):
             P = self.over_observed
             observed, info, proof = P._proved(y, lambda x: self._judged(y, x))
-            values = observed.copy() if P is self else self._tabulated(observed)
+            observed.flags.writeable = False
+            values = observed if P is self else self._tabulated(observed)
         else:
             values, info = self._reported(y)
             observed, proof = None, None
@@ -310,17 +311,34 @@ class BlueOperator(LinearOperator):
 
     def _reported(self, y: Float) -> tuple[Float, Info]:
         """The estimate, (m,), and its report, with what its tables disagree by."""
-        x, info = self.apply(y)
-        if info.violation is None:
-            info = replace(info, violation=self._prepared.violation(self._readable(y[:, None])))
-        return x + self.offset, info
+        columns, reports = self._readable(y[:, None]), []
+
+        def apply(own: Float) -> Float:
+            X, info = (self._prepared.apply_checked if own is columns else self._prepared.apply)(own)
+            reports.append(info)
+            return X
+
+        start = time.perf_counter()
+        x = in_range(apply, columns, self._require_finite)[:, 0]
+        if self.offset.any():
+            x = x + self.offset
+        elif np.may_share_memory(x, y):
+            x = x.copy()
+        violation = reports[0].violation
+        if violation is None:  # in units of its own, or nobody looks
+            violation = self._prepared.violation(columns)
+        return x, replace(reports[0], violation=violation, seconds=time.perf_counter() - start)
 
     def _measurements(self, y: Any) -> Float:
         """One vector over the observed layout."""
         vector = self.problem.vector(y) if isinstance(y, Mapping) else self._by_position(y)
         if vector.shape != (self.shape[1],):
             raise ValueError(f"measurements must have shape ({self.shape[1]},): got {vector.shape}")
-        return np.where(self.problem.unmeasured, 0.0, _real(vector))
+        vector = real_columns(vector)
+        if self._has_unmeasured:
+            return np.where(self.problem.unmeasured, 0.0, vector)
+        nobody_writes = vector.base is None and not vector.flags.writeable
+        return vector if nobody_writes else vector.copy()
 
     @cached_property
     def over_observed(self) -> BlueOperator:
@@ -341,6 +359,10 @@ class BlueOperator(LinearOperator):
     def covariance(self) -> LinearOperator:
         """Covariance P Sigma P' of the estimate, (m, m): columns by applying it to unit vectors."""
         return self @ self.problem.noise_covariance @ self.T
+
+    def variances_by_table(self) -> TableVariances:
+        """What `variances` gives, some geounits of a desired table at a time, without a vector of them all."""
+        return self._prepared.variances_by_table()
 
     def variances(self) -> Float:
         """Exact variance of every desired cell, (m,), in squared units of the counts.
@@ -379,14 +401,3 @@ class BlueOperator(LinearOperator):
             "\n  ".join((f"<{self.shape[0]}x{self.shape[1]} BlueOperator by {self.solver.name}: {tables}", *lines))
             + ">"
         )
-
-
-def _real(X: Any) -> Float:
-    if np.iscomplexobj(X):
-        raise TypeError("tables are real: got complex values")
-    return np.ascontiguousarray(real_array(X, "the vector", truth_values=True))
-
-
-def _require_finite(V: Float) -> None:
-    if not np.isfinite(V).all():
-        raise ValueError("the vector over the desired layout holds NaN or infinite values: give finite numbers")

@@ -18,7 +18,8 @@ from constraint_builders.description.areas import Areas
 from constraint_builders.description.labelled import Nodes, aligned, row_labels
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.linear import read_matrix, read_vector
-from constraint_builders.description.noise_covariance import read_noise
+from constraint_builders.description.noise import Noise
+from constraint_builders.description.noise_covariance import read_noise, read_repeated_noise
 from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
@@ -113,14 +114,20 @@ def _read_measured(
         layout = table_layout(schema, list(observed))
         own = zip(observed.items(), tables, strict=True)
         given = np.concatenate([_table_variances(schema, name, table, value) for (name, value), table in own])
+        law: Noise = read_noise(layout, given, covariance, noise)
     else:
         names, by_table = read_observed(schema, places, observed)
         tables = tuple(parse_table(schema, table) for _, table in names)
         levels = tuple(places.level_index(level) for level, _ in names)
-        layout, given = spine_layout(schema, places, names), np.concatenate(by_table, axis=None)
+        layout = spine_layout(schema, places, names)
+        alike = covariance is None and all(own.strides[1:] == (0,) * (own.ndim - 1) for own in by_table)
+        if alike:
+            law = read_repeated_noise(layout, by_table, noise)
+        else:
+            law = read_noise(layout, np.concatenate(by_table, axis=None), covariance, noise)
     return Measured(
         observed=layout,
-        noise=read_noise(layout, given, covariance, noise),
+        noise=law,
         schema=schema,
         spine=spine,
         areas=areas,

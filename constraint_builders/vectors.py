@@ -9,6 +9,7 @@ from constraint_builders.description.reals import real_array
 from constraint_builders.relations.equations import Equations
 from constraint_builders.relations.measurements import Measurements
 
+PIECE = 1 << 20  # values looked at together
 MOST_NAMED = 5  # cells of one table in a message
 CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding of sums of doubles stays well below
 
@@ -16,6 +17,8 @@ CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding 
 def refuse_unreadable(measured: Measurements, y: Float) -> None:
     """Raise `ValueError` for a vector over the observed layout with values that are missing or not finite."""
     y = real_array(y, "y")
+    if all(np.isfinite(y[start : start + PIECE]).all() for start in range(0, len(y), PIECE)):
+        return
     bad = ~np.isfinite(y)
     bad[measured.unmeasured & np.isnan(y).reshape(y.shape[0], -1).all(axis=1)] = False
     if bad.any():

@@ -31,7 +31,7 @@ from fractions import Fraction
 from numbers import Rational
 from typing import Any, Literal, TypeAlias
 
-from scipy.optimize import bisect
+import scipy
 from scipy.special import log_ndtr
 
 from constraint_builders.description.reals import real_number, share, shown
@@ -253,7 +253,9 @@ def _tight_delta(rho: float, epsilon: float) -> float:
     def slope(u: float) -> float:
         return (2 * math.exp(u) + 1) * rho - epsilon - _softplus(-u)
 
-    u = bisect(slope, -3 * rho - 1, math.log(epsilon / rho + 2 / math.sqrt(2 * rho)), xtol=1e-13, maxiter=_ITERATIONS)
+    u = scipy.optimize.bisect(
+        slope, -3 * rho - 1, math.log(epsilon / rho + 2 / math.sqrt(2 * rho)), xtol=1e-13, maxiter=_ITERATIONS
+    )
     excess = math.exp(u)
     log_delta = excess * ((1 + excess) * rho - epsilon) - u - (1 + excess) * _softplus(-u)
     return math.exp(min(log_delta, 0.0))
@@ -290,7 +292,7 @@ def _finite_loss(loss: Any, what: str) -> float:
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    return float(bisect(function, low, high, xtol=1e-300, rtol=1e-13, maxiter=_ITERATIONS))
+    return float(scipy.optimize.bisect(function, low, high, xtol=1e-300, rtol=1e-13, maxiter=_ITERATIONS))
 
 
 def _check_bound(bound: str) -> None:

@@ -163,7 +163,7 @@ def _run_on_folders(args: argparse.Namespace) -> None:
     std_errors, fit = est.std_errors, None
     if args.fit and est.observed is not None:
         progress("testing the fit")
-        fit = fit_of_geography(est.problem, est.y, est.observed, P.over_observed.variances())
+        fit = fit_of_geography(est.problem, est.y, est.observed, P.over_observed.variances_by_table().of)
     proof = StoredProof(est.proof, fit)
     with LevelBar("writing") as bar:
         write_joint_result(args.out, P, est.values, std_errors, joined, bar, proof)

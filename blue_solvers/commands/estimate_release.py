@@ -67,15 +67,15 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
     progress(f"estimating {plural(problem.desired.size, 'cell')}")
+    release.y.flags.writeable = False  # or the estimate would keep a copy
     est = P.estimate(release.y, certify=True)
-    progress("computing exact variances")
-    std_errors, fit = est.std_errors, None
+    fit = None
     if args.fit and est.observed is not None:
         progress("testing the fit")
-        fit = fit_of_geography(est.problem, est.y, est.observed, P.over_observed.variances())
+        fit = fit_of_geography(est.problem, est.y, est.observed, P.over_observed.variances_by_table().of)
     proof = StoredProof(est.proof, fit)
     with LevelBar("writing") as bar:
-        write_result(args.out, P, est.values, std_errors, settings, bar, proof, release)
+        write_result(args.out, P, est.values, None, settings, bar, proof, release)
     print_stored(est, proof, settings.schema, args.out)
     report_rows(release)
 

@@ -7,12 +7,6 @@ import numpy as np
 from constraint_builders.arrays import Index
 
 
-def as_slice(rows: Index) -> slice | Index:
-    """Consecutive rows as a slice, which copies nothing."""
-    consecutive = rows.size and rows[-1] - rows[0] == rows.size - 1 and (rows[1:] > rows[:-1]).all()
-    return slice(int(rows[0]), int(rows[-1]) + 1) if consecutive else rows
-
-
 def chunks(stop: int, size: int, start: int = 0) -> list[slice]:
     """Consecutive slices of equal size from `start` to `stop`."""
     return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]

@@ -41,6 +41,10 @@ class InNameOrder(Prepared):
     def violation(self, Y: Float) -> float | None:
         return self._prepared.violation(Y.take(self._order.observed, axis=0))
 
+    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
+        X, info = self._prepared.apply_checked(Y.take(self._order.observed, axis=0))
+        return self._desired(X), info
+
     def adjoint(self, V: Float) -> Float:
         weights = self._prepared.adjoint(V.take(self._order.desired, axis=0))
         result = np.empty_like(weights)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.contract.table_variances import LaidOutVariances, TableVariances
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.memory import require_memory
@@ -79,6 +80,11 @@ class Prepared(ABC):
         """Largest absolute entry of A x - b for the estimate over the observed layout, where `apply` does not tell."""
         return None
 
+    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
+        """As `apply`, with the violation."""
+        X, info = self.apply(Y)
+        return X, info if info.violation is not None else replace(info, violation=self.violation(Y))
+
     @abstractmethod
     def adjoint(self, V: Float) -> Float:
         """P' V, from (m, K) to (n, K)."""
@@ -86,6 +92,11 @@ class Prepared(ABC):
     def variances(self) -> Float:
         """Diagonal of P Sigma P', (m,), one adjoint column for every cell."""
         return variances_from_weights(self.problem, self.adjoint)
+
+    def variances_by_table(self) -> TableVariances:
+        """The same table by table, only of problems with tables."""
+        sizes = [table.size for table in self.problem.desired_tables]
+        return LaidOutVariances(self.problem.desired, sizes, self.variances())
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
         """W' P Sigma P' W, (K, K), of functionals (m, K) over the desired layout, one adjoint column for each."""

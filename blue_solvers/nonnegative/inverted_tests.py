@@ -21,9 +21,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.optimize import brentq
 
 from blue_solvers.nonnegative.ceilings import ceilings
 from blue_solvers.nonnegative.fit import read_measurements
@@ -201,7 +201,7 @@ class _Tests:
 
         if excess(farthest) <= 0:
             return farthest
-        return float(brentq(excess, fitted, farthest, xtol=_CLOSE * error))
+        return float(scipy.optimize.brentq(excess, fitted, farthest, xtol=_CLOSE * error))
 
     def _statistic(
         self, programme: Programme, least: float, weights: sparse.csr_array, value: float

@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.optimize import linprog
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
@@ -81,7 +81,7 @@ def _least_largest_deviation(model: FittingModel, y: Float) -> Float:
     deviations = sparse.hstack([model.M[noisy], sparse.csr_array(-np.sqrt(variances[noisy])[:, None])])
     below = sparse.hstack([-model.M[noisy], sparse.csr_array(-np.sqrt(variances[noisy])[:, None])])
     exact = model.exact_rows
-    result = linprog(
+    result = scipy.optimize.linprog(
         np.append(np.zeros(model.M.shape[1]), 1.0),
         A_ub=sparse.vstack([deviations, below], format="csr"),
         b_ub=np.concatenate([y[noisy], -y[noisy]]),

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.optimize import linprog
 
 from blue_solvers.nonnegative.microdata_rows import checked_cells
 from blue_solvers.nonnegative.tree_partitions import refines
@@ -101,7 +101,7 @@ def _rounded_up(part: Float, floor: Integers, tables: Sequence[Index]) -> Intege
     choice = np.flatnonzero(sum_part)
     places = (choice, np.arange(choice.size))
     slack = sparse.csr_array((-np.ones(choice.size), places), shape=(sum_part.size, choice.size))
-    result = linprog(
+    result = scipy.optimize.linprog(
         1 - 2 * np.concatenate([part[cells], sum_part[choice]]),
         A_eq=sparse.hstack([sparse.vstack(rows), slack], format="csr"),
         b_eq=sum_floor - np.concatenate(bases),

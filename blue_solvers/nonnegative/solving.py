@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from scipy import sparse
-from scipy.optimize import linprog
 from scipy.sparse.linalg import lsqr
 
 from blue_solvers.nonnegative import active_set
@@ -138,7 +138,7 @@ def _linear(p: Programme, cost: float, unit: float) -> Any:
     bounded = np.flatnonzero(np.isfinite(p.radius) & (p.variance > 0))
     M = p.M.tocsr()
     limits = np.concatenate([(p.answer + p.radius)[bounded], (p.radius - p.answer)[bounded]])
-    return linprog(
+    return scipy.optimize.linprog(
         np.full(p.target.size, cost),
         A_ub=sparse.vstack([M[bounded], -M[bounded]], format="csr") if bounded.size else None,
         b_ub=limits / unit if bounded.size else None,

@@ -17,6 +17,7 @@ from blue_solvers.operator import BlueOperator
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (
     Progress,
+    errors_of,
     joined_folder,
     not_answered,
     observed_of,
@@ -68,7 +69,7 @@ def write_joint_result(
     problem, order = P.problem, in_schema_order(P.problem)
     if order is not None:
         problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
-    own = joined.releases[joined.finest]
+    errors, own = errors_of(problem, std_error), joined.releases[joined.finest]
     spine, others = own.problem.domain.spine, [name for name in joined.releases if name != joined.finest]
     with new_folder(folder) as temporary:
         zeros = _write_product(temporary, own, joined.settings)
@@ -78,7 +79,7 @@ def write_joint_result(
                 progress(level, number, len(spine.levels))
             layer = problem.domain.places.level_index(joined.layers[level])
             geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
-            write_level(temporary, level, geocodes, problem, (estimate, std_error), layer)
+            write_level(temporary, level, geocodes, problem, estimate, errors, layer)
         levels = {problem.domain.places.level_index(layer): level for level, layer in joined.layers.items()}
         desired = [
             (spine.levels.index(levels[layer]), table)

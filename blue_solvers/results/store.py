@@ -51,16 +51,18 @@ OUTLINE, SETTINGS, ESTIMATES = "result.json", "settings.toml", "estimates"
 SPINE, VARIANCES, ZEROS, FACILITIES = "spine.parquet", "variances.parquet", "zeros.parquet", "facilities.parquet"
 DESCRIPTION = {"settings": str, "noise": str, "solver": str, "zeros": list, "tables": dict, "files": dict}
 JOINED = "joined"  # what result.json says of a joint result, and the folder of the other products
+LISTS = pl.List(pl.Float64)
 ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
 
 Progress = Callable[[str, int, int], None]
+StandardErrors = Callable[[int], Float]  # of a desired table, (geounits, cells), by its number
 
 
 def write_result(
     folder: str | os.PathLike[str],
     P: BlueOperator,
     estimate: Float,
-    std_error: Float,
+    std_error: Float | None,
     settings: Settings,
     progress: Progress | None = None,
     proof: StoredProof | None = None,
@@ -74,8 +76,10 @@ def write_result(
         Made anew.
     P : BlueOperator
         Of a problem on a spine, with one variance for each table of a geounit.
-    estimate, std_error : ndarray, (m,)
+    estimate : ndarray, (m,)
         Over the desired layout.
+    std_error : ndarray, (m,), or None
+        None for the exact ones, which are then worked out geolevel by geolevel, as they are written.
     settings : Settings
         With the problem's schema.
     progress : callable, optional
@@ -98,7 +102,9 @@ def write_result(
         raise ValueError(f"this result cannot be stored: {reason}")
     order = in_schema_order(problem)
     if order is not None:
+        std_error = np.sqrt(P.variances()) if std_error is None else std_error
         problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
+    errors = _exact_errors(P) if std_error is None else errors_of(problem, std_error)
     spine, observed = problem.domain.spine, observed_of(StructuredProblem.of(problem))
     with new_folder(folder) as temporary:
         facilities, read = (None, None) if release is None else (release.facilities, release.read)
@@ -107,18 +113,24 @@ def write_result(
             if progress is not None:
                 progress(level, number, len(spine.levels))
             geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
-            write_level(temporary, level, geocodes, problem, (estimate, std_error), number)
+            write_level(temporary, level, geocodes, problem, estimate, errors, number)
         axes = () if problem.zeros is None else problem.zeros.axes
         desired = zip(problem.desired_levels, problem.desired_tables, strict=True)
         seal_result(temporary, settings, spine.levels, desired, P.info, axes, proof, read)
 
 
 def write_level(
-    folder: Path, geolevel: str, geocodes: Sequence[str], problem: Problem, cells: tuple[Float, Float], number: int
+    folder: Path,
+    geolevel: str,
+    geocodes: Sequence[str],
+    problem: Problem,
+    estimate: Float,
+    errors: StandardErrors,
+    number: int,
 ) -> None:
-    """Write the estimates and standard errors, (m,) each, of a geolevel, which has a number in the problem."""
+    """Write the estimates, (m,), and standard errors of a geolevel, which has a number in the problem."""
     (folder / ESTIMATES).mkdir(exist_ok=True)
-    tables = list(_estimates_at(problem, *cells, number))
+    tables = list(_estimates_at(problem, estimate, errors, number))
     if tables:
         write_estimates(folder / estimates_of(geolevel), geocodes, tables)
 
@@ -332,8 +344,7 @@ def write_estimates(
 
 def _rows(table: Table, geocodes: pl.Series, estimate: Float, std_error: Float | None) -> pl.DataFrame:
     columns = {"estimate": estimate} if std_error is None else {"estimate": estimate, "std_error": std_error}
-    shape = (geocodes.len(), table.size)
-    lists = (pl.Series(name, cells.ravel()).reshape(shape).arr.to_list() for name, cells in columns.items())
+    lists = (pl.Series(name, np.ascontiguousarray(cells)).cast(LISTS) for name, cells in columns.items())
     return pl.DataFrame([pl.repeat(table.name, geocodes.len(), eager=True).alias("table"), geocodes, *lists])
 
 
@@ -348,12 +359,27 @@ def observed_of(problem: StructuredProblem) -> dict[str, dict[str, Float]]:
 
 
 def _estimates_at(
-    problem: Problem, estimate: Float, std_error: Float, level: int
+    problem: Problem, estimate: Float, std_errors: StandardErrors, level: int
 ) -> Iterator[tuple[Table, Float, Float]]:
     for index, table in enumerate(problem.desired_tables):
         if problem.desired_levels[index] == level:
-            place = problem.desired.block(index)
-            yield table, estimate[place].reshape(-1, table.size), std_error[place].reshape(-1, table.size)
+            yield table, estimate[problem.desired.block(index)].reshape(-1, table.size), std_errors(index)
+
+
+def _exact_errors(P: BlueOperator) -> StandardErrors:
+    """The exact ones."""
+    variances = P.variances_by_table()
+
+    def of(table: int) -> Float:
+        found = variances.of(table)
+        return np.sqrt(found, out=found)
+
+    return of
+
+
+def errors_of(problem: Problem, std_error: Float) -> StandardErrors:
+    """Those that are given over the desired layout, (m,)."""
+    return lambda table: std_error[problem.desired.block(table)].reshape(-1, problem.desired_tables[table].size)
 
 
 def _variance_rows(observed: Mapping[str, Mapping[str, Float]]) -> pl.DataFrame:

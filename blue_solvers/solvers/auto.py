@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.size import holds_many_times_its_tables
-from blue_solvers.contract import Info, Prepared, Refusal, Solver
+from blue_solvers.contract import Info, Prepared, Refusal, Solver, TableVariances
 from blue_solvers.solvers.area_solver import AreaSolver
 from blue_solvers.solvers.cholesky import Cholesky
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
@@ -188,11 +188,18 @@ class _Chosen(Prepared):
     def violation(self, Y: Float) -> float | None:
         return self._prepared.violation(Y)
 
+    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
+        X, info = self._prepared.apply_checked(Y)
+        return X, self._with_reason(info)
+
     def adjoint(self, V: Float) -> Float:
         return self._prepared.adjoint(V)
 
     def variances(self) -> Float:
         return self._prepared.variances()
+
+    def variances_by_table(self) -> TableVariances:
+        return self._prepared.variances_by_table()
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
         return self._prepared.functional_covariance(W)

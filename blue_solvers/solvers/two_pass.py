@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from blue_solvers.components.corrections import Corrected
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.functional_sweep import Weights, functional_covariance
 from blue_solvers.components.tree.tree_form import TreeForm
-from blue_solvers.contract import Capability, Info, Prepared, Solver
+from blue_solvers.contract import Capability, Info, Prepared, Solver, TableVariances
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
@@ -64,6 +64,13 @@ class _TwoPassEstimate(SeaBlueEstimate):
     def __init__(self, problem: Problem, form: TreeForm, info: Info) -> None:
         super().__init__(problem, form, info)
         self._form = form
+
+    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
+        X, violation = self._form.apply_checked(Y)
+        return X, replace(self.info, violation=violation)
+
+    def variances_by_table(self) -> TableVariances:
+        return self._form.variances_by_table()
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
         return functional_covariance(self._form.plan, self._form.coefficients, _weights(self.problem, W), W.shape[1])

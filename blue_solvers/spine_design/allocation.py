@@ -33,9 +33,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.optimize import linprog, minimize
 
 from blue_solvers.contract import ConvergenceError, Solver
 from blue_solvers.operator import blue
@@ -185,7 +185,9 @@ class _Measurements:
 
 def _least_cost(cuts: Float) -> float:
     """The least sum of losses, none negative, with cuts @ losses >= 1."""
-    result = linprog(np.ones(cuts.shape[1]), A_ub=-cuts, b_ub=-np.ones(len(cuts)), bounds=(0, None), method="highs")
+    result = scipy.optimize.linprog(
+        np.ones(cuts.shape[1]), A_ub=-cuts, b_ub=-np.ones(len(cuts)), bounds=(0, None), method="highs"
+    )
     if not result.success:
         raise ConvergenceError(f"the linear programme of the lower bound failed: {result.message}")
     return float(result.fun)
@@ -199,5 +201,5 @@ def _best_for_weights(squares: Float, losses: Float) -> Float:
         best = np.sqrt(multipliers @ squares)
         return multipliers.sum() - 2 * best.sum(), 1 - squares @ (1 / np.maximum(best, TINY))
 
-    found = minimize(dual, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(squares))
+    found = scipy.optimize.minimize(dual, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(squares))
     return np.maximum(np.sqrt(found.x @ squares), TINY)

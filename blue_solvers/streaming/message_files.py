@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from math import prod
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from blue_solvers.components.tree.piecewise import PieceMessages, PieceRoots
 from blue_solvers.streaming.part_data import Downward, Upward
 from constraint_builders.arrays import Float
 
+ALIGNED = 16  # bytes at whose multiples arrays begin
 NAMES = tuple(field.name for field in fields(Message))
 
 
@@ -78,13 +80,20 @@ def _found(arrays: Mapping[str, Float], name: str) -> list[Float | list[Float]]:
 
 
 def pack_arrays(arrays: Mapping[str, Float]) -> bytes:
-    """Arrays in bytes; the inverse of `unpack_arrays`."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]
-    return buffer.getvalue()
+    """Arrays of numbers or text in bytes, what they are before their cells; the inverse of `unpack_arrays`."""
+    plain = {name: np.asarray(array) for name, array in arrays.items()}
+    said = json.dumps([(name, array.dtype.str, array.shape) for name, array in plain.items()]).encode()
+    parts = [len(said).to_bytes(ALIGNED, "little"), said, *(array.tobytes() for array in plain.values())]
+    return b"".join(part + bytes(-len(part) % ALIGNED) for part in parts)
 
 
 def unpack_arrays(data: bytes) -> dict[str, Float]:
     """The arrays that `pack_arrays` wrote."""
-    with np.load(io.BytesIO(data)) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+    start = ALIGNED + int.from_bytes(data[:ALIGNED], "little")
+    found: dict[str, Float] = {}
+    for name, kind, shape in json.loads(data[ALIGNED:start]):
+        start += -start % ALIGNED
+        dtype = np.dtype(kind)
+        found[name] = np.frombuffer(data, dtype, prod(shape), start).reshape(shape).copy()
+        start += found[name].nbytes
+    return found

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import scipy
 
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
+from blue_solvers.verification.weighed_noise import PIECE
 from constraint_builders import Problem
-from constraint_builders.arrays import Flags, Float
+from constraint_builders.arrays import Flags, Float, Index
 
 KEPT = 5  # largest residuals that are named
 DOUBTFUL = 1e-4  # the probability of a chi-square, or of a residual, below which measurements do not fit their noise
@@ -88,7 +89,7 @@ class FitOfParts:
     geounit: GeounitFit | None = None
 
     def __add__(self, other: FitOfParts) -> FitOfParts:
-        tables = {key: TableFit(**asdict(own)) for key, own in self.tables.items()}
+        tables = {key: replace(own) for key, own in self.tables.items()}
         for key, own in other.tables.items():
             here = tables.setdefault(key, TableFit())
             here.statistic += own.statistic
@@ -142,10 +143,7 @@ class FitOfParts:
         found: dict[str, TableFit] = {}
         for (level, _), own in self.tables.items():
             found[level] = TableFit(
-                *(
-                    a + b
-                    for a, b in zip(asdict(found.get(level, TableFit())).values(), asdict(own).values(), strict=True)
-                )
+                *(a + b for a, b in zip(vars(found.get(level, TableFit())).values(), vars(own).values(), strict=True))
             )
         return found
 
@@ -167,24 +165,39 @@ class FitOfParts:
         """
         noisy = (noise > 0) & np.isfinite(noise)
         precision = np.divide(1.0, noise, out=np.zeros_like(noise), where=noisy)
-        redundancy = np.clip(np.where(noisy, 1 - spread * precision, 0.0), 0.0, 1.0)
+        redundancy = spread * precision
+        np.subtract(1.0, redundancy, out=redundancy)
+        np.clip(redundancy, 0.0, 1.0, out=redundancy)
+        e = y - x
+        if not noisy.all():
+            np.copyto(redundancy, 0.0, where=~noisy)
+            np.copyto(e, 0.0, where=~noisy)
         checked: Flags = redundancy > LEAST_CHECKED
-        e = np.where(noisy, y - x, 0.0)
-        squares = e**2 * precision
-        w = np.divide(e * np.sqrt(precision), np.sqrt(redundancy), out=np.zeros_like(e), where=checked)
+        squares = np.square(e)
+        squares *= precision
+        statistic, expectation = squares.sum(axis=1), redundancy.sum(axis=1)
         here = self.tables.setdefault((geolevel, table), TableFit())
-        here.statistic += float(squares.sum())
-        here.expectation += float(redundancy.sum())
-        here.checked += int(checked.sum())
-        sizes = abs(w).ravel()
-        for i in np.argpartition(-sizes, min(KEPT, sizes.size) - 1)[:KEPT].tolist() if sizes.size else ():
-            row, cell = divmod(i, w.shape[1])
+        here.statistic += float(statistic.sum())
+        here.expectation += float(expectation.sum())
+        here.checked += int(np.count_nonzero(checked))
+        sizes = np.divide(squares, redundancy, out=squares, where=checked)
+        if not checked.all():
+            sizes[~checked] = 0.0
+        for i in self._of_note(sizes.ravel()).tolist():
+            row, cell = divmod(i, e.shape[1])
             if checked[row, cell]:
                 expected = float(y[row, cell] - e[row, cell] / redundancy[row, cell])
-                value, residual = float(y[row, cell]), float(w[row, cell])
+                value, residual = float(y[row, cell]), float(np.copysign(np.sqrt(sizes[row, cell]), e[row, cell]))
                 self.largest.append(Residual(geolevel, geocodes[row], table, cell, value, expected, residual))
         self.largest = sorted(self.largest, key=lambda own: -abs(own.residual))[:KEPT]
-        return squares.sum(axis=1), redundancy.sum(axis=1)
+        return statistic, expectation
+
+    def _of_note(self, sizes: Float) -> Index:
+        """Cells whose squared residuals may be among the largest of all."""
+        least = self.largest[-1].residual ** 2 if len(self.largest) == KEPT else 0.0
+        if not sizes.size or sizes.max() < least:
+            return np.zeros(0, dtype=np.intp)
+        return np.argpartition(-sizes, min(KEPT, sizes.size) - 1)[:KEPT]
 
     def look_at_geounits(self, geolevel: str, geocodes: Sequence[str], statistic: Float, expectation: Float) -> None:
         """Take in some geounits, (G,)."""
@@ -196,7 +209,7 @@ class FitOfParts:
     def to_json(self) -> dict[str, Any]:
         """As `from_json` reads it."""
         return {
-            "tables": [[*key, *asdict(own).values()] for key, own in self.tables.items()],
+            "tables": [[*key, *vars(own).values()] for key, own in self.tables.items()],
             "largest": [asdict(own) for own in self.largest],
             "geounit": None if self.geounit is None else asdict(self.geounit),
         }
@@ -211,15 +224,29 @@ class FitOfParts:
         )
 
 
-def fit_of_geography(problem: Problem, y: Float, x: Float, variances: Float) -> FitOfParts:
-    """The fit of a whole problem on a spine or on areas; `x` and `variances` over the observed layout, (n,)."""
+def fit_of_geography(problem: Problem, y: Float, x: Float, variances: Callable[[int, slice], Float]) -> FitOfParts:
+    """The fit of a whole problem on a spine or on areas.
+
+    Parameters
+    ----------
+    problem : Problem
+    y, x : ndarray, (n,)
+        Measured, and estimated.
+    variances : callable
+        Of the estimates of an observed table, by its number, at some of its geounits, (geounits, cells).
+    """
     places, fit = problem.domain.places, FitOfParts()
     sums = np.zeros((2, places.size))
+    by_geounit = problem.geounit_variances
     codes = [[places.geocodes[i] for i in members.tolist()] for members in places.members]
     for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
-        members, cut = places.members[level], problem.observed.block(i)
-        cells = (own[cut].reshape(members.size, -1) for own in (y, x, problem.variances, variances))
-        sums[:, members] += fit.look_at(places.levels[level], table.name, codes[level], *cells)
+        members, cut, step = places.members[level], problem.observed.block(i), PIECE // table.size + 1
+        known = problem.variances[cut] if by_geounit is None else by_geounit[i]
+        measured, estimated, noise = (own.reshape(members.size, -1) for own in (y[cut], x[cut], known))
+        for start in range(0, members.size, step):
+            here = slice(start, start + step)
+            arrays = measured[here], estimated[here], noise[here], variances(i, here)
+            sums[:, members[here]] += fit.look_at(places.levels[level], table.name, codes[level][here], *arrays)
     for level, members in enumerate(places.members):
         fit.look_at_geounits(places.levels[level], codes[level], *sums[:, members])
     return fit

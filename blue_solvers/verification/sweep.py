@@ -25,7 +25,7 @@ from constraint_builders.arrays import Float, Index, Long
 
 WIDE = 256  # cells of a geounit from which families are worth a loop
 RUN = 16  # geounits added one after another
-CHUNK = 2**16  # cells worked on at a time
+CHUNK = 2**17  # cells worked on at a time
 MOST_CAREFUL = 3_000_000  # cells of a geolevel up to which what tightens the bound is worth its time
 UNIT = 0.501 * float(np.finfo(np.longdouble).eps)  # by which a sum is rounded at most; the rest is for sums of such
 Place = slice | NDArray[np.intp]

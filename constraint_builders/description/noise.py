@@ -8,13 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, splu
 
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.low_rank import LowRankPlusDiagonal
@@ -45,8 +47,23 @@ class Noise(ABC):
     has_entries: ClassVar[bool] = True
 
     def __init__(self, law: str, variances: Float) -> None:
-        self.law, self.variances = require_law(law), variances
-        self.variances.flags.writeable = False
+        self.law, self._variances = require_law(law), variances
+        self._variances.flags.writeable = False
+
+    @property
+    def variances(self) -> Float:
+        """Diagonal of Sigma, (n,)."""
+        return self._variances
+
+    @property
+    def exact(self) -> Flags:
+        """Cells that are known exactly, (n,)."""
+        return self.variances == 0
+
+    @property
+    def unmeasured(self) -> Flags:
+        """Cells that were not measured, (n,)."""
+        return np.isinf(self.variances)
 
     @property
     @abstractmethod
@@ -126,7 +143,39 @@ class Noise(ABC):
 
 
 class IndependentNoise(Noise):
-    """Noise that is independent from cell to cell."""
+    """Noise that is independent from cell to cell.
+
+    Parameters
+    ----------
+    law : str
+    variances : ndarray, (n,) or (runs,)
+    counts : ndarray of int, (runs,), optional
+        How many cells, one after another, have each of the variances: then they are laid out only where somebody asks.
+    """
+
+    def __init__(self, law: str, variances: Float, counts: Index | None = None) -> None:
+        super().__init__(law, variances)
+        self._counts = counts
+
+    def _of_cells(self, of_runs: NDArray) -> NDArray:
+        return of_runs if self._counts is None else np.repeat(of_runs, self._counts)
+
+    @cached_property
+    def variances(self) -> Float:
+        """Of every cell, (n,)."""
+        variances: Float = self._of_cells(self._variances)
+        variances.flags.writeable = False
+        return variances
+
+    @property
+    def exact(self) -> Flags:
+        """Cells that are known exactly, (n,)."""
+        return self._of_cells(self._variances == 0)
+
+    @property
+    def unmeasured(self) -> Flags:
+        """Cells that were not measured, (n,)."""
+        return self._of_cells(np.isinf(self._variances))
 
     @property
     def covariance(self) -> None:
@@ -161,6 +210,10 @@ class IndependentNoise(Noise):
 
     def by_geounit(self, observed: Layout, cells: Sequence[int]) -> list[Float] | None:
         """The one variance of every table in every geounit."""
+        if self._counts is not None:
+            geounits = observed.sizes // np.array(cells)
+            if np.array_equal(self._counts, np.repeat(cells, geounits)):
+                return np.split(self._variances, np.cumsum(geounits)[:-1])
         blocks = [self.variances[observed.block(i)].reshape(-1, size) for i, size in enumerate(cells)]
         return [block[:, 0] for block in blocks] if all((block == block[:, :1]).all() for block in blocks) else None
 

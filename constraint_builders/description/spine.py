@@ -195,7 +195,7 @@ class Spine(LevelledTree):
         levels: list[str] = []
         widths: set[int] = set()
         for level, codes in geocodes.items():
-            found = [_longest_prefix(code, position, widths) for code in codes]
+            found = _longest_prefixes(codes, position, sorted(widths, reverse=True))
             for code, parent in zip(codes, found, strict=True):
                 if parent < 0 and position:
                     raise ValueError(f"geounit {code!r} of {level!r} is an orphan: no geocode above begins its own")
@@ -271,9 +271,10 @@ def _positions(parent: ArrayLike) -> NDArray[np.intp]:
     return given.astype(np.intp)
 
 
-def _longest_prefix(code: str, position: Mapping[str, int], widths: Iterable[int]) -> int:
-    """Position of the longest known code that begins `code`, or -1."""
-    for width in sorted((width for width in widths if width <= len(code)), reverse=True):
-        if code[:width] in position:
-            return position[code[:width]]
-    return -1
+def _longest_prefixes(codes: Iterable[str], position: Mapping[str, int], widths: Sequence[int]) -> list[int]:
+    """For each code the position of the longest known one that begins it, or -1; `widths` are theirs, longest first."""
+    found = []
+    for code in codes:
+        own = (position.get(code[:width], -1) for width in widths if width <= len(code))
+        found.append(next((place for place in own if place >= 0), -1))
+    return found

@@ -327,6 +327,10 @@ class Values:
             values = self.elements.slice(first, self.starts.size * size).to_numpy().reshape(-1, size)
         else:
             values = self.elements.to_numpy()[self.starts[:, None] + np.arange(size)]
+        if values.dtype.kind in "iu" and values.dtype.itemsize <= 4:
+            return values  # whole numbers, none of which is so large
+        if values.size and values.min() >= -LARGEST and values.max() <= LARGEST:
+            return values
         bad = ~np.isfinite(values).all(axis=1)
         if bad.any():
             raise ValueError(f"{_place(self.rows[int(bad.argmax()) :])}: a value is empty, NaN or infinite")

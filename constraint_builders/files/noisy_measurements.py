@@ -32,7 +32,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, as_slice
 from constraint_builders.files.exact_totals import ExactTotal
 from constraint_builders.files.kept_variables import blended, keep_variables
 from constraint_builders.files.measurement_outline import Progress, read_outline
@@ -131,9 +131,13 @@ def read_noisy_measurements(
     zeros = outline.zeros
     law, schema = kept.target.noise, kept.target.schema
     problem = Problem(schema, outline.observed, desired, spine=outline.spine, zeros=zeros or None, noise=law)
-    y = np.full(problem.observed.size, np.nan)
+    y = np.zeros(problem.observed.size)
     for level, table, geounits, values, share in found:
         cells = y[problem.observed.slice((level, table))].reshape(-1, values.shape[1])
-        cells[geounits] = values if share is None else blended(values, cells[geounits], share)
+        rows = as_slice(geounits)
+        cells[rows] = values if share is None else blended(values, cells[rows], share)
+    for level, tables in outline.observed.items():
+        for table, variances in tables.items():
+            y[problem.observed.slice((level, table))].reshape(variances.size, -1)[np.isinf(variances)] = np.nan
     problem.check_vector(y)
     return Release(problem, y, zeros, outline.read, outline.facilities, kept.target)

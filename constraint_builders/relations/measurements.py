@@ -89,12 +89,12 @@ class Measurements:
     @cached_property
     def exact(self) -> NDArray[np.bool_]:
         """Observed cells that are known exactly (variance 0)."""
-        return self.variances == 0
+        return self.noise.exact
 
     @cached_property
     def unmeasured(self) -> NDArray[np.bool_]:
         """Observed cells that were not measured (variance infinite)."""
-        return np.isinf(self.variances)
+        return self.noise.unmeasured
 
     @cached_property
     def measured_tables(self) -> NDArray[np.bool_]:

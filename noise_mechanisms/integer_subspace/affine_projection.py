@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.invariants import Invariants
@@ -56,10 +56,10 @@ def _excess(invariants: Invariants, noise: NDArray[np.int64], whole: bool) -> ND
     """The smallest change in L1 with A change = A noise, as a difference of two vectors that are not negative."""
     A = sparse.csr_array(sparse.hstack([invariants.matrix, -invariants.matrix]))
     target = invariants.apply(noise)
-    solution = milp(
+    solution = scipy.optimize.milp(
         np.ones(2 * invariants.records),
-        constraints=LinearConstraint(A, target, target),
-        bounds=Bounds(0, np.inf),
+        constraints=scipy.optimize.LinearConstraint(A, target, target),
+        bounds=scipy.optimize.Bounds(0, np.inf),
         integrality=np.full(2 * invariants.records, int(whole)),
     )
     if not solution.success:

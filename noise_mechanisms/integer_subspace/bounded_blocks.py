@@ -7,8 +7,8 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import bisect
 
 from constraint_builders.arrays import Float, Integers
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli, bernoulli_exp, exact_scale
@@ -64,7 +64,7 @@ class BoundedBlock:
         if self._excess(low) <= 0 or self._excess(high) >= 0:
             best = low if self._excess(low) <= 0 else high
         else:
-            best = float(bisect(self._excess, low, high, xtol=1e-6 * rate))
+            best = float(scipy.optimize.bisect(self._excess, low, high, xtol=1e-6 * rate))
         if not self.binary and abs(best - rate) < _GENTLEST * rate:
             best = rate * (1 - _GENTLEST)
         return Fraction(round(best * _DENOMINATOR), _DENOMINATOR)

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import as_slice, chunks, distinct
+from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.tree.level_plan import LevelPlan
 from blue_solvers.components.tree.tree_plan import TreePlan
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, as_slice
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from blue_solvers.components.batches import as_slice
 from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficients
 from blue_solvers.components.tree.messages import Message, Telling, combine
 from blue_solvers.components.tree.piecewise import Composed, PieceMessages, PieceRoots
@@ -20,7 +19,7 @@ from blue_solvers.components.tree.sums_of_children import SumOfChildren, flatten
 from blue_solvers.components.tree.supported import Supported
 from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
 from blue_solvers.components.tree.zero_splitting import DividedByZeros, ZeroPiece, is_supported
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Flags, Float, Index, as_slice
 from constraint_builders.description.table import Table
 
 WHOLE = Piece({}, 1)  # a component of one group sum

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import as_slice, chunks, distinct, starts_of
+from blue_solvers.components.batches import chunks, distinct, starts_of
 from blue_solvers.components.boxes import Box, choose_boxes
 from blue_solvers.components.component_products import multiply
 from blue_solvers.components.reflections import Basis
@@ -30,7 +30,7 @@ from blue_solvers.components.tree.leaf_order import LeavesOfPairs, leaves_of_pai
 from blue_solvers.components.tree.level_plan import LevelPlan
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.threads import Workers
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.compiled import has_numba
 from constraint_builders.description.table import Table
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blue_solvers.components.batches import as_slice, chunks
+from blue_solvers.components.batches import chunks
 from blue_solvers.components.tree.leaf_lanes import Lanes
-from constraint_builders.arrays import Index
+from constraint_builders.arrays import Index, as_slice
 
 
 @dataclass(frozen=True)

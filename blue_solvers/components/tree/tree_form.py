@@ -21,7 +21,7 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.batches import as_slice, chunks, distinct, one_or_all
+from blue_solvers.components.batches import chunks, one_or_all
 from blue_solvers.components.component_products import Component, multiply, sum_of
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -29,13 +29,15 @@ from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.by_parent import ByParent, ChildrenOfPairs
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
+from blue_solvers.components.tree.disagreement import Disagreement
 from blue_solvers.components.tree.leaf_form import LeafForm, measured_at
 from blue_solvers.components.tree.level_blocks import LevelBlock, blocks_of
 from blue_solvers.components.tree.level_plan import LevelPlan
+from blue_solvers.components.tree.place_variances import PlaceVariances
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, as_slice
 
 BLOCK_BYTES = 1 << 22  # working set of a block of geounits
 WIDE = 256  # numbers of a geounit from which work on arrays outweighs Python's own, which threads cannot share
@@ -99,18 +101,22 @@ class TreeForm:
                 self._read_desired(number, estimates, X, workers)
         return X
 
+    def apply_checked(self, Y: Float) -> tuple[Float, float]:
+        """P Y, (m, K), and its violation."""
+        X, found = np.empty((self._problem.desired.size, Y.shape[1])), Disagreement(self.plan, self._all)
+        with self._workers(Y) as workers:
+            for number, estimates in self._estimates(Y, workers, X):
+                self._read_desired(number, estimates, X, workers)
+                found.look_at(number, estimates)
+        return X, found.largest
+
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, over all cells."""
-        above = np.zeros((self.plan.parents.size, *self._shape, Y.shape[1]))
+        found = Disagreement(self.plan, self._all)
         with self._workers(Y) as workers:
             for number, estimates in self._estimates(Y, workers):
-                level = self.plan.levels[number]
-                numbers = self.plan.parent_number[level.members[level.inner]]
-                above[numbers] = estimates[level.inner]
-                parents = self.plan.parent_number[self._spine.parent[level.members]]
-                inside = self._spine.parent[level.members] >= 0
-                np.subtract.at(above, parents[inside], estimates[inside])
-        return float(abs(above).max(initial=0.0))
+                found.look_at(number, estimates)
+        return found.largest
 
     def _workers(self, Y: Float) -> Workers:
         cells = max(self._problem.observed.size, self._problem.desired.size)
@@ -363,15 +369,15 @@ class TreeForm:
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        result = np.empty(self._problem.desired.size)
-        variances = TreeVariances(self.plan, self.coefficients)
+        result, variances = np.empty(self._problem.desired.size), self.variances_by_table()
         for level, chosen in zip(self.plan.levels, self._desired_at, strict=True):
-            places, place_of = distinct(self.plan.posterior_of[level.members])
             for i in chosen:
-                by_place = variances.of_table(self._problem.desired_tables[i], places)
-                place = result[self._problem.desired.block(i)].reshape(level.members.size, -1)
-                np.take(by_place, place_of, axis=0, out=place, mode="clip")  # numpy copies unless it may clip
+                variances.fill(i, result[self._problem.desired.block(i)].reshape(level.members.size, -1))
         return result
+
+    def variances_by_table(self) -> PlaceVariances:
+        """The same, some geounits of a table at a time."""
+        return PlaceVariances(self._problem, self.plan, TreeVariances(self.plan, self.coefficients))
 
 
 def _put_back(block: Float, rows: slice | Index, array: Float) -> None:

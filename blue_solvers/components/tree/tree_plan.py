@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import as_slice, chunks, distinct
+from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -25,7 +25,7 @@ from blue_solvers.components.tree.level_plan import LevelPlan
 from blue_solvers.components.tree.splitting import Axes, Undivided, split
 from blue_solvers.components.tree.zero_splitting import split_around_zeros
 from constraint_builders import Schema
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Flags, Float, Index, as_slice
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.description.zeros import EmptyCells

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from blue_solvers.nonnegative.least_squares import nnls
 from blue_solvers.nonnegative.model import FittingModel
@@ -45,11 +45,11 @@ def _nearest_whole(wanted: Float, exact: sparse.csr_array, answers: Float) -> Fl
     cost = np.concatenate([-np.ones(d), np.minimum(2 * (floor + 1 - wanted), 2.0) - 1 + 1e-6, np.ones(d)])
     upper = np.concatenate([floor, np.ones(d), np.full(d, np.inf)])
     matrix = sparse.csr_array(sparse.hstack([exact, exact, exact]))
-    found = milp(
+    found = scipy.optimize.milp(
         cost,
         integrality=np.ones(3 * d),
-        bounds=Bounds(np.zeros(3 * d), upper),
-        constraints=LinearConstraint(matrix, answers, answers),
+        bounds=scipy.optimize.Bounds(np.zeros(3 * d), upper),
+        constraints=scipy.optimize.LinearConstraint(matrix, answers, answers),
         options={"mip_rel_gap": 0.05, "time_limit": 60.0},
     )
     if found.status == 2:

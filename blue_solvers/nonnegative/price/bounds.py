@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize_scalar
 
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.tree_partitions import first_cells, refines
@@ -175,7 +175,7 @@ def least_point_error(sum_error: float, d: int, privacy: Privacy, form: str = "s
         return 0.0
     while excess(high) > 0:
         high += 1.0
-    return float(np.exp(brentq(excess, low, high, xtol=1e-12)))
+    return float(np.exp(scipy.optimize.brentq(excess, low, high, xtol=1e-12)))
 
 
 def is_possible(point_error: float, sum_error: float, d: int, privacy: Privacy, form: str = "sharp") -> bool:
@@ -332,7 +332,7 @@ def _paper_sum_error(C: float, d: int, privacy: PureDP | ApproximateDP) -> float
 
 
 def _maximise(function: Callable[[float], float], low: float, high: float) -> float:
-    return -float(minimize_scalar(lambda k: -function(k), bounds=(low, high), method="bounded").fun)
+    return -float(scipy.optimize.minimize_scalar(lambda k: -function(k), bounds=(low, high), method="bounded").fun)
 
 
 def _points_per_sum(fine: NDArray[np.intp], coarse: NDArray[np.intp]) -> int:

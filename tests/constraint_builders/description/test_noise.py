@@ -6,10 +6,13 @@ import pickle
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from constraint_builders import LowRankPlusDiagonal, Problem
+from blue_solvers import blue
+from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import IndependentNoise, LowRankNoise, Noise, OperatorNoise, SparseNoise
 
@@ -125,6 +128,33 @@ def test_variances_that_are_equal_within_tables() -> None:
     assert equal is not None
     assert equal.tolist() == [1.0, 3.0]
     assert SparseNoise("gaussian", sparse.csr_array(np.eye(6))).by_table(layout) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.5, 3.0, np.inf]), st.integers(1, 4)), min_size=1, max_size=8))
+def test_runs_of_cells_of_one_variance_are_as_if_laid_out(runs: list[tuple[float, int]]) -> None:
+    values, counts = np.array([value for value, _ in runs]), np.array([count for _, count in runs])
+    short, long = IndependentNoise("laplace", values, counts), IndependentNoise("laplace", np.repeat(values, counts))
+    assert short.exact.tolist() == long.exact.tolist() == (long.variances == 0).tolist()
+    assert short.unmeasured.tolist() == long.unmeasured.tolist() == np.isinf(long.variances).tolist()
+    layout = Layout([str(i) for i in range(len(runs))], [(1, count) for count in counts.tolist()])
+    for cells in (counts.tolist(), [1] * len(runs)):
+        found, expected = (noise.by_geounit(layout, cells) for noise in (short, long))
+        assert [own.tolist() for own in found or []] == [own.tolist() for own in expected or []]
+    assert short == long
+    assert pickle.loads(pickle.dumps(short)) == long
+    assert not short.variances.flags.writeable
+    V = np.arange(2.0 * counts.sum()).reshape(-1, 2)
+    np.testing.assert_array_equal(short @ V, long @ V)
+
+
+def test_a_problem_on_a_spine_lays_variances_out_only_where_somebody_asks() -> None:
+    spine = Spine([-1, 0, 0])
+    problem = Problem(Schema({"sex": 3}), {"depth 0": {"total": 2.0}, "depth 1": {"sex": [1.0, 5.0]}}, spine=spine)
+    P = blue(problem)
+    P.estimate(problem.vector({("depth 0", "total"): [9.0], ("depth 1", "sex"): np.ones((2, 3))}), certify=False)
+    P.variances()
+    assert "variances" not in vars(problem.noise)
+    assert problem.variances.tolist() == [2.0, 1, 1, 1, 5, 5, 5]
 
 
 def test_a_law_that_is_none_is_refused() -> None:

@@ -1,0 +1,165 @@
+"""The command's whole run beside polars that reads and writes the same files, in turns: processor time and peak memory.
+
+    python -m bench files                     Rhode Island at 2,016 cells a geounit, some minutes
+    python -m bench files --quick             at 16 cells
+
+Measurement files are written for the blocks of Rhode Island where the shared data folder is at hand, of an invented
+state of its shape otherwise, with noise alone for counts. A row is a process: "in memory" is
+``blue-solvers estimate FOLDER --out RESULT``, from measurement files to the stored result with estimates, standard
+errors, proof and fit; "streamed" is the same with ``--memory``; "polars" reads the measurement files, and writes the
+frames of the result with the compression and the row groups that it has. Start and imports are counted for all. Times
+are medians of processor seconds, user and system, on one BLAS thread; the ratios are medians over rounds. Below are the
+stages of the run in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.invented_state import block_geoids
+from bench.measuring import print_table
+from bench.spine import problem_of_a_state
+from blue_solvers import blue
+from blue_solvers.results.proof import StoredProof
+from blue_solvers.results.store import ROW_GROUP, write_result
+from blue_solvers.verification import fit_of_geography
+from constraint_builders.files import read_noisy_measurements, read_settings, write_noisy_measurements
+from constraint_builders.files.settings import production_settings
+
+SETTINGS = "settings.toml"
+LIMITS = {"16": ("100MB",), "2016": ("10GB", "3GB", "1GB")}  # of streaming: in one part, and in many
+
+
+def main(argv: list[str]) -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(prog="python -m bench files", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="16 cells a geounit")
+    parser.add_argument("--rounds", type=int, default=3, help="of all processes in turns (3)")
+    options = parser.parse_args(argv)
+    cells = "16" if options.quick else "2016"
+    print(block_geoids()[0])
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        size = int(_run(["-m", "bench.files", "release", str(place), cells])[2])
+        rows = compare(place, size, options.rounds, LIMITS[cells])
+        print_table(["process", "processor s", "x polars", "x in memory", "peak MB", "x numbers in and out"], rows)
+        stages = json.loads(_run(["-m", "bench.files", "stages", str(place)])[2])
+        print_table(["stage", "user s", "system s", "peak MB"], [[str(own) for own in stage] for stage in stages])
+
+
+def release(place: Path, cells: str) -> None:
+    """Write measurement files of noise alone, with their settings; print how many numbers they hold."""
+    settings = production_settings("pl94_us_persons")
+    problem = problem_of_a_state(cells, 1)
+    rng, y = np.random.default_rng(0), np.empty(problem.observed.size)
+    for i, variances in enumerate(problem.geounit_variances or ()):
+        own = problem.observed.block(i)
+        noise = rng.standard_normal((variances.size, problem.observed_tables[i].size))
+        y[own] = np.rint(noise * np.sqrt(variances)[:, None]).ravel()
+    text = settings.text if cells == "2016" else _coarse_settings(problem)
+    write_noisy_measurements(place / "release", problem, y, notes={SETTINGS: text})
+    print(y.size)
+
+
+def _coarse_settings(problem: Any) -> str:
+    """Settings of the problem of 16 cells, with equal shares for all tables."""
+    levels = list(problem.spine.levels)
+    tables = dict.fromkeys(table.name for table in problem.observed_tables)
+    shares = "\n".join(f'"{name}" = {["1/100"] * len(levels)}' for name in tables)
+    variables = "\n".join(
+        f"{name} = {[str(label) for label in problem.schema.labels_of(name)]}" for name in problem.schema.names
+    )
+    return (
+        f'geolevels = {levels}\nnoise = "discrete_gaussian"\n\n[variables]\n{variables}\n\n'
+        f'[budget]\nmeasure = "zcdp"\nneighbours = "bounded"\n\n[budget.losses]\n{shares}\n'
+    )
+
+
+def compare(place: Path, size: int, rounds: int, limits: Sequence[str]) -> list[list[str]]:
+    """Rows of the first table."""
+    whole = 8.0 * 3 * size  # measurements, estimates and standard errors as numbers
+    command = ["-m", "blue_solvers.cli", "estimate", str(place / "release"), "--out"]
+    runs = {"in memory": [*command, str(place / "result")]}
+    for limit in limits:
+        runs[f"streamed in {limit}"] = [*command, str(place / "streamed"), "--memory", limit]
+    runs["polars"] = ["-m", "bench.files_peer", str(place), str(ROW_GROUP)]
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        shutil.rmtree(place / "result", ignore_errors=True)
+        for name, arguments in runs.items():
+            shutil.rmtree(place / "streamed", ignore_errors=True)
+            seconds, peak, said = _run(arguments)
+            beside = float(said) if name == "polars" else 0.0
+            found[name].append((seconds - beside, peak))
+    rows = []
+    for name, own in found.items():
+        of_polars, of_memory = (
+            statistics.median(a[0] / b[0] for a, b in zip(own, found[other], strict=True))
+            for other in ("polars", "in memory")
+        )
+        seconds, peak = statistics.median(a[0] for a in own), max(a[1] for a in own)
+        numbers = f"{peak / whole:.2f}"
+        rows.append([name, f"{seconds:.2f}", f"{of_polars:.2f}", f"{of_memory:.2f}", f"{peak / 1e6:,.0f}", numbers])
+    return rows
+
+
+def _run(arguments: Sequence[str]) -> tuple[float, float, str]:
+    """Processor seconds and peak bytes of a process, and what it printed."""
+    with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as complaints:
+        process = subprocess.Popen([sys.executable, *arguments], stdout=printed, stderr=complaints)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        printed.seek(0)
+        complaints.seek(0)
+        if process.returncode:
+            raise RuntimeError(f"{' '.join(arguments[:3])} failed: {complaints.read().strip()[-500:]}")
+        return usage.ru_utime + usage.ru_stime, 1024.0 * usage.ru_maxrss, printed.read()
+
+
+def stages(place: Path) -> None:
+    """Print, as JSON, what every stage of the run in memory takes."""
+    found: list[tuple[str, float, float, int]] = []
+    before = [0.0, 0.0]
+
+    def passed(name: str) -> None:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        now = [usage.ru_utime, usage.ru_stime]
+        found.append((name, *(round(a - b, 2) for a, b in zip(now, before, strict=True)), usage.ru_maxrss // 1000))
+        before[:] = now
+
+    import blue_solvers.cli  # noqa: F401  it is all that the command imports
+
+    passed("start and imports")
+    measured = read_noisy_measurements(place / "release", read_settings(place / "release" / SETTINGS))
+    passed("read, describe")
+    P = blue(measured.problem)
+    passed("prepare")
+    measured.y.flags.writeable = False
+    est = P.estimate(measured.y, certify=False)
+    passed("estimate")
+    certificate = est.certificate()
+    passed("prove")
+    fit = fit_of_geography(est.problem, est.y, est.values, P.variances_by_table().of)
+    passed("variances and fit")
+    write_result(
+        place / "stages", P, est.values, None, measured.settings, None, StoredProof(certificate, fit), measured
+    )
+    passed("standard errors, write, checksums")
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    {"release": release, "stages": stages}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

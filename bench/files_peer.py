@@ -1,0 +1,29 @@
+"""What `bench files` compares with: polars alone reads measurement files, and writes the files of a result."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+
+
+def main(place: Path, row_group: int) -> None:
+    """Read the release and write the result's files; print the seconds of reading the latter, which are beside."""
+    for path in sorted((place / "release").rglob("*.parquet")):
+        if path.is_file():
+            pl.read_parquet(path)
+    beside = 0.0
+    for path in sorted((place / "result").rglob("*.parquet")):
+        if path.is_file():
+            start = time.process_time()
+            frame = pl.read_parquet(path)
+            beside += time.process_time() - start
+            groups = row_group if path.parent.name == "estimates" else None
+            frame.write_parquet(place / "copy.parquet", row_group_size=groups)
+    print(beside)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,38 @@
+"""Exact variances of desired tables, worked out for the rows that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.layout import Layout
+
+
+class TableVariances(Protocol):
+    """Variances of the cells of desired tables, some geounits at a time."""
+
+    def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
+        """Of a table, by its number among the desired ones, at some of its geounits, (rows, cells), a new array."""
+
+
+class LaidOutVariances:
+    """Those of a vector over the desired layout.
+
+    Parameters
+    ----------
+    desired : Layout
+    sizes : sequence of int
+        Number of cells of every table in one geounit.
+    variances : ndarray, (m,)
+    """
+
+    def __init__(self, desired: Layout, sizes: Sequence[int], variances: Float) -> None:
+        self._desired, self._sizes, self._variances = desired, sizes, variances
+
+    def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
+        """Of a table at some of its geounits, (rows, cells)."""
+        cells = self._variances[self._desired.block(table)].reshape(-1, self._sizes[table])
+        return np.array(cells[rows])

@@ -1,0 +1,39 @@
+"""Exact standard errors are stored as if they had been given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from blue_solvers import blue
+from blue_solvers.results.questions import Result
+from blue_solvers.results.store import write_result
+from constraint_builders import Problem, Spine
+from constraint_builders.files.settings import parse_settings
+
+SETTINGS = """
+geolevels = ["State", "County"]
+[variables]
+sex = 2
+age = 3
+[budget.losses]
+total = ["1/2", "1/2"]
+"""
+
+
+@pytest.mark.parametrize("table", ["sex * age", "age * sex"])
+@pytest.mark.parametrize("desired", [None, ["sex", "total"]])
+def test_errors_worked_out_while_writing_are_the_exact_ones(
+    tmp_path: Path, table: str, desired: list[str] | None
+) -> None:
+    spine = Spine([-1, 0, 0, 0], ["State", *["County"] * 3], ["1", "11", "12", "13"])
+    settings = parse_settings(SETTINGS, "own")
+    observed = {"State": {"total": 1.0}, "County": {table: [1.0, 2.0, 3.0], "age": 2.0}}
+    problem = Problem(settings.schema, observed, desired, spine=spine)
+    P, y = blue(problem), np.arange(float(problem.observed.size))
+    write_result(tmp_path / "given", P, P @ y, np.sqrt(P.variances()), settings)
+    write_result(tmp_path / "worked_out", P, P @ y, None, settings)
+    given, found = (Result(tmp_path / name).description["files"] for name in ("given", "worked_out"))
+    assert given == found

@@ -1,0 +1,47 @@
+"""The fit of a spine by pieces of tables, against all cells at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blue_solvers import blue
+from blue_solvers.verification import fit_of_geography, fit_of_parts
+from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
+from constraint_builders import Problem
+from tests.helpers.spines import consistent_measurements, spine_problems
+
+
+@given(spine_problems(), st.integers(0, 2**32 - 1), st.integers(1, 40))
+def test_pieces_of_tables_add_up_to_all_cells(problem: Problem, seed: int, piece: int) -> None:
+    rng = np.random.default_rng(seed)
+    exact = consistent_measurements(problem, seed)
+    noise = np.where(
+        problem.unmeasured | problem.exact, 0.0, np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
+    )
+    y = np.where(problem.unmeasured, 0.0, exact) + noise * rng.standard_normal(exact.size)
+    P = blue(problem.observing())
+    x, spread = P @ y, P.variances()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit_of_parts, "PIECE", piece)
+        found = fit_of_geography(problem, y, x, P.variances_by_table().of)
+    noisy = noise > 0
+    weight = np.divide(1.0, problem.variances, out=np.zeros_like(y), where=noisy)
+    redundancy = np.where(noisy, np.clip(1 - spread * weight, 0, 1), 0.0)
+    squares = np.where(noisy, (y - x) ** 2 * weight, 0.0)
+    checked = redundancy > LEAST_CHECKED
+    assert found.statistic == pytest.approx(squares.sum(), rel=1e-9, abs=1e-12)
+    assert found.degrees_of_freedom == round(float(redundancy.sum()))
+    assert sum(own.checked for own in found.tables.values()) == checked.sum()
+    sizes = np.sort(np.sqrt(squares[checked] / redundancy[checked]))[::-1][: fit_of_parts.KEPT]
+    np.testing.assert_allclose([abs(own.residual) for own in found.largest], sizes, rtol=1e-9, atol=1e-12)
+    for own in found.largest:
+        table = problem.observed.slice((own.geolevel, own.table))
+        row = int(problem.spine.rank_in_level[problem.spine.position(own.geolevel, own.geocode)])
+        size = next(t.size for t in problem.observed_tables if t.name == own.table)
+        position = table.start + row * size + own.cell
+        assert own.value == y[position]
+        assert abs(own.residual) == pytest.approx(np.sqrt(squares[position] / redundancy[position]))
+        assert np.sign(own.residual) == np.sign(y[position] - x[position])
