@@ -320,10 +320,8 @@ class BlueOperator(LinearOperator):
 
         start = time.perf_counter()
         x = in_range(apply, columns, self._require_finite)[:, 0]
-        if self.offset.any():
+        if self.offset.any() or np.may_share_memory(x, y):
             x = x + self.offset
-        elif np.may_share_memory(x, y):
-            x = x.copy()
         violation = reports[0].violation
         if violation is None:  # in units of its own, or nobody looks
             violation = self._prepared.violation(columns)
@@ -397,7 +395,5 @@ class BlueOperator(LinearOperator):
         tables = f"{len(self.problem.observed.names)} observed tables to {len(self.problem.desired.names)} desired ones"
         exact = "exact" if self.info.exact else "not the best estimate"
         lines = f"solver   {self.info.solver}, {exact}", f"because  {self.info.reason}"
-        return (
-            "\n  ".join((f"<{self.shape[0]}x{self.shape[1]} BlueOperator by {self.solver.name}: {tables}", *lines))
-            + ">"
-        )
+        head = f"<{self.shape[0]}x{self.shape[1]} BlueOperator by {self.solver.name}: {tables}"
+        return "\n  ".join((head, *lines)) + ">"

@@ -40,6 +40,7 @@ from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, var
 from blue_solvers.structured.nearest import Structure, structure_of
 from blue_solvers.structured.scaled_precision import scaled_precision
 from blue_solvers.structured.ways import (
+    Way,
     gaps_in,
     multipliers_are_sooner,
     on_estimate,
@@ -88,13 +89,13 @@ class NearestStructuredEstimate(Prepared):
         self._max_iterations = max_iterations
         self.info = info
         self._scale_by(structure_of(problem))
-        if self._precision.inverse is not None and self._kept is None:
+        multipliers = self._multipliers()
+        if multipliers is not None:
             trial = np.random.default_rng(1).standard_normal(self._scale.shape)
-            multipliers = on_multipliers(self._project, self._precision)
             pull = self._project(self._weighed(trial))
             if multipliers_are_sooner(self._way, multipliers, pull, self._precision.ratio):
                 self._scale_by(structure_of(problem, of_multipliers=True))
-                self._sooner = on_multipliers(self._project, self._precision)
+                self._sooner = self._multipliers() or self._way
                 self.info = replace(info, reason=f"{info.reason}, on its multipliers")
         start = _offset(self._observed, self._deviations.size)
         self._of_offset = replace(info, exact=True, error_bound=0.0)
@@ -262,6 +263,11 @@ class NearestStructuredEstimate(Prepared):
         if not (sizes <= 2 * allowed).all():
             raise ConvergenceError(self._advice(steps))
         return Z, sizes, steps
+
+    def _multipliers(self) -> Way | None:
+        """The way on multipliers, where the inverse of D is known and no tables are left out."""
+        inverse = self._precision.inverse if self._kept is None else None
+        return None if inverse is None else on_multipliers(self._project, self._precision, inverse)
 
     def _gaps(self, pull: Float, Z: Float, W: Float) -> Float:
         """What multipliers W show of the errors of Z; of what D Z weighs cells with they show nothing."""

@@ -104,16 +104,16 @@ def sizes_in(precision: ScaledPrecision, R: Float, whole: bool) -> Float:
 
 
 def gaps_in(precision: ScaledPrecision, Z: Float, W: Float, R: Float) -> Float:
-    """What multipliers show instead, in the same unit: the size of Z + E (W - R) in D.
+    """What multipliers show instead, in the same unit: the size of Z + E (W - R) in D; infinite where E is not known.
 
     Parameters
     ----------
     precision : ScaledPrecision
-        Whose inverse is known.
     Z, W, R : ndarray, (m, K)
         In the ranges of Q and of the rest, and the right-hand side.
     """
-    assert precision.inverse is not None
+    if precision.inverse is None:
+        return np.full(Z.shape[1], np.inf)
     open_ = Z + precision.inverse(W - R)
     return _sizes(open_, precision.product(open_), precision)
 
@@ -135,10 +135,8 @@ def on_estimate(project: Product, weigh: Product, precision: ScaledPrecision, wh
     return solve
 
 
-def on_multipliers(project: Product, precision: ScaledPrecision) -> Way:
+def on_multipliers(project: Product, precision: ScaledPrecision, inverse: Product) -> Way:
     """By conjugate gradients with R E R, for a precision whose inverse is known."""
-    inverse = precision.inverse
-    assert inverse is not None
 
     def rest(U: Float) -> Float:
         return U - project(U)

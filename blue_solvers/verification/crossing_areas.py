@@ -37,7 +37,7 @@ ROUNDS = 3  # of multipliers of what is known exactly
 
 
 @dataclass(frozen=True)
-class Sheet:
+class PlacedTable:
     """A table of a layer, observed or claimed: its layer, its sums, and where its figures are among all."""
 
     level: int
@@ -71,7 +71,7 @@ class SumsOverLeaves:
         parts = [*observed, *((claim.level, claim.table, claim.figures.size) for claim in made)]
         self._sheets, start = [], 0
         for level, table, size in parts:
-            self._sheets.append(Sheet(level, Sum(schema, own, table), slice(start, start + int(size))))
+            self._sheets.append(PlacedTable(level, Sum(schema, own, table), slice(start, start + int(size))))
             start += int(size)
         self.figures = start
         self._members = {sheet.level: areas.leaves_of(sheet.level) for sheet in self._sheets}
@@ -102,9 +102,9 @@ class SumsOverLeaves:
             found += _powers(members, power).T.astype(figures.dtype) @ inside
         return found
 
-    def coarser_sheets(self, noisy: NDArray[np.bool_]) -> list[Sheet]:
+    def coarser_sheets(self, noisy: NDArray[np.bool_]) -> list[PlacedTable]:
         """Of every other layer the largest observed table that was measured everywhere, fewest areas first."""
-        found: dict[int, Sheet] = {}
+        found: dict[int, PlacedTable] = {}
         for sheet in self._sheets:
             measured = sheet.place.stop <= noisy.size and bool(noisy[sheet.place].all())
             if measured and sheet.place != self.finest:
@@ -113,13 +113,13 @@ class SumsOverLeaves:
                 found[sheet.level] = sheet if larger or best is None else best
         return sorted(found.values(), key=lambda sheet: self._members[sheet.level].shape[0])
 
-    def means_of(self, cells: NDArray, free: NDArray[np.bool_], sheet: Sheet) -> NDArray:
+    def means_of(self, cells: NDArray, free: NDArray[np.bool_], sheet: PlacedTable) -> NDArray:
         """Of a table's figures what comes nearest to the leaves' cells in them, by least squares."""
         total = sheet.total.down(self._summed(sheet.level, cells))
         squares = sheet.total.down(self._summed(sheet.level, free.astype(float), power=2))
         return np.divide(total, squares, out=np.zeros_like(total), where=squares > 0).ravel()
 
-    def spread_over(self, figures: NDArray, sheet: Sheet) -> NDArray:
+    def spread_over(self, figures: NDArray, sheet: PlacedTable) -> NDArray:
         """The table's figures over the leaves' cells in them, (leaves, cells)."""
         members = self._members[sheet.level]
         spread = sheet.total.up(figures.reshape(members.shape[0], -1))
@@ -131,7 +131,7 @@ class SumsOverLeaves:
         partial, rest = self._steps[level]
         return rest.astype(cells.dtype) @ (_powers(partial, power).astype(cells.dtype) @ cells)
 
-    def _of_layer(self, level: int) -> Iterator[Sheet]:
+    def _of_layer(self, level: int) -> Iterator[PlacedTable]:
         return (sheet for sheet in self._sheets if sheet.level == level)
 
 
@@ -274,7 +274,7 @@ def _put_back(
     noise: WeighedNoise,
     free: NDArray[np.bool_],
     variances: Float,
-    sheet: Sheet,
+    sheet: PlacedTable,
     left: NDArray,
     put: Float,
 ) -> NDArray:

@@ -98,7 +98,8 @@ class SweepForm:
         size = max(own.rooms for own in self._sweeps)  # exact tables may be cut where all together are not
         cells = self._noisy.components(self._noisy.runs.read(Y, size, workers), workers)
         if self._exact is not None:
-            cells += self._exact.components(self._exact.runs.read(Y, size, workers), workers)
+            known = self._exact.components(self._exact.runs.read(Y, size, workers), workers)
+            cells[: self._tables.cells] += known[: self._tables.cells]  # nothing is in the rooms any more
         return self._noisy.spread(cells, workers)
 
     def adjoint(self, V: Float) -> Float:

@@ -165,7 +165,10 @@ def test_a_trial_tells_which_way_is_sooner() -> None:
         def project(Z: Float, basis: Float = basis) -> Float:
             return basis @ (basis.T @ Z)
 
-        ways = on_estimate(project, lambda Z: D * Z, precision, True), on_multipliers(project, precision)
+        ways = (
+            on_estimate(project, lambda Z: D * Z, precision, True),
+            on_multipliers(project, precision, lambda Z: Z / D),
+        )
         R = project(rng.standard_normal((60, 1)))
         assert multipliers_are_sooner(*ways, R, 1e4) is expected
         assert not multipliers_are_sooner(*ways, R, 2.0)
