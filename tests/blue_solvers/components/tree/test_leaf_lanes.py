@@ -15,9 +15,9 @@ from constraint_builders import Problem, Schema, Spine
 from tests.helpers.spines import SCHEMA, TABLES
 
 SPINE = Spine([-1, 0, 0, 1, 1, 2, 2, 2, 1, 2], ["State"] + ["County"] * 2 + ["Block"] * 7)
-DISORDERED = Schema(
-    {"a": 3, "b": 5, "c": 2}, recodes={"b": {"g": [1, 0, 1, 0, 1], "h": [0, 0, 1, 1, 2]}, "a": {"q": [1, 0, 1]}}
-)
+RECODES = {"b": {"g": [1, 0, 1, 0, 1], "h": [0, 0, 1, 1, 2]}, "a": {"q": [1, 0, 1]}}
+DISORDERED = Schema({"a": 3, "b": 5, "c": 2}, recodes=RECODES)
+RECODES_IN_ORDER = {"b": {"g": [0, 1, 1, 1], "h": [0, 1, 1, 2]}, "c": {"q": [0, 0, 1]}}  # of SCHEMA
 
 
 def in_lanes(problem: Problem, whole: int, run: int = 2, few: int = 3) -> BlueOperator:
@@ -58,20 +58,54 @@ def problems(draw: st.DrawFn) -> Problem:
     return Problem(schema, observed | {"State": {"total": 1.0}}, spine=SPINE, desired="all")
 
 
+def line_or(whole: int, problem: Problem) -> int:
+    """The most cells through a tile: a finest table is no line where another table tells all variables apart."""
+    assert problem.schema is not None
+    variables = len(problem.schema.shape)
+    others = (table for table in problem.observed_tables if table.name != "a * b * c")
+    return 128 if any(len(table.axes) == variables for table in others) else whole
+
+
 @given(problems(), st.sampled_from([0, 128]), st.sampled_from([2, 100]), st.sampled_from([1, 3, 70]))
 def test_they_equal_the_numpy_passes(problem: Problem, whole: int, run: int, columns: int) -> None:
     """Through the tile or, where no other table tells all variables apart, as a line."""
-    assert problem.schema is not None
-    variables = len(problem.schema.shape)
-    if any(len(table.axes) == variables and table.name != "a * b * c" for table in problem.observed_tables):
-        whole = 128
-    P, Q = in_lanes(problem, whole, run), in_numpy(problem)
+    P, Q = in_lanes(problem, line_or(whole, problem), run), in_numpy(problem)
     Y = np.random.default_rng(0).standard_normal((problem.observed.size, columns))
     np.testing.assert_allclose(P @ Y, Q @ Y, rtol=1e-12, atol=1e-12)
     dot_test(P, rng=0)
     violation = P._prepared.violation(Y)
     assert violation is not None
     assert violation <= 1e-11
+
+
+def sums_of(schema: Schema, table: str) -> np.ndarray:
+    """Every cell of a table as a sum of detailed cells, from its name."""
+    whole, recodes = np.ones((1, 1)), RECODES_IN_ORDER if schema is SCHEMA else RECODES
+    for variable, size in zip(schema.names, schema.shape, strict=True):
+        along = np.ones((1, size))
+        for factor in table.split(" * "):
+            if factor == variable or table == "detailed":
+                along = np.eye(size)
+            elif factor in recodes.get(variable, {}):
+                groups = np.asarray(recodes[variable][factor])
+                along = np.eye(groups.max() + 1)[:, groups]
+        whole = np.kron(whole, along)
+    return whole
+
+
+@given(problems(), st.sampled_from([0, 128]))
+def test_they_equal_dense_least_squares(problem: Problem, whole: int) -> None:
+    schema = SCHEMA if problem.schema == SCHEMA else DISORDERED
+    inside = {"State": np.ones((1, 7)), "Block": np.eye(7)}
+    M = np.concatenate([np.kron(inside[level], sums_of(schema, table)) for level, table in problem.observed.names])
+    root = 1 / np.sqrt(problem.variances)[:, None]
+    Y = np.random.default_rng(1).standard_normal((problem.observed.size, 2))
+    expected = M @ np.linalg.lstsq(root * M, root * Y, rcond=None)[0]
+    found = in_lanes(problem, line_or(whole, problem)) @ Y
+    for name in problem.observed.names:
+        np.testing.assert_allclose(
+            found[problem.desired.slice(name)], expected[problem.observed.slice(name)], rtol=0, atol=1e-9
+        )
 
 
 @given(st.integers(0, 100))
