@@ -9,8 +9,6 @@ from blue_solvers import TwoPass, UnsupportedProblemError, blue
 from blue_solvers.components.tree import leaf_form, tree_form
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, Spine, gallery
-from tests.helpers.effort import examples
-from tests.helpers.oracles.invent import Kind, invent
 from tests.helpers.spines import SCHEMA, TABLES, consistent_measurements, dense_estimate, spine_problems
 
 
@@ -28,17 +26,6 @@ def test_estimates_and_variances_equal_dense_least_squares(problem: Problem, see
 @given(spine_problems())
 def test_the_adjoint_is_the_transpose(problem: Problem) -> None:
     dot_test(blue(problem, "two_pass"), rng=0)
-
-
-@examples(40)
-@given(seed=st.integers(0, 100_000))
-def test_the_adjoint_is_the_transpose_where_cells_are_known_to_be_empty(seed: int) -> None:
-    """Also of exact values that contradict it."""
-    kind = Kind(decades=2.0, unmeasured=False)
-    found = (own for s in range(seed, seed + 500) if (own := invent(s, kind)) and own.description.zeros)
-    problem = next(own for case in found if (own := case.description.problem()).exact.any())
-    P = blue(problem, "two_pass")
-    np.testing.assert_allclose((P.T @ np.eye(problem.desired.size)).T, P @ np.eye(problem.observed.size), atol=1e-8)
 
 
 @given(spine_problems(), st.integers(0, 1000))
