@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blue_solvers import Certificate, Estimate, TwoPass, projected_work
+from blue_solvers import SOLVERS, Certificate, Estimate, TwoPass, projected_work
 from constraint_builders import Problem
 
 if TYPE_CHECKING:
@@ -82,6 +82,22 @@ def bounds_header(level: float) -> tuple[str, str]:
 
 ALL_DIGITS = "all"
 CSV_DIGITS = 13  # of a standard error: more than is proved of any estimate, and no traces of rounding
+
+
+def listed_names(text: str) -> list[str]:
+    """Names with commas between them, an argument's type."""
+    return [name.strip() for name in text.split(",")]
+
+
+def add_solving_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--fit`` and ``--solver``."""
+    parser.add_argument(
+        "--fit",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="test whether the measurements fit the noise that they claim, and one another; default: --fit",
+    )
+    parser.add_argument("--solver", choices=list(SOLVERS), default="auto", help="default: auto")
 
 
 def add_digits_argument(parser: argparse.ArgumentParser) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from blue_solvers import SOLVERS, blue
+from blue_solvers import blue
 from blue_solvers.commands.common import (
     SubParsers,
     add_digits_argument,
+    add_solving_arguments,
     announce,
     coverage,
+    listed_names,
     new_parser,
     plural,
     refuse_overwriting,
@@ -82,7 +84,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--variables",
         metavar="NAMES",
-        type=lambda text: [name.strip() for name in text.split(",")],
+        type=listed_names,
         help="variables of the folder's schema to keep, with commas: tables are summed over the others when read",
     )
     parser.add_argument(
@@ -98,13 +100,7 @@ def add_parser(subparsers: SubParsers) -> None:
         required=True,
         help="where the estimates go, such as .csv or .parquet; from measurement files a folder, for query",
     )
-    parser.add_argument(
-        "--fit",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="test whether the measurements fit the noise that they claim; default: --fit",
-    )
-    parser.add_argument("--solver", choices=list(SOLVERS), default="auto", help="default: auto")
+    add_solving_arguments(parser)
     parser.add_argument(
         "--level", type=coverage, help=f"coverage of a long table's intervals; default: {LEVEL}; of a folder query asks"
     )

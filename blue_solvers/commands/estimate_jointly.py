@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blue_solvers import SOLVERS, blue
+from blue_solvers import blue
 from blue_solvers.commands.common import (
     SubParsers,
     add_digits_argument,
+    add_solving_arguments,
     announce,
     coverage,
+    listed_names,
     new_parser,
     plural,
     refuse_overwriting,
@@ -60,7 +62,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--names",
         metavar="NAMES",
-        type=_names,
+        type=listed_names,
         help="what the inputs are called, with commas; default: the names of the files and folders",
     )
     parser.add_argument(
@@ -82,7 +84,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--variables",
         metavar="NAMES",
-        type=_names,
+        type=listed_names,
         help="of folders: variables of the finest schema to keep, with commas; of the others those that are recodes of "
         "these",
     )
@@ -102,20 +104,10 @@ def add_parser(subparsers: SubParsers) -> None:
         required=True,
         help="where the estimates go: from folders a folder for table, compare and query, from tables a table",
     )
-    parser.add_argument(
-        "--fit",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="test whether the measurements fit the noise that they claim, and one another; default: --fit",
-    )
-    parser.add_argument("--solver", choices=list(SOLVERS), default="auto", help="default: auto")
+    add_solving_arguments(parser)
     parser.add_argument("--level", type=coverage, help=f"coverage of a table's intervals; default: {LEVEL}")
     add_digits_argument(parser)
     parser.set_defaults(run=run)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
 
 
 def _pair(text: str) -> tuple[str, str]:

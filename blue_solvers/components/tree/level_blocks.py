@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blue_solvers.components.batches import chunks
-from blue_solvers.components.tree.tree_plan import LevelPlan
+from blue_solvers.components.tree.level_plan import LevelPlan
 from constraint_builders.arrays import Float, Index, as_slice
 
 
