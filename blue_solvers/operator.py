@@ -16,7 +16,7 @@ from blue_solvers.about import logger
 from blue_solvers.column_units import finite_weights, in_range, real_columns
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
 from blue_solvers.estimates import Estimate
-from blue_solvers.proving import Judge, certified, is_exact, proved
+from blue_solvers.proving import Judge, certified, is_exact, measured_places, proved
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification import Certificate
 from constraint_builders import Problem
@@ -275,11 +275,8 @@ class BlueOperator(LinearOperator):
 
     def _tabulated(self, x: Float) -> Float:
         """The desired cells from consistent observed ones, NaN where nothing determines them."""
-        lost, observed, desired = self.problem.undetermined, self.problem.observed, self.problem.desired
-        if self.problem.places is not None and set(desired.names) <= set(observed.names):  # each is there by itself
-            values = np.concatenate([x[observed.slice(name)] for name in desired.names])
-        else:
-            values = self._determined.tabulate(x[:, None])[:, 0]
+        lost, measured = self.problem.undetermined, measured_places(self._determined)
+        values = self._determined.tabulate(x[:, None])[:, 0] if measured is None else x[measured]
         return values if lost is None else np.where(lost, np.nan, values)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blue_solvers.verification import Certificate, certify
 from constraint_builders import Problem
@@ -63,3 +64,12 @@ def certified(problem: Problem, y: Float, x: Float, desired: Float | None = None
 def is_exact(certificate: Certificate) -> bool:
     """Whether an answer is proved to be the best estimate, to 1e-8 standard errors."""
     return certificate.bound is not None and certificate.bound <= EXACT
+
+
+def measured_places(problem: Problem) -> NDArray[np.intp] | None:
+    """Where, of places, every desired cell is among the observed ones and was measured: there it is consistent."""
+    observed, desired = problem.observed, problem.desired
+    if problem.places is None or not set(desired.names) <= set(observed.names):
+        return None
+    cells = np.concatenate([np.r_[observed.slice(name)] for name in desired.names])
+    return None if problem.unmeasured[cells].any() else cells

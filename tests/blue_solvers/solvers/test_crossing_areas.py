@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -294,6 +294,7 @@ def test_every_law(kind: Kind, seed: int) -> None:
 @pytest.mark.parametrize("kind", [EQUAL, replace(ANYTHING, equalities=False)], ids=["equal", "anything"])
 @examples(40, 4)
 @given(seed=SEEDS)
+@example(seed=4)  # cells that were not measured, of areas with a spine
 def test_answers_are_proved_and_wrong_ones_are_not(kind: Kind, seed: int) -> None:
     found = some(seed, replace(kind, decades=2.0))
     problem = found.description.problem()

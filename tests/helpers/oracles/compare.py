@@ -26,12 +26,15 @@ def differences(invented: Invented, solver: Solver | str, tolerance: Tolerance =
     try:
         P = blue(invented.description.problem(), solver)
         x, info = P.apply(invented.y)
-        x = x + P.offset
+        proved = P.estimate(invented.y, certify=True)
     except (UnsupportedProblemError, ConvergenceError):
         return None
     if not info.exact:
         return None
-    return [*_wrong_estimates(info, x, invented, tolerance), *_wrong_variances(P, invented, tolerance)]
+    wrong = [*_wrong_estimates(info, x + P.offset, invented, tolerance), *_wrong_variances(P, invented, tolerance)]
+    if proved.info.exact:
+        wrong += [f"proved {w}" for w in _wrong_estimates(proved.info, proved.values, invented, tolerance)]
+    return wrong
 
 
 def _wrong_estimates(info: Info, x: np.ndarray, invented: Invented, tolerance: Tolerance) -> list[str]:
