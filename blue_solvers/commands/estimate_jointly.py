@@ -129,8 +129,8 @@ def add_parser(subparsers: SubParsers) -> None:
         "--desired",
         metavar="TABLE",
         action="append",
-        help="a table of the finest schema to estimate, of folders with --at of that input's, may be repeated, or 'all'; "
-        "by default those measured, of folders by the input at whose geolevels they are stored",
+        help="a table of the finest schema, or of that of --at, to estimate, may be repeated, or 'all'; by default those "
+        "measured, of folders by the input at whose geolevels they are stored",
     )
     parser.add_argument(
         "--out",
@@ -222,7 +222,7 @@ def _run_on_folders(args: argparse.Namespace) -> None:
     proof = StoredProof(est.proof, fit)
     with LevelBar("writing") as bar:
         write_joint_result(args.out, P, est.values, std_errors, joined, bar, proof)
-    print_stored(est, proof, joined.settings.schema, args.out)
+    print_stored(est, proof, problem.domain.schema, args.out)
     for name, release in joined.releases.items():
         print(f"product    {name}{', at whose geolevels tables are stored' if name == joined.stored else ''}")
         report_rows(release)

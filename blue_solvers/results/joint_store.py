@@ -18,8 +18,8 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.operator import BlueOperator
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (
-    Progress,
     PARTS,
+    Progress,
     joined_folder,
     not_answered,
     observed_of,

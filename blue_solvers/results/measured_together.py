@@ -82,6 +82,12 @@ class MeasuredTogether:
         told = {self.schema.names[axis] for table in tables for axis in parse_table(self.schema, table).axes}
         return told.union(self.parts.variables(self.schema))
 
+    @property
+    def solved_schema(self) -> Schema:
+        """The schema of the joint problem, in whose terms its fit names tables."""
+        apart = None if self.leaves is None else self.parts.apart(self.schema, self.leaves)
+        return self.schema if apart is None else apart.schema
+
     def counted(self, schema: Schema, levels: Levels) -> Levels:
         """What is counted of variables of stored tables, in terms of this schema's variables."""
         found: dict[str, Flags] = {}

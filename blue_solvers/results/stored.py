@@ -72,6 +72,11 @@ class StoredResult:
         return self._measured.schema
 
     @property
+    def fit_schema(self) -> Schema:
+        """The schema in whose terms the fit names tables."""
+        return self.measured.solved_schema if JOINED in self.description else self.schema
+
+    @property
     def spine(self) -> Spine:
         """The geounits."""
         return self._measured.spine

@@ -53,7 +53,10 @@ class CountedParts:
         finer = common_schema(whole, None, recodes).schema
         parts = {name: schemas[name] for name in self.only}
         own = self.own_variables(schemas)
-        return common_schema(schemas, with_own_variables(finer, parts, own), recodes)
+        try:
+            return common_schema(schemas, with_own_variables(finer, parts, own), recodes)
+        except ValueError as error:
+            raise ValueError(f"{error}; or name it as its own, own=, where no other product has it") from None
 
     def own_variables(self, schemas: Mapping[str, Schema]) -> tuple[str, ...]:
         """The variables that only products that count a part have, those of counts beside first."""

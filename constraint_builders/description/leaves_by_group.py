@@ -180,7 +180,7 @@ class LeavesByGroup:
     def areas(self) -> Areas:
         """All layers in use, over the leaves by what the layers tell apart."""
         told = np.vstack([weights for _, weights, _ in self._layers.values()])
-        counted = told.any(axis=0)
+        counted: Flags = np.asarray(told > 0).any(axis=0)
         kinds = np.sort(np.unique(told, axis=1, return_index=True)[1])
         kinds = kinds[counted[kinds]]
         labels = [self._kind(kind) for kind in kinds.tolist()]
@@ -226,7 +226,7 @@ def _named(factors: Sequence[str]) -> str:
 def _without(schema: Schema, axes: Collection[int | None]) -> Schema:
     """A schema without some of its variables; of one variable that has a single level where there is no other."""
     kept = [name for i, name in enumerate(schema.names) if i not in axes]
-    found = Schema({name: schema.labels_of(name) for name in kept} or {"all": 1})
+    found = Schema({name: schema.labels_of(name) for name in kept} or {"unit": 1})
     for recode in schema.recodes:  # whose groups may come in any order
         if recode.axis not in axes:
             axis = found.axis_of(schema.names[recode.axis])

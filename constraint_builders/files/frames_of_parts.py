@@ -25,8 +25,8 @@ def with_groups(frame: pl.DataFrame, problem: Problem, apart: LeavesByGroup) -> 
     schema, told = apart.whole, apart.told_apart
     tables, geolevels, geocodes = (frame[name].to_list() for name in (TABLE, GEOLEVEL, GEOCODE))
     labels = {name: [SUMMED_OUT] * frame.height for name in told}
-    for index, (layer, _) in enumerate(problem.desired.names):
-        own, first = apart.part(layer)
+    for index, level in enumerate(problem.desired_levels):
+        own, first = apart.part(problem.domain.places.levels[level])
         rows = np.arange(frame.height)[problem.desired.block(index)].tolist()
         known = schema.labels_of(first) if first else ("",)
         cells = problem.desired_tables[index].size
@@ -37,7 +37,9 @@ def with_groups(frame: pl.DataFrame, problem: Problem, apart: LeavesByGroup) -> 
                 labels[schema.names[schema.axis_of(first)]][row] = label
                 geocodes[row] = geocodes[row].removesuffix(f", {label}")
                 tables[row] = first if tables[row] == "total" else f"{first} * {tables[row]}"
-    rest = [name for name in frame.columns if name not in (TABLE, GEOLEVEL, GEOCODE, *schema.names, "all")]
+    rest = [
+        name for name in frame.columns if name not in (TABLE, GEOLEVEL, GEOCODE, *schema.names, *apart.schema.names)
+    ]
     keys = {name: labels.get(name, frame[name] if name in frame.columns else None) for name in schema.names}
     places = {GEOLEVEL: geolevels, GEOCODE: geocodes}
     return pl.DataFrame({TABLE: tables, **keys, **places}).with_columns(frame.select(rest))
