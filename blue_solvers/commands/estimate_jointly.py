@@ -129,8 +129,8 @@ def add_parser(subparsers: SubParsers) -> None:
         "--desired",
         metavar="TABLE",
         action="append",
-        help="a table of the finest schema, or of that of --at, to estimate, may be repeated, or 'all'; by default those "
-        "measured, of folders by the input at whose geolevels they are stored",
+        help="a table of the finest schema, or of that of --at, to estimate, may be repeated, or 'all'; by default "
+        "those measured, of folders by the input at whose geolevels they are stored",
     )
     parser.add_argument(
         "--out",

@@ -28,7 +28,6 @@ ITERATIVE_SLACK = (
 ROUNDING = 64 * float(np.finfo(float).eps)  # of the largest count: what storing and summing a hundred of them costs
 DENSE_CELLS = 1500  # observed cells up to which the independent dense estimate is made
 COLUMNS = 3
-KNOWN = 1e-6  # of the largest standard deviation of noise: standard errors below it are of cells that equalities fix
 
 
 LAWS = (
@@ -201,14 +200,7 @@ class _Check:
         """Permitted difference of every cell, (m, 1)."""
         variances = self.P.variances() if self.reference is None else self.reference.variances
         largest = max(1.0, float(abs(self.Y).max(initial=0)), float(abs(self.start).max(initial=0)))
-        errors = np.sqrt(np.maximum(variances, 0))
-        if self.truths.g.size:  # what equalities fix has no error of its own, and is worked out with those of the rest
-            noisy = ~(self.problem.unmeasured | self.problem.exact)
-            deviations = np.sqrt(self.problem.variances[noisy])
-            errors = np.maximum(
-                errors, np.where(errors <= KNOWN * deviations.max(initial=0), deviations.max(initial=0), 0)
-            )
-        return (self.tolerance * errors + ROUNDING * largest)[:, None]
+        return (self.tolerance * np.sqrt(np.maximum(variances, 0)) + ROUNDING * largest)[:, None]
 
     def supports_what_blue_takes(self) -> None:
         """`supports` is None exactly where there is an operator, and otherwise says why there is none."""
@@ -366,7 +358,8 @@ class _Check:
         self.require(loaded.solver == self.P.solver, "pickling", "the loaded solver is configured differently")
 
     def reports(self) -> None:
-        estimate = self.P.estimate(self.Y[:, 0])
+        y = (self.Y + self.start)[:, 0]  # exact values of Y alone contradict equalities that are not 0
+        estimate = self.P.estimate(y)
         X, info = estimate.values, estimate.info
         self.require(isinstance(info, Info), "info", f"it is a {type(info).__name__}, not an Info")
         self.require(
@@ -380,7 +373,7 @@ class _Check:
         violation = 0.0 if info.violation is None else info.violation
         for field, value in {"residual": info.residual, "violation": violation, "seconds": info.seconds}.items():
             self.require(np.isfinite(value) and value >= 0, f"info.{field}", f"{value!r} is not a number of 0 or more")
-        scale = max(1.0, float(abs(X).max(initial=0)), float(abs(self.Y).max(initial=0)))
+        scale = max(1.0, float(abs(X).max(initial=0)), float(abs(y).max(initial=0)))
         self.require(
             violation <= max(self.tolerance, ROUNDING) * 100 * scale,
             "info.violation",

@@ -1,4 +1,4 @@
-"""Folders of persons, households and housing units of the same invented blocks, in groups that cross, and dense algebra."""
+"""Folders of persons, households and units of the same invented blocks, in groups that cross, and dense algebra."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 COUNTY, BLOCKS = "04410001", 6
 LEVELS = ["State", "County", "Group", "Block"]
 GROUP_OF = {"persons": [0, 0, 1, 1, 2, 2], "households": [0, 1, 1, 2, 2, 2], "units": [0, 0, 0, 1, 1, 1]}
-# One block: householders by relationship (0, 1), sex and size; other persons by relationship (2, 3) and sex; vacant units.
+# Of a block: householders by relationship, sex and size; other persons by relationship and sex; vacant units.
 KINDS = [("householder", (r, s, z)) for r in range(2) for s in range(2) for z in range(3)]
 KINDS += [("other", (r, s, -1)) for r in (2, 3) for s in range(2)] + [("vacant", (-1, -1, -1))]
 VARIABLES = {

@@ -1,4 +1,4 @@
-"""``blue-solvers joint --only``: households and housing units beside persons, from files to answers, beside dense algebra."""
+"""``blue-solvers joint --only``: households and units beside persons, from files to answers, beside dense algebra."""
 
 from __future__ import annotations
 
@@ -331,10 +331,15 @@ def test_what_does_not_fit_is_refused_in_one_line(
     inputs: list[str], words: list[str], told: str, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     out = tmp_path / "out"
-    try:
-        assert main(["joint", *place.inputs(*inputs), *words, "--out", str(out)]) == 2
-    except SystemExit as stop:
-        assert stop.code == 2
+    assert stopped(["joint", *place.inputs(*inputs), *words, "--out", str(out)]) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert told in said[-1]
     assert not out.exists()
+
+
+def stopped(words: list[str]) -> int:
+    """What the command exits with."""
+    try:
+        return main(words)
+    except SystemExit as stop:
+        return int(stop.code or 0)
