@@ -180,9 +180,8 @@ class LeavesByGroup:
     def areas(self) -> Areas:
         """All layers in use, over the leaves by what the layers tell apart."""
         told = np.vstack([weights for _, weights, _ in self._layers.values()])
-        counted: Flags = np.asarray(told > 0).any(axis=0)
         kinds = np.sort(np.unique(told, axis=1, return_index=True)[1])
-        kinds = kinds[counted[kinds]]
+        kinds = kinds[told[:, kinds].sum(axis=0) > 0]  # others nobody counts
         labels = [self._kind(kind) for kind in kinds.tolist()]
         found = Areas([f"{leaf}, {label}" for leaf in self._leaves.areas.names(LEAF) for label in labels], {})
         for layer, (own, weights, called) in self._layers.items():
