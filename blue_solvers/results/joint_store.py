@@ -18,14 +18,16 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.operator import BlueOperator
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (
+    ESTIMATES,
     PARTS,
     Progress,
+    estimates_of,
     joined_folder,
     not_answered,
     observed_of,
     seal_result,
+    write_estimates,
     write_measured,
-    write_tables,
 )
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table, parse_table
@@ -81,7 +83,10 @@ def write_joint_result(
             if progress is not None:
                 progress(level, number, len(spine.levels))
             geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
-            write_tables(temporary, level, geocodes, list(_tables_at(level, joined, estimate, std_error)))
+            tables = list(_tables_at(level, joined, estimate, std_error))
+            if tables:
+                (temporary / ESTIMATES).mkdir(exist_ok=True)
+                write_estimates(temporary / estimates_of(level), geocodes, tables)
         schema = joined.settings.schema
         desired = [(spine.levels.index(level), parse_table(schema, table)) for level, table in joined.answers]
         together = {

@@ -130,14 +130,8 @@ def write_level(
     number: int,
 ) -> None:
     """Write the estimates, (m,), and standard errors of a geolevel, which has a number in the problem."""
-    write_tables(folder, geolevel, geocodes, list(_estimates_at(problem, estimate, errors, number)))
-
-
-def write_tables(
-    folder: Path, geolevel: str, geocodes: Sequence[str], tables: Sequence[tuple[Table, Float, Float]]
-) -> None:
-    """Write the tables of a geolevel, as `write_estimates` takes them, if there are any."""
     (folder / ESTIMATES).mkdir(exist_ok=True)
+    tables = list(_estimates_at(problem, estimate, errors, number))
     if tables:
         write_estimates(folder / estimates_of(geolevel), geocodes, tables)
 

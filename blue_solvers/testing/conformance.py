@@ -14,6 +14,7 @@ from scipy.sparse.linalg import aslinearoperator
 from blue_solvers.contract import ConvergenceError, Info, Solver, UnsupportedProblemError
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.testing.adjoints import dot_test
+from blue_solvers.testing.check_report import CheckReport
 from blue_solvers.testing.dense_reference import DenseReference
 from blue_solvers.testing.possible_truths import PossibleTruths
 from blue_solvers.testing.refusable_problems import refusable_problems
@@ -45,32 +46,6 @@ LAWS = (
     "pickles",
     "reports",
 )
-
-
-@dataclass(frozen=True)
-class CheckReport:
-    """What `check_solver` checked, all of which holds.
-
-    Attributes
-    ----------
-    solver : str
-    laws : tuple of str
-        Checked on every problem.
-    problems : tuple of str
-        Names of the problems.
-    compared : tuple of str
-        Those where the estimate was compared with the dense one: small ones that it is exact for.
-    """
-
-    solver: str
-    laws: tuple[str, ...]
-    problems: tuple[str, ...]
-    compared: tuple[str, ...]
-
-    def __str__(self) -> str:
-        number = f"{len(self.problems)} problem{'s' * (len(self.problems) != 1)}"
-        dense = f"agrees with the dense estimate on {len(self.compared)} of {number}"
-        return f"solver {self.solver!r} keeps {len(self.laws)} laws and {dense}"
 
 
 def check_solver(
