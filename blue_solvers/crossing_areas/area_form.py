@@ -12,11 +12,13 @@ comes. Exact variances are selected entries of the inverse from the same equatio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, combinations
 
 import numpy as np
 
+from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import Info
 from blue_solvers.crossing_areas.component_problem import ComponentProblem, Key, component_problem
@@ -38,12 +40,14 @@ class AreaForm:
     ----------
     problem : Problem
         For which `areas_refusal` is None.
+    groupings : sequence of Grouping, optional
+        How the variables are divided, at least as finely as by its own tables, which are the default.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, groupings: Sequence[Grouping] | None = None) -> None:
         self._problem = problem
         schema, tables = problem.domain.schema, [*problem.observed_tables, *problem.desired_tables]
-        groupings = groupings_in_use(problem)
+        groupings = groupings_in_use(problem) if groupings is None else groupings
         everything = frozenset(range(len(schema.names)))
         asked = [TableSlots(schema, groupings, table, everything) for table in problem.desired_tables]
         wanted: Component = frozenset().union(*(own.contrasts for own in asked))
@@ -128,7 +132,7 @@ class AreaForm:
             for size, table in zip(p.desired.sizes, p.desired_tables, strict=True)
         ]
         for component, own, _ in self._components:
-            found = self._variances_of[own.key]
+            found = self._component_variances(component, own)
             for block, place in own.place_of.items():
                 slots = self._slots[p.desired_tables[block].name]
                 by_group[block] = by_group[block] + slots.shared(found[own.problem.desired.block(place)], component)
@@ -137,6 +141,10 @@ class AreaForm:
             cells = self._slots[table.name].spread_groups(by_group[block])
             result[p.desired.block(block)].reshape(cells.shape)[...] = cells
         return result
+
+    def _component_variances(self, component: Component, own: ComponentProblem) -> Float:
+        """Variances over the desired layout of a component's problem."""
+        return self._variances_of[own.key]
 
     @cached_property
     def _variances_of(self) -> dict[Key, Float]:

@@ -14,6 +14,7 @@ import numpy as np
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import write_estimates
+from blue_solvers.streaming.crossing_part import form_of_part
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
 from blue_solvers.streaming.message_files import (
     pack_arrays,
@@ -24,8 +25,7 @@ from blue_solvers.streaming.message_files import (
     unpack_upward,
 )
 from blue_solvers.streaming.part_data import Downward, Estimates, Part, Upward
-from blue_solvers.streaming.part_files import TOP, PartEntry, PartitionError, Partitions, level_file
-from blue_solvers.streaming.partition import BUFFERS
+from blue_solvers.streaming.part_files import BUFFERS, TOP, PartEntry, PartitionError, Partitions, level_file
 from blue_solvers.streaming.proofs import CLAIMED, PROOFS, ResultToProve, proof_of_run, prove_part
 from blue_solvers.streaming.subtrees import SubtreeForm, require_within, table_bytes
 from blue_solvers.streaming.workplace import Workplace, remove
@@ -171,7 +171,7 @@ class Job:
 
     def _read_message(self, name: str) -> Upward:
         part = self.input.read(name)
-        message = SubtreeForm(self.input.design, part).message()
+        message = form_of_part(self.input.design, part).message()
         needed = sum(values.nbytes for values in part.values)
         if needed <= self._spare:  # keep it for the way down
             self._kept[name] = part
@@ -260,7 +260,7 @@ class Job:
             self._require_agreement(name)
             part = self.input.read(name, ())
         read = None if tables is None else ()
-        form = SubtreeForm(self._asked, part, above=self._above(name), wanted=tables, read=read)
+        form = form_of_part(self._asked, part, self._above(name), tables, read)
         result, alike = form.estimates(self.variances).agreed(), None
         if self.input.design.equal_to:
             above = self._above(name, ALIKE_DOWN)

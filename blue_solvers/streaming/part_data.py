@@ -102,6 +102,8 @@ class Part:
         Structural zeros, in C order of the design's `zero_axes`.
     combinations : csr_array, (k, cells of all `values`), or None
         The part's share of linear combinations that are known exactly.
+    areas : csr_array, (G, leaves), or None
+        Of a part in which areas cross with which weight every leaf counts in each; None of a tree.
     """
 
     parent: Index
@@ -111,6 +113,7 @@ class Part:
     values: list[Float]
     empty: NDArray[np.bool_] | None = None
     combinations: sparse.csr_array | None = None
+    areas: sparse.csr_array | None = None
 
     def share(self, count: int) -> sparse.csr_array:
         """Its share of so many combinations, (count, cells of all `values`); 0 where it has none."""

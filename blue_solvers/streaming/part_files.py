@@ -6,6 +6,7 @@
     <folder>/manifest.json                   tables, parts, and the SHA-256 of every file
     <folder>/<Geolevel>.parquet/<part>.parquet
     <folder>/equalities/<part>.npz           its share of linear combinations that are known exactly, if there are any
+    <folder>/areas/<part>.npz                the leaves of its areas, (areas, leaves), if they cross
 
 One row is one geounit. Column ``geocode`` names it and ``parent`` gives its parent's position within the part, geounits
 being counted through the part's levels from its root down. Every observed table has a column of fixed-size lists, cells
@@ -47,6 +48,7 @@ from constraint_builders.files.safe_paths import inside, path_component
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
 EMPTY = "*:empty"
+BUFFERS = 8 << 20  # bytes of Parquet and of blocks of geounits in cache, whatever the size of a part
 FORMAT = 6
 
 
@@ -176,12 +178,19 @@ class Partitions:
             values,
             self._empty(frames),
             self._combinations(entry),
+            self._areas(entry),
         )
 
     def _combinations(self, entry: PartEntry) -> sparse.csr_array | None:
         if not self.design.equal_to:
             return None
-        name = combinations_file(entry.name)
+        return self._matrix(entry, combinations_file(entry.name))
+
+    def _areas(self, entry: PartEntry) -> sparse.csr_array | None:
+        name = areas_file(entry.name)
+        return self._matrix(entry, name) if name in entry.files else None
+
+    def _matrix(self, entry: PartEntry, name: str) -> sparse.csr_array:
         require_intact(inside(self.folder, name), entry.files[name])
         return sparse.csr_array(sparse.load_npz(self.folder / name))
 
@@ -211,6 +220,16 @@ def variance_column(table: str) -> str:
     return f"{table}:variance"
 
 
+def require_file_names(design: Design) -> None:
+    """Raise `ValueError` if the name of a level or a table cannot be that of a file or a column."""
+    for name in design.levels:
+        level_file(name, TOP)
+    for level, table in (*design.observed, *design.desired):
+        tables = [own.name for where, own in (*design.observed, *design.desired) if where == level]
+        if table.name in ("geocode", "parent") or variance_column(table.name) in tables:
+            raise ValueError(f"table {table.name!r} has the name of another column of its file: rename its variable")
+
+
 def level_file(geolevel: str, part: str) -> str:
     """Path within a folder, of parts or of estimates, of one level of a part; `ValueError` if a name cannot be one."""
     return f"{path_component(geolevel, 'geolevel')}.parquet/{path_component(part, 'part')}.parquet"
@@ -221,11 +240,16 @@ def combinations_file(part: str) -> str:
     return f"equalities/{path_component(part, 'part')}.npz"
 
 
-def write_combinations(path: Path, combinations: sparse.csr_array) -> str:
-    """Write a part's share of the combinations that are known exactly, whole or not at all; gives its SHA-256."""
+def areas_file(part: str) -> str:
+    """Path within the folder of the leaves of a part's areas."""
+    return f"areas/{path_component(part, 'part')}.npz"
+
+
+def write_matrix(path: Path, matrix: sparse.csr_array) -> str:
+    """Write a part's share of the combinations that are known exactly, or its areas, whole or not; gives its SHA-256."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, temporary.open("wb") as file:
-        sparse.save_npz(file, combinations, compressed=False)
+        sparse.save_npz(file, matrix, compressed=False)
         file.flush()
         digest = sha256(temporary)
     return digest
@@ -275,7 +299,8 @@ def _entry(said: Mapping[str, Any], levels: Sequence[str]) -> PartEntry:
     entry = PartEntry(**said)
     if not all(isinstance(number, int) for number in (entry.leaf, entry.geounits, entry.bytes)):
         raise ValueError(f"a number of {entry} is none")
-    strange = entry.files.keys() - {*(level_file(level, entry.name) for level in levels), combinations_file(entry.name)}
+    known = {*(level_file(level, entry.name) for level in levels), combinations_file(entry.name), areas_file(entry.name)}
+    strange = entry.files.keys() - known
     if strange:
         raise ValueError(f"{entry} has the strange file {min(strange)!r}")
     return entry

@@ -15,20 +15,23 @@ from numpy.typing import ArrayLike, NDArray
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
+from blue_solvers.streaming.crossing_partition import partition_areas
 from blue_solvers.streaming.cutting import choose_cut, members_of_parts
 from blue_solvers.streaming.equalities import Shares
 from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.part_files import (
+    BUFFERS,
     EMPTY,
     TOP,
     PartEntry,
     Partitions,
     combinations_file,
     level_file,
+    require_file_names,
     variance_column,
-    write_combinations,
     write_level,
     write_manifest,
+    write_matrix,
 )
 from blue_solvers.streaming.subtrees import LevelTable, part_bytes
 from blue_solvers.verification.layers import finest_tables
@@ -46,8 +49,6 @@ from constraint_builders.schema_order import in_schema_order
 Read: TypeAlias = Callable[[str, str, Index], ArrayLike]
 Desired: TypeAlias = Mapping[str, Sequence[str] | str] | Sequence[str] | str | None
 
-BUFFERS = 8 << 20  # bytes of Parquet and of blocks of geounits in cache, whatever the size of a part
-
 
 def partition(
     folder: str | os.PathLike[str],
@@ -64,7 +65,8 @@ def partition(
     folder : path
         Made anew.
     problem : Problem
-        On a spine, as `TwoPass` takes it.
+        On a spine, as `TwoPass` takes it; or of areas, as `AreaSolver` takes it, without zeros and equalities, that
+        cross inside the areas of one layer only.
     y : array_like, (n,)
         Measurements over its observed layout.
     memory, at
@@ -73,14 +75,17 @@ def partition(
     Raises
     ------
     UnsupportedProblemError
-        If `TwoPass` cannot take the problem.
+        If `TwoPass`, or of areas `AreaSolver`, cannot take the problem, it has zeros or equalities over areas, or areas
+        cross between parts.
     ValueError
-        If the problem has no spine, or `y` is not a vector of its measurements.
+        If the problem has neither spine nor areas, or `y` is not a vector of its measurements.
     MemoryError, OSError
         As in `partition_source`.
     """
+    if problem.areas is not None:
+        return partition_areas(folder, problem, y, memory, at)
     if problem.spine is None:
-        raise ValueError("only a problem on a spine can be cut into parts: this one has none")
+        raise ValueError("only a problem on a spine, or of areas, can be cut into parts: this one has neither")
     order = in_schema_order(problem)
     reason = TwoPass().refusal(problem if order is None else order.problem) or _unmeasured_in_equalities(problem)
     if reason is not None:
@@ -292,7 +297,7 @@ def _write_parts(
     empty: NDArray[np.bool_] | None = None,
     shares: Shares | None = None,
 ) -> Partitions:
-    _require_file_names(design)
+    require_file_names(design)
     flags = None if empty is None else empty.reshape(spine.size, -1)
     own = part_bytes(design, spine.level_of, spine.child_counts > 0, flags)
     roots = choose_cut(spine, own, None if memory is None else memory - BUFFERS, at)
@@ -309,15 +314,6 @@ def _write_parts(
         entry = writer.write(TOP, top, np.setdiff1d(top, roots), -1, own[top].sum() + BUFFERS)
         write_manifest(temporary, design, parts, entry)
     return Partitions.open(folder)
-
-
-def _require_file_names(design: Design) -> None:
-    for name in design.levels:
-        level_file(name, TOP)
-    for level, table in (*design.observed, *design.desired):
-        tables = [own.name for where, own in (*design.observed, *design.desired) if where == level]
-        if table.name in ("geocode", "parent") or variance_column(table.name) in tables:
-            raise ValueError(f"table {table.name!r} has the name of another column of its file: rename its variable")
 
 
 class _PartWriter:
@@ -355,7 +351,7 @@ class _PartWriter:
             files[path] = write_level(self._folder / path, [spine.geocodes[i] for i in here.tolist()], columns)
         if self._shares is not None:
             path = combinations_file(name)
-            files[path] = write_combinations(self._folder / path, self._shares.of(ordered, own))
+            files[path] = write_matrix(self._folder / path, self._shares.of(ordered, own))
         root = int(ordered[0])
         level_name, geocode = spine.levels[spine.level_of[root]], spine.geocodes[root]
         return PartEntry(name, level_name, geocode, leaf, ordered.size, int(needed), files)

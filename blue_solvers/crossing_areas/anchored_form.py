@@ -1,0 +1,153 @@
+"""Areas that all lie in one, the root, which is a geounit of a tree: what they tell of it, and what they are told.
+
+The root is anchored: a measurement of its finest table is added. With a component's orthonormal group sums u of the
+root, let the added noise have variance s, and B = V (V + s)^-1 be what the estimate of u takes of it, V being the
+covariance of u given what was measured inside. What the estimate takes of the real measurements, U' with U' Sigma U =
+(1 - B) V (1 - B)', gives the inverse of V by sums of positive terms:
+
+    V^-1 = (U B^-1)' Sigma (U B^-1) / s^2,
+
+where nothing is exact (B = 0 along what is) and zero along what nothing inside determines. Told the root's final
+estimate, the anchor is that, as if it were exact; with its covariance L L', and K what the estimates take of the
+anchor, (K L) (K L)' is added to their covariance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from blue_solvers.components.grouping import Grouping
+from blue_solvers.components.tree.messages import Message
+from blue_solvers.crossing_areas.area_form import AreaForm
+from blue_solvers.crossing_areas.component_problem import ComponentProblem
+from blue_solvers.crossing_areas.table_slots import Component
+from blue_solvers.normal_equations.projection import ConstrainedEstimate
+from constraint_builders import Problem
+from constraint_builders.arrays import Float
+from constraint_builders.description.table import Table
+
+TAKEN = 1e-9  # share of the anchor that is taken along a direction, below which that is known exactly
+UNKNOWN = 1e-10  # root of the information about a direction, times the anchor's deviation, below which nothing is known
+
+
+class AnchoredForm(AreaForm):
+    """The estimate of areas with an anchored root.
+
+    Parameters
+    ----------
+    problem : Problem
+        In which one layer, of one area with all leaves, has one measured table: the finest of the root.
+    groupings : sequence of Grouping
+        How all tables of the tree divide the variables.
+    anchor : str
+        That layer.
+    above : mapping of frozenset of int to ndarray (m, m), optional
+        For every component a root of the final covariance of the root's group sums, where the anchor is final.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        groupings: Sequence[Grouping],
+        anchor: str,
+        above: Mapping[Component, Float] | None = None,
+    ) -> None:
+        super().__init__(problem, groupings)
+        self._anchor, self._above = anchor, above
+        place = problem.domain.areas.level_index(anchor)
+        self._table = problem.observed_tables[problem.observed_levels.index(place)]
+
+    @property
+    def finest(self) -> Table:
+        """The anchored table."""
+        return self._table
+
+    def _scales(self, component: Component) -> Float:
+        """What turns orthonormal group sums into sums over groups, (m,)."""
+        return self._slots[self._table.name].roots(component)
+
+    def _anchored(self, own: ComponentProblem, desired: bool = False) -> slice:
+        """The anchor in a layout of a component's problem."""
+        layout = own.problem.desired if desired else own.problem.observed
+        (name,) = (name for name in layout.names if name[0] == self._anchor)
+        return layout.slice(name)
+
+    def _component_variances(self, component: Component, own: ComponentProblem) -> Float:
+        found = super()._component_variances(component, own)
+        if self._above is None:
+            return found
+        (estimate,) = (estimate for one, _, estimate in self._components if one == component)
+        anchors = np.zeros((own.problem.observed.size, len(self._above[component])))
+        anchors[self._anchored(own)] = self._scales(component)[:, None] * self._above[component]
+        return found + (estimate.apply(anchors)[0] ** 2).sum(axis=1)
+
+    def told(self, variance: float) -> dict[Component, Message]:
+        """What all else tells of the root's group sums, by component.
+
+        Parameters
+        ----------
+        variance : float
+            Of the anchor's noise; not much more than the least that is told of any group sum.
+        """
+        found: dict[Component, Message] = {}
+        by_key = {}
+        for component, own, estimate in self._components:
+            key = own.key, self._scales(component).tobytes()
+            if key not in by_key:
+                by_key[key] = self._told(component, own, estimate, variance)
+            found[component] = by_key[key]
+        return found
+
+    def _told(
+        self, component: Component, own: ComponentProblem, estimate: ConstrainedEstimate, variance: float
+    ) -> Message:
+        scales, anchor = self._scales(component), self._anchored(own)
+        pulls = np.zeros((own.problem.desired.size, scales.size))
+        pulls[self._anchored(own, desired=True)] = np.diag(1 / scales)
+        U = estimate.adjoint(pulls)
+        taken = U[anchor] * scales[:, None]
+        noise = np.where(np.isfinite(own.problem.variances), own.problem.variances, 0.0)
+        noise[anchor] = 0
+        return message_of((taken + taken.T) / 2, np.sqrt(noise)[:, None] * U, variance)
+
+    def corrected(self, cells: Float, told: Mapping[Component, Message], variance: float) -> Float:
+        """The root's estimate from all but the anchor, from that with an anchor of 0, (1, *shape, K)."""
+        slots = self._slots[self._table.name]
+        array = slots.slots(cells)
+        for component, message in told.items():
+            part = slots.part(array, component, 0)
+            covariance = message.root[0] @ message.root[0].T
+            known = np.eye(len(part)) - message.unknown[0]
+            slots.put(array, component, known @ (part + covariance @ part / variance), 0)
+        return slots.cells(array)
+
+
+def message_of(taken: Float, learnt: Float, variance: float) -> Message:
+    """What is known of u, (m,), from what its estimate takes of a measurement of it, and of all others.
+
+    Parameters
+    ----------
+    taken : ndarray, (m, m)
+        B, symmetric.
+    learnt : ndarray, (n, m)
+        The root of Sigma times U.
+    variance : float
+        s.
+    """
+    shares, directions = np.linalg.eigh(taken)
+    open_ = shares >= TAKEN
+    exact, rest = directions[:, ~open_], directions[:, open_]
+    information = learnt @ (rest / shares[open_]) / variance
+    triangle = np.linalg.qr(information, mode="r")
+    values, turned = np.linalg.svd(triangle, full_matrices=True)[1:]
+    values = np.concatenate([values, np.zeros(rest.shape[1] - values.size)])
+    known = values * np.sqrt(variance) > UNKNOWN
+    finite, unknown = rest @ turned[known].T, rest @ turned[~known].T
+    return Message(
+        ((finite / values[known]) @ finite.T)[None],
+        ((finite * values[known]) @ finite.T)[None],
+        (unknown @ unknown.T)[None],
+        (exact @ exact.T)[None],
+    )

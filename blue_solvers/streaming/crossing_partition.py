@@ -1,0 +1,295 @@
+"""Cutting areas that cross into parts: the areas of one layer, each with all that lies in it, and the tree above them.
+
+Layers above the cut nest and hold whole areas of it; every other area lies in one area of the cut. What crosses between
+parts is refused by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from blue_solvers.contract import UnsupportedProblemError
+from blue_solvers.crossing_areas.areas_refusal import areas_refusal
+from blue_solvers.crossing_areas.component_problem import equal_variances
+from blue_solvers.streaming.part_data import Design
+from blue_solvers.streaming.part_files import (
+    BUFFERS,
+    TOP,
+    PartEntry,
+    Partitions,
+    areas_file,
+    level_file,
+    require_file_names,
+    variance_column,
+    write_level,
+    write_manifest,
+    write_matrix,
+)
+from blue_solvers.streaming.subtrees import part_bytes
+from constraint_builders import Areas, Problem
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.areas import LEAF
+from constraint_builders.estimability import lacks
+from constraint_builders.files.new_folder import new_folder
+from constraint_builders.memory import format_bytes
+from constraint_builders.schema_order import in_schema_order
+
+EVERYTHING = "Everything"  # the layer above all others, where they have no area that holds all leaves
+IN_MEMORY = "estimate it in memory"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A layer whose areas are the roots of parts.
+
+    Attributes
+    ----------
+    levels : tuple of str
+        The layers above it, from the top down, itself, and those inside.
+    depth : int
+        Its own place among them.
+    above : list of ndarray of int
+        For every layer down to it the area of every leaf.
+    owner : list of ndarray of int
+        For every layer inside the area of the cut that holds each of its areas.
+    """
+
+    levels: tuple[str, ...]
+    depth: int
+    above: list[Index]
+    owner: list[Index]
+
+    @classmethod
+    def at(cls, areas: Areas, used: Sequence[str], name: str) -> Cut:
+        """Cut at a layer; `UnsupportedProblemError` names what crosses."""
+        own = _partition_of(areas, name)
+        if own is None:
+            raise UnsupportedProblemError(
+                f"this problem cannot be cut at {name!r}, whose areas do not hold every leaf once: cut at a layer that "
+                "does"
+            )
+        above: list[tuple[str, Index]] = []
+        inside: list[tuple[str, Index]] = []
+        for other in used:
+            if other == name:
+                continue
+            owner, crossing = _owners(areas, other, own)
+            labels = _partition_of(areas, other)
+            if crossing is None:
+                inside.append((other, owner))
+            elif labels is not None and _nests(own, labels):
+                above.append((other, labels))
+            else:
+                raise UnsupportedProblemError(
+                    f"this problem cannot be cut at {name!r}: {other} {areas.names(other)[crossing]!r} crosses its areas "
+                    f"without being made of whole ones: cut at a layer that holds it, or {IN_MEMORY}"
+                )
+        above.sort(key=lambda layer: int(layer[1].max()))
+        chain = [*above, (name, own)]
+        for (upper, coarse), (lower, fine) in zip(chain[:-1], chain[1:], strict=True):
+            if not _nests(fine, coarse):
+                raise UnsupportedProblemError(
+                    f"this problem cannot be cut at {name!r}: {upper!r} and {lower!r} cross above it: cut at a layer "
+                    f"that holds the areas of one of them, or {IN_MEMORY}"
+                )
+        if chain[0][1].any():
+            top = EVERYTHING
+            while top in areas.levels:
+                top += "'"
+            chain.insert(0, (top, np.zeros_like(own)))
+        levels = *(level for level, _ in chain), *(level for level, _ in inside)
+        return cls(levels, len(chain) - 1, [labels for _, labels in chain], [owner for _, owner in inside])
+
+
+def partition_areas(
+    folder: str | os.PathLike[str],
+    problem: Problem,
+    y: ArrayLike,
+    memory: float | None,
+    at: str | None,
+) -> Partitions:
+    """As `partition`, of a problem of areas that cross inside the areas of one layer."""
+    if memory is None and at is None:
+        raise ValueError("nothing says where to cut: give memory= in bytes, or at= a layer")
+    values = np.array(y, dtype=np.float64)
+    problem.check_vector(values)
+    order = in_schema_order(problem)
+    if order is not None:
+        problem, values = order.problem, values[order.observed]
+    _refuse(problem)
+    values[problem.unmeasured] = 0
+    cut, design, needed, top_needed = _chosen(problem, memory, at)
+    require_file_names(design)
+    blocks = [values[problem.observed.block(i)] for i in range(len(design.observed))]
+    with new_folder(folder) as temporary:
+        writer = _AreaWriter(temporary, problem, design, cut, blocks)
+        parts = [writer.part(number, int(own)) for number, own in enumerate(needed)]
+        write_manifest(temporary, design, parts, writer.top(int(top_needed)))
+    return Partitions.open(folder)
+
+
+def _refuse(problem: Problem) -> None:
+    reason: str | None = areas_refusal(problem)
+    if problem.zeros is not None:
+        reason = f"it has cells known to be empty, over areas: {IN_MEMORY}"
+    elif problem.equalities is not None:
+        reason = f"it has equalities, over areas: {IN_MEMORY}"
+    elif problem.undetermined is not None:
+        reason = "it desires cells that nothing determines: leave them out"
+    if reason is not None:
+        raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
+
+
+def _chosen(problem: Problem, memory: float | None, at: str | None) -> tuple[Cut, Design, Float, float]:
+    """Where to cut, the design, and the bytes of every part and of the top."""
+    areas = problem.domain.areas
+    levels = {*problem.observed_levels, *problem.desired_levels}
+    used = [name for i, name in enumerate(areas.levels) if i in levels]
+    if at is not None:
+        areas.level_index(at)
+        if memory is None:
+            cut = Cut.at(areas, used, at)
+            return cut, *_needs(problem, cut)
+    limit = np.inf if memory is None else memory
+    refusal: UnsupportedProblemError | None = None
+    short: MemoryError | None = None
+    for name in _candidates(areas, used, at):
+        try:
+            cut = Cut.at(areas, used, name)
+        except UnsupportedProblemError as error:
+            refusal = refusal or error
+            continue
+        design, needed, top = _needs(problem, cut)
+        if max(needed.max(), top) <= limit:
+            return cut, design, needed, top
+        worst = int(needed.argmax())
+        what = f"{name} {areas.names(name)[worst]!r} with all inside it" if needed[worst] > limit else f"all above {name}"
+        short = MemoryError(
+            f"{what} needs {format_bytes(max(needed[worst], top))} and the limit is {format_bytes(limit)}: raise it, or "
+            "want fewer tables"
+        )
+    if short is not None:
+        raise short
+    if refusal is not None:
+        raise refusal
+    raise UnsupportedProblemError(
+        f"this problem cannot be cut: no layer has areas that hold every leaf once and several of them: {IN_MEMORY}"
+    )
+
+
+def _candidates(areas: Areas, used: Sequence[str], at: str | None) -> Iterator[str]:
+    """Layers to cut at, from those of few areas; one that is given and those that are finer."""
+    least = 0 if at is None else areas.members[areas.level_index(at)].size
+    names = [at] if at is not None else []
+    others = [name for name in used if name not in (LEAF, at) and areas.members[areas.level_index(name)].size > least]
+    others = [name for name in others if _partition_of(areas, name) is not None]
+    return iter([*names, *sorted(others, key=lambda name: areas.members[areas.level_index(name)].size)])
+
+
+def _needs(problem: Problem, cut: Cut) -> tuple[Design, Float, float]:
+    """The design, and the bytes of every part and of the top."""
+    areas = problem.domain.areas
+    number = {areas.level_index(name): i for i, name in enumerate(cut.levels) if name in areas.levels}
+    observed = tuple((number[i], own) for i, own in zip(problem.observed_levels, problem.observed_tables, strict=True))
+    desired = tuple((number[i], own) for i, own in zip(problem.desired_levels, problem.desired_tables, strict=True))
+    checked = tuple(
+        own
+        for own, level in zip(observed, problem.observed_levels, strict=True)
+        if own not in desired and lacks(problem, level, own[1]) is None
+    )
+    design = Design(problem.domain.schema, cut.levels, observed, desired, checked=checked)
+    each = part_bytes(design, np.arange(len(cut.levels)), np.zeros(len(cut.levels), dtype=bool))
+    roots = int(cut.above[-1].max()) + 1
+    needed = np.full(roots, each[cut.depth] + BUFFERS)
+    for level, owner in enumerate(cut.owner, start=cut.depth + 1):
+        needed += each[level] * np.bincount(owner, minlength=roots)
+    counts = np.array([labels.max() + 1 for labels in cut.above])
+    inner = part_bytes(design, np.arange(cut.depth + 1), np.arange(cut.depth + 1) < cut.depth)
+    return design, needed, float(counts @ inner) + BUFFERS
+
+
+class _AreaWriter:
+    """Writes the files of parts."""
+
+    def __init__(self, folder: Path, problem: Problem, design: Design, cut: Cut, blocks: Sequence[Float]) -> None:
+        self._folder, self._areas, self._design, self._cut = folder, problem.domain.areas, design, cut
+        self._variances, self._blocks = equal_variances(problem), blocks
+        self._leaves = cut.above[-1]
+        own = self._areas.layer(cut.levels[cut.depth])
+        self._names = [self._areas.names(name) if name in self._areas.levels else ("all",) for name in cut.levels]
+        self._incidence = [own.incidence, *(self._areas.layer(name).incidence for name in cut.levels[cut.depth + 1 :])]
+
+    def part(self, number: int, needed: int) -> PartEntry:
+        """Write an area of the cut, and all inside it."""
+        depth = self._cut.depth
+        rows = [np.array([number]), *(np.flatnonzero(owner == number) for owner in self._cut.owner)]
+        files, first = {}, 0
+        for level, here in enumerate(rows, start=depth):
+            if here.size:
+                files |= self._level(level, f"{number:05d}", here, np.full(here.size, 0 if first else -1))
+                first += here.size
+        leaves = np.flatnonzero(self._leaves == number)
+        incidence = [matrix[here][:, leaves] for matrix, here in zip(self._incidence, rows, strict=True) if here.size]
+        path = areas_file(f"{number:05d}")
+        files[path] = write_matrix(self._folder / path, sparse.csr_array(sparse.vstack(incidence, format="csr")))
+        leaf = sum(int(labels.max()) + 1 for labels in self._cut.above[:-1]) + number
+        name, code = self._cut.levels[depth], self._names[depth][number]
+        return PartEntry(f"{number:05d}", name, code, leaf, first, needed, files)
+
+    def top(self, needed: int) -> PartEntry:
+        """Write the tree above the parts, with their roots."""
+        files, start, before = {}, 0, np.zeros(0, dtype=np.intp)
+        for level, labels in enumerate(self._cut.above):
+            count = int(labels.max()) + 1
+            parents = np.full(count, -1)
+            if level:
+                parents[labels] = before + (start - int(before.max()) - 1)
+            files |= self._level(level, TOP, np.arange(count), parents)
+            start, before = start + count, labels
+        return PartEntry(TOP, self._cut.levels[0], self._names[0][0], -1, start, needed, files)
+
+    def _level(self, level: int, part: str, rows: Index, parents: Index) -> dict[str, str]:
+        columns: dict[str, NDArray] = {"parent": parents}
+        for i, (where, table) in enumerate(self._design.observed):
+            if where == level:
+                columns[variance_column(table.name)] = self._variances[i][rows]
+                columns[table.name] = self._blocks[i].reshape(-1, table.size)[rows]
+        path = level_file(self._cut.levels[level], part)
+        return {path: write_level(self._folder / path, [self._names[level][row] for row in rows.tolist()], columns)}
+
+
+def _partition_of(areas: Areas, name: str) -> Index | None:
+    """The area of every leaf, if a layer's areas hold every leaf once, and none is empty."""
+    layer = areas.layer(name)
+    matrix = layer.incidence.tocsc()
+    matrix.eliminate_zeros()
+    if not layer.is_of_sets or (np.diff(matrix.indptr) != 1).any():
+        return None
+    labels = matrix.indices.astype(np.intp)
+    return labels if np.bincount(labels, minlength=layer.size).all() else None
+
+
+def _nests(fine: Index, coarse: Index) -> bool:
+    """Whether every area of a partition lies in one of another."""
+    of_fine = np.zeros(int(fine.max()) + 1, dtype=np.intp)
+    of_fine[fine] = coarse
+    return bool((of_fine[fine] == coarse).all())
+
+
+def _owners(areas: Areas, name: str, own: Index) -> tuple[Index, int | None]:
+    """The part that holds each area of a layer, and the first area that several share; one without leaves is in any."""
+    matrix = areas.layer(name).incidence.copy()
+    matrix.eliminate_zeros()
+    owner = np.zeros(matrix.shape[0], dtype=np.intp)
+    lengths = np.diff(matrix.indptr)
+    owner[lengths > 0] = own[matrix.indices[matrix.indptr[:-1][lengths > 0]]]
+    rows = np.repeat(np.arange(lengths.size), lengths)
+    strange = rows[owner[rows] != own[matrix.indices]]
+    return owner, int(strange[0]) if strange.size else None
