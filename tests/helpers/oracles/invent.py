@@ -31,7 +31,7 @@ class Kind:
     """
 
     spine: bool = True
-    areas: str = ""  # "", "sets", "weights"; instead of a spine
+    areas: str = ""  # "", "sets", "weights", "cut"; instead of a spine
     recodes: bool = True
     zeros: bool = True
     equalities: bool = True
@@ -61,7 +61,8 @@ def invent(seed: int, kind: Kind = Kind()) -> Invented | None:
     parent, level = _tree(rng) if kind.spine and rng.random() < 0.6 else (None, None)
     shell = Description(sizes, groups, parent, level, (), ())
     if kind.areas:
-        incidence, level = invented_areas(rng, kind.areas == "weights")
+        cut = kind.areas == "cut"
+        incidence, level = areas_within_areas(rng) if cut else invented_areas(rng, kind.areas == "weights")
         shell = Description(sizes, groups, None, level, (), (), incidence=incidence)
     if shell.leaves.size * prod(sizes.values()) > MOST_COLUMNS:
         return None
@@ -133,6 +134,26 @@ def invented_areas(rng: np.random.Generator, weighted: bool) -> tuple[np.ndarray
         level += [layer] * count
     rows.append(np.eye(leaves))
     return np.vstack(rows), np.array(level + [len(rows) - 1] * leaves)
+
+
+def areas_within_areas(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A tree of one to three layers, and inside each of its lowest areas others that cross; the leaves last."""
+    leaves = int(rng.integers(2, 9))
+    lowest = np.sort(rng.integers(0, int(rng.integers(1, 4)), leaves))
+    lowest = np.unique(lowest, return_inverse=True)[1]
+    layers = [np.eye(lowest.max() + 1)[:, lowest]]
+    for _ in range(int(rng.integers(0, 3))):
+        above = np.unique(rng.integers(0, 3, len(layers[0])), return_inverse=True)[1]
+        layers.insert(0, np.eye(above.max() + 1)[:, above] @ layers[0])
+    for _ in range(int(rng.integers(1, 3))):
+        rows = []
+        for own in np.eye(lowest.max() + 1)[:, lowest]:
+            for _ in range(int(rng.integers(0, 4))):
+                weights = rng.choice([1.0, 1.0, 1.0, 2.0, 0.5, -1.0], leaves)
+                rows.append(own * (rng.random(leaves) < 0.6) * weights)
+        layers += [np.array(rows)] if rows else []
+    layers.append(np.eye(leaves))
+    return np.vstack(layers), np.concatenate([np.full(len(own), i) for i, own in enumerate(layers)])
 
 
 def _factors(rng: np.random.Generator, d: Description) -> tuple[str, ...]:
