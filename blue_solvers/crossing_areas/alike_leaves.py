@@ -62,11 +62,6 @@ class AlikeLeavesForm:
         Of this problem.
     make_form : callable, optional
         Makes the estimate of the areas and the sums of alike leaves.
-
-    Attributes
-    ----------
-    form : AreaForm
-        That estimate.
     """
 
     def __init__(
@@ -80,7 +75,7 @@ class AlikeLeavesForm:
         self._desired = self._pairs(p.desired, p.desired_levels, p.desired_tables, q.desired, a.desired)
         leaves_wanted = any(pair.alone is not None for pair in self._desired)
         self._is_wide = holds_many_times_its_tables(a, clusters.of_leaf.size)
-        self.form, self._alone_form = make_form(q), self._form_alone(a) if leaves_wanted else None
+        self._form, self._alone_form = make_form(q), self._form_alone(a) if leaves_wanted else None
         own = [pair for pair in self._observed if pair.alone is not None]
         self._cut = slice(own[0].place.start, own[-1].place.stop)  # leaves' tables, if they lie as those alone do
         self._lie_together = all(
@@ -139,7 +134,7 @@ class AlikeLeavesForm:
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
-        X = self.form.apply(self._measured(Y))
+        X = self._form.apply(self._measured(Y))
         own = Y if self._alone_form is None else self._alone_form.apply(self._of_leaves(Y))
         result = np.empty((self._problem.desired.size, Y.shape[1]))
         for pair in self._desired:
@@ -151,7 +146,7 @@ class AlikeLeavesForm:
 
     def violation(self, Y: Float) -> float:
         """That of the areas and the sums of alike leaves, which leaves share without rest."""
-        return self.form.violation(self._measured(Y))
+        return self._form.violation(self._measured(Y))
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
@@ -163,7 +158,7 @@ class AlikeLeavesForm:
             else:
                 pulls[pair.summed] += self._sum(V[pair.place]) / self._repeated(pair)
                 alone[pair.alone] += V[pair.place]
-        found = self.form.adjoint(pulls)
+        found = self._form.adjoint(pulls)
         own = np.zeros((self._alone.observed.size, K)) if self._alone_form is None else self._alone_form.adjoint(alone)
         result = np.empty((self._problem.observed.size, K))
         for pair in self._observed:
@@ -175,7 +170,7 @@ class AlikeLeavesForm:
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        found, result = self.form.variances(), np.empty(self._problem.desired.size)
+        found, result = self._form.variances(), np.empty(self._problem.desired.size)
         one = self._leaves_alone(1)
         own = found if self._alone_form is None else self._form_alone(one).variances()
         leaves, sizes = self._clusters.of_leaf.size, self._sizes

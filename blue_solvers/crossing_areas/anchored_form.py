@@ -71,7 +71,7 @@ class AnchoredForm(AreaForm):
     def _anchored(self, own: ComponentProblem, desired: bool = False) -> slice:
         """The anchor in a layout of a component's problem."""
         layout = own.problem.desired if desired else own.problem.observed
-        (name,) = (name for name in layout.names if name[0] == self._anchor)
+        (name,) = (name for name in layout.names if isinstance(name, tuple) and name[0] == self._anchor)
         return layout.slice(name)
 
     def _component_variances(self, component: Component, own: ComponentProblem) -> Float:

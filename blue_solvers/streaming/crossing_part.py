@@ -7,18 +7,19 @@ the estimate is that over areas, of which the part factorises its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import product
 
 import numpy as np
+from scipy import sparse
 
+from blue_solvers.components import Components
 from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.crossing_areas.alike_leaves import AlikeLeavesForm
 from blue_solvers.crossing_areas.anchored_form import AnchoredForm
 from blue_solvers.crossing_areas.clusters import Clusters
 from blue_solvers.crossing_areas.table_slots import Component
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
-from blue_solvers.streaming.subtrees import CONTRADICTION_TOLERANCE, SubtreeForm
+from blue_solvers.streaming.subtrees import SubtreeForm
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.areas import LEAF
@@ -26,17 +27,25 @@ from constraint_builders.description.areas import LEAF
 ANCHOR = "anchor"
 
 
-def form_of_part(
+def message_of_part(design: Design, part: Part) -> Upward:
+    """What a part with nothing cut off below it, a tree or not, tells of its root."""
+    if part.areas is None:
+        return SubtreeForm(design, part).message()
+    return CrossingForm(design, part, part.areas).message()
+
+
+def estimates_of_part(
     design: Design,
     part: Part,
-    above: Downward | None = None,
-    wanted: Sequence[int] | None = None,
-    read: Sequence[int] | None = None,
-) -> SubtreeForm | CrossingForm:
-    """The estimate of a part with nothing cut off below it, a tree or not; see `SubtreeForm`."""
+    above: Downward,
+    wanted: Sequence[int] | None,
+    read: Sequence[int] | None,
+    variances: bool,
+) -> Estimates:
+    """Estimates of a part with nothing cut off below it, a tree or not; see `SubtreeForm`."""
     if part.areas is None:
-        return SubtreeForm(design, part, above=above, wanted=wanted, read=read)
-    return CrossingForm(design, part, above)
+        return SubtreeForm(design, part, above=above, wanted=wanted, read=read).estimates(variances)
+    return CrossingForm(design, part, part.areas).estimates(above, variances)
 
 
 class CrossingForm:
@@ -46,13 +55,12 @@ class CrossingForm:
     ----------
     design : Design
     part : Part
-        With its areas, of which the first, the root, has all leaves.
-    above : Downward, optional
-        What all measurements tell of the root.
+    areas : csr_array, (G, leaves)
+        Its areas, of which the first, the root, has all leaves.
     """
 
-    def __init__(self, design: Design, part: Part, above: Downward | None = None) -> None:
-        self._design, self._part, self._above = design, part, above
+    def __init__(self, design: Design, part: Part, areas: sparse.csr_array) -> None:
+        self._design, self._part, self._incidence = design, part, areas
         self._anchor = next(name for name in _names(ANCHOR) if name not in design.levels)
         tables = [table for _, table in (*design.observed, *design.desired)]
         self._groupings = groupings_of(design.schema, tables)
@@ -63,34 +71,39 @@ class CrossingForm:
         """What the part knows of its root."""
         s = self._least_variance()
         problem = self._problem(s, [])
-        form = self._form(problem)
-        anchored = form.form if isinstance(form, AlikeLeavesForm) else form
+        form, anchored = self._form(problem)
         told = anchored.told(s)
         cells = form.apply(self._lay_out(problem, None)).reshape(1, *anchored.finest.shape, 1)
         cells = anchored.corrected(cells, told, s)
         return Upward(cells.reshape(-1, 1), [told[component] for component in self._components])
 
-    def estimates(self, variances: bool = True) -> Estimates:
-        """The part's tables, the root being what it is told."""
-        assert self._above is not None
+    def estimates(self, above: Downward, variances: bool) -> Estimates:
+        """The part's tables, the root being what all measurements tell of it."""
         wanted = [i for i, (level, _) in enumerate(self._design.desired) if self._part.count(level)]
         problem = self._problem(0.0, wanted)
-        roots = dict(zip(self._components, (np.asarray(own) for own in self._above.roots), strict=True))
-        form = self._form(problem, roots)
-        x = form.apply(self._lay_out(problem, self._above.cells))[:, 0]
+        roots = dict(zip(self._components, (np.asarray(own) for own in above.roots), strict=True))
+        form, _ = self._form(problem, roots)
+        x = form.apply(self._lay_out(problem, above.cells))[:, 0]
         cells = self._cut(problem, x, wanted)
         spreads = self._cut(problem, form.variances(), wanted) if variances else {}
-        return Estimates(cells, spreads, {}, {}, next(self._contradictions(cells), ""))
+        return Estimates(cells, spreads, {}, {})
 
     def _form(
         self, problem: Problem, above: Mapping[Component, Float] | None = None
-    ) -> AlikeLeavesForm | AnchoredForm:
-        make = partial(AnchoredForm, groupings=self._groupings, anchor=self._anchor, above=above)
+    ) -> tuple[Components, AnchoredForm]:
+        """The estimate, and that of its areas, or of these and the sums of alike leaves."""
+        made: list[AnchoredForm] = []
+
+        def make(own: Problem) -> AnchoredForm:
+            made.append(AnchoredForm(own, self._groupings, self._anchor, above))
+            return made[0]
+
         clusters = Clusters.of(problem)
-        return make(problem) if clusters is None else AlikeLeavesForm(problem, clusters, make)
+        form = make(problem) if clusters is None else AlikeLeavesForm(problem, clusters, make)
+        return form, made[0]
 
     def _problem(self, anchored: float, wanted: Sequence[int]) -> Problem:
-        """The part's problem, with an anchor of some variance; 0 says that it is final. Nothing but it if none wanted."""
+        """The part's problem with an anchor of some variance, 0 if it is final; which is desired where no table is."""
         design, part = self._design, self._part
         finest = design.finest.name
         observed: dict[str, dict[str, Float]] = {self._anchor: {finest: np.full(1, anchored)}}
@@ -107,11 +120,10 @@ class CrossingForm:
         return Problem(design.schema, observed, desired, areas=self._areas())
 
     def _areas(self) -> Areas:
-        part = self._part
-        assert part.areas is not None
+        part, leaves = self._part, self._incidence.shape[1]
         levels = {self._design.levels[level]: part.members(level) for level in np.unique(part.level_of).tolist()}
-        layers = {name: part.areas[place] for name, place in levels.items() if name != LEAF}
-        return Areas(part.areas.shape[1], {**layers, self._anchor: np.zeros(part.areas.shape[1], dtype=np.intp)})
+        layers = {name: self._incidence[place] for name, place in levels.items() if name != LEAF}
+        return Areas(leaves, {**layers, self._anchor: np.zeros(leaves, dtype=np.intp)})
 
     def _lay_out(self, problem: Problem, anchor: Float | None) -> Float:
         """What was measured, and the root's cells, over the observed layout, (n, 1)."""
@@ -141,23 +153,6 @@ class CrossingForm:
             known = known[(known > 0) & np.isfinite(known)]
             least = min(least, known.min(initial=np.inf) * self._design.observed[i][1].size)
         return float(least / self._design.finest.size) if np.isfinite(least) else 1.0
-
-    def _contradictions(self, cells: Mapping[int, Float]) -> Iterator[str]:
-        """Tables that are known exactly and that the final estimate differs from."""
-        numbers = {own: i for i, own in enumerate(self._design.desired)}
-        for i in self._inside:
-            level, table = self._design.observed[i]
-            exact = np.flatnonzero(self._part.variances[i] == 0)
-            found = cells.get(numbers.get((level, table), -1))
-            if found is None or not exact.size:
-                continue
-            values = self._part.values[i][exact]
-            gaps = abs(found[exact] - values).max(axis=1)
-            worst = int(gaps.argmax())
-            if gaps[worst] > CONTRADICTION_TOLERANCE * max(1.0, abs(values).max()):
-                code = self._part.geocodes[self._part.members(level).start + int(exact[worst])]
-                where = f"{self._design.levels[level]} {code!r}"
-                yield f"others put table {table.name!r} of {where} off by {gaps[worst]:.6g}"
 
 
 def _names(name: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -88,12 +89,12 @@ class Cut:
                 above.append((other, labels))
             else:
                 raise UnsupportedProblemError(
-                    f"this problem cannot be cut at {name!r}: {other} {areas.names(other)[crossing]!r} crosses its areas "
-                    f"without being made of whole ones: cut at a layer that holds it, or {IN_MEMORY}"
+                    f"this problem cannot be cut at {name!r}: {other} {areas.names(other)[crossing]!r} crosses its "
+                    f"areas without being made of whole ones: cut at a layer that holds it, or {IN_MEMORY}"
                 )
         above.sort(key=lambda layer: int(layer[1].max()))
         chain = [*above, (name, own)]
-        for (upper, coarse), (lower, fine) in zip(chain[:-1], chain[1:], strict=True):
+        for (upper, coarse), (lower, fine) in pairwise(chain):
             if not _nests(fine, coarse):
                 raise UnsupportedProblemError(
                     f"this problem cannot be cut at {name!r}: {upper!r} and {lower!r} cross above it: cut at a layer "
@@ -119,6 +120,7 @@ def partition_areas(
     if memory is None and at is None:
         raise ValueError("nothing says where to cut: give memory= in bytes, or at= a layer")
     values = np.array(y, dtype=np.float64)
+    problem.observed.tables(values)  # refuses another shape
     problem.check_vector(values)
     order = in_schema_order(problem)
     if order is not None:
@@ -170,10 +172,12 @@ def _chosen(problem: Problem, memory: float | None, at: str | None) -> tuple[Cut
         if max(needed.max(), top) <= limit:
             return cut, design, needed, top
         worst = int(needed.argmax())
-        what = f"{name} {areas.names(name)[worst]!r} with all inside it" if needed[worst] > limit else f"all above {name}"
+        what = (
+            f"{name} {areas.names(name)[worst]!r} with all inside it" if needed[worst] > limit else f"all above {name}"
+        )
         short = MemoryError(
-            f"{what} needs {format_bytes(max(needed[worst], top))} and the limit is {format_bytes(limit)}: raise it, or "
-            "want fewer tables"
+            f"{what} needs {format_bytes(max(needed[worst], top))} and the limit is {format_bytes(limit)}: raise it, "
+            "or want fewer tables"
         )
     if short is not None:
         raise short
@@ -230,7 +234,8 @@ class _AreaWriter:
         """Write an area of the cut, and all inside it."""
         depth = self._cut.depth
         rows = [np.array([number]), *(np.flatnonzero(owner == number) for owner in self._cut.owner)]
-        files, first = {}, 0
+        files: dict[str, str] = {}
+        first = 0
         for level, here in enumerate(rows, start=depth):
             if here.size:
                 files |= self._level(level, f"{number:05d}", here, np.full(here.size, 0 if first else -1))
@@ -245,7 +250,8 @@ class _AreaWriter:
 
     def top(self, needed: int) -> PartEntry:
         """Write the tree above the parts, with their roots."""
-        files, start, before = {}, 0, np.zeros(0, dtype=np.intp)
+        files: dict[str, str] = {}
+        start, before = 0, np.zeros(0, dtype=np.intp)
         for level, labels in enumerate(self._cut.above):
             count = int(labels.max()) + 1
             parents = np.full(count, -1)

@@ -14,7 +14,7 @@ import numpy as np
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import write_estimates
-from blue_solvers.streaming.crossing_part import form_of_part
+from blue_solvers.streaming.crossing_part import estimates_of_part, message_of_part
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
 from blue_solvers.streaming.message_files import (
     pack_arrays,
@@ -171,7 +171,7 @@ class Job:
 
     def _read_message(self, name: str) -> Upward:
         part = self.input.read(name)
-        message = form_of_part(self.input.design, part).message()
+        message = message_of_part(self.input.design, part)
         needed = sum(values.nbytes for values in part.values)
         if needed <= self._spare:  # keep it for the way down
             self._kept[name] = part
@@ -260,12 +260,11 @@ class Job:
             self._require_agreement(name)
             part = self.input.read(name, ())
         read = None if tables is None else ()
-        form = form_of_part(self._asked, part, self._above(name), tables, read)
-        result, alike = form.estimates(self.variances).agreed(), None
+        found = estimates_of_part(self._asked, part, self._above(name), tables, read, self.variances)
+        result, alike = found.agreed(), None
         if self.input.design.equal_to:
             above = self._above(name, ALIKE_DOWN)
             alike = SubtreeForm(self._asked, with_equal_noise(part), above=above).estimates(self.variances)
-        del form
         self._write(output, part, result, alike, np.arange(part.level_of.size))
 
     def prove_split(self, name: str) -> None:

@@ -246,7 +246,7 @@ def areas_file(part: str) -> str:
 
 
 def write_matrix(path: Path, matrix: sparse.csr_array) -> str:
-    """Write a part's share of the combinations that are known exactly, or its areas, whole or not; gives its SHA-256."""
+    """Write the combinations that are known exactly, or the areas, of a part, whole or not; gives its SHA-256."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, temporary.open("wb") as file:
         sparse.save_npz(file, matrix, compressed=False)
@@ -299,7 +299,11 @@ def _entry(said: Mapping[str, Any], levels: Sequence[str]) -> PartEntry:
     entry = PartEntry(**said)
     if not all(isinstance(number, int) for number in (entry.leaf, entry.geounits, entry.bytes)):
         raise ValueError(f"a number of {entry} is none")
-    known = {*(level_file(level, entry.name) for level in levels), combinations_file(entry.name), areas_file(entry.name)}
+    known = {
+        *(level_file(level, entry.name) for level in levels),
+        combinations_file(entry.name),
+        areas_file(entry.name),
+    }
     strange = entry.files.keys() - known
     if strange:
         raise ValueError(f"{entry} has the strange file {min(strange)!r}")

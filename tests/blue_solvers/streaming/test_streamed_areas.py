@@ -74,7 +74,7 @@ def run(problem: Problem, y: np.ndarray, folder: Path, **cut) -> tuple[np.ndarra
     return streamed(problem, folder / "out", "estimate"), streamed(problem, folder / "out", "std_error") ** 2
 
 
-@examples(60, 25)
+@examples(60, 6)
 @given(seed=SEEDS)
 def test_beside_exact_arithmetic(seed: int) -> None:
     """At every layer at which the areas can be cut; some of them are unmeasured, exact, empty or weighted."""
@@ -86,8 +86,7 @@ def test_beside_exact_arithmetic(seed: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 x, variances = run(problem, found.y, Path(folder), at=layer)
-            except UnsupportedProblemError as error:
-                assert "cut at" in str(error)
+            except UnsupportedProblemError:
                 continue
         cuts += 1
         assert (abs(x - reference.estimate) <= 1e-8 * reference.std_errors + floor).all()
@@ -95,3 +94,126 @@ def test_beside_exact_arithmetic(seed: int) -> None:
         assert (abs(variances - reference.variances)[~known] <= 1e-7 * reference.variances[~known]).all()
         assert (variances[known] <= 1e-12).all()
     assert cuts
+
+
+@pytest.mark.parametrize("layer", ["County", "Tract"])
+def test_equals_areas_in_memory(layer: str, tmp_path: Path) -> None:
+    """Names and tables out of the schema's order; tables that are checked, but not desired; a total that is exact."""
+    asked = {"County": ["age"], "Tract": ["age * sex"], "Group": ["detailed"], "Other": ["total"], "Leaf": ["sex"]}
+    problem = invented(desired=asked)
+    y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
+    P = blue(problem, "areas")
+    x, variances = run(problem, y, tmp_path, at=layer)
+    assert len(Partitions.open(tmp_path / "in").parts) == {"County": 2, "Tract": 4}[layer]
+    np.testing.assert_allclose(x, P @ y, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(variances, P.variances(), rtol=1e-9, atol=1e-13)
+
+
+def test_leaves_alike_are_estimated_together(tmp_path: Path) -> None:
+    """Many leaves to a group: sums of alike leaves are factorised in their place."""
+    number = np.arange(120)
+    tract = number // 40
+    layers = {"Tract": tract, "Group": 10 * tract + number % 40 // 13, "Other": 10 * tract + (number % 40 + 5) // 17}
+    tables = {"Tract": {"sex": 3.0}, "Group": {"adult": 1.0}, "Other": {"total": 2.0}, "Leaf": {"detailed": 9.0}}
+    problem = Problem(SCHEMA, tables, areas=Areas(number.size, layers))
+    y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
+    P = blue(problem, "areas")
+    x, variances = run(problem, y, tmp_path, at="Tract")
+    np.testing.assert_allclose(x, P @ y, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(variances, P.variances(), rtol=1e-9)
+
+
+def test_areas_without_one_that_holds_all(tmp_path: Path) -> None:
+    """Nothing relates tracts: the tree above them begins with a layer that has no table, and no file."""
+    problem = invented({"Tract": LAYERS["Tract"], "Group": LAYERS["Group"], "Other": LAYERS["Other"]},
+                       {layer: MEASURED[layer] for layer in ("Tract", "Group", "Other", "Leaf")})  # fmt: skip
+    y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
+    x, variances = run(problem, y, tmp_path, at="Tract")
+    np.testing.assert_allclose(x, blue(problem, "areas") @ y, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(variances, blue(problem, "areas").variances(), rtol=1e-9)
+    assert {path.name for path in (tmp_path / "out").iterdir() if path.suffix == ".parquet"} == {
+        f"{layer}.parquet" for layer in problem.areas.levels
+    }
+
+
+def test_memory_chooses_where_to_cut(tmp_path: Path) -> None:
+    problem = invented()
+    y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
+    assert len(partition(tmp_path / "large", problem, y, memory=1e9).parts) == 2  # counties
+    needed = [max(own.bytes for own in partition(tmp_path / at, problem, y, at=at).parts.values())
+              for at in ("County", "Tract")]  # fmt: skip
+    assert needed[1] < needed[0]
+    parts = partition(tmp_path / "small", problem, y, memory=(needed[0] + needed[1]) / 2)
+    assert len(parts.parts) == 4
+    with pytest.raises(MemoryError, match=r"with all inside it needs .* the limit is .*: raise it"):
+        partition(tmp_path / "none", problem, y, memory=1e6)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_runs_go_on_to_the_same_bytes(seed: int, tmp_path: Path) -> None:
+    problem = invented()
+    y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
+    partition(tmp_path / "in", problem, y, at="Tract")
+    stream(tmp_path / "in", tmp_path / "whole")
+    rng = np.random.default_rng(seed)
+    for kill in sorted(rng.integers(1, 25, 2).tolist()):
+        call = [sys.executable, "-c", KILL_AFTER, str(tmp_path / "in"), str(tmp_path / "killed"), str(kill), "after"]
+        subprocess.run(call, check=False, cwd=ROOT)
+    stream(tmp_path / "in", tmp_path / "killed")
+    assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
+
+
+def test_damaged_areas_are_named(tmp_path: Path) -> None:
+    problem = invented()
+    y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
+    partition(tmp_path / "in", problem, y, at="Tract")
+    (tmp_path / "in" / "areas" / "00002.npz").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"part 00002 \(Tract '2'\).*00002\.npz"):
+        stream(tmp_path / "in", tmp_path / "out")
+
+
+def test_contradictions_are_refused(tmp_path: Path) -> None:
+    measured = {**MEASURED, "Group": {"sex": 0.0}, "Other": {"total": 1.0}, "Tract": {"sex": 0.0}}
+    problem = invented(measured=measured)
+    y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
+    with pytest.raises(ValueError, match="values known exactly contradict one another by"):
+        partition(tmp_path / "in", problem, y, at="Tract")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_crosses_between_parts_is_refused_by_name(tmp_path: Path) -> None:
+    y = np.ones(invented().observed.size)
+    with pytest.raises(UnsupportedProblemError, match=r"Other '1' crosses its areas .*: cut at a layer that holds it"):
+        partition(tmp_path / "in", invented(), y, at="Group")
+    districts = {**LAYERS, "Other": (BLOCKS + 3) // 9}
+    with pytest.raises(UnsupportedProblemError, match="cannot be cut at 'Tract': Other '1' crosses its areas"):
+        partition(tmp_path / "in", invented(districts), np.ones(invented(districts).observed.size), at="Tract")
+    crossing = invented({"County": BLOCKS % 12 // 6, "Tract": LAYERS["Tract"], "Other": BLOCKS // 12},
+                        {layer: MEASURED[layer] for layer in ("County", "Tract", "Other", "Leaf")})  # fmt: skip
+    with pytest.raises(UnsupportedProblemError, match="'County' and 'Other' cross above it"):
+        partition(tmp_path / "in", crossing, np.ones(crossing.observed.size), at="Tract")
+    part = invented({**LAYERS, "Tract": np.eye(3)[:, BLOCKS % 3] * (BLOCKS < 20)})
+    with pytest.raises(UnsupportedProblemError, match="cut at 'Tract', whose areas do not hold every leaf once"):
+        partition(tmp_path / "in", part, np.ones(part.observed.size), at="Tract")
+    with pytest.raises(ValueError, match="no layer 'State' of areas"):
+        partition(tmp_path / "in", invented(), y, at="State")
+    with pytest.raises(ValueError, match="nothing says where to cut"):
+        partition(tmp_path / "in", invented(), y)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_parts_of_areas_do_not_take_is_refused_by_name(tmp_path: Path) -> None:
+    plain = invented()
+    y = np.ones(plain.observed.size)
+    empty = invented(zeros={("Group", "sex"): np.arange(24).reshape(12, 2) == 0})
+    rows = np.zeros((1, plain.observed.size))
+    rows[0, :2] = 1
+    tied = invented(equalities=(rows, np.array([2.0])))
+    cellwise = invented(measured={**MEASURED, "Tract": {"sex": np.arange(1.0, 9).reshape(4, 2)}})
+    for problem, reason in [(empty, "cells known to be empty"), (tied, "equalities"), (cellwise, "variances differ")]:
+        with pytest.raises(UnsupportedProblemError, match=f"cannot be streamed: .*{reason}"):
+            partition(tmp_path / "in", problem, np.ones(problem.observed.size), at="Tract")
+    with pytest.raises(ValueError, match="393"):
+        partition(tmp_path / "in", plain, y[:-1], at="Tract")
+    assert not list(tmp_path.iterdir())
