@@ -54,8 +54,9 @@ def read_estimates(out: Path, problem: Problem, what: str = "estimate") -> np.nd
     """Estimates, or ``"std_error"``, over the problem's desired layout."""
     tables = {}
     for level, table in problem.desired.names:
-        number = problem.spine.level_index(level)
-        codes = pl.DataFrame({"geocode": [problem.spine.geocodes[i] for i in problem.spine.members[number]]})
+        places = problem.domain.places
+        members = places.members[places.level_index(level)]
+        codes = pl.DataFrame({"geocode": [places.geocodes[i] for i in members]})
         frame = pl.concat([pl.read_parquet(path) for path in sorted((out / f"{level}.parquet").glob("*"))])
         table = parse_table(problem.schema, table).name  # files are in the schema's order
         frame = frame.filter(pl.col("table") == table)

@@ -372,7 +372,8 @@ def check_conflicts(instance: Instance) -> None:
 
 def check_streaming(instance: Instance) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        partition(Path(folder) / "in", instance.problem, instance.y, at="State")
+        at = "State" if instance.problem.areas is None else "Region"
+        partition(Path(folder) / "in", instance.problem, instance.y, at=at)
         stream(Path(folder) / "in", Path(folder) / "out")
         _require_files(instance, Path(folder) / "out")
 
@@ -386,7 +387,8 @@ def check_cluster(client: Any, instance: Instance) -> None:
     from blue_solvers.streaming.cluster import estimate
 
     with tempfile.TemporaryDirectory() as folder:
-        partition(Path(folder) / "in", instance.problem, instance.y, at="State")
+        at = "State" if instance.problem.areas is None else "Region"
+        partition(Path(folder) / "in", instance.problem, instance.y, at=at)
         estimate(client, Path(folder) / "in", Path(folder) / "out")
         _require_files(instance, Path(folder) / "out")
 

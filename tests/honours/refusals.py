@@ -94,7 +94,9 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
     },
     **{
         part: {
-            "only a problem on a spine can be cut into parts": NO_SPINE,
+            "only a problem on a spine, or of areas, can be cut into parts": [f for f in NO_SPINE if f not in AREAS],
+            "cut at a layer that holds it": ["areas that cross"],
+            "it has cells known to be empty, over areas": ["areas that cross, with zeros and equalities"],
             "variances differ within a table": ["a spine, a variance for every cell"],
             "its noise is correlated": ["a spine with correlated noise", "a spine with noise that cells share"],
         }

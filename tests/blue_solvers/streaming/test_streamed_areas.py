@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,11 +15,10 @@ from hypothesis import strategies as st
 from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.streaming import Partitions, partition, stream
 from constraint_builders import Areas, Problem, Schema
-from constraint_builders.description.table import parse_table
 from tests.helpers.effort import examples
 from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest
 from tests.helpers.oracles.invent import Invented, Kind, invent
-from tests.helpers.partitioned import KILL_AFTER, digests
+from tests.helpers.partitioned import KILL_AFTER, digests, read_estimates
 from tests.helpers.places import ROOT
 
 CUT = Kind(areas="cut", zeros=False, equalities=False)
@@ -51,27 +49,10 @@ def invented(layers: dict = LAYERS, measured: dict = MEASURED, **options) -> Pro
     return Problem(SCHEMA, measured, areas=Areas(BLOCKS.size, layers), **options)
 
 
-def streamed(problem: Problem, out: Path, what: str) -> np.ndarray:
-    """What the files of a run say, over the desired layout."""
-    tables = {}
-    for layer, name in problem.desired.names:
-        frame = pl.concat([pl.read_parquet(path) for path in sorted((out / f"{layer}.parquet").glob("*"))])
-        table = parse_table(problem.schema, name)
-        frame = frame.filter(pl.col("table") == table.in_schema_order().name)
-        codes = list(problem.areas.names(layer))
-        assert sorted(frame["geocode"]) == sorted(codes)
-        row = dict(zip(frame["geocode"], frame[what].to_list(), strict=True))
-        cells = np.array([row[code] for code in codes]).reshape(len(codes), -1)
-        if table.is_turned:
-            cells = cells[:, table.places_in(table.in_schema_order())]
-        tables[layer, name] = cells.reshape(problem.desired.shape((layer, name)))
-    return problem.desired.vector(tables)
-
-
 def run(problem: Problem, y: np.ndarray, folder: Path, **cut) -> tuple[np.ndarray, np.ndarray]:
     partition(folder / "in", problem, y, **cut)
     stream(folder / "in", folder / "out")
-    return streamed(problem, folder / "out", "estimate"), streamed(problem, folder / "out", "std_error") ** 2
+    return read_estimates(folder / "out", problem), read_estimates(folder / "out", problem, "std_error") ** 2
 
 
 @examples(60, 6)
