@@ -152,7 +152,8 @@ class CrossingForm:
             known = self._part.variances[i]
             known = known[(known > 0) & np.isfinite(known)]
             least = min(least, known.min(initial=np.inf) * self._design.observed[i][1].size)
-        return float(least / self._design.finest.size) if np.isfinite(least) else 1.0
+        weight = float(abs(self._incidence.data).max())
+        return float(least / self._design.finest.size / weight**2) if np.isfinite(least) else 1.0
 
 
 def _names(name: str) -> Iterator[str]:

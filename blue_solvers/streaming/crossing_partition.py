@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.crossing_areas.areas_refusal import areas_refusal
+from blue_solvers.crossing_areas.areas_refusal import MOST_COMPONENTS, areas_refusal
 from blue_solvers.crossing_areas.component_problem import equal_variances
 from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.part_files import (
@@ -138,7 +139,7 @@ def partition_areas(
 
 
 def _refuse(problem: Problem) -> None:
-    reason: str | None = areas_refusal(problem)
+    reason: str | None = areas_refusal(problem) or _too_many_components(problem)
     if problem.zeros is not None:
         reason = f"it has cells known to be empty, over areas: {IN_MEMORY}"
     elif problem.equalities is not None:
@@ -147,6 +148,14 @@ def _refuse(problem: Problem) -> None:
         reason = "it desires cells that nothing determines: leave them out"
     if reason is not None:
         raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
+
+
+def _too_many_components(problem: Problem) -> str | None:
+    """Why a part cannot tell all components of its root, or None."""
+    count = 2 ** sum(own.has_contrasts for own in groupings_in_use(problem))
+    if count <= MOST_COMPONENTS:
+        return None
+    return f"the table of all variables in use has {count:,} components, more than {MOST_COMPONENTS:,}: {IN_MEMORY}"
 
 
 def _chosen(problem: Problem, memory: float | None, at: str | None) -> tuple[Cut, Design, Float, float]:

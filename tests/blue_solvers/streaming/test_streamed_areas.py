@@ -104,6 +104,20 @@ def test_leaves_alike_are_estimated_together(tmp_path: Path) -> None:
     np.testing.assert_allclose(variances, P.variances(), rtol=1e-9)
 
 
+@pytest.mark.parametrize("weight", [1e-6, 1e6])
+def test_weights_far_from_one(weight: float, tmp_path: Path) -> None:
+    """What a part knows well by a large weight is not taken for exact."""
+    groups = np.eye(12)[:, LAYERS["Group"] // 10 * 3 + LAYERS["Group"] % 10] * weight
+    problem = invented({**LAYERS, "Group": groups})
+    rng = np.random.default_rng(1)
+    y = problem.marginal_matrix() @ rng.poisson(50, problem.domain.size)
+    y = y + np.sqrt(problem.variances) * rng.standard_normal(y.size)
+    P = blue(problem, "dense")
+    x, variances = run(problem, y, tmp_path, at="Tract")
+    np.testing.assert_allclose(variances, P.variances(), rtol=1e-6, atol=1e-13)
+    assert (abs(x - P @ y) <= 1e-6 * np.sqrt(P.variances()) + 1e-9 * abs(x)).all()
+
+
 def test_areas_without_one_that_holds_all(tmp_path: Path) -> None:
     """Nothing relates tracts: the tree above them begins with a layer that has no table, and no file."""
     problem = invented({"Tract": LAYERS["Tract"], "Group": LAYERS["Group"], "Other": LAYERS["Other"]},
@@ -195,6 +209,11 @@ def test_what_parts_of_areas_do_not_take_is_refused_by_name(tmp_path: Path) -> N
     for problem, reason in [(empty, "cells known to be empty"), (tied, "equalities"), (cellwise, "variances differ")]:
         with pytest.raises(UnsupportedProblemError, match=f"cannot be streamed: .*{reason}"):
             partition(tmp_path / "in", problem, np.ones(problem.observed.size), at="Tract")
+    wide = Schema({f"v{i}": 2 for i in range(13)})
+    pairs = {f"v{i} * v{i + 1}": 1.0 for i in range(12)}
+    many = Problem(wide, {"Group": pairs, "Other": pairs, "Leaf": pairs}, areas=Areas(24, LAYERS))
+    with pytest.raises(UnsupportedProblemError, match="8,192 components, more than 4,096"):
+        partition(tmp_path / "in", many, np.ones(many.observed.size), at="Tract")
     with pytest.raises(ValueError, match="393"):
         partition(tmp_path / "in", plain, y[:-1], at="Tract")
     assert not list(tmp_path.iterdir())
