@@ -134,7 +134,7 @@ class AlikeLeavesForm:
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
-        X = self._form.apply(self._measured(Y))
+        X = self._form.apply(self.measured(Y))
         own = Y if self._alone_form is None else self._alone_form.apply(self._of_leaves(Y))
         result = np.empty((self._problem.desired.size, Y.shape[1]))
         for pair in self._desired:
@@ -146,7 +146,7 @@ class AlikeLeavesForm:
 
     def violation(self, Y: Float) -> float:
         """That of the areas and the sums of alike leaves, which leaves share without rest."""
-        return self._form.violation(self._measured(Y))
+        return self._form.violation(self.measured(Y))
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
@@ -183,7 +183,7 @@ class AlikeLeavesForm:
             np.take(shared, self._clusters.of_leaf, axis=0, out=result[pair.place].reshape(leaves, -1), mode="clip")
         return result
 
-    def _measured(self, Y: Float) -> Float:
+    def measured(self, Y: Float) -> Float:
         """What is measured of the areas and of the sums of alike leaves."""
         result = np.empty((self._summed.observed.size, Y.shape[1]))
         for pair in self._observed:

@@ -7,7 +7,8 @@ covariance of u given what was measured inside. What the estimate takes of the r
 
     V^-1 = (U B^-1)' Sigma (U B^-1) / s^2,
 
-where nothing is exact (B = 0 along what is) and zero along what nothing inside determines. Told the root's final
+where nothing is exact (B = 0 along what is) and zero along what nothing inside determines. The estimate of u without
+the added measurement has the shares U (1 + V / s) in the real ones. Told the root's final
 estimate, the anchor is that, as if it were exact; with its covariance L L', and K what the estimates take of the
 anchor, (K L) (K L)' is added to their covariance.
 """
@@ -21,12 +22,11 @@ import numpy as np
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.tree.messages import Message
 from blue_solvers.crossing_areas.area_form import AreaForm
-from blue_solvers.crossing_areas.component_problem import ComponentProblem
+from blue_solvers.crossing_areas.component_problem import ComponentProblem, Key
 from blue_solvers.crossing_areas.table_slots import Component
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.table import Table
 
 TAKEN = 1e-9  # share of the anchor that is taken along a direction, below which that is known exactly
 UNKNOWN = 1e-10  # root of the information about a direction, times the anchor's deviation, below which nothing is known
@@ -59,11 +59,6 @@ class AnchoredForm(AreaForm):
         place = problem.domain.areas.level_index(anchor)
         self._table = problem.observed_tables[problem.observed_levels.index(place)]
 
-    @property
-    def finest(self) -> Table:
-        """The anchored table."""
-        return self._table
-
     def _scales(self, component: Component) -> Float:
         """What turns orthonormal group sums into sums over groups, (m,)."""
         return self._slots[self._table.name].roots(component)
@@ -83,26 +78,39 @@ class AnchoredForm(AreaForm):
         anchors[self._anchored(own)] = self._scales(component)[:, None] * self._above[component]
         return found + (estimate.apply(anchors)[0] ** 2).sum(axis=1)
 
-    def told(self, variance: float) -> dict[Component, Message]:
-        """What all else tells of the root's group sums, by component.
+    def told(self, variance: float, Y: Float) -> tuple[Float, dict[Component, Message]]:
+        """What all else tells of the root.
 
         Parameters
         ----------
         variance : float
             Of the anchor's noise; not much more than the least that is told of any group sum.
+        Y : ndarray, (n, K)
+            Measurements, the anchor's being 0.
+
+        Returns
+        -------
+        ndarray, (cells, K)
+            The root's estimate, zero along directions that nothing determines.
+        dict of frozenset of int to Message
+            What is known of its group sums, by component.
         """
+        slots, given = self._slots[self._table.name], self._given(Y)
+        array = np.zeros((1, *slots.shape, Y.shape[1]))
         found: dict[Component, Message] = {}
-        by_key = {}
+        by_key: dict[Key, tuple[Message, Float]] = {}
         for component, own, estimate in self._components:
-            key = own.key, self._scales(component).tobytes()
+            key = *own.key, self._scales(component).tobytes()
             if key not in by_key:
                 by_key[key] = self._told(component, own, estimate, variance)
-            found[component] = by_key[key]
-        return found
+            found[component], shares = by_key[key]
+            slots.put(array, component, shares.T @ self._measured(given, component, own), 0)
+        return slots.cells(array).reshape(-1, Y.shape[1]), found
 
     def _told(
         self, component: Component, own: ComponentProblem, estimate: ConstrainedEstimate, variance: float
-    ) -> Message:
+    ) -> tuple[Message, Float]:
+        """What a component tells of the root's group sums, and the shares of its measurements in their estimate."""
         scales, anchor = self._scales(component), self._anchored(own)
         pulls = np.zeros((own.problem.desired.size, scales.size))
         pulls[self._anchored(own, desired=True)] = np.diag(1 / scales)
@@ -110,18 +118,10 @@ class AnchoredForm(AreaForm):
         taken = U[anchor] * scales[:, None]
         noise = np.where(np.isfinite(own.problem.variances), own.problem.variances, 0.0)
         noise[anchor] = 0
-        return message_of((taken + taken.T) / 2, np.sqrt(noise)[:, None] * U, variance)
-
-    def corrected(self, cells: Float, told: Mapping[Component, Message], variance: float) -> Float:
-        """The root's estimate from all but the anchor, from that with an anchor of 0, (1, *shape, K)."""
-        slots = self._slots[self._table.name]
-        array = slots.slots(cells)
-        for component, message in told.items():
-            part = slots.part(array, component, 0)
-            covariance = message.root[0] @ message.root[0].T
-            known = np.eye(len(part)) - message.unknown[0]
-            slots.put(array, component, known @ (part + covariance @ part / variance), 0)
-        return slots.cells(array)
+        message = message_of((taken + taken.T) / 2, np.sqrt(noise)[:, None] * U, variance)
+        known = np.eye(scales.size) - message.unknown[0]
+        covariance = message.root[0] @ message.root[0].T
+        return message, U @ (known + covariance / variance)
 
 
 def message_of(taken: Float, learnt: Float, variance: float) -> Message:

@@ -72,10 +72,7 @@ class AreaForm:
 
     def _estimate(self, Y: Float) -> tuple[Float, float]:
         p, worst = self._problem, 0.0
-        given = [
-            self._slots[table.name].slots(self._cells(Y, p.observed.block(i), table))
-            for i, table in enumerate(p.observed_tables)
-        ]
+        given = self._given(Y)
         found = [np.zeros(self._shape(p.desired.sizes[i], table, Y)) for i, table in enumerate(p.desired_tables)]
         for component, own, estimate in self._components:
             X, info = estimate.apply(self._measured(given, component, own))
@@ -112,6 +109,14 @@ class AreaForm:
         for block, table in enumerate(p.observed_tables):
             result[p.observed.block(block)] = self._slots[table.name].cells(pulls[block]).reshape(-1, V.shape[1])
         return result
+
+    def _given(self, Y: Float) -> Blocks:
+        """Observed tables in slots."""
+        p = self._problem
+        return [
+            self._slots[table.name].slots(self._cells(Y, p.observed.block(i), table))
+            for i, table in enumerate(p.observed_tables)
+        ]
 
     def _measured(self, given: Blocks, component: Component, own: ComponentProblem) -> Float:
         """What the tables tell of a component, over the observed layout of its problem."""

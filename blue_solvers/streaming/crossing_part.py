@@ -69,13 +69,12 @@ class CrossingForm:
 
     def message(self) -> Upward:
         """What the part knows of its root."""
-        s = self._least_variance()
-        problem = self._problem(s, [])
+        variance = self._least_variance()
+        problem = self._problem(variance, [])
         form, anchored = self._form(problem)
-        told = anchored.told(s)
-        cells = form.apply(self._lay_out(problem, None)).reshape(1, *anchored.finest.shape, 1)
-        cells = anchored.corrected(cells, told, s)
-        return Upward(cells.reshape(-1, 1), [told[component] for component in self._components])
+        y = self._lay_out(problem, None)
+        cells, told = anchored.told(variance, form.measured(y) if isinstance(form, AlikeLeavesForm) else y)
+        return Upward(cells, [told[component] for component in self._components])
 
     def estimates(self, above: Downward, variances: bool) -> Estimates:
         """The part's tables, the root being what all measurements tell of it."""
