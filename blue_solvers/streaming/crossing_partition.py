@@ -44,6 +44,7 @@ from constraint_builders.memory import format_bytes
 from constraint_builders.schema_order import in_schema_order
 
 EVERYTHING = "Everything"  # the layer above all others, where they have no area that holds all leaves
+COPIES = 2  # of measurements and estimates inside a part, beside those that a part takes that is a tree
 IN_MEMORY = "estimate it in memory"
 
 
@@ -219,6 +220,8 @@ def _needs(problem: Problem, cut: Cut) -> tuple[Design, Float, float]:
     )
     design = Design(problem.domain.schema, cut.levels, observed, desired, checked=checked)
     each = part_bytes(design, np.arange(len(cut.levels)), np.zeros(len(cut.levels), dtype=bool))
+    for level, table in (*observed, *design.estimated):
+        each[level] += 8 * COPIES * table.size
     roots = int(cut.above[-1].max()) + 1
     needed = np.full(roots, each[cut.depth] + BUFFERS)
     for level, owner in enumerate(cut.owner, start=cut.depth + 1):
