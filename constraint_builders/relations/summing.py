@@ -8,10 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from constraint_builders.arrays import Index
+from constraint_builders.arrays import Flags, Index
 from constraint_builders.description.equality import equal
 from constraint_builders.description.linear import read_matrix
 from constraint_builders.relations.elimination import relations_between_rows
@@ -26,19 +25,19 @@ class NestedNodes:
     ----------
     parent : ndarray of int, (nodes,)
         Of every node the one that it is inside, -1 at roots.
-    leaf_counts : ndarray of int, (nodes,)
-        Number of leaves below.
+    rest : ndarray of bool, (nodes,)
+        Which nodes with children hold leaves that none of these holds.
     """
 
     parent: Index
-    leaf_counts: Index
+    rest: Flags
 
-    @cached_property
-    def rest(self) -> NDArray[np.bool_]:
-        """Which nodes with children hold leaves that none of these holds, (nodes,)."""
-        below = self.parent >= 0
-        held = np.bincount(self.parent[below], weights=self.leaf_counts[below], minlength=self.parent.size)
-        return (held > 0) & (held < self.leaf_counts)
+    @classmethod
+    def of(cls, parent: Index, leaf_counts: Index) -> NestedNodes:
+        """From the parents and the numbers of leaves below."""
+        below = parent >= 0
+        held = np.bincount(parent[below], weights=leaf_counts[below], minlength=parent.size)
+        return cls(parent, (held > 0) & (held < leaf_counts))
 
     def relations(self) -> sparse.csr_array:
         """Every node with children is their sum, where they hold all its leaves: A x = 0, (rows, nodes)."""
@@ -100,7 +99,7 @@ class SummingMatrix:
             return None
         order = np.argsort(-self.leaf_counts, kind="stable")
         holders = holders_of(self.matrix.indptr, self.matrix.indices, order)
-        return None if holders is None else NestedNodes(holders, self.leaf_counts)
+        return None if holders is None else NestedNodes.of(holders, self.leaf_counts)
 
     @cached_property
     def relations(self) -> sparse.csr_array:
