@@ -45,7 +45,8 @@ class AreaLayer:
     @classmethod
     def of_matrix(cls, matrix: sparse.csr_array, labels: tuple[Hashable, ...] | None = None) -> AreaLayer:
         """From the weights of leaves in areas."""
-        return cls(*matrix.shape, labels, matrix, None)
+        size, leaves = matrix.shape
+        return cls(size, leaves, labels, matrix, None)
 
     @classmethod
     def of_sets(cls, areas: Int32, size: int, labels: tuple[Hashable, ...] | None = None) -> AreaLayer:
@@ -139,11 +140,11 @@ def read_layer(name: str, given: Any, leaves: int, leaf_names: tuple[Hashable, .
         numbered = labels == tuple(map(str, range(matrix.shape[0])))
         return AreaLayer.of_matrix(matrix, None if numbered else labels)
     order = _leaf_order(getattr(given, "index", None), leaf_names, what)
-    size, labels, areas = _areas_of_labels(given, what)
+    size, of_areas, areas = _areas_of_labels(given, what)
     areas = areas if order is None else areas[order]
     if areas.size != leaves:
         raise ValueError(f"{what} labels {areas.size} leaves, and there are {leaves}: give a label for each")
-    return AreaLayer.of_sets(areas, size, labels)
+    return AreaLayer.of_sets(areas, size, of_areas)
 
 
 def _leaf_order(index: Any, leaf_names: tuple[Hashable, ...] | None, what: str) -> Index | None:
@@ -177,9 +178,9 @@ def _areas_of_labels(given: Any, what: str) -> tuple[int, tuple[Hashable, ...] |
         return found.size, None if numbered else tuple(found.tolist()), areas
     labels = read_labels(given, what)
     if labels and all(isinstance(label, int | float) and not isinstance(label, bool) for label in labels):
-        found, areas = np.unique(np.array(labels), return_inverse=True)
+        found, inverse = np.unique(np.array(labels), return_inverse=True)
         values = tuple(int(v) if float(v).is_integer() else v for v in found.tolist())
-        return found.size, values, areas.astype(np.int32)
+        return found.size, values, inverse.astype(np.int32)
     numbers = {label: i for i, label in enumerate(dict.fromkeys(labels))}
     return len(numbers), tuple(numbers), np.fromiter(map(numbers.__getitem__, labels), np.int32, len(labels))
 

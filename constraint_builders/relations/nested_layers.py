@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from constraint_builders.arrays import Index, Int32
+from constraint_builders.arrays import Int32
 from constraint_builders.compiled import compiled
 from constraint_builders.relations.summing import NestedNodes
 
