@@ -18,7 +18,7 @@ from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.measured import Measured
 from constraint_builders.record import Record
-from constraint_builders.relations.nested_layers import nested_layers
+from constraint_builders.relations.nested_layers import layers_cross, nested_layers, sets_of_layers
 from constraint_builders.relations.spine_tables import spine_layout
 from constraint_builders.relations.summing import NestedNodes, SummingMatrix
 
@@ -169,11 +169,13 @@ class NestedAreas:
 
 def _nested(areas: Areas, levels: list[int]) -> NestedNodes | None:
     """The areas of some layers as nodes, one layer after the other; None if they do not nest."""
-    layers = [areas.layer(areas.levels[level]) for level in levels]
-    sets = [layer.area_of_leaf for layer in layers]
-    if all(own is not None for own in sets):
-        found = nested_layers([own for own in sets if own is not None], [layer.size for layer in layers])
+    sets = sets_of_layers(areas, levels)
+    sizes = [areas.members[level].size for level in sets]
+    if len(sets) == len(levels):
+        found = nested_layers(list(sets.values()), sizes)
         if found is not None:
             return found
+    if layers_cross(list(sets.values()), sizes):
+        return None
     chosen = np.concatenate([areas.members[level] for level in levels])
     return SummingMatrix(areas.incidence[chosen]).nested

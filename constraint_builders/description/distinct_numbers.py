@@ -24,11 +24,12 @@ def distinct_numbers(numbers: NDArray[Any]) -> tuple[NDArray[Any], Int32]:
             places = from_low.astype(np.int32)
             occurs = np.zeros(high - low + 1, dtype=bool)
             occurs[places] = True
-            if occurs.all():
-                return np.arange(low, high + 1).astype(numbers.dtype), places
+            found = np.flatnonzero(occurs).astype(numbers.dtype) + numbers.dtype.type(low)
+            if found.size == occurs.size:
+                return found, places
             rank = np.cumsum(occurs, dtype=np.int32)
             rank -= 1
-            return np.flatnonzero(occurs).astype(numbers.dtype) + numbers.dtype.type(low), rank[places]
+            return found, rank[places]
     found, inverse = np.unique(numbers, return_inverse=True)
     return found, inverse.astype(np.int32)
 

@@ -6,12 +6,15 @@ Each layer is read once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from constraint_builders.arrays import Int32
 from constraint_builders.compiled import compiled
+from constraint_builders.description.areas import Areas
+from constraint_builders.description.distinct_numbers import distinct_numbers
 from constraint_builders.relations.summing import NestedNodes
 
 MANY = 1 << 22  # places of leaves in layers from which loading the compiled loop pays
@@ -45,6 +48,28 @@ def nested_layers(layers: Sequence[Int32], sizes: Sequence[int]) -> NestedNodes 
         if parent[starts[i]] == UNSEEN:
             return None
     return NestedNodes.of(parent.astype(np.intp), counts.astype(np.intp)) if counts.all() else None
+
+
+def sets_of_layers(areas: Areas, levels: Iterable[int]) -> dict[int, Int32]:
+    """Of the layers of disjoint sets among those at some positions, for every leaf the number of its set."""
+    found = ((level, areas.layer(areas.levels[level]).area_of_leaf) for level in levels)
+    return {level: own for level, own in found if own is not None}
+
+
+def layers_cross(layers: Sequence[Int32], sizes: Sequence[int]) -> bool:
+    """Whether a set of a layer and one of that of next more sets overlap otherwise than by one lying in the other.
+
+    Other layers are not looked at: that none cross is not said.
+    """
+    order = sorted(range(len(layers)), key=lambda i: sizes[i])
+    for i, j in pairwise(order):
+        both = (layers[i] >= 0) & (layers[j] >= 0)
+        pairs, number = distinct_numbers(layers[i][both].astype(np.int64) * sizes[j] + layers[j][both])
+        common = np.bincount(number, minlength=pairs.size)
+        first, second = (np.bincount(layers[k][layers[k] >= 0], minlength=sizes[k]) for k in (i, j))
+        if ((common < first[pairs // sizes[j]]) & (common < second[pairs % sizes[j]])).any():
+            return True
+    return False
 
 
 def _runs_in_runs(layers: list[Int32], sizes: list[int], starts: list[int]) -> NestedNodes | None:

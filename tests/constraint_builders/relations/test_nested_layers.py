@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.relations import nested_layers as module
-from constraint_builders.relations.nested_layers import nested_layers
+from constraint_builders.relations.nested_layers import layers_cross, nested_layers
 from tests.helpers.effort import examples
 
 
@@ -88,3 +88,19 @@ def test_sets_that_hold_one_another_here_and_the_other_way_there_nest_too() -> N
     assert problem.tree is not None
     parent = problem.tree.problem.domain.spine.parent
     assert sorted(np.bincount(parent[parent >= 0]).tolist(), reverse=True)[:4] == [2, 2, 2, 2]
+
+
+@examples(200, 60)
+@given(seed=st.integers(0, 100_000))
+def test_layers_that_are_said_to_cross_do(seed: int) -> None:
+    layers = invented(seed)
+    sizes = [int(own.max(initial=-1)) + 1 for own in layers]
+
+    def cross(some: list[int]) -> bool:
+        sets = sets_of([layers[i] for i in some], [sizes[i] for i in some])
+        return any(a & b and not a <= b and not b <= a for a in sets for b in sets)
+
+    if layers_cross(layers, sizes):
+        assert cross(list(range(len(layers))))
+    for i in range(1, len(layers)):
+        assert layers_cross(layers[i - 1 : i + 1], sizes[i - 1 : i + 1]) == cross([i - 1, i])
