@@ -77,7 +77,7 @@ def _runs_in_runs(layers: list[Int32], sizes: list[int], starts: list[int]) -> N
 
     Layers of few sets come first; `starts` are the numbers of their first nodes.
     """
-    parent = np.empty(sum(sizes), dtype=np.intp)
+    parent = np.full(sum(sizes), UNSEEN, dtype=np.intp)
     above, changed_above = np.full(layers[0].size, -1, dtype=np.int32), np.zeros(layers[0].size - 1, dtype=bool)
     for layer, size, start in zip(layers, sizes, starts, strict=True):
         if layer.min() < 0:
@@ -91,6 +91,8 @@ def _runs_in_runs(layers: list[Int32], sizes: list[int], starts: list[int]) -> N
             first = np.concatenate([[0], np.flatnonzero(changed) + 1])
             parent[start + layer[first]] = above[first]
         above, changed_above = layer + np.int32(start), changed
+    if parent.min() == UNSEEN:  # a set of no leaves, and another of several runs
+        return None
     return NestedNodes(parent, np.zeros(parent.size, dtype=bool))
 
 
