@@ -93,7 +93,7 @@ def _sums_of_several(problems: Sequence[Problem]) -> list[sparse.csr_array]:
     for problem in problems:
         noise = np.sign(np.where(np.isinf(problem.variances), -1.0, problem.variances))
         key: Hashable = None
-        if problem.completion is None:
+        if problem.is_tabular and problem.completion is None:
             schema = repr(problem.domain.schema)
             key = id(problem.places), problem.observed.names, problem.desired.names, schema, noise.tobytes()
         if key is None or key not in known:
