@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
 from itertools import combinations
 from math import prod
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from blue_solvers import blue
 from blue_solvers.components import ArrayForm, SweepForm, TableForm, TreeForm, choice, components_of
+from blue_solvers.components.flat import outer_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.relations.closed_tables import ALWAYS, NOTHING, ClosedTables, TooManyTablesError
@@ -34,9 +36,19 @@ def close(X: np.ndarray, expected: np.ndarray, errors: np.ndarray) -> bool:
     return bool((abs(X - expected) <= 1e-9 * errors[:, None] + 1e-13 * abs(expected).max(initial=1)).all())
 
 
+@pytest.fixture(scope="module", params=["as usual", "wherever it can be"])
+def outer(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Small problems take outer tables through their margins too."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param != "as usual":
+            patch.setattr(outer_tables, "WORTH", np.inf)
+            patch.setattr(outer_tables, "LEAST", 0)
+        yield
+
+
 @examples(60)
 @given(cases("equal", recodes=False))
-def test_forms_agree_with_each_other_and_with_dense(case: Case) -> None:
+def test_forms_agree_with_each_other_and_with_dense(outer: None, case: Case) -> None:
     problem = in_order(case.problem())
     rng = np.random.default_rng(0)
     spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
@@ -58,9 +70,31 @@ def test_forms_agree_with_each_other_and_with_dense(case: Case) -> None:
         assert form.violation(Y) <= 1e-9 * abs(Y).max(initial=1)
 
 
+def test_sums_of_a_table_that_nothing_else_sees(outer: None) -> None:
+    """Of "a * b * c" others see what lies in "a * b" and "d"; desired tables are sums of it, one of them twice over."""
+    schema = Schema({"a": 3, "b": 4, "c": 5, "d": 6}, recodes={"a": {"half": [0, 0, 1]}})
+    observed = {"detailed": 3.0, "a * b": 1.0, "d": 0.0, "half * c": np.inf, "half": 2.0, "total": 0.5}
+    problem = in_order(Problem(schema, observed, desired=["c * d", "a * b * c", "c", "half * c", "b", "total"]))
+    dense, form = blue(problem, "dense"), SweepForm(StructuredProblem.of(problem))
+    rng = np.random.default_rng(0)
+    truth = problem.marginal_matrix() @ rng.integers(0, 9, (360, 3)).astype(float)
+    Y = np.where(problem.unmeasured[:, None], 0, truth)
+    Y += np.sqrt(np.where(problem.unmeasured, 0, problem.variances))[:, None] * rng.normal(size=Y.shape)
+    V = rng.normal(size=(problem.desired.size, 2))
+    assert np.allclose(form.apply(Y), dense @ Y, rtol=1e-12, atol=1e-11)
+    assert np.allclose(V.T @ form.apply(Y), form.adjoint(V).T @ Y, rtol=1e-11, atol=1e-11)
+    assert np.allclose(form.variances(), dense.variances(), rtol=1e-11, atol=1e-13)
+    assert form.violation(Y) < 1e-11
+
+
+def test_large_tables_of_long_axes_are_outer() -> None:
+    found = [SweepForm(StructuredProblem.of(own))._outer for own in (gallery.dhc(), gallery.cube(5, 5))]
+    assert [own is not None for own in found] == [True, False]
+
+
 @examples(60)
 @given(cases("equal"))
-def test_sweeps_with_recodes_agree_with_dense(case: Case) -> None:
+def test_sweeps_with_recodes_agree_with_dense(outer: None, case: Case) -> None:
     problem = in_order(case.problem())
     rng = np.random.default_rng(0)
     spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
@@ -102,7 +136,7 @@ def test_tree_form_with_recodes(case: Case) -> None:
 
 
 @pytest.mark.parametrize("make", FORMS)
-def test_exact_tables_contradicting_one_another_are_still_linear(make) -> None:
+def test_exact_tables_contradicting_one_another_are_still_linear(outer: None, make) -> None:
     problem = Problem(Schema({"a": 3, "b": 2}), {"a": 0.0, "b": 0.0, "detailed": 1.0})
     Y = np.random.default_rng(0).normal(size=(11, 4))
     form = make(StructuredProblem.of(problem))
