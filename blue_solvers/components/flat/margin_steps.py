@@ -78,9 +78,7 @@ def _block(steps: Integers, first: int, last: int, size: int) -> int:
     block = size
     for step in range(first, last):
         own = size // steps[step, 1]
-        if block > BLOCK and own < block:
-            block = own
-        elif block < own <= BLOCK:
+        if own < block if block > BLOCK else block < own <= BLOCK:
             block = own
     return block
 

@@ -27,8 +27,9 @@ from blue_solvers.threads import Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers
 from constraint_builders.relations.closed_tables import ClosedTables
 
-WORTH = 0.25  # cells of margins for each of a table, up to which it is corrected through them
+WORTH = 0.5  # cells of margins for each of a table, up to which it is corrected through them
 LEAST = 1 << 14  # cells of outer tables: with fewer, the calls take longer than the sweeps' passes
+MEAN = LEAST >> 4  # cells of an outer table, on average
 MOST_SUBSETS = 10  # axes of which every subset is looked at
 
 Axes = tuple[int, ...]
@@ -60,12 +61,13 @@ class OuterChoice:
         observed, noisy = observed_at[noisy | exact], noisy[noisy | exact]
         if np.unique(desired_at).size < desired_at.size:
             return cls(tables, {}, np.ones(tables.sizes.size, dtype=np.bool_))
-        first, last = _owners(tables, axes, observed)
+        grouped = np.array([*(own < -1 for own in axes.instead), False])
+        recoded = desired_at[grouped[tables.kept[desired_at]].any(axis=1)]  # no sums of levels lead to these
+        first, last = _owners(tables, axes, observed, recoded)
         shared = first != last
         order = np.argsort(tables.up[:, 0], kind="stable")
         starts = np.searchsorted(tables.up[order, 0], np.arange(tables.sizes.size + 1))
         times = np.bincount(observed, minlength=tables.sizes.size)
-        grouped = np.array([*(own < -1 for own in axes.instead), False])
         alone = ~shared[observed] & (first[observed] == observed) & (times[observed] == 1) & noisy
         alone &= ~grouped[tables.kept[observed]].any(axis=1)
         found: dict[int, Axes] = {}
@@ -74,7 +76,7 @@ class OuterChoice:
             chosen = _fewest(tables, axes, rows, shared, order, starts)
             if chosen is not None:
                 found[table] = chosen
-        if tables.sizes[list(found)].sum() < LEAST:
+        if tables.sizes[list(found)].sum() < max(LEAST, MEAN * len(found)):
             found = {}
         inner = np.ones(tables.sizes.size, dtype=np.bool_)
         owned = np.flatnonzero(~shared)
@@ -103,11 +105,15 @@ class OuterChoice:
         return held, np.array([every[own] for own in number_of], dtype=np.intp), number_of
 
 
-def _owners(tables: ClosedTables, axes: GroupedAxes, observed: Index) -> tuple[Index, Index]:
-    """The first and the last of the observed tables that say anything about a table's component."""
+def _owners(tables: ClosedTables, axes: GroupedAxes, observed: Index, shared: Index) -> tuple[Index, Index]:
+    """The first and the last of the observed tables that say anything about a table's component, or any number.
+
+    What is `shared` counts as if several did.
+    """
     count = tables.sizes.size
     first, last = np.full(count, count), np.full(count, -1)
     first[observed], last[observed] = observed, observed
+    first[shared], last[shared] = -1, count
     stepped = np.array([*(own >= -1 for own in axes.instead), False])
     alike = np.sort(np.where(stepped[tables.kept], tables.kept, len(tables.shape)), axis=1)
     number = np.unique(alike, axis=0, return_inverse=True)[1].ravel() if axes.several else np.arange(count)
@@ -243,7 +249,10 @@ class OuterTables:
         places: Mapping[int, int],
     ) -> None:
         tables, end = choice.tables, 0
-        heads, steps, exchanged, centred = [], [], [], []
+        heads: list[list[int]] = []
+        steps: list[list[int]] = []
+        exchanged: list[list[int]] = []
+        centred: list[list[int]] = []
         for table in order:
             heads.append([starts[table], places[table], int(tables.sizes[table]), len(steps), len(choice.axes[table])])
             for place, row in enumerate(choice.axes[table]):
@@ -265,7 +274,8 @@ class OuterTables:
         self._margin_cells = end + max((row[2] * row[4] * self._count(row[5]) for row in centred), default=0)
 
     def _lay_sums(self, sums: Mapping[int, list[int]], places: Mapping[int, int]) -> None:
-        heads, steps = [], []
+        heads: list[list[int]] = []
+        steps: list[list[int]] = []
         for table, rows in sums.items():
             heads.append([places[table], places[table], int(self._tables.sizes[table]), len(steps), len(rows)])
             steps += [[places[int(self._tables.up[row, 1])], *self._step(row)] for row in rows]

@@ -106,7 +106,7 @@ class SweepForm:
             return self._found(Y, workers)[0][: self._desired]
 
     def _found(self, Y: Float, workers: Workers, check: bool = False) -> tuple[Float, Float]:
-        """Desired cells and what is held after them, (m + held, K), and all closed tables, used up without outer ones."""
+        """Desired cells and those held after them, (m + held, K), and all closed tables."""
         if self._outer is None:
             cells = self._estimate(Y, workers)[0]
             return self._wanted.write(cells, self._desired, workers), cells
@@ -181,7 +181,7 @@ class SweepForm:
             found = cells = self._noisy.runs.write(cells, self._observed, workers)
         else:
             self._noisy.runs.write_to(found, cells, workers)
-        if self._exact is not None:
+        if self._exact is not None and known is not None:
             self._exact.runs.write_to(found, known, workers)
         return cells
 

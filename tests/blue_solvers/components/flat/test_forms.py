@@ -43,6 +43,7 @@ def outer(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.param != "as usual":
             patch.setattr(outer_tables, "WORTH", np.inf)
             patch.setattr(outer_tables, "LEAST", 0)
+            patch.setattr(outer_tables, "MEAN", 0)
         yield
 
 
@@ -85,11 +86,6 @@ def test_sums_of_a_table_that_nothing_else_sees(outer: None) -> None:
     assert np.allclose(V.T @ form.apply(Y), form.adjoint(V).T @ Y, rtol=1e-11, atol=1e-11)
     assert np.allclose(form.variances(), dense.variances(), rtol=1e-11, atol=1e-13)
     assert form.violation(Y) < 1e-11
-
-
-def test_large_tables_of_long_axes_are_outer() -> None:
-    found = [SweepForm(StructuredProblem.of(own))._outer for own in (gallery.dhc(), gallery.cube(5, 5))]
-    assert [own is not None for own in found] == [True, False]
 
 
 @examples(60)
