@@ -30,6 +30,7 @@ from constraint_builders.relations.closed_tables import ClosedTables
 WORTH = 0.5  # cells of margins for each of a table, up to which it is corrected through them
 LEAST = 1 << 14  # cells of outer tables: with fewer, the calls take longer than the sweeps' passes
 MEAN = LEAST >> 4  # cells of an outer table, on average
+MOST_OF_ALL = 0.5  # of observed cells, that are in outer tables
 MOST_SUBSETS = 10  # axes of which every subset is looked at
 
 Axes = tuple[int, ...]
@@ -76,7 +77,7 @@ class OuterChoice:
             chosen = _fewest(tables, axes, rows, shared, order, starts)
             if chosen is not None:
                 found[table] = chosen
-        if tables.sizes[list(found)].sum() < max(LEAST, MEAN * len(found)):
+        if tables.sizes[list(found)].sum() < max(LEAST, MEAN * len(found), MOST_OF_ALL * tables.sizes[observed].sum()):
             found = {}
         inner = np.ones(tables.sizes.size, dtype=np.bool_)
         owned = np.flatnonzero(~shared)

@@ -44,6 +44,7 @@ def outer(request: pytest.FixtureRequest) -> Iterator[None]:
             patch.setattr(outer_tables, "WORTH", np.inf)
             patch.setattr(outer_tables, "LEAST", 0)
             patch.setattr(outer_tables, "MEAN", 0)
+            patch.setattr(outer_tables, "MOST_OF_ALL", 0)
         yield
 
 
@@ -138,6 +139,13 @@ def test_exact_tables_contradicting_one_another_are_still_linear(outer: None, ma
     form = make(StructuredProblem.of(problem))
     assert np.allclose(form.apply(Y) @ np.ones(4), form.apply(Y @ np.ones((4, 1)))[:, 0])
     assert np.allclose(form.apply(Y), blue(problem, "dense") @ Y)
+
+
+def test_a_run_of_tables_of_which_one_was_read_before() -> None:
+    schema = Schema({"a": 2, "b": 2, "c": 1, "d": 1})
+    problem = in_order(Problem(schema, {"b": 0.0, "c": 0.0, "b * d": 0.0, "a": 0.0}, desired=["total"]))
+    Y = np.array([7.0, 9, 16, 7, 9, 9, 7])[:, None]
+    assert np.allclose(TableForm(StructuredProblem.of(problem)).apply(Y), 16)
 
 
 @pytest.mark.parametrize("make", FORMS)
