@@ -63,7 +63,9 @@ class OuterChoice:
         if np.unique(desired_at).size < desired_at.size:
             return cls(tables, {}, np.ones(tables.sizes.size, dtype=np.bool_))
         grouped = np.array([*(own < -1 for own in axes.instead), False])
-        recoded = desired_at[grouped[tables.kept[desired_at]].any(axis=1)]  # no sums of levels lead to these
+        levels = np.array([axis for axis, _ in axes.several], dtype=np.intp)
+        whole = (tables.kept[desired_at][:, :, None] == levels).any(axis=1).all(axis=1)
+        recoded = desired_at[~whole]  # no steps lead to these from tables of the levels
         first, last = _owners(tables, axes, observed, recoded)
         shared = first != last
         order = np.argsort(tables.up[:, 0], kind="stable")
