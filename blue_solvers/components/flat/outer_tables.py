@@ -353,6 +353,11 @@ class OuterTables:
         return worst
 
     @property
+    def is_shared(self) -> bool:
+        """Whether outer tables come in parts for threads."""
+        return len(self._parts) > 1
+
+    @property
     def has_sums(self) -> bool:
         """Whether any table is a sum of outer ones."""
         return len(self._sum_heads) > 0

@@ -134,7 +134,8 @@ class SweepForm:
         return worst
 
     def _workers(self, Y: Float) -> Workers:
-        return Workers(8.0 * self._every.cells * Y.shape[1] if is_large(self._every) else 0)
+        shared = any(own.is_shared for own in self._sweeps) or (self._outer is not None and self._outer.is_shared)
+        return Workers(8.0 * self._every.cells * Y.shape[1] if shared else 0)
 
     @property
     def _sweeps(self) -> list[Sweep]:
