@@ -97,8 +97,9 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
     if order is not None:
         problem, y, x = order.problem, y[order.observed], x[order.observed]
         wanted = None if wanted is None else wanted[order.desired]
-    if problem.areas is not None and problem.observed.size > MOST_LISTED and problem.tree is not None:
-        problem, y, x, wanted = _over_spine(problem.tree, y, x, wanted)
+    tree = problem.tree if problem.areas is not None and problem.observed.size > MOST_LISTED else None
+    if tree is not None and holds_all(tree.problem, []):
+        problem, y, x, wanted = _over_spine(tree, y, x, wanted)
     try:
         bound, violation = _bounded(problem, y, x, [] if wanted is None else claims(problem, x, wanted))
     except NotCertifiedError as refusal:

@@ -25,7 +25,8 @@ from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
 
 Zeros = tuple[tuple[int, ...], Flags]  # variables, and which of their levels together are known to be empty
-EXTENDED = float(np.finfo(np.longdouble).eps)
+UNIT = 0.51 * float(np.finfo(np.longdouble).eps)  # by which a sum is rounded at most; the rest is for sums of such
+RUN = 32  # cells
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,10 @@ class Pair:
     ----------
     cells : (ndarray of int, ndarray of int)
         Of each table, those that may be other than empty, by the cells of the margin.
+    runs : (ndarray of int, ndarray of int)
+        Where runs of them begin, each within a cell of the margin: sums of sums take fewer roundings.
     starts : (ndarray of int, ndarray of int)
-        Where those of a cell of the margin begin.
+        Where among the runs those of a cell of the margin begin.
     cell_of : (ndarray of int, ndarray of int)
         The cell of the margin of each.
     weights : ndarray
@@ -87,17 +90,34 @@ class Pair:
     """
 
     cells: tuple[Index, Index]
+    runs: tuple[Index, Index]
     starts: tuple[Index, Index]
     cell_of: tuple[Index, Index]
-    weights: Float
+    weights: NDArray
 
     def summed(self, rows: NDArray, side: int) -> NDArray:
         """A table's cells, (rows, cells), summed to the margin."""
-        return np.add.reduceat(rows[:, self.cells[side]], self.starts[side], axis=1)
+        return self._added(rows[:, self.cells[side]], side)
+
+    def mean(self, rows: NDArray) -> NDArray:
+        """The mean of the first table's cells in every cell of the margin, over the counts in it."""
+        return self._added(rows[:, self.cells[0]] * self.weights.astype(rows.dtype), 0)
+
+    def _added(self, chosen: NDArray, side: int) -> NDArray:
+        partial = np.add.reduceat(chosen, self.runs[side], axis=1)
+        return np.add.reduceat(partial, self.starts[side], axis=1)
+
+    @property
+    def adds(self) -> int:
+        """Most roundings that a sum takes, and taking its difference and a share of it."""
+        ends = zip(self.starts, self.runs, strict=True)
+        most = max(int(np.diff(own, append=runs.size).max(initial=0)) for own, runs in ends)
+        return most + RUN + 4
 
     def most(self, rows: Float, side: int) -> Float:
         """The largest of a table's cells in every cell of the margin, spread over those of the other table."""
-        most = np.maximum.reduceat(rows[:, self.cells[side]], self.starts[side], axis=1)
+        most = np.maximum.reduceat(rows[:, self.cells[side]], self.runs[side], axis=1)
+        most = np.maximum.reduceat(most, self.starts[side], axis=1)
         return most[:, self.cell_of[1 - side]]
 
 
@@ -135,7 +155,9 @@ class CommonMargins:
         self.columns = columns
         grids = [[_grid(table, axis) for axis in axes] for table in tables]
         sizes = [
-            np.prod([np.ones(table.size), *(axis.counts(i)[grid] for axis, grid in zip(axes, grids[i], strict=True))], 0)
+            np.prod(
+                [np.ones(table.size), *(axis.counts(i)[grid] for axis, grid in zip(axes, grids[i], strict=True))], 0
+            )
             for i, table in enumerate(tables)
         ]
         self.free: Flags = np.concatenate([own > 0 for own in sizes])
@@ -155,7 +177,7 @@ class CommonMargins:
         rows = np.where(self.free, rows, 0)
         for (i, j), pair in reversed(self._pairs.items()):
             one, other = rows[:, self.columns[i]], rows[:, self.columns[j]]
-            mean = np.add.reduceat(one[:, pair.cells[0]] * pair.weights, pair.starts[0], axis=1)
+            mean = pair.mean(one)
             for k, own, sign, side in ((i, one, -1, 0), (j, other, 1, 1)):
                 spread = mean[:, pair.cell_of[side]]
                 if sizes is not None:
@@ -173,21 +195,20 @@ class CommonMargins:
         for (i, j), pair in self._pairs.items():
             one, other = rows[:, self.columns[i]], rows[:, self.columns[j]]
             change = pair.summed(other, 1) - pair.summed(one, 0)
+            shared = change[:, pair.cell_of[0]] * pair.weights.astype(rows.dtype)
             if errors is not None:
-                self._round(pair, (i, j), rows, errors)
-            one[:, pair.cells[0]] += change[:, pair.cell_of[0]] * pair.weights
+                self._round(pair, (i, j), rows, errors, abs(shared).astype(float))
+            one[:, pair.cells[0]] += shared
         return rows
 
-    def _round(self, pair: Pair, tables: tuple[int, int], rows: NDArray, errors: Float) -> None:
-        """What a step of `agreeing` rounds."""
-        parts = [(rows[:, self.columns[k]], errors[:, self.columns[k]]) for k in tables]
-        adds = EXTENDED * (max(own.size for own in pair.cells) + 4)
-        off = sum(
-            pair.summed(adds * abs(cells).astype(float) + error, side) for side, (cells, error) in enumerate(parts)
-        )
-        cells, error = parts[0]
-        error[:, pair.cells[0]] += off[:, pair.cell_of[0]] * pair.weights
-        error[:, pair.cells[0]] += EXTENDED * abs(cells[:, pair.cells[0]]).astype(float)
+    def _round(self, pair: Pair, tables: tuple[int, int], rows: NDArray, errors: Float, shared: Float) -> None:
+        """What a step of `agreeing` rounds, whose change is `shared` over the first table's cells."""
+        parts = [(abs(rows[:, self.columns[k]]).astype(float), errors[:, self.columns[k]]) for k in tables]
+        each = UNIT * pair.adds
+        off = sum(pair.summed(each * cells + error, side) for side, (cells, error) in enumerate(parts))
+        (cells, error), own = parts[0], pair.cells[0]
+        error[:, own] += off[:, pair.cell_of[0]] * pair.weights.astype(float)
+        error[:, own] += UNIT * (cells[:, own] + 5 * shared)
 
     def with_others(self, rows: Float) -> Float:
         """For every cell of a table its own amount and the largest in every other table that a count in it may have."""
@@ -242,17 +263,21 @@ def _pair(axes: list[Axis], grids: Sequence[list[Index]], sizes: Sequence[Float]
         *of_cells, count = axis.common(*tables)
         for side in (0, 1):
             number[side] = number[side] * count + of_cells[side][grids[side][k]]
-    cells, starts, cell_of = [], [], []
+    cells, runs, starts, cell_of = [], [], [], []
     for side in (0, 1):
         used = np.flatnonzero(sizes[side] > 0)
         order = used[np.argsort(number[side][used], kind="stable")]
-        first, own = np.unique(number[side][order], return_index=True, return_inverse=True)[1:]
+        first, own, counts = np.unique(number[side][order], return_index=True, return_inverse=True, return_counts=True)[
+            1:
+        ]
+        within = np.arange(order.size) - first[own]
         cells.append(order)
-        starts.append(first)
+        runs.append(np.flatnonzero(within % RUN == 0))
+        starts.append(np.cumsum(-(-counts // RUN)) - -(-counts // RUN))
         cell_of.append(own)
-    own = sizes[0][cells[0]]
-    whole = np.add.reduceat(own, starts[0]) if own.size else own
-    return Pair((cells[0], cells[1]), (starts[0], starts[1]), (cell_of[0], cell_of[1]), own / whole[cell_of[0]])
+    share = sizes[0][cells[0]].astype(np.longdouble)
+    share /= np.bincount(cell_of[0], weights=share.astype(float))[cell_of[0]]
+    return Pair((cells[0], cells[1]), (runs[0], runs[1]), (starts[0], starts[1]), (cell_of[0], cell_of[1]), share)
 
 
 def _require_commuting(schema: Schema, axes: list[Axis], tables: tuple[Table, ...]) -> None:

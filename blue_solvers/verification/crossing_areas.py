@@ -31,6 +31,7 @@ from constraint_builders.description.table import Table
 from constraint_builders.memory import format_bytes, free_memory
 
 EXTENDED = float(np.finfo(np.longdouble).eps)
+UNIT = 0.51 * EXTENDED  # by which a sum is rounded at most; the rest is for sums of such
 MOST_CELLS = 100_000_000  # of all leaves: a minute
 MOST_KNOWN = 2_000_000  # where directions must be found that leave what is known exactly as it is
 CELL_BYTES = 24.0
@@ -86,7 +87,8 @@ def _free_cells(problem: Problem, sums: SumsOverLeaves) -> Flags:
         return sums.free
     empty = _empty(problem, sums.holders.tables[0])
     (place,) = sums.holders.places
-    return ~problem.exact[place].reshape(sums.shape) & ~(False if empty is None else empty.reshape(sums.shape))
+    free = ~problem.exact[place].reshape(sums.shape)
+    return free if empty is None else free & ~empty.reshape(sums.shape)
 
 
 def _empty(problem: Problem, table: Table) -> Flags | None:
@@ -193,9 +195,7 @@ def _blocks(sums: SumsOverLeaves, cells: Float) -> Iterator[tuple[slice, Float]]
 
 
 def _weight(sums: SumsOverLeaves, noise: WeighedNoise, cells: Float) -> float:
-    return float(
-        sum(np.square(noise.sd[place] * rows.ravel()).sum() for place, rows in _blocks(sums, cells))
-    )
+    return float(sum(np.square(noise.sd[place] * rows.ravel()).sum() for place, rows in _blocks(sums, cells)))
 
 
 def _disagreement(problem: Problem, sums: SumsOverLeaves, free: Flags, figures: Float, y: Float, scale: float) -> Float:
@@ -211,7 +211,7 @@ def _disagreement(problem: Problem, sums: SumsOverLeaves, free: Flags, figures: 
     if max(contradiction, own.changed) > EXACT_TO * scale * max(1.0, float(abs(known).sum(axis=1).max(initial=0.0))):
         raise NotCertifiedError(f"x contradicts what is known exactly by {max(contradiction, own.changed):.3g}")
     apart = np.abs(less, out=less)
-    each = 2 * sums.adds * EXTENDED
+    each = sums.adds * UNIT
     sums.figures_in_parts((each * abs(cells).astype(float) + error for cells, error in own.agreeing()), apart, power=1)
     apart[~said] = 0.0
     return apart

@@ -54,7 +54,9 @@ class Reach:
         pairs, number = np.unique(rows.astype(np.int64) * runs + own.col // RUN, return_inverse=True)
         partial = sparse.csr_array((own.data, (number, own.col)), shape=(pairs.size, leaves.size))
         places = pairs // runs, np.arange(pairs.size)
-        return cls(areas, inside, partial, sparse.csr_array((np.ones(pairs.size), places), shape=(areas.size, pairs.size)))
+        return cls(
+            areas, inside, partial, sparse.csr_array((np.ones(pairs.size), places), shape=(areas.size, pairs.size))
+        )
 
     @property
     def adds(self) -> int:
@@ -104,7 +106,8 @@ class SumsOverLeaves:
         self.figures, schema = self.holders.figures, problem.domain.schema
         self.shape = problem.domain.areas.leaves, self.holders.width
         self._sums = {
-            sheet.place.start: Sum(schema, self.holders.tables[sheet.holder], sheet.table) for sheet in self.holders.held
+            sheet.place.start: Sum(schema, self.holders.tables[sheet.holder], sheet.table)
+            for sheet in self.holders.held
         }
         self._levels = sorted({sheet.level for sheet in self.holders.held})
         self.several = len(self.holders.tables) > 1
@@ -136,7 +139,10 @@ class SumsOverLeaves:
                 f"leaves: proofs by sums take {MOST_PATTERNS}"
             )
         for number, pattern in enumerate(patterns):
-            yield np.flatnonzero(own.ravel() == number), CommonMargins(*given, (zeros.axes, pattern.reshape(empty.shape[1:])))
+            yield (
+                np.flatnonzero(own.ravel() == number),
+                CommonMargins(*given, (zeros.axes, pattern.reshape(empty.shape[1:]))),
+            )
 
     @cached_property
     def free(self) -> Flags | None:
@@ -169,7 +175,9 @@ class SumsOverLeaves:
     @cached_property
     def shares(self) -> int:
         """Most roundings that a sum over the figures that a leaf is in takes."""
-        above = (np.diff(own.members.tocsc().indptr).max(initial=0) for reaches in self._reaches.values() for own in reaches)
+        above = (
+            np.diff(own.members.tocsc().indptr).max(initial=0) for reaches in self._reaches.values() for own in reaches
+        )
         return int(max(above, default=1) + 1) * len(self._levels) + len(self.holders.held) + 4
 
     def figures_of(self, cells: NDArray, power: int | None = None) -> NDArray:
