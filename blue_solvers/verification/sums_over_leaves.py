@@ -262,7 +262,7 @@ class SumsOverLeaves:
         return found
 
     def coarser_sheets(self, noisy: Flags) -> list[PlacedTable]:
-        """Of every other layer, for each that holds all others, the largest observed table that was measured everywhere.
+        """Of every other layer the largest observed table that was measured everywhere, of each that holds others.
 
         Those of the fewest areas come first.
         """
