@@ -205,7 +205,8 @@ class CommonMargins:
         """What a step of `agreeing` rounds, whose change is `shared` over the first table's cells."""
         parts = [(abs(rows[:, self.columns[k]]).astype(float), errors[:, self.columns[k]]) for k in tables]
         each = UNIT * pair.adds
-        off = sum(pair.summed(each * cells + error, side) for side, (cells, error) in enumerate(parts))
+        one, other = (pair.summed(each * cells + error, side) for side, (cells, error) in enumerate(parts))
+        off = one + other
         (cells, error), own = parts[0], pair.cells[0]
         error[:, own] += off[:, pair.cell_of[0]] * pair.weights.astype(float)
         error[:, own] += UNIT * (cells[:, own] + 5 * shared)
