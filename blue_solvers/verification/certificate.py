@@ -147,10 +147,11 @@ def _over_leaves(
     """By sums over leaves of areas; where these say nothing, by a list of the counts."""
     try:
         return certify_crossing(problem, noise, y, x, made)
-    except NotCertifiedError:
+    except NotCertifiedError as refusal:
         if can_be_listed(problem, made):
-            return certify_listed(problem, noise, y, x, made)
-        raise
+            with suppress(NotCertifiedError):
+                return certify_listed(problem, noise, y, x, made)
+        raise refusal
 
 
 def _summed(problem: Problem, y: np.ndarray, x: np.ndarray, made: list[Claim]) -> tuple[float, float]:
