@@ -87,7 +87,7 @@ def _described(
     truth, v = described.marginal_matrix() @ counts, described.variances
     if knows and rng.random() < 0.4:
         E = np.zeros((1, truth.size))
-        E[0, rng.choice(truth.size, 2, replace=False)] = 1.0, -2.0
+        E[0, rng.choice(np.flatnonzero(np.isfinite(v)), 2, replace=False)] = 1.0, -2.0
         described = Description(**{**vars_of(described), "equalities": (E, E @ truth)})
     noise = np.where(np.isfinite(v), np.sqrt(np.where(np.isfinite(v), v, 0.0)), 0.0) * rng.standard_normal(v.size)
     return described, np.where(np.isfinite(v), truth + noise, 0.0)
