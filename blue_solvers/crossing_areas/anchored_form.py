@@ -16,6 +16,8 @@ anchor, (K L) (K L)' is added to their covariance.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -118,36 +120,67 @@ class AnchoredForm(AreaForm):
         taken = U[anchor] * scales[:, None]
         noise = np.where(np.isfinite(own.problem.variances), own.problem.variances, 0.0)
         noise[anchor] = 0
-        message = message_of((taken + taken.T) / 2, np.sqrt(noise)[:, None] * U, variance)
-        known = np.eye(scales.size) - message.unknown[0]
-        covariance = message.root[0] @ message.root[0].T
-        return message, U @ (known + covariance / variance)
+        known = KnownDirections.of((taken + taken.T) / 2, np.sqrt(noise)[:, None] * U, variance)
+        return known.message(), known.without_anchor(U, variance)
 
 
-def message_of(taken: Float, learnt: Float, variance: float) -> Message:
-    """What is known of u, (m,), from what its estimate takes of a measurement of it, and of all others.
+@dataclass(frozen=True)
+class KnownDirections:
+    """What is known of u, (m,), along orthonormal directions.
 
-    Parameters
+    Attributes
     ----------
-    taken : ndarray, (m, m)
-        B, symmetric.
-    learnt : ndarray, (n, m)
-        The root of Sigma times U.
-    variance : float
-        s.
+    exact : ndarray, (m, e)
+        Known exactly.
+    finite : ndarray, (m, k)
+        Known with some variance, independently of one another.
+    roots : ndarray, (k,)
+        The roots of the information about these.
+    unknown : ndarray, (m, o)
+        Not known at all.
     """
-    shares, directions = np.linalg.eigh(taken)
-    open_ = shares >= TAKEN
-    exact, rest = directions[:, ~open_], directions[:, open_]
-    information = learnt @ (rest / shares[open_]) / variance
-    triangle = np.linalg.qr(information, mode="r")
-    values, turned = np.linalg.svd(triangle, full_matrices=True)[1:]
-    values = np.concatenate([values, np.zeros(rest.shape[1] - values.size)])
-    known = values * np.sqrt(variance) > UNKNOWN
-    finite, unknown = rest @ turned[known].T, rest @ turned[~known].T
-    return Message(
-        ((finite / values[known]) @ finite.T)[None],
-        ((finite * values[known]) @ finite.T)[None],
-        (unknown @ unknown.T)[None],
-        (exact @ exact.T)[None],
-    )
+
+    exact: Float
+    finite: Float
+    roots: Float
+    unknown: Float
+
+    @classmethod
+    def of(cls, taken: Float, learnt: Float, variance: float) -> Self:
+        """From what the estimate of u takes of a measurement of it, and of all others.
+
+        Parameters
+        ----------
+        taken : ndarray, (m, m)
+            B, symmetric.
+        learnt : ndarray, (n, m)
+            The root of Sigma times U.
+        variance : float
+            s.
+        """
+        shares, directions = np.linalg.eigh(taken)
+        open_ = shares >= TAKEN
+        exact, rest = directions[:, ~open_], directions[:, open_]
+        information = learnt @ (rest / shares[open_]) / variance
+        triangle = np.linalg.qr(information, mode="r")
+        values, turned = np.linalg.svd(triangle, full_matrices=True)[1:]
+        values = np.concatenate([values, np.zeros(rest.shape[1] - values.size)])
+        known = values * np.sqrt(variance) > UNKNOWN
+        return cls(exact, rest @ turned[known].T, values[known], rest @ turned[~known].T)
+
+    def message(self) -> Message:
+        """The same as a message of one u."""
+        return Message(
+            ((self.finite / self.roots) @ self.finite.T)[None],
+            ((self.finite * self.roots) @ self.finite.T)[None],
+            (self.unknown @ self.unknown.T)[None],
+            (self.exact @ self.exact.T)[None],
+        )
+
+    def without_anchor(self, U: Float, variance: float) -> Float:
+        """U (1 + V / s), (n, m), zero along what is not known.
+
+        Direction by direction: V / s may be so large that its rounding as a matrix would reach what is exact.
+        """
+        finite = (U @ self.finite) * (1 + 1 / (self.roots**2 * variance))
+        return (U @ self.exact) @ self.exact.T + finite @ self.finite.T

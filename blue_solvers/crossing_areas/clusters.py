@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from scipy import sparse
@@ -82,11 +83,13 @@ def alike_leaves(layers: Iterable[AreaLayer], leaves: int, most: int) -> Index |
     In the order of their first; None where there are more than so many.
     """
     number, count = np.zeros(leaves, dtype=np.int64), 1
-    for layer in sorted(layers, key=lambda own: -own.size):
-        for rows, weights in _memberships(layer):
-            number, count = _numbered(number, rows, weights)
-            if count > most:
-                return None
+    ordered = sorted(layers, key=lambda own: -own.size)
+    for rows, weights in chain.from_iterable(map(_memberships, ordered)):
+        number, count = _numbered(number, rows, weights)
+        if count > most:
+            break
+    if count > most:  # one leaf has nothing to share
+        return None
     first, own = np.unique(number, return_index=True, return_inverse=True)[1:]
     return np.argsort(np.argsort(first))[own]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blue_solvers import UnsupportedProblemError, blue
@@ -57,6 +57,8 @@ def run(problem: Problem, y: np.ndarray, folder: Path, **cut) -> tuple[np.ndarra
 
 @examples(60, 6)
 @given(seed=SEEDS)
+@example(seed=4)  # parts of one leaf
+@example(seed=65537)  # exact and noisy sums of one component, the noise far larger than the anchor's
 def test_beside_exact_arithmetic(seed: int) -> None:
     """At every layer at which the areas can be cut; some of them are unmeasured, exact, empty or weighted."""
     found = some(seed)
