@@ -21,8 +21,10 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -40,7 +42,7 @@ from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.noisy_measurements import Release
-from constraint_builders.files.parquet import write_parquet
+from constraint_builders.files.parquet import write_batches, write_parquet
 from constraint_builders.files.reading_report import ReadingReport
 from constraint_builders.files.safe_paths import inside, path_component
 from constraint_builders.files.settings import Settings
@@ -54,9 +56,13 @@ JOINED = "joined"  # what result.json says of a joint result, and the folder of 
 PARTS = "parts"  # within it: which products count some people alone
 LISTS = pl.List(pl.Float64)
 ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
+COMPRESSION: Literal["lz4"] = "lz4"  # digits of estimates hardly compress: others cost several times as much for it
+WHOLE = 2_048  # cells of a table of which so many rows are written at a time
 
 Progress = Callable[[str, int, int], None]
-StandardErrors = Callable[[int], Float]  # of a desired table, (geounits, cells), by its number
+Rows: TypeAlias = Callable[[slice], Float]  # of a table, (rows, cells)
+TableRows: TypeAlias = tuple[Table, Rows, Rows | None]
+StandardErrors = Callable[[int, slice], Float]  # of a desired table by its number, (rows, cells)
 
 
 def write_result(
@@ -316,36 +322,51 @@ def read_description(folder: Path) -> dict[str, Any]:
     return said
 
 
-def write_estimates(
-    path: Path, geocodes: Sequence[str], tables: Sequence[tuple[Table, Float, Float | None]], **options: Any
-) -> None:
-    """Write tables of some geounits of one geolevel.
+def write_estimates(path: Path, geocodes: Sequence[str], tables: Sequence[TableRows]) -> None:
+    """Write tables of some geounits of one geolevel, some rows at a time.
 
     Parameters
     ----------
     path : Path
     geocodes : sequence of str, (G,)
-    tables : sequence of (Table, ndarray (G, cells), ndarray (G, cells) or None)
-        Estimates and standard errors.
-    **options
-        As `polars.DataFrame.write_parquet` takes them.
+    tables : sequence of (Table, callable, callable or None)
+        Estimates and standard errors, (rows, cells), of the geounits that a slice names; all have standard errors, or
+        none has.
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite.
+    OSError
+        If it cannot be written.
     """
+    names = ("estimate",) if tables[0][2] is None else ("estimate", "std_error")
+    schema = pl.Schema([("table", pl.String), ("geocode", pl.String), *((name, LISTS) for name in names)])
+    write_batches(_batches(geocodes, tables), schema, path, row_group_size=ROW_GROUP, compression=COMPRESSION)
+
+
+def _batches(geocodes: Sequence[str], tables: Sequence[TableRows]) -> Iterator[pl.DataFrame]:
+    """Rows of all tables, in order, of which each frame holds few enough to stay in cache."""
+    codes, written = pl.Series("geocode", geocodes, dtype=pl.String), 0
     for table, estimate, std_error in tables:
-        for what, cells in (("estimate", estimate), ("standard error", std_error)):
-            if cells is not None and not np.isfinite(cells).all():
-                code = geocodes[int((~np.isfinite(cells)).any(axis=1).argmax())]
-                raise ValueError(
-                    f"the {what} of table {table.name!r} at {code!r} is not finite: are measurements too large?"
-                )
-    codes = pl.Series("geocode", geocodes, dtype=pl.String)
-    frames = [_rows(table, codes, estimate, std_error) for table, estimate, std_error in tables]
-    write_parquet(pl.concat(frames), path, row_group_size=ROW_GROUP, **options)
+        step = ROW_GROUP * max(1, WHOLE // table.size)
+        stops = {*range(step - written % ROW_GROUP, len(geocodes), step), len(geocodes)}  # where row groups end
+        written += len(geocodes)
+        for start, stop in pairwise(sorted({0, *stops})):
+            rows = slice(start, stop)
+            own = codes[rows]
+            frame = [pl.repeat(table.name, own.len(), eager=True).alias("table"), own]
+            for name, what, cells in (("estimate", "estimate", estimate), ("std_error", "standard error", std_error)):
+                if cells is not None:
+                    frame.append(_lists(name, cells(rows), f"{what} of table {table.name!r}", own))
+            yield pl.DataFrame(frame)
 
 
-def _rows(table: Table, geocodes: pl.Series, estimate: Float, std_error: Float | None) -> pl.DataFrame:
-    columns = {"estimate": estimate} if std_error is None else {"estimate": estimate, "std_error": std_error}
-    lists = (pl.Series(name, np.ascontiguousarray(cells)).cast(LISTS) for name, cells in columns.items())
-    return pl.DataFrame([pl.repeat(table.name, geocodes.len(), eager=True).alias("table"), geocodes, *lists])
+def _lists(name: str, cells: Float, what: str, codes: pl.Series) -> pl.Series:
+    if not np.isfinite(cells).all():
+        code = codes[int((~np.isfinite(cells)).any(axis=1).argmax())]
+        raise ValueError(f"the {what} at {code!r} is not finite: are measurements too large?")
+    return pl.Series(name, np.ascontiguousarray(cells)).cast(LISTS)
 
 
 def observed_of(problem: StructuredProblem) -> dict[str, dict[str, Float]]:
@@ -358,20 +379,19 @@ def observed_of(problem: StructuredProblem) -> dict[str, dict[str, Float]]:
     return observed
 
 
-def _estimates_at(
-    problem: Problem, estimate: Float, std_errors: StandardErrors, level: int
-) -> Iterator[tuple[Table, Float, Float]]:
+def _estimates_at(problem: Problem, estimate: Float, std_errors: StandardErrors, level: int) -> Iterator[TableRows]:
     for index, table in enumerate(problem.desired_tables):
         if problem.desired_levels[index] == level:
-            yield table, estimate[problem.desired.block(index)].reshape(-1, table.size), std_errors(index)
+            cells = estimate[problem.desired.block(index)].reshape(-1, table.size)
+            yield table, cells.__getitem__, partial(std_errors, index)
 
 
 def _exact_errors(P: BlueOperator) -> StandardErrors:
     """The exact ones."""
     variances = P.variances_by_table()
 
-    def of(table: int) -> Float:
-        found = variances.of(table)
+    def of(table: int, rows: slice) -> Float:
+        found = variances.of(table, rows)
         return np.sqrt(found, out=found)
 
     return of
@@ -379,7 +399,11 @@ def _exact_errors(P: BlueOperator) -> StandardErrors:
 
 def errors_of(problem: Problem, std_error: Float) -> StandardErrors:
     """Those that are given over the desired layout, (m,)."""
-    return lambda table: std_error[problem.desired.block(table)].reshape(-1, problem.desired_tables[table].size)
+
+    def of(table: int, rows: slice) -> Float:
+        return std_error[problem.desired.block(table)].reshape(-1, problem.desired_tables[table].size)[rows]
+
+    return of
 
 
 def _variance_rows(observed: Mapping[str, Mapping[str, Float]]) -> pl.DataFrame:

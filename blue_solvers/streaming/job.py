@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import write_estimates
+from blue_solvers.results.store import TableRows, write_estimates
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
 from blue_solvers.streaming.message_files import (
     pack_arrays,
@@ -30,7 +31,6 @@ from blue_solvers.streaming.proofs import CLAIMED, PROOFS, ResultToProve, proof_
 from blue_solvers.streaming.subtrees import SubtreeForm, require_within, table_bytes
 from blue_solvers.streaming.workplace import Workplace, remove
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.table import Table
 
 CHECKSUMS = "checksums.json"
 PROVING = 8 << 20  # bytes beside a part that its proof takes
@@ -318,7 +318,7 @@ class Job:
                 path = level_file(level_name, output)
                 codes = [part.geocodes[members.start + row] for row in rows.tolist()]
                 with self.place.replacing(path) as temporary:
-                    write_estimates(temporary, codes, tables, compression="lz4")
+                    write_estimates(temporary, codes, tables)
                     files[path] = sha256(temporary)
         self.place.seal(f"{DONE}/{output}", json.dumps(files).encode())
 
@@ -337,16 +337,16 @@ class Job:
             proof = prove_part(self.input.design, part, claim, {}, kept, is_top=False)
             self.place.seal(f"{PROOFS}/{output}", proof.pack())
 
-    def _tables(self, level: int, result: Estimates, rows: Index) -> list[tuple[Table, Float, Float | None]]:
+    def _tables(self, level: int, result: Estimates, rows: Index) -> list[TableRows]:
         """Tables of a level with their standard errors, if these are wanted."""
-        tables = []
+        tables: list[TableRows] = []
         for i, cells in result.cells.items():
             if i >= len(self.input.design.desired):
                 continue
             where, table = self.input.design.desired[i]
             if where == level:
-                errors = np.sqrt(_rows(result.variances[i], rows)) if i in result.variances else None
-                tables.append((table, _rows(cells, rows), errors))
+                errors = partial(_errors, result.variances[i], rows) if i in result.variances else None
+                tables.append((table, partial(_rows, cells, rows), errors))
         return tables
 
     def _files(self, output: str) -> dict[str, str] | None:
@@ -394,5 +394,10 @@ class Job:
         return files, proof
 
 
-def _rows(array: Float, rows: Index) -> Float:
-    return array if rows.size == len(array) else array[rows]
+def _rows(array: Float, rows: Index, some: slice) -> Float:
+    """Some of the rows of an array."""
+    return array[some] if rows.size == len(array) else array[rows[some]]
+
+
+def _errors(variances: Float, rows: Index, some: slice) -> Float:
+    return np.sqrt(_rows(variances, rows, some))
