@@ -34,8 +34,9 @@ from bench.invented_state import block_geoids
 from bench.measuring import print_table
 from bench.spine import problem_of_a_state
 from blue_solvers import blue
+from blue_solvers.results.estimate_rows import COMPRESSION, ROW_GROUP
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import COMPRESSION, ROW_GROUP, write_result
+from blue_solvers.results.store import write_result
 from blue_solvers.verification import fit_of_geography
 from constraint_builders.files import read_noisy_measurements, read_settings, write_noisy_measurements
 from constraint_builders.files.settings import production_settings

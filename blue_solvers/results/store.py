@@ -22,9 +22,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -35,6 +34,7 @@ from blue_solvers.contract import Info
 from blue_solvers.operator import BlueOperator
 from blue_solvers.proving import is_exact
 from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
+from blue_solvers.results.estimate_rows import TableRows, write_estimates
 from blue_solvers.results.proof import StoredProof
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
@@ -42,7 +42,7 @@ from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.noisy_measurements import Release
-from constraint_builders.files.parquet import write_batches, write_parquet
+from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.reading_report import ReadingReport
 from constraint_builders.files.safe_paths import inside, path_component
 from constraint_builders.files.settings import Settings
@@ -54,14 +54,8 @@ SPINE, VARIANCES, ZEROS, FACILITIES = "spine.parquet", "variances.parquet", "zer
 DESCRIPTION = {"settings": str, "noise": str, "solver": str, "zeros": list, "tables": dict, "files": dict}
 JOINED = "joined"  # what result.json says of a joint result, and the folder of the other products
 PARTS = "parts"  # within it: which products count some people alone
-LISTS = pl.List(pl.Float64)
-ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
-COMPRESSION: Literal["lz4"] = "lz4"  # digits of estimates hardly compress: others cost several times as much for it
-WHOLE = 2_048  # cells of a table of which so many rows are written at a time
 
 Progress = Callable[[str, int, int], None]
-Rows: TypeAlias = Callable[[slice], Float]  # of a table, (rows, cells)
-TableRows: TypeAlias = tuple[Table, Rows, Rows | None]
 StandardErrors = Callable[[int, slice], Float]  # of a desired table by its number, (rows, cells)
 
 
@@ -320,53 +314,6 @@ def read_description(folder: Path) -> dict[str, Any]:
     if proof and proof.get("of") != estimates_digest(said["files"]):
         raise DamagedError(f"{path} is damaged: its certificate is of other estimates")
     return said
-
-
-def write_estimates(path: Path, geocodes: Sequence[str], tables: Sequence[TableRows]) -> None:
-    """Write tables of some geounits of one geolevel, some rows at a time.
-
-    Parameters
-    ----------
-    path : Path
-    geocodes : sequence of str, (G,)
-    tables : sequence of (Table, callable, callable or None)
-        Estimates and standard errors, (rows, cells), of the geounits that a slice names; all have standard errors, or
-        none has.
-
-    Raises
-    ------
-    ValueError
-        If a number is not finite.
-    OSError
-        If it cannot be written.
-    """
-    names = ("estimate",) if tables[0][2] is None else ("estimate", "std_error")
-    schema = pl.Schema([("table", pl.String), ("geocode", pl.String), *((name, LISTS) for name in names)])
-    write_batches(_batches(geocodes, tables), schema, path, row_group_size=ROW_GROUP, compression=COMPRESSION)
-
-
-def _batches(geocodes: Sequence[str], tables: Sequence[TableRows]) -> Iterator[pl.DataFrame]:
-    """Rows of all tables, in order, of which each frame holds few enough to stay in cache."""
-    codes, written = pl.Series("geocode", geocodes, dtype=pl.String), 0
-    for table, estimate, std_error in tables:
-        step = ROW_GROUP * max(1, WHOLE // table.size)
-        stops = {*range(step - written % ROW_GROUP, len(geocodes), step), len(geocodes)}  # where row groups end
-        written += len(geocodes)
-        for start, stop in pairwise(sorted({0, *stops})):
-            rows = slice(start, stop)
-            own = codes[rows]
-            frame = [pl.repeat(table.name, own.len(), eager=True).alias("table"), own]
-            for name, what, cells in (("estimate", "estimate", estimate), ("std_error", "standard error", std_error)):
-                if cells is not None:
-                    frame.append(_lists(name, cells(rows), f"{what} of table {table.name!r}", own))
-            yield pl.DataFrame(frame)
-
-
-def _lists(name: str, cells: Float, what: str, codes: pl.Series) -> pl.Series:
-    if not np.isfinite(cells).all():
-        code = codes[int((~np.isfinite(cells)).any(axis=1).argmax())]
-        raise ValueError(f"the {what} at {code!r} is not finite: are measurements too large?")
-    return pl.Series(name, np.ascontiguousarray(cells)).cast(LISTS)
 
 
 def observed_of(problem: StructuredProblem) -> dict[str, dict[str, Float]]:

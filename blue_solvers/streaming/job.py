@@ -7,14 +7,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
+from blue_solvers.results.estimate_rows import TableRows, rows_of, write_estimates
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import TableRows, write_estimates
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
 from blue_solvers.streaming.message_files import (
     pack_arrays,
@@ -345,8 +344,9 @@ class Job:
                 continue
             where, table = self.input.design.desired[i]
             if where == level:
-                errors = partial(_errors, result.variances[i], rows) if i in result.variances else None
-                tables.append((table, partial(_rows, cells, rows), errors))
+                variances = result.variances.get(i)
+                errors = None if variances is None else rows_of(variances, rows, np.sqrt)
+                tables.append((table, rows_of(cells, rows), errors))
         return tables
 
     def _files(self, output: str) -> dict[str, str] | None:
@@ -392,12 +392,3 @@ class Job:
         with self.place.replacing(CHECKSUMS) as temporary:
             temporary.write_text(json.dumps(said, indent=1), encoding="utf-8")
         return files, proof
-
-
-def _rows(array: Float, rows: Index, some: slice) -> Float:
-    """Some of the rows of an array."""
-    return array[some] if rows.size == len(array) else array[rows[some]]
-
-
-def _errors(variances: Float, rows: Index, some: slice) -> Float:
-    return np.sqrt(_rows(variances, rows, some))
