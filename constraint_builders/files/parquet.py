@@ -12,6 +12,9 @@ from polars.io.plugins import register_io_source
 
 from constraint_builders.files.replacing import os_error
 
+FOOTER = "transport error"  # what polars says of a description that could not be written, without the system's number
+MORE = 1 << 20  # bytes
+
 
 def scan_parquet(path: str | os.PathLike[str]) -> pl.LazyFrame:
     """The rows of a Parquet file, or of all files of a folder, to be read later.
@@ -74,7 +77,7 @@ def write_parquet(frame: pl.DataFrame, path: str | os.PathLike[str], **options: 
     OSError
         If it cannot be written: the disk is full, say.
     """
-    with _told():
+    with _told(path):
         frame.write_parquet(os.path.abspath(path), **options)
 
 
@@ -108,13 +111,13 @@ def write_batches(
             failed.append(error)
             raise
 
-    with _told(failed):
+    with _told(path, failed):
         rows = register_io_source(source, schema=schema)
         rows.sink_parquet(os.path.abspath(path), maintain_order=True, **options)
 
 
 @contextmanager
-def _told(failed: Sequence[BaseException] = ()) -> Iterator[None]:
+def _told(path: str | os.PathLike[str], failed: Sequence[BaseException] = ()) -> Iterator[None]:
     """Raise what failed as itself, and what the system refused as `OSError`."""
     try:
         yield
@@ -122,6 +125,17 @@ def _told(failed: Sequence[BaseException] = ()) -> Iterator[None]:
         if failed:
             raise failed[0] from None
         number = os_error(error)
+        if number is None and FOOTER in str(error):
+            _require_room(path)
         if number is None:
             raise
         raise OSError(number, os.strerror(number)) from None
+
+
+def _require_room(path: str | os.PathLike[str]) -> None:
+    """Raise what the system says to more at the end of a file whose description, which is written last, it refused."""
+    try:
+        with open(path, "ab") as file:
+            file.write(bytes(MORE))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror) from None
