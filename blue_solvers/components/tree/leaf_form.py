@@ -10,7 +10,7 @@ Bytes that must move: the tables once going up and once going down, and the esti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial, reduce
 from math import prod
 
@@ -19,7 +19,6 @@ from scipy import sparse
 
 from blue_solvers.components.batches import chunks, distinct, starts_of
 from blue_solvers.components.boxes import Box, choose_boxes
-from blue_solvers.components.component_products import multiply
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
@@ -28,6 +27,7 @@ from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.leaf_lanes import Lanes, LeafLanes
 from blue_solvers.components.tree.leaf_order import LeavesOfPairs, leaves_of_pairs
 from blue_solvers.components.tree.level_plan import LevelPlan
+from blue_solvers.components.tree.slot_products import SlotProducts
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, as_slice
@@ -52,6 +52,8 @@ class LeafForm:
         Whose tables are read and written.
     readers : mapping of str to TableAccess
         By the tables' names.
+    products : callable
+        Gives products with coefficients of a name.
     block_bytes : int
         Working set of a block of geounits.
 
@@ -68,9 +70,10 @@ class LeafForm:
         number: int,
         problem: StructuredProblem,
         readers: Mapping[str, TableAccess],
+        products: Callable[[str], SlotProducts],
         block_bytes: int,
     ) -> None:
-        self._plan, self._coefficients, self._level = plan, coefficients, plan.levels[number]
+        self._plan, self._products, self._level = plan, products, plan.levels[number]
         self._problem = problem
         self._shape = tuple(grouping.levels for grouping in plan.groupings)
         self._block_bytes = block_bytes
@@ -255,9 +258,7 @@ class LeafForm:
         if not self._has_parents:
             return None
         parts = learnt[self._plan.pair_parent[chosen]]
-        entries = self._plan.families.of_pair[chosen]
-        gains = (own.gain[entries] for own in self._coefficients)
-        multiply(parts, zip(self._plan.components, gains, strict=True))
+        self._products("gain").multiply(parts, self._plan.families.of_pair[chosen])
         self._basis.to_cells(parts)
         return parts
 
