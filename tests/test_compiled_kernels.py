@@ -189,7 +189,7 @@ def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
 
 def _lanes(rng: np.random.Generator) -> tuple[Any, ...]:
     """Tables of two cells and of a x b, through the tile or as a line; lanes of one geounit each, or of several."""
-    a, b, K, G, N = int(rng.integers(1, 5)), int(rng.choice([2, 40])), int(rng.choice([1, 3])), 7, 90
+    a, b, K, G, N = int(rng.integers(1, 5)), int(rng.choice([2, 40, 70])), int(rng.choice([1, 3])), 7, 90
     whole, counts = bool(rng.integers(2)), rng.integers(1, 4, N) if rng.random() < 0.5 else np.ones(N, np.int64)
     firsts = np.concatenate([[0], np.cumsum(counts)])
     classes = np.sort(rng.integers(0, 2, N))

@@ -9,10 +9,8 @@ which margins of the tile are added when it is written.
 
 Arguments of both:
 
-data : ndarray, (n K,)
+data, columns : ndarray, (n K,), and int
     Tables of all geounits, one after the other; K numbers for every cell.
-columns : int
-    K.
 firsts, members : ndarray of int, (N + 1,) and (members,)
     Which geounits each of N lanes adds up.
 classes : ndarray of int, (N,)
@@ -42,10 +40,8 @@ runs : ndarray of int, (boxes, runs)
     Where in every box each run of the line's cells starts.
 line_out : int
     Where the line is written in `out`, in cells.
-out, rows_out : ndarray (m K,) and ndarray of int (N,)
-    Tables of all geounits, and which row of each is a lane's.
-rows : int
-    Of the tile.
+out, rows_out, rows : ndarray (m K,), ndarray of int (N,) and int
+    Tables of all geounits, which row of each is a lane's, and how many rows the tile has.
 """
 
 from __future__ import annotations
@@ -58,6 +54,7 @@ from constraint_builders.compiled import compiled
 LANES = 64  # of a tile
 FEW_LANES = 32  # of one of many rows
 MOST_ROWS = 400
+FOLDED = 64  # numbers of which the sum is worth adding quarters first, which a processor does side by side
 
 
 def map_lanes_in_numpy(
@@ -120,17 +117,12 @@ def map_lanes(
     most = max(1, (LANES if rows <= MOST_ROWS else FEW_LANES) // columns)
     stride, length, is_single = most * columns, line[1] * columns, members.size == rows_out.size
     cells = _aligned(rows * stride)
-    longest, in_margins, in_boxes = 0, 0, 0
-    for i in range(inputs.shape[0]):
-        longest = max(longest, inputs[i, 1] * columns)
-    for i in range(margins.shape[0]):
-        in_margins += margins[i, 1] * margins[i, 3] * columns
-    for i in range(boxes.shape[0]):
-        in_boxes += boxes[i, 0] * columns
+    in_margins, in_boxes = (margins[:, 1] * margins[:, 3]).sum() * columns, boxes[:, 0].sum() * columns
+    in_tables = inputs[:, 1].sum() * columns
     sums, spread = np.empty(most * in_margins), np.empty(most * in_boxes)
-    lines, totals = np.empty(0 if is_single else most * length), np.empty(0 if is_single else most * longest)
+    lines, totals = np.empty(0 if is_single else most * length), np.empty(0 if is_single else most * in_tables)
     places, own, starts = np.empty(most, np.int64), np.arange(most), np.empty(most, np.int64)
-    all_parts = parts.ravel()
+    all_parts, all_lines = parts.ravel(), data if is_single else lines
     start = 0
     while start < rows_out.size:
         stop = start + 1
@@ -140,26 +132,23 @@ def map_lanes(
             first, size, at = inputs[i, 0] * columns, inputs[i, 1] * columns, inputs[i, 2] * stride
             if is_single:
                 _place(places, first, size, members, start, stop)
-                _enter(cells, at, stride, data, places, size, stop - start, columns)
             else:
-                for lane in range(start, stop):
-                    at_lane = (lane - start) * size
-                    _add_up(data, first, members, firsts[lane], firsts[lane + 1], totals, at_lane, size)
                 _place(places, 0, size, own, 0, stop - start)
-                _enter(cells, at, stride, totals, places, size, stop - start, columns)
+                for lane in range(start, stop):
+                    _add_up(data, first, members, firsts[lane], firsts[lane + 1], totals, places[lane - start], size)
+            _enter(cells, at, stride, data if is_single else totals, places, size, stop - start, columns)
         if first_part >= 0 and parts.shape[0]:
             _place(places, 0, parts.shape[1], part_of, start, stop)
             _enter(cells, first_part * stride, stride, all_parts, places, parts.shape[1], stop - start, columns)
         if length:
+            at = line[0] * columns
             if is_single:
-                _place(starts, line[0] * columns, length, members, start, stop)
-                _sum_lines(data, starts, length, sums, in_margins, margins, columns, stop - start)
+                _place(starts, at, length, members, start, stop)
             else:
+                _place(starts, 0, length, own, 0, stop - start)
                 for lane in range(start, stop):
-                    starts[lane - start] = at_lane = (lane - start) * length
-                    at = line[0] * columns
-                    _add_up(data, at, members, firsts[lane], firsts[lane + 1], lines, at_lane, length)
-                _sum_lines(lines, starts, length, sums, in_margins, margins, columns, stop - start)
+                    _add_up(data, at, members, firsts[lane], firsts[lane + 1], lines, starts[lane - start], length)
+            _sum_lines(all_lines, starts, length, sums, in_margins, margins, columns, stop - start)
             room = 0
             for i in range(margins.shape[0]):
                 size = margins[i, 1] * margins[i, 3] * columns
@@ -172,20 +161,16 @@ def map_lanes(
             first, size = outputs[i, 0] * columns, outputs[i, 1] * columns
             _place(places, first, size, rows_out, start, stop)
             _leave(cells, stride, written, outputs[i, 2], out, places, size, stop - start, columns)
-        if length:
-            room = 0
-            for i in range(boxes.shape[0]):
-                _place(places, room, in_boxes, own, 0, stop - start)
-                size = boxes[i, 0] * columns
-                _leave(cells, stride, written, boxes[i, 1], spread, places, size, stop - start, columns)
-                room += size
+        room = 0
+        for i in range(boxes.shape[0]):
+            size = boxes[i, 0] * columns
+            _place(places, room, in_boxes, own, 0, stop - start)
+            _leave(cells, stride, written, boxes[i, 1], spread, places, size, stop - start, columns)
+            room += size
         for lane in range(start, stop if length else start):
             part = part_of[lane] * length if parts.shape[0] else -1
             to, at, box = line_out * columns + rows_out[lane] * length, starts[lane - start], (lane - start) * in_boxes
-            if is_single:
-                _write_line(data, at, length, all_parts, part, boxes, runs, spread, box, columns, out, to)
-            else:
-                _write_line(lines, at, length, all_parts, part, boxes, runs, spread, box, columns, out, to)
+            _write_line(all_lines, at, length, all_parts, part, boxes, runs, spread, box, columns, out, to)
         start = stop
 
 
@@ -296,15 +281,14 @@ def _sum_axis(array: Float, at: int, before: int, levels: int, after: int, total
     quarter = np.uint64(levels // 4)
     for b in range(before):
         first, own = np.uint64(at + b * levels * after), np.uint64(to + b * after)
-        if after == 1 and levels < 64:
+        if after == 1 and levels < FOLDED:
             total[own] = _sum_run(array, at + b * levels, levels)
         elif after == 1:
-            for c in range(zero, quarter, one):
-                pair = array[first + c] + array[first + quarter + c]
-                third = first + quarter + quarter + c
-                room[c] = pair + (array[third] + array[third + quarter])
-            rest = 4 * (levels // 4)
-            total[own] = _sum_run(room, 0, levels // 4) + _sum_run(array, at + b * levels + rest, levels - rest)
+            for c in range(first, first + quarter, one):
+                pair, third = array[c] + array[c + quarter], c + quarter + quarter
+                room[c - first] = pair + (array[third] + array[third + quarter])
+            rest = levels % 4
+            total[own] = _sum_run(room, 0, levels // 4) + _sum_run(array, at + (b + 1) * levels - rest, rest)
         else:
             for a in range(zero, step, one):
                 total[own + a] = array[first + a]
@@ -379,14 +363,7 @@ def _write_line(
             elif columns == 1:
                 value += spread[np.uint64(box)]
             stop += boxes[i, 0] * columns
-        if part >= 0 and beside >= 0:
-            _write_three(out, to, line, at, parts, part, spread, beside, value, size)
-        elif part >= 0:
-            _write_two(out, to, line, at, parts, part, value, size)
-        elif beside >= 0:
-            _write_two(out, to, line, at, spread, beside, value, size)
-        else:
-            _write_one(out, to, line, at, value, size)
+        _write_run(out, to, line, at, parts, part, spread, beside, value, size)
         stop = room
         for i in range(boxes.shape[0]):
             box = stop + runs[i, run] * columns
@@ -396,25 +373,24 @@ def _write_line(
         at, to, part = at + size, to + size, part + size if part >= 0 else part
 
 
-def _write_one(out: Float, to: int, line: Float, at: int, value: float, size: int) -> None:
-    result, first, one = np.uint64(to), np.uint64(at), np.uint64(1)
-    for c in range(np.uint64(0), np.uint64(size), one):
-        out[result + c] = line[first + c] + value
-
-
-def _write_two(out: Float, to: int, line: Float, at: int, beside: Float, place: int, value: float, size: int) -> None:
-    result, first, second, one = np.uint64(to), np.uint64(at), np.uint64(place), np.uint64(1)
-    for c in range(np.uint64(0), np.uint64(size), one):
-        out[result + c] = line[first + c] + (beside[second + c] + value)
-
-
-def _write_three(
-    out: Float, to: int, line: Float, at: int, parts: Float, part: int, beside: Float, place: int, value: float,
-    size: int,
-) -> None:  # fmt: skip
-    result, first, own, second, one = np.uint64(to), np.uint64(at), np.uint64(part), np.uint64(place), np.uint64(1)
-    for c in range(np.uint64(0), np.uint64(size), one):
-        out[result + c] = (line[first + c] + parts[own + c]) + (beside[second + c] + value)
+def _write_run(
+    out: Float, to: int, line: Float, at: int, parts: Float, part: int, boxes: Float, box: int, value: float, size: int
+) -> None:
+    """Numbers of a line, a value, and of what begins at 0 or later those beside."""
+    result, first, own, beside = np.uint64(to), np.uint64(at), np.uint64(part), np.uint64(box)
+    zero, one, last = np.uint64(0), np.uint64(1), np.uint64(size)
+    if part >= 0 and box >= 0:
+        for c in range(zero, last, one):
+            out[result + c] = (line[first + c] + parts[own + c]) + (boxes[beside + c] + value)
+    elif part >= 0:
+        for c in range(zero, last, one):
+            out[result + c] = line[first + c] + (parts[own + c] + value)
+    elif box >= 0:
+        for c in range(zero, last, one):
+            out[result + c] = line[first + c] + (boxes[beside + c] + value)
+    else:
+        for c in range(zero, last, one):
+            out[result + c] = line[first + c] + value
 
 
 def _add_box(out: Float, to: int, spread: Float, box: int, size: int, length: int) -> None:

@@ -24,8 +24,8 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Coefficients
-from blue_solvers.components.tree.leaf_lanes import Lanes, LeafLanes
-from blue_solvers.components.tree.leaf_order import LeavesOfPairs, leaves_of_pairs
+from blue_solvers.components.tree.leaf_lanes import LeafLanes
+from blue_solvers.components.tree.leaf_order import LeavesByPair, LotGoingDown, LotGoingUp
 from blue_solvers.components.tree.level_plan import LevelPlan
 from blue_solvers.components.tree.slot_products import SlotProducts
 from blue_solvers.components.tree.tree_plan import TreePlan
@@ -145,10 +145,16 @@ class LeafForm:
         return self._lanes is not None and self._lanes.tabulates
 
     @cached_property
-    def _lots(self) -> list[LeavesOfPairs]:
-        parents = self._plan.pair_parent[self._pairs] if self._has_parents else np.zeros(1, dtype=np.intp)
-        order = self._sorted_rows, self._sorted_classes, self._sorted_pairs, self._starts
-        return leaves_of_pairs(*order, self._pairs, parents, self._count_in_cache(1))
+    def _lots_up(self) -> list[LotGoingUp]:
+        return self._by_pair.lots_going_up(self._plan.pair_parent[self._pairs], self._count_in_cache(1))
+
+    @cached_property
+    def _lots_down(self) -> list[LotGoingDown]:
+        return self._by_pair.lots_going_down(self._count_in_cache(1))
+
+    @property
+    def _by_pair(self) -> LeavesByPair:
+        return LeavesByPair(self._sorted_rows, self._sorted_classes, self._sorted_pairs, self._starts, self._pairs)
 
     def _sort_by_pair(self) -> None:
         """Geounits in order of their pair with their parent; the root has none, and counts as one."""
@@ -177,7 +183,7 @@ class LeafForm:
             return
         K = Y.shape[1]
         if self._lanes is not None:
-            yield from workers.in_order(partial(self._sums_in_lanes, self._lanes, Y), self._lots)
+            yield from workers.in_order(partial(self._sums_in_lanes, self._lanes, Y), self._lots_up)
             return
         tables = self._measured(Y)
 
@@ -199,10 +205,10 @@ class LeafForm:
 
         yield from workers.in_order(of_pairs, chunks(self._pairs.size, self._count_in_cache(K)))
 
-    def _sums_in_lanes(self, lanes: LeafLanes, Y: Float, lot: LeavesOfPairs) -> tuple[slice | Index, Float]:
+    def _sums_in_lanes(self, lanes: LeafLanes, Y: Float, lot: LotGoingUp) -> tuple[slice | Index, Float]:
         """The same of some pairs, compiled."""
-        totals = np.empty((lot.going_up.rows_out.size, *self._shape, Y.shape[1]))
-        lanes.estimate(Y, lot.going_up, None, totals)
+        totals = np.empty((lot.lanes.rows_out.size, *self._shape, Y.shape[1]))
+        lanes.estimate(Y, lot.lanes, None, totals)
         if lot.of_parent is not None:
             totals = np.add.reduceat(totals, lot.of_parent, axis=0)
         self._basis.to_slots(totals)
@@ -238,16 +244,15 @@ class LeafForm:
         self, lanes: LeafLanes, Y: Float, learnt: Float, result: Float, X: Float | None, workers: Workers
     ) -> None:
         """The same, compiled."""
-        for lot in self._lots:
+
+        def estimate(lot: LotGoingDown) -> None:
             parts = self._parts(lot.pairs, learnt)
+            if lanes.tabulates and X is not None:
+                lanes.tabulate(Y, lot.lanes, parts, X)
+            else:
+                lanes.estimate(Y, lot.lanes, parts, result)
 
-            def estimate(own: Lanes, parts: Float | None = parts) -> None:
-                if lanes.tabulates and X is not None:
-                    lanes.tabulate(Y, own, parts, X)
-                else:
-                    lanes.estimate(Y, own, parts, result)
-
-            workers.for_each(estimate, lot.going_down)
+        workers.for_each(estimate, self._lots_down)
 
     def _measured(self, Y: Float) -> list[Float]:
         """The tables of the level, (G, *shape, K) each."""

@@ -102,10 +102,10 @@ class SlotProducts:
             if component.size == 1 or not name.startswith("own")
         ]
         self._pairs = pairs
-        self._compiled = has_numba() and all(isinstance(own, np.ndarray) for _, own in pairs)
+        self._compiled = has_numba() and bool(pairs) and all(isinstance(own, np.ndarray) for _, own in pairs)
         if not self._compiled:
             return
-        flat = [own.reshape(len(own), -1) for _, own in pairs]
+        flat = [own.reshape(len(own), component.size**2) for component, own in pairs]
         self._matrices = np.concatenate(flat, axis=1) if len(flat) > 1 else np.ascontiguousarray(flat[0])
         self._runs, self._starts = _runs_of([component for component, _ in pairs], shape)
 
