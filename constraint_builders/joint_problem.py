@@ -12,10 +12,11 @@ from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.areas import LEAF
 from constraint_builders.description.common_leaves import CommonLeaves
 from constraint_builders.description.common_schema import CommonSchema, common_schema
+from constraint_builders.description.counted_parts import CountedParts, Parts
 from constraint_builders.description.joined_noise import joined_covariance
 from constraint_builders.description.leaves_by_group import LeavesByGroup
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.table import make_table
+from constraint_builders.description.table import make_table, parse_table
 from constraint_builders.problem import Problem
 from constraint_builders.relations.spine_tables import spine_layout
 
@@ -29,7 +30,8 @@ def joint(
     recodes: Mapping[str, str] | None = None,
     names: Sequence[str] | None = None,
     desired: Mapping[str, Any] | Sequence[str] | str | None = None,
-    only: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+    only: Parts | None = None,
+    beside: Parts | None = None,
     undetermined: Literal["error", "nan"] = "error",
 ) -> Problem:
     """One problem of products that were measured apart: what all of them say about the same people.
@@ -60,6 +62,10 @@ def joint(
         finer schema: ``{"units": {"householder": ["yes"]}}`` where occupied units are counted by their householders.
         This variable is told apart by the leaves then: tables with a factor of it, which must come first in their
         names, are tables of the others in layers such as ``"County by relgq"``. Desired tables are given by layer.
+    beside : mapping of str to mapping of str to sequence of str, optional
+        For problems in `only` that count something else too, the labels of one variable of their own whose counts are
+        of no people: ``{"units": {"h1": ["vacant"]}}`` where vacant units are counted beside occupied ones. The finer
+        schema has this variable too, and it comes first in the names of tables as well.
 
     Returns
     -------
@@ -81,6 +87,69 @@ def joint(
     >>> joint(coarse, fine, names=["PL94", "DHC"]).observed.names
     (('all (PL94)', 'adult'), ('all (PL94)', 'total'), ('all (DHC)', 'sex * age'))
     """
+    return _joint(problems, names, schema, recodes, desired, only, beside, undetermined)[0]
+
+
+def joint_parts(
+    problems: Sequence[Problem],
+    names: Sequence[str],
+    parts: CountedParts,
+    *,
+    recodes: Mapping[str, str],
+    desired: Sequence[str] | None,
+) -> tuple[Problem, LeavesByGroup]:
+    """As `joint`, where `parts` says what is counted and the schema follows; also which layers tell what apart.
+
+    Cells that nothing determines are NaN. A desired table is one of every problem that has its variables.
+
+    Raises
+    ------
+    ValueError
+        As `joint`; or if no problem has the variables of a desired table.
+    """
+    common = parts.common({name: own.domain.schema for name, own in zip(names, problems, strict=True)}, recodes)
+    asked = None if desired is None else _asked_of_each(dict(zip(names, problems, strict=True)), common, desired)
+    problem, apart = _joint(problems, names, common.schema, recodes, asked, parts.only, parts.beside, "nan")
+    if apart is None:
+        raise ValueError("only= names no product")
+    return problem, apart
+
+
+def _asked_of_each(
+    products: Mapping[str, Problem], common: CommonSchema, desired: Sequence[str]
+) -> dict[str, dict[str, None]]:
+    """Desired tables, named by the factors of the finer schema or of the problems, in the layers of these."""
+    leaves = CommonLeaves(
+        {name: own.domain.places for name, own in products.items()},
+        [name for name, own in products.items() if _speaks_of_leaves(own)],
+    )
+    found: list[tuple[str, str, None]] = []
+    for table in desired:
+        pairs = []
+        for name, own in products.items():
+            of = common.factors[name]
+            known = {common.schema.axis_of(factor) for factor in of.values()}
+            factors = [of.get(factor, factor) for factor in parse_table(common.schema, table).factors]
+            if known.issuperset(map(common.schema.axis_of, factors)):
+                levels = dict.fromkeys(own.domain.places.levels[level] for level in own.desired_levels)
+                pairs += [(leaves.layer(name, level), " * ".join(factors) or "total", None) for level in levels]
+        if not pairs:
+            raise ValueError(f"no input has all variables of the desired table {table!r}: ask for others")
+        found += pairs
+    return _by_layer(found)
+
+
+def _joint(
+    problems: Sequence[Problem],
+    names: Sequence[str] | None,
+    schema: Schema | None,
+    recodes: Mapping[str, str] | None,
+    desired: Mapping[str, Any] | Sequence[str] | str | None,
+    only: Parts | None,
+    beside: Parts | None,
+    undetermined: Literal["error", "nan"],
+) -> tuple[Problem, LeavesByGroup | None]:
+    """The joint problem, and which of its layers tell apart what products count, if some count a part."""
     products = _products(problems, names)
     common = common_schema({name: own.domain.schema for name, own in products.items()}, schema, recodes or {})
     places = {name: own.domain.places for name, own in products.items()}
@@ -95,12 +164,16 @@ def joint(
             wanted.append((leaves.layer(name, levels[level]), common.table(name, table)))
     asked = _by_layer((layer, table, None) for layer, table in wanted) if desired is None else desired
     zeros, areas, over = _zeros(products, common, leaves), leaves.areas, common.schema
+    apart = None
+    if beside and not only:
+        raise ValueError("beside= is of problems in only=, which say whom they count: give only= too")
     if only is not None:
-        _require_known(only, products)
-        apart = LeavesByGroup(common.schema, leaves, only)
-        observed = [_apart(apart, *own) for own in observed]
+        _require_known("only=", only, products)
+        _require_known("beside=", beside or {}, products)
+        apart = LeavesByGroup(common.schema, leaves, only, beside or {})
+        observed = [apart.measured(*own) for own in observed]
         asked = _asked_apart(apart, asked)
-        zeros = _zeros_apart(apart, zeros)
+        zeros = apart.empty(zeros)
         areas, over = apart.areas(), apart.schema
     order = _by_layers(observed, [size for own in problems for size in own.observed.sizes])
     equalities = _equalities(problems)
@@ -118,7 +191,7 @@ def joint(
     )
     together = _in_order(together, [(layer, table) for layer, table, _ in observed], np.argsort(order))
     covariance = joined_covariance({name: own.noise for name, own in products.items()})
-    return together if covariance is None else together.with_covariance(covariance)
+    return together if covariance is None else together.with_covariance(covariance), apart
 
 
 def _by_layer(tables: Iterable[tuple[str, str, Any]]) -> dict[str, dict[str, Any]]:
@@ -128,18 +201,10 @@ def _by_layer(tables: Iterable[tuple[str, str, Any]]) -> dict[str, dict[str, Any
     return found
 
 
-def _require_known(only: Mapping[str, Any], products: Mapping[str, Problem]) -> None:
-    unknown = [name for name in only if name not in products]
+def _require_known(option: str, parts: Parts, products: Mapping[str, Problem]) -> None:
+    unknown = [name for name in parts if name not in products]
     if unknown:
-        raise ValueError(f"only= names problem {unknown[0]!r}: there are {', '.join(map(repr, products))}")
-
-
-def _apart(apart: LeavesByGroup, layer: str, table: str, variances: Float) -> Measured:
-    """An observed table over the leaves by group; its cells keep their order."""
-    called, over, groups = apart.place(layer, table)
-    if variances.ndim == 1:
-        return called, over, np.repeat(variances, groups)
-    return called, over, variances.reshape(len(variances) * groups, *variances.shape[1 if groups == 1 else 2 :])
+        raise ValueError(f"{option} names problem {unknown[0]!r}: there are {', '.join(map(repr, products))}")
 
 
 def _asked_apart(apart: LeavesByGroup, desired: Any) -> dict[str, dict[str, None]]:
@@ -147,15 +212,6 @@ def _asked_apart(apart: LeavesByGroup, desired: Any) -> dict[str, dict[str, None
         raise ValueError("with only= desired tables are named by layer: desired={layer: [table, ...]}")
     pairs = [apart.place(layer, table) for layer, tables in desired.items() for table in tables]
     return _by_layer((layer, table, None) for layer, table, _ in pairs)
-
-
-def _zeros_apart(apart: LeavesByGroup, zeros: Mapping[Name, Flags]) -> dict[Name, Flags]:
-    found: dict[Name, Flags] = {}
-    for (layer, table), flags in zeros.items():
-        turned, cells = apart.first(table, flags)
-        called, over, groups = apart.place(layer, turned)
-        found[called, over] = cells.reshape(len(cells) * groups, *cells.shape[1 if groups == 1 else 2 :])
-    return found
 
 
 def _by_layers(observed: Sequence[Measured], sizes: Sequence[int]) -> Index:

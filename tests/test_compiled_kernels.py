@@ -172,6 +172,15 @@ def _nodes(rng: np.random.Generator) -> tuple[Any, ...]:
     return indptr, leaves, order, np.full(30, -1, dtype=np.int32), np.full(len(rows), -1)
 
 
+def _layer(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Sets of leaves below others, some leaves in none; every other time one lies in two of them."""
+    latest = rng.integers(-1, 4, 30).astype(np.int32)
+    own = np.where(rng.random(30) < 0.8, 2 * (latest + 1) + rng.integers(0, 2, 30), -1).astype(np.int32)
+    if rng.random() < 0.5:
+        own[rng.integers(30, size=2)] = 0
+    return own, 4, latest, np.full(10, -2, dtype=np.int32), np.zeros(10, dtype=np.int32)
+
+
 def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
     """Axes of a few groups, many short ones, and one that is of single levels."""
     groups = [np.array([2, 1, 3]), np.array([int(rng.integers(2, 12))]), np.ones(2, np.int64)]
@@ -230,6 +239,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.lanes.map_lanes": (_lanes, 1e-13),
     "blue_solvers.components.tree.slot_products.multiply_runs": (_slot_runs, 1e-14),
     "constraint_builders.relations.holders.find_holders": (_nodes, 0),
+    "constraint_builders.relations.nested_layers.place_layer": (_layer, 0),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.components.flat.axis_steps.copy_weighted": (_runs, 1e-15),

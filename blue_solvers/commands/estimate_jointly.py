@@ -32,11 +32,12 @@ from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.table_input import read_table
 
 if TYPE_CHECKING:
+    from constraint_builders.description.counted_parts import CountedParts
     from constraint_builders.geography.joined_releases import JoinedReleases
 
 LEVEL = 0.95
 SHIPPED = {"hhgq": "hhgq8lev", "votingage": "votingage"}  # of redistricting persons, in the schema of DHC persons
-OF_FOLDERS = ("settings", "within", "variables")
+OF_FOLDERS = ("settings", "within", "variables", "at")
 OF_TABLES = ("schema", "level", "digits")
 
 
@@ -49,7 +50,9 @@ def add_parser(subparsers: SubParsers) -> None:
         "blue-solvers joint US_Person_PL_PROD US_DHCP_PROD --settings pl94_us_persons --settings dhc_us_persons "
         "--variables sex,age,hispanic,cenrace --within 044 --desired 'sex * age_40_groups' --out both\n"
         "  blue-solvers table both P12 --geoid 44007000101\n"
-        "  blue-solvers joint first.csv second.csv --schema first.toml --schema second.toml --out both.csv",
+        "  blue-solvers joint first.csv second.csv --schema first.toml --schema second.toml --out both.csv\n"
+        "  blue-solvers joint persons.csv units.csv --schema persons.toml --schema units.toml "
+        "--only 'units:relationship=householder' --beside units:h1=vacant --out both.csv",
     )
     parser.add_argument(
         "inputs",
@@ -75,10 +78,41 @@ def add_parser(subparsers: SubParsers) -> None:
         "same order; may be repeated; known of redistricting and DHC persons",
     )
     parser.add_argument(
+        "--only",
+        metavar="NAME:FACTOR=LABELS",
+        action="append",
+        default=[],
+        type=_part,
+        help="that an input counts these people alone: households:relgq=0|1 where households are counted by their "
+        "householders, so that both inputs have as many at every place; may be repeated, of factors of one variable "
+        "of the finest schema, which is the first of its variables",
+    )
+    parser.add_argument(
+        "--beside",
+        metavar="NAME:FACTOR=LABELS",
+        action="append",
+        default=[],
+        type=_part,
+        help="of an input in --only, that these labels of a variable of its own count no people: units:h1=vacant where "
+        "vacant units are counted beside occupied ones",
+    )
+    parser.add_argument(
+        "--own",
+        metavar="NAMES",
+        type=listed_names,
+        help="variables of inputs in --only that the finest schema has not, with commas, such as tenure",
+    )
+    parser.add_argument(
         "--settings",
         action="append",
         help="of a folder, as estimate takes them; given for each folder in turn, or for none: then settings.toml in "
         "each",
+    )
+    parser.add_argument(
+        "--at",
+        metavar="NAME",
+        help="of folders: the input at whose geolevels tables are stored, in terms of its variables; default: the one "
+        "with the finest schema",
     )
     parser.add_argument("--within", metavar="GEOCODE", action="append", help="of folders, as estimate takes it")
     parser.add_argument(
@@ -95,8 +129,8 @@ def add_parser(subparsers: SubParsers) -> None:
         "--desired",
         metavar="TABLE",
         action="append",
-        help="a table of the finest schema to estimate, may be repeated, or 'all'; by default those measured, of "
-        "folders in the finest product",
+        help="a table of the finest schema, or of that of --at, to estimate, may be repeated, or 'all'; by default "
+        "those measured, of folders by the input at whose geolevels they are stored",
     )
     parser.add_argument(
         "--out",
@@ -115,6 +149,35 @@ def _pair(text: str) -> tuple[str, str]:
     if not (name and recode):
         raise argparse.ArgumentTypeError(f"must be a variable and what it is, hhgq=hhgq8lev: got {text}")
     return name, recode
+
+
+def _part(text: str) -> tuple[str, str, list[str]]:
+    name, _, rest = text.partition(":")
+    factor, _, labels = (piece.strip() for piece in rest.partition("="))
+    if not (name.strip() and factor and labels):
+        raise argparse.ArgumentTypeError(
+            f"must be an input, a factor and its labels, households:relgq=0|1: got {text!r}"
+        )
+    return name.strip(), factor, [label.strip() for label in labels.split("|")]
+
+
+def _parts(args: argparse.Namespace, names: Sequence[str]) -> CountedParts:
+    """Which inputs count some people alone."""
+    from constraint_builders.description.counted_parts import CountedParts
+
+    found: dict[str, dict[str, dict[str, list[str]]]] = {"only": {}, "beside": {}}
+    for option, own in found.items():
+        for name, factor, labels in getattr(args, option):
+            if name not in names:
+                raise ValueError(f"--{option} names input {name!r}: there are {', '.join(map(repr, names))}")
+            if factor in own.setdefault(name, {}):
+                raise ValueError(f"--{option} says {factor!r} of {name!r} twice: give its labels with | between them")
+            own[name][factor] = labels
+    if not found["only"]:
+        for option in ("beside", "own"):
+            if getattr(args, option):
+                raise ValueError(f"--{option} is of inputs that count some people alone: give --only too")
+    return CountedParts(found["only"], found["beside"], tuple(args.own or ()))
 
 
 def run(args: argparse.Namespace) -> None:
@@ -159,9 +222,9 @@ def _run_on_folders(args: argparse.Namespace) -> None:
     proof = StoredProof(est.proof, fit)
     with LevelBar("writing") as bar:
         write_joint_result(args.out, P, est.values, std_errors, joined, bar, proof)
-    print_stored(est, proof, joined.settings.schema, args.out)
+    print_stored(est, proof, problem.domain.schema, args.out)
     for name, release in joined.releases.items():
-        print(f"product    {name}{', at whose geolevels tables are stored' if name == joined.finest else ''}")
+        print(f"product    {name}{', at whose geolevels tables are stored' if name == joined.stored else ''}")
         report_rows(release)
 
 
@@ -173,6 +236,9 @@ def _read_folders(args: argparse.Namespace) -> JoinedReleases:
     settings = {name: settings_of(path, own) for name, path, own in zip(names, args.inputs, named, strict=True)}
     variables = {variable for own in settings.values() for variable in own.schema.names}
     shipped = SHIPPED if {"hhgq", "relgq"} <= variables else {}
+    parts = _parts(args, names)
+    if args.at is not None and args.at not in names:
+        raise ValueError(f"--at names input {args.at!r}: there are {', '.join(map(repr, names))}")
     with reading(), LevelBar("reading") as bar:
         return read_joined_releases(
             dict(zip(names, args.inputs, strict=True)),
@@ -181,6 +247,8 @@ def _read_folders(args: argparse.Namespace) -> JoinedReleases:
             desired="all" if args.desired == ["all"] else args.desired,
             within=args.within,
             variables=args.variables,
+            parts=parts,
+            at=args.at,
             progress=bar,
         )
 
@@ -189,7 +257,9 @@ def _run_on_tables(args: argparse.Namespace) -> None:
     from constraint_builders import joint
     from constraint_builders.files import estimates_frame, with_measurements
     from constraint_builders.files.formats import writer_of
+    from constraint_builders.files.frames_of_parts import with_groups
     from constraint_builders.files.replacing import require_writable
+    from constraint_builders.joint_problem import joint_parts
 
     _refuse(args, OF_FOLDERS, "is for folders of measurement files: the inputs are files of tables")
     writer_of(args.out)
@@ -198,10 +268,14 @@ def _run_on_tables(args: argparse.Namespace) -> None:
     refuse_overwriting(args.out, (*args.inputs, *schemas))
     names = _called(args, [Path(path).stem for path in args.inputs])
     read = [read_table(path, schema) for path, schema in zip(args.inputs, schemas, strict=True)]
+    problems, parts, apart = [problem for problem, _ in read], _parts(args, names), None
     desired = "all" if args.desired == ["all"] else args.desired
-    problem = joint(
-        *(problem for problem, _ in read), recodes=dict(args.same), names=names, desired=desired, undetermined="nan"
-    )
+    if not parts.only:
+        problem = joint(*problems, recodes=dict(args.same), names=names, desired=desired, undetermined="nan")
+    elif desired == "all":
+        raise ValueError("--desired all is not told by name where inputs count some people alone: name the tables")
+    else:
+        problem, apart = joint_parts(problems, names, parts, recodes=dict(args.same), desired=args.desired)
     y = np.concatenate([own for _, own in read])
     problem.check_vector(y)
     announce(problem, args.solver)
@@ -210,6 +284,8 @@ def _run_on_tables(args: argparse.Namespace) -> None:
     progress("computing exact variances")
     level = LEVEL if args.level is None else args.level
     frame = estimates_frame(problem, est.values, est.std_errors, *est.interval(level))
+    if apart is not None:
+        frame = with_groups(frame, problem, apart)
     fit = fit_line(est) if args.fit else None
     write_rounded(with_measurements(frame, **vars(est.adjustments)), args.out, args.digits)
     report(est, args.out)

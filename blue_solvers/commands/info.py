@@ -68,7 +68,7 @@ def print_result(path: str) -> None:
     print_columns(("geolevel", "geounits", "tables"), rows)
     print(f"\nschema     {result.schema}")
     print(f"solver     {result.description['solver']}: {result.description['reason']}")
-    print("\n".join(proof_lines(result.proof, result.schema)))
+    print("\n".join(proof_lines(result.proof, result.fit_schema)))
 
 
 def print_problem(problem: Problem) -> None:

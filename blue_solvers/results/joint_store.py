@@ -1,14 +1,16 @@
-"""Estimates of several products together, stored as those of the finest, with what the others measured beside it.
+"""Estimates of several products together, stored as those of one, with what the others measured beside it.
 
-The folder is that of `store`, at the geolevels of the product whose schema refines the others, and::
+The folder is that of `store`, at the geolevels of one product, and::
 
     <folder>/joined/<number>/            settings.toml, spine.parquet, variances.parquet, zeros.parquet of every other
-                                         product; result.json says their names, and which factors are the same
+                                         product; result.json says their names, which factors are the same, and who
+                                         counts some people alone
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,19 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.operator import BlueOperator
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (
+    ESTIMATES,
+    PARTS,
     Progress,
-    errors_of,
+    estimates_of,
     joined_folder,
     not_answered,
     observed_of,
     seal_result,
-    write_level,
+    write_estimates,
     write_measured,
 )
 from constraint_builders.arrays import Float
+from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.noisy_measurements import Release
 from constraint_builders.files.settings import Settings
@@ -42,7 +47,7 @@ def write_joint_result(
     progress: Progress | None = None,
     proof: StoredProof | None = None,
 ) -> None:
-    """Store estimates of several products, whole or not at all, at the geolevels of the finest.
+    """Store estimates of several products, whole or not at all, at the geolevels of one of them.
 
     Parameters
     ----------
@@ -66,26 +71,30 @@ def write_joint_result(
     reason = not_answered(P)
     if reason:
         raise ValueError(f"this result cannot be stored: {reason}")
-    problem, order = P.problem, in_schema_order(P.problem)
-    if order is not None:
-        problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
-    errors, own = errors_of(problem, std_error), joined.releases[joined.finest]
-    spine, others = own.problem.domain.spine, [name for name in joined.releases if name != joined.finest]
+    not_canonical = [table for _, table in joined.answers if parse_table(joined.settings.schema, table).is_turned]
+    if not_canonical:
+        raise ValueError(f"this result cannot be stored: table {not_canonical[0]!r} is not in its schema's order")
+    own = joined.releases[joined.stored]
+    spine, others = own.problem.domain.spine, [name for name in joined.releases if name != joined.stored]
     with new_folder(folder) as temporary:
         zeros = _write_product(temporary, own, joined.settings)
         said = [_told(name, joined.releases[name], temporary, number) for number, name in enumerate(others)]
         for number, level in enumerate(spine.levels):
             if progress is not None:
                 progress(level, number, len(spine.levels))
-            layer = problem.domain.places.level_index(joined.layers[level])
             geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
-            write_level(temporary, level, geocodes, problem, estimate, errors, layer)
-        levels = {problem.domain.places.level_index(layer): level for level, layer in joined.layers.items()}
-        desired = [
-            (spine.levels.index(levels[layer]), table)
-            for layer, table in zip(problem.desired_levels, problem.desired_tables, strict=True)
-        ]
-        together = {"name": joined.finest, "order": list(joined.releases), "recodes": dict(joined.recodes)}
+            tables = list(_tables_at(level, joined, estimate, std_error))
+            if tables:
+                (temporary / ESTIMATES).mkdir(exist_ok=True)
+                write_estimates(temporary / estimates_of(level), geocodes, tables)
+        schema = joined.settings.schema
+        desired = [(spine.levels.index(level), parse_table(schema, table)) for level, table in joined.answers]
+        together = {
+            "name": joined.stored,
+            "order": list(joined.releases),
+            "recodes": dict(joined.recodes),
+            **({PARTS: joined.parts.to_json()} if joined.parts.only else {}),
+        }
         seal_result(
             temporary,
             joined.settings,
@@ -97,6 +106,16 @@ def write_joint_result(
             own.read,
             {**together, "others": said},
         )
+
+
+def _tables_at(
+    geolevel: str, joined: JoinedReleases, estimate: Float, std_error: Float
+) -> Iterator[tuple[Table, Float, Float]]:
+    """Tables of a geolevel with estimates and standard errors, (geounits, cells) each."""
+    for index, (level, name) in enumerate(joined.answers):
+        if level == geolevel:
+            table, block = parse_table(joined.settings.schema, name), joined.problem.desired.block(index)
+            yield table, estimate[block].reshape(-1, table.size), std_error[block].reshape(-1, table.size)
 
 
 def _told(name: str, release: Release, temporary: Path, number: int) -> dict[str, Any]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from numpy.typing import NDArray
-
+from blue_solvers.results.cell_sums import Levels
 from blue_solvers.results.stored_measurements import StoredMeasurements
 from constraint_builders import Areas, Problem, Spine
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.common_leaves import CommonLeaves
-from constraint_builders.description.common_schema import common_schema
+from constraint_builders.description.counted_parts import CountedParts
+from constraint_builders.description.leaves_by_group import LeavesByGroup
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.table import parse_table
+from constraint_builders.description.table import Table, parse_table
 from constraint_builders.geography import by_tabulation
 
 Observed = Mapping[str, Mapping[str, Float]]
@@ -33,13 +33,22 @@ class MeasuredTogether:
     places : Spine or Areas
     layers : mapping of geolevel to geolevel or layer
         What the geolevels at which estimates are stored are called here.
+    factors : mapping of str to str
+        What the variables and recodes of stored tables are called in the schema, where they have another name.
+    leaves : CommonLeaves or None
+        Of several products.
+    parts : CountedParts
+        Which of these count some people alone.
     """
 
     schema: Schema
     observed: Observed
-    zeros: Mapping[tuple[str, str], NDArray]
+    zeros: Mapping[tuple[str, str], Flags]
     places: Spine | Areas
     layers: Mapping[str, str]
+    factors: Mapping[str, str] = field(default_factory=dict)
+    leaves: CommonLeaves | None = None
+    parts: CountedParts = field(default_factory=CountedParts)
 
     @classmethod
     def alone(cls, own: StoredMeasurements) -> MeasuredTogether:
@@ -48,10 +57,10 @@ class MeasuredTogether:
 
     @classmethod
     def jointly(
-        cls, products: Mapping[str, StoredMeasurements], stored: str, recodes: Mapping[str, str]
+        cls, products: Mapping[str, StoredMeasurements], stored: str, recodes: Mapping[str, str], parts: CountedParts
     ) -> MeasuredTogether:
         """Of several products by name, one of which says the geolevels of what is stored; see `joint`."""
-        common = common_schema({name: own.schema for name, own in products.items()}, products[stored].schema, recodes)
+        common = parts.common({name: own.schema for name, own in products.items()}, recodes)
         leaves = CommonLeaves({name: by_tabulation(own.spine) for name, own in products.items()}, [])
         observed: dict[str, dict[str, Float]] = {}
         zeros: dict[tuple[str, str], Flags] = {}
@@ -64,16 +73,59 @@ class MeasuredTogether:
                 if flags.any():
                     zeros[leaves.layer(name, level), common.table(name, parse_table(own.schema, table))] = flags
         layers = {level: leaves.layer(stored, level) for level in products[stored].spine.levels}
-        return cls(common.schema, observed, zeros, leaves.areas, layers)
+        return cls(common.schema, observed, zeros, leaves.areas, layers, common.factors[stored], leaves, parts)
 
     @property
-    def zero_variables(self) -> set[str]:
-        """The variables that tell structural zeros apart."""
+    def kept_variables(self) -> set[str]:
+        """The variables that tell structural zeros apart, or what products count."""
         tables = {table for _, table in self.zeros}
-        return {self.schema.names[axis] for table in tables for axis in parse_table(self.schema, table).axes}
+        told = {self.schema.names[axis] for table in tables for axis in parse_table(self.schema, table).axes}
+        return told.union(self.parts.variables(self.schema))
+
+    @property
+    def solved_schema(self) -> Schema:
+        """The schema of the joint problem, in whose terms its fit names tables."""
+        apart = None if self.leaves is None else self.parts.apart(self.schema, self.leaves)
+        return self.schema if apart is None else apart.schema
+
+    def counted(self, schema: Schema, levels: Levels) -> Levels:
+        """What is counted of variables of stored tables, in terms of this schema's variables."""
+        found: dict[str, Flags] = {}
+        for name, flags in levels.items():
+            factor = self.factors.get(name, name)
+            found[schema.names[schema.axis_of(factor)]] = flags[list(schema.groups_of(factor))]
+        return found
+
+    def table(self, schema: Schema, variables: Collection[str]) -> Table:
+        """The table of a smaller schema that tells levels of variables of stored tables apart."""
+        own = self.parts.variables(self.schema)
+        factors = [self.factors.get(name, name) for name in variables]
+        ordered = sorted(
+            factors, key=lambda factor: (schema.names[schema.axis_of(factor)] not in own, schema.axis_of(factor))
+        )
+        return parse_table(schema, " * ".join(ordered) or "total")
 
     def problem(self, schema: Schema, observed: Observed, desired: Mapping[str, Sequence[str]], noise: str) -> Problem:
         """The estimation problem of measurements summed over some variables (`sum_out`), at stored geolevels."""
         asked = {self.layers[level]: tables for level, tables in desired.items()}
+        if self.parts.only and self.leaves is not None:
+            return self._problem_of_parts(schema, observed, asked, noise, self.leaves)
         places: dict[str, Any] = {"areas" if isinstance(self.places, Areas) else "spine": self.places}
         return Problem(schema, observed, asked, zeros=self.zeros or None, noise=noise, **places)
+
+    def _problem_of_parts(
+        self, schema: Schema, observed: Observed, asked: Mapping[str, Sequence[str]], noise: str, leaves: CommonLeaves
+    ) -> Problem:
+        apart = LeavesByGroup(schema, leaves, self.parts.only, self.parts.beside)
+        measured: dict[str, dict[str, Float]] = {}
+        for layer, row in observed.items():
+            for table, variances in row.items():
+                called, over, own = apart.measured(layer, table, variances)
+                measured.setdefault(called, {})[over] = own
+        wanted: dict[str, list[str]] = {}
+        for layer, tables in asked.items():
+            for table in tables:
+                called, over, _ = apart.place(layer, table)
+                wanted.setdefault(called, []).append(over)
+        zeros = apart.empty(self.zeros)
+        return Problem(apart.schema, measured, wanted, areas=apart.areas(), zeros=zeros or None, noise=noise)

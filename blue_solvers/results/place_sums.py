@@ -19,7 +19,7 @@ from blue_solvers.solvers import TwoPass
 from constraint_builders import Spine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.table import Table, make_table, parse_table
+from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.geography import Entities, NotComposableError, compositions
 from constraint_builders.relations.spine_tables import spine_layout
@@ -120,16 +120,18 @@ class PlaceSums:
     @cached_property
     def _table(self) -> tuple[Schema, Variances, Table]:
         """The smallest problem that tells the counted levels apart, and the table of these in it."""
-        needed = {variable for levels in self._counted for variable in levels}
+        needed = dict.fromkeys(variable for levels in self._counted for variable in levels)
         measured = self.result.measured
-        schema, observed = sum_out(measured.schema, measured.observed, needed | measured.zero_variables)
-        return schema, observed, make_table(schema, tuple(name for name in schema.names if name in needed))
+        counted = {variable for levels in self._counted for variable in measured.counted(measured.schema, levels)}
+        schema, observed = sum_out(measured.schema, measured.observed, counted | measured.kept_variables)
+        return schema, observed, measured.table(schema, needed)
 
     @cached_property
     def _taken(self) -> sparse.csr_array:
         """What every sum takes of the cells of that table, (cells, K)."""
         schema, _, table = self._table
-        cells = [cells_counted(schema, table, levels) for levels in self._counted]
+        measured = self.result.measured
+        cells = [cells_counted(schema, table, measured.counted(schema, levels)) for levels in self._counted]
         return sparse.csr_array(np.stack([own for own in cells if own is not None], axis=1))
 
     @cached_property
@@ -184,7 +186,7 @@ class PlaceSums:
             own = {level: sparse.csc_array(signs)[:, self.result.members(level)] for level in spine.levels}
             levels = tuple(level for level, members in own.items() if members.nnz)
             if levels not in operators:
-                desired = {level: [table.name] for level in levels}
+                desired = {level: [" * ".join(table.factors) or table.name] for level in levels}
                 operators[levels] = blue(self.result.problem_of(schema, observed, desired))
             parts = [sparse.kron(own[level].T, taken) for level in levels]
             return operators[levels].functional_covariance(sparse.csc_array(sparse.vstack(parts)))

@@ -46,11 +46,12 @@ from constraint_builders.files.safe_paths import inside, path_component
 from constraint_builders.files.settings import Settings
 from constraint_builders.schema_order import in_schema_order
 
-FORMAT, JOINT_FORMAT = 1, 2  # versions that do not know joint results are not to take them for those of one product
+FORMAT, JOINT_FORMAT, PARTS_FORMAT = 1, 2, 3  # so that versions which do not know joint results do not misread them
 OUTLINE, SETTINGS, ESTIMATES = "result.json", "settings.toml", "estimates"
 SPINE, VARIANCES, ZEROS, FACILITIES = "spine.parquet", "variances.parquet", "zeros.parquet", "facilities.parquet"
 DESCRIPTION = {"settings": str, "noise": str, "solver": str, "zeros": list, "tables": dict, "files": dict}
 JOINED = "joined"  # what result.json says of a joint result, and the folder of the other products
+PARTS = "parts"  # within it: which products count some people alone
 LISTS = pl.List(pl.Float64)
 ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
 
@@ -262,7 +263,7 @@ def describe(
         tables[levels[level]].append(table.name)
     return seal_json(
         {
-            "format": FORMAT if joined is None else JOINT_FORMAT,
+            "format": FORMAT if joined is None else PARTS_FORMAT if PARTS in joined else JOINT_FORMAT,
             "settings": settings.name,
             "noise": settings.noise,
             "solver": info.solver,
@@ -298,10 +299,9 @@ def read_description(folder: Path) -> dict[str, Any]:
     """
     path = folder / OUTLINE
     said = read_json_object(path)
-    if said.get("format") not in (FORMAT, JOINT_FORMAT):
-        raise ValueError(
-            f"{path}: format {said.get('format')!r} is another than {FORMAT} and {JOINT_FORMAT}: estimate again"
-        )
+    if said.get("format") not in (FORMAT, JOINT_FORMAT, PARTS_FORMAT):
+        known = f"{FORMAT}, {JOINT_FORMAT} and {PARTS_FORMAT}"
+        raise ValueError(f"{path}: format {said.get('format')!r} is another than {known}: estimate again")
     if SEAL not in said:
         raise DamagedError(f"{path}: it has no checksums: estimate again with this version")
     said = read_sealed_json(path)

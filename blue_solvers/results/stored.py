@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from blue_solvers.results.checksums import DamagedError, require_intact, untouched
 from blue_solvers.results.measured_together import MeasuredTogether
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import JOINED, OUTLINE, ZEROS, estimates_of, joined_folder, read_description
+from blue_solvers.results.store import JOINED, OUTLINE, PARTS, ZEROS, estimates_of, joined_folder, read_description
 from blue_solvers.results.stored_measurements import StoredMeasurements
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
+from constraint_builders.description.counted_parts import CountedParts
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.naming import naming
@@ -71,6 +72,11 @@ class StoredResult:
         return self._measured.schema
 
     @property
+    def fit_schema(self) -> Schema:
+        """The schema in whose terms the fit names tables."""
+        return self.measured.solved_schema if JOINED in self.description else self.schema
+
+    @property
     def spine(self) -> Spine:
         """The geounits."""
         return self._measured.spine
@@ -87,7 +93,8 @@ class StoredResult:
             zeros = own["zeros"] if within + ZEROS in self.description["files"] else None
             products[own["name"]] = StoredMeasurements(self._intact, own["settings"], zeros, within)
         ordered = {name: products[name] for name in said["order"]}
-        return MeasuredTogether.jointly(ordered, said["name"], said["recodes"])
+        parts = CountedParts.from_json(said.get(PARTS, {}))
+        return MeasuredTogether.jointly(ordered, said["name"], said["recodes"], parts)
 
     def stored_tables(self, geolevel: str) -> list[Table]:
         """The tables that were estimated at a geolevel, in order of size."""

@@ -15,7 +15,7 @@ from blue_solvers.solvers.cholesky import Cholesky
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.dense import Dense
 from blue_solvers.solvers.sea_blue import SeaBlue
-from blue_solvers.solvers.trial import predicted_seconds
+from blue_solvers.solvers.trial import operations_of_factor, predicted_seconds, products_of_equations
 from blue_solvers.solvers.two_pass import TwoPass
 from blue_solvers.structured.nearest import tables_left_out, variance_ratio
 from constraint_builders import Problem
@@ -30,7 +30,12 @@ AROUND_EQUAL_VARIANCES, ON_CONSTRAINTS = ConjugateGradient.capabilities()
 (DENSE,) = Dense.capabilities()
 
 CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what costs more had better be iterated
-CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations
+CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations, if iterations will be few
+MOST_RANK = 1_000_000  # above it they are never formed to that end
+FEW_PRODUCTS, FEW_OPERATIONS = 20, 10_000  # of forming and factorising, for every observed cell: a second a million
+MOST_PRODUCTS = 200_000_000  # of forming equations to look for an order of elimination: seconds and a gigabyte
+PRODUCTS_A_SECOND, OPERATIONS_A_SECOND = 1e8, 6e9  # of one processor, measured from half to twice that
+WORTH = 2.0  # of the time to iterate, which every estimate, adjoint and variance would take again
 FEW_ENTRIES = 80_000  # detailed cells times tables, from which equations between crossing recodes need not be cheap
 MANY_ENTRIES = 10_000_000  # from which they are not even tried: gigabytes
 FILL = 5.0  # what their elimination may leave, all rounds together, beside that: seconds at most
@@ -125,15 +130,14 @@ def _operations(problem: Problem, rank: int) -> float:
     dense = rank**3 / 3
     if dense <= CHOLESKY_OPERATIONS:
         return dense
-    A = problem.constraint_matrix()
-    Sigma = None if problem.covariance is None else problem.noise.entries()
-    reach = A if Sigma is None else A @ Sigma
-    entries = float((np.diff(reach.tocsc().indptr).astype(float) ** 2).sum())
-    return min(dense, entries**1.5 / 3)
+    return min(dense, products_of_equations(problem) ** 1.5 / 3)
 
 
 def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
-    """Around the nearest structured problem or on all rows of the constraints, whichever is faster."""
+    """Around the nearest structured problem or on all rows of the constraints, whichever is faster.
+
+    Where they would be long, and a factorisation turns out to be cheap after all, that.
+    """
     around, on_constraints = AROUND_EQUAL_VARIANCES.solver, ON_CONSTRAINTS.solver
     assert isinstance(around, ConjugateGradient)
     assert isinstance(on_constraints, ConjugateGradient)
@@ -146,13 +150,38 @@ def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
     ratio = variance_ratio(problem)
     if ratio <= SAFE_RATIO and problem.covariance is None and not left_out:
         return around, f"{why} around equal variances: the ratio within a table is at most {ratio:.3g}"
+    products = _products_to_form(problem)
+    if products <= FEW_PRODUCTS * problem.observed.size:
+        operations = operations_of_factor(problem)
+        if operations <= FEW_OPERATIONS * problem.observed.size:
+            return CHOLESKY.solver, _in_order(problem, operations)
+        products = np.inf  # it need not be counted again
     expected = predicted_seconds(problem, around)
     if expected <= CELL_SECONDS * problem.observed.size:
         return around, f"{why} around equal variances: it takes less than forming equations"
+    forming = CELL_SECONDS * problem.observed.size + products / PRODUCTS_A_SECOND
+    if 2 * forming <= WORTH * expected and products <= MOST_PRODUCTS:  # to look for an order, and to factorise
+        operations = operations_of_factor(problem)
+        seconds = forming + operations / OPERATIONS_A_SECOND
+        if seconds <= WORTH * expected and np.isfinite(seconds):
+            foretold = f"foretold {seconds:.2g} s, iterations {expected:.2g} s"
+            return CHOLESKY.solver, f"{_in_order(problem, operations)}, {foretold}"
     other = predicted_seconds(problem, on_constraints)
     if expected <= other < np.inf or (np.isfinite(expected) and np.isinf(other)):
         return around, f"{why} around equal variances: foretold {expected:.2g} s, on the constraints {other:.2g} s"
     return on_constraints, f"{why} on the constraints: foretold {other:.2g} s, around equal variances {expected:.2g} s"
+
+
+def _products_to_form(problem: Problem) -> float:
+    """Of the equations that a factorisation would take; infinite where they are not to be formed."""
+    if CHOLESKY.refusal(problem) is not None or problem.recodes_cross or problem.rank > MOST_RANK:
+        return np.inf
+    return products_of_equations(problem)
+
+
+def _in_order(problem: Problem, operations: float) -> str:
+    why = _why_not_closed_form(problem)
+    return f"{why}: {problem.rank:,} constraints in a good order take {operations:.2g} operations to factorise"
 
 
 def _first(reason: str) -> str:

@@ -5,7 +5,8 @@ each cell's standard error, the only scale on which an error of the arithmetic m
 """
 
 from blue_solvers.testing.adjoints import dot_test
-from blue_solvers.testing.conformance import LAWS, CheckReport, check_solver
+from blue_solvers.testing.check_report import CheckReport
+from blue_solvers.testing.conformance import LAWS, check_solver
 from blue_solvers.testing.small_problems import problems
 
 __all__ = ["LAWS", "CheckReport", "check_solver", "dot_test", "problems"]

@@ -8,13 +8,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers.contract import ConvergenceError, Info, Solver, UnsupportedProblemError
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.testing.adjoints import dot_test
+from blue_solvers.testing.check_report import CheckReport
 from blue_solvers.testing.dense_reference import DenseReference
+from blue_solvers.testing.possible_truths import PossibleTruths
 from blue_solvers.testing.refusable_problems import refusable_problems
 from blue_solvers.testing.small_problems import problems
 from constraint_builders import Problem
@@ -35,6 +37,8 @@ LAWS = (
     "linear",
     "adjoint",
     "repeats_itself",
+    "gives_back_possible_truths",
+    "keeps_equalities",
     "projects",
     "variances_are_those_of_the_covariance",
     "keeps_exact_cells",
@@ -42,32 +46,6 @@ LAWS = (
     "pickles",
     "reports",
 )
-
-
-@dataclass(frozen=True)
-class CheckReport:
-    """What `check_solver` checked, all of which holds.
-
-    Attributes
-    ----------
-    solver : str
-    laws : tuple of str
-        Checked on every problem.
-    problems : tuple of str
-        Names of the problems.
-    compared : tuple of str
-        Those where the estimate was compared with the dense one: small ones that it is exact for.
-    """
-
-    solver: str
-    laws: tuple[str, ...]
-    problems: tuple[str, ...]
-    compared: tuple[str, ...]
-
-    def __str__(self) -> str:
-        number = f"{len(self.problems)} problem{'s' * (len(self.problems) != 1)}"
-        dense = f"agrees with the dense estimate on {len(self.compared)} of {number}"
-        return f"solver {self.solver!r} keeps {len(self.laws)} laws and {dense}"
 
 
 def check_solver(
@@ -115,7 +93,7 @@ def check_solver(
     >>> from blue_solvers import SeaBlue
     >>> from constraint_builders import gallery
     >>> print(check_solver(SeaBlue(), gallery.cube(2, 3)))
-    solver 'sea_blue' keeps 11 laws and agrees with the dense estimate on 1 of 1 problem
+    solver 'sea_blue' keeps 13 laws and agrees with the dense estimate on 1 of 1 problem
     """
     if not isinstance(solver, Solver):
         raise TypeError(
@@ -174,23 +152,30 @@ class _Check:
         return self.consistent + spread[:, None] * noise
 
     @cached_property
+    def truths(self) -> PossibleTruths:
+        return PossibleTruths.of(self.problem)
+
+    @cached_property
+    def differences(self) -> Float:
+        """Of possible truths, (q, COLUMNS)."""
+        return self.truths.differences(self.rng, COLUMNS)
+
+    @cached_property
     def consistent(self) -> Float:
-        """Whole numbers that agree, (n, COLUMNS); for equations with b, solutions of A x = 0."""
-        problem = self.problem
-        if problem.is_tabular:
-            counts = self.rng.integers(0, 20, (problem.domain.size, COLUMNS)).astype(float)
-            if problem.zeros is not None:
-                counts[problem.zeros.detailed(problem.domain.leaves)] = 0
-            return problem.marginal_matrix() @ counts
-        B = linalg.null_space(problem.constraint_matrix("all").toarray())
-        return B @ self.rng.standard_normal((B.shape[1], COLUMNS))
+        """Tables that agree and satisfy all equalities with 0 on their right-hand sides, (n, COLUMNS)."""
+        return self.truths.observed @ self.differences
+
+    @cached_property
+    def start(self) -> Float:
+        """One possible truth, (n, 1): where estimates are affine these are about it what they are about 0 elsewhere."""
+        return (self.truths.observed @ self.truths.start)[:, None]
 
     @cached_property
     def allowed(self) -> Float:
         """Permitted difference of every cell, (m, 1)."""
         variances = self.P.variances() if self.reference is None else self.reference.variances
-        rounding = ROUNDING * max(1.0, float(abs(self.Y).max(initial=0)))
-        return (self.tolerance * np.sqrt(np.maximum(variances, 0)) + rounding)[:, None]
+        largest = max(1.0, float(abs(self.Y).max(initial=0)), float(abs(self.start).max(initial=0)))
+        return (self.tolerance * np.sqrt(np.maximum(variances, 0)) + ROUNDING * largest)[:, None]
 
     def supports_what_blue_takes(self) -> None:
         """`supports` is None exactly where there is an operator, and otherwise says why there is none."""
@@ -249,12 +234,48 @@ class _Check:
     def repeats_itself(self) -> None:
         self.require(np.array_equal(self.P @ self.Y, self.P @ self.Y), "deterministic", "two applies differ")
 
+    def gives_back_possible_truths(self) -> None:
+        """Unbiased: what the equalities allow is estimated by itself, with the offset that they add."""
+        P, offset = self.P, self.P.offset
+        m = self.problem.desired.size
+        self.require(
+            offset.shape == (m,) and offset.dtype == np.float64, "offset", f"it is {offset.dtype} {offset.shape}"
+        )
+        if not self.truths.g.any():
+            self.require(not offset.any(), "offset", "it is not 0, though all right-hand sides are")
+        desired = self.truths.desired @ self.differences
+        self.same(P @ self.consistent, desired, "consistent tables stay as they are")
+        start = (self.truths.desired @ self.truths.start)[:, None]
+        law = "unbiased: P @ x + P.offset is x where A x = b"
+        self.same(P @ (self.consistent + self.start) + offset[:, None], desired + start, law)
+        estimate = P.estimate(self.Y[:, 0] + self.start[:, 0]).values
+        self.same(
+            estimate[:, None], P @ (self.Y + self.start)[:, :1] + offset[:, None], "estimates are P @ y + P.offset"
+        )
+
+    def keeps_equalities(self) -> None:
+        """E x = e of estimates from any noise, and E P = 0."""
+        if self.problem.desired.names != self.problem.observed.names or self.problem.equalities is None:
+            return
+        E, e = self.problem.equalities
+        X = self.P @ (self.Y + self.start) + self.P.offset[:, None]
+        bound = abs(E) @ np.broadcast_to(self.allowed, X.shape)
+        for law, residual in (
+            ("equalities hold: E (P @ y + P.offset) = e", E @ X - e[:, None]),
+            ("equalities hold: E P = 0", E @ (self.P @ self.Y)),
+        ):
+            self.require(
+                bool((abs(residual) <= bound).all()), law, f"largest residual {abs(residual).max(initial=0):.3g}"
+            )
+
     def projects(self) -> None:
         if self.problem.desired.names != self.problem.observed.names:
             return
         X = self.P @ self.Y
         self.same(self.P @ X, X, "P P = P")
-        self.same(self.P @ self.consistent, self.consistent, "consistent tables stay as they are")
+        offset = self.P.offset[:, None]
+        self.same(self.P @ (X + self.start), X + self.P @ self.start, "P P = P, from any possible truth")
+        self.same(self.P @ (X + offset) + offset, X + offset, "estimates are their own estimates")
         A = self.problem.constraint_matrix("all")
         residual = abs(A @ X)
         self.require(
@@ -312,7 +333,8 @@ class _Check:
         self.require(loaded.solver == self.P.solver, "pickling", "the loaded solver is configured differently")
 
     def reports(self) -> None:
-        estimate = self.P.estimate(self.Y[:, 0])
+        y = (self.Y + self.start)[:, 0]  # exact values of Y alone contradict equalities that are not 0
+        estimate = self.P.estimate(y)
         X, info = estimate.values, estimate.info
         self.require(isinstance(info, Info), "info", f"it is a {type(info).__name__}, not an Info")
         self.require(
@@ -326,7 +348,7 @@ class _Check:
         violation = 0.0 if info.violation is None else info.violation
         for field, value in {"residual": info.residual, "violation": violation, "seconds": info.seconds}.items():
             self.require(np.isfinite(value) and value >= 0, f"info.{field}", f"{value!r} is not a number of 0 or more")
-        scale = max(1.0, float(abs(X).max(initial=0)), float(abs(self.Y).max(initial=0)))
+        scale = max(1.0, float(abs(X).max(initial=0)), float(abs(y).max(initial=0)))
         self.require(
             violation <= max(self.tolerance, ROUNDING) * 100 * scale,
             "info.violation",
@@ -339,7 +361,11 @@ class _Check:
         self.same(
             self.P @ self.Y, dense.operator @ np.where(self.problem.unmeasured[:, None], 0, self.Y), "P is the BLUE's"
         )
-        self.same(self.P.offset, dense.offset, "offset")
+        if not (self.problem.exact.any() and self.truths.g.any()):  # else it may be told by exact values as well
+            self.same(self.P.offset, dense.offset, "offset")
+        y = np.where(self.problem.unmeasured[:, None], 0, self.Y + self.start)
+        expected = dense.operator @ y + dense.offset[:, None]
+        self.same(self.P @ y + self.P.offset[:, None], expected, "P @ y + P.offset is the BLUE")
         self.close(self.P.variances(), dense.variances, "variances are the BLUE's")
 
     def same(self, X: Float, expected: Float, law: str) -> None:

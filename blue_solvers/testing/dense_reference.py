@@ -7,14 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
+from blue_solvers.testing.possible_truths import PossibleTruths
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.relations.marginals import marginal_matrix, placed_marginal_matrix
 
 
 @dataclass(frozen=True)
 class DenseReference:
-    """The BLUE by a basis of the consistent vectors and least squares: no constraint matrix, no elimination."""
+    """The BLUE by a basis of the possible truths and least squares: no constraint matrix of tables, no elimination.
+
+    Attributes
+    ----------
+    operator : ndarray, (m, n)
+    offset, variances : ndarray, (m,)
+        The estimate is ``operator @ y + offset``.
+    """
 
     operator: Float
     offset: Float
@@ -23,7 +30,8 @@ class DenseReference:
     @classmethod
     def of(cls, problem: Problem) -> DenseReference:
         """Estimate coordinates of consistent vectors from measured cells, those that are exact first."""
-        observed, desired, start = _consistent_basis(problem)
+        truths = PossibleTruths.of(problem)
+        observed, desired = truths.observed @ truths.directions, truths.desired @ truths.directions
         measured = ~problem.unmeasured
         rows = observed[measured]
         coordinates = _row_space(rows)
@@ -43,30 +51,13 @@ class DenseReference:
             half = D @ weights
         operator = np.zeros((D.shape[0], measured.size))
         operator[:, measured] = D @ estimate
-        offset = np.zeros(D.shape[0]) if start is None else start - operator @ start
+        offset = truths.desired @ truths.start - operator @ (truths.observed @ truths.start)
         return cls(operator, offset, np.einsum("ij,ij->i", half, half) if half.size else np.zeros(D.shape[0]))
-
-
-def _consistent_basis(problem: Problem) -> tuple[Float, Float, Float | None]:
-    """Consistent observed and desired vectors as ranges of two matrices with common coordinates, and one solution."""
-    if problem.is_tabular:
-        schema, places = problem.domain.schema, problem.places
-        if places is None:
-            desired = marginal_matrix(schema, problem.desired_tables)
-        else:
-            desired = placed_marginal_matrix(schema, places, problem.desired_levels, problem.desired_tables)
-        observed, possible = problem.marginal_matrix(), np.arange(problem.domain.size)
-        if problem.zeros is not None:
-            possible = np.flatnonzero(~problem.zeros.detailed(problem.domain.leaves))
-        return observed[:, possible].toarray(), desired[:, possible].toarray(), None
-    A, b = problem.equations("all")
-    basis = linalg.null_space(A.toarray())
-    return basis, basis, linalg.lstsq(A.toarray(), b)[0]
 
 
 def _row_space(matrix: Float) -> Float:
     """Orthonormal basis of the rows, as columns."""
-    return linalg.orth(matrix.T)
+    return linalg.orth(matrix.T) if matrix.size else np.zeros((matrix.shape[1], 0))
 
 
 def _whitening(problem: Problem, cells: np.ndarray) -> Float:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 
-from constraint_builders import Areas, Problem, Schema, gallery
+from constraint_builders import Areas, Problem, Schema, Spine, gallery
 from constraint_builders.arrays import Float
 
 
@@ -66,9 +66,45 @@ def problems() -> dict[str, Problem]:
         "areas that nest": Problem(
             schema, {"Region": {"b": 2.0, "total": 0.0}, "Leaf": {"detailed": 1.0}}, areas=areas, desired="all"
         ),
+        **_with_equalities(schema, areas, on_areas),
         "equations": Problem.from_matrix(A, np.array([1.0, 2, 3, 4, 5]), b=np.array([1.0, 2, 3])),
         "equations with an exact cell": Problem.from_matrix(A, np.array([1.0, 0, 3, 4, 5])),
     }
+
+
+def _with_equalities(schema: Schema, areas: Areas, on_areas: dict[str, dict[str, Any]]) -> dict[str, Problem]:
+    """Sums of observed cells that are known, some of them following from others, of which not all are 0."""
+    rng = np.random.default_rng(1)
+    flat = {"total": 2.0, "a": 2.0, "a * halves": 3.0, "b * c": 1.0, "detailed": 9.0}
+    partly = {"total": 0.0, "a": [1.0, np.inf, 2.0], "b": [0.0, 3.0], "detailed": 5.0}
+    cellwise = {"a": [1.0, 4.0, 9.0], "b * c": rng.uniform(1, 3, (2, 4)), "detailed": 9.0}
+    spine = Spine([-1, 0, 0, 1, 1, 2], ["State", "County", "County", "Block", "Block", "Block"])
+    on_spine = {"State": {"total": 1.0}, "County": {"b": 2.0}, "Block": {"detailed": 3.0, "a": 1.0}}
+    crossed = areas.cross("Region", "Product")
+    cases = {
+        "equalities": Problem(schema, flat),
+        "equalities, other tables desired": Problem(schema, flat, ["b", "halves", "a * b"]),
+        "equalities, exact and unmeasured cells": Problem(schema, partly),
+        "equalities, unequal variances": Problem(schema, cellwise),
+        "equalities, structural zeros": Problem(schema, flat, zeros={"a * b": np.eye(3, 2, dtype=bool)}),
+        "equalities on a spine": Problem(schema, on_spine, spine=spine, desired="all"),
+        "equalities on areas that cross": Problem(schema, on_areas, areas=crossed),
+    }
+    return {name: _with_sums(problem, rng) for name, problem in cases.items()}
+
+
+def _with_sums(problem: Problem, rng: np.random.Generator) -> Problem:
+    """A problem whose equalities some whole counts satisfy: a cell, a sum, a weighted one, and one that follows."""
+    n, noisy = problem.observed.size, np.flatnonzero(~(problem.exact | problem.unmeasured))
+    counts = rng.integers(0, 30, problem.domain.size).astype(float)
+    if problem.zeros is not None:
+        counts[problem.zeros.detailed(problem.domain.leaves)] = 0
+    E = np.zeros((4, n))
+    E[0, noisy[-1]] = 1.0
+    E[1, rng.choice(noisy, 5, replace=False)] = 1.0
+    E[2] = rng.integers(-2, 3, n) * (rng.random(n) < 0.2)
+    E[3] = E[0] - 2 * E[1]
+    return problem.replace(equalities=(sparse.csr_array(E), E @ (problem.marginal_matrix() @ counts)))
 
 
 def _correlated(factor: Float) -> Problem:

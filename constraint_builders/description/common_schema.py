@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -144,3 +144,34 @@ def _refuse_other_labels(finer: Schema, variable: Variable) -> None:
 def _is_numbered(labels: tuple[str, ...]) -> bool:
     """Whether levels were given as a number."""
     return labels == tuple(map(str, range(len(labels))))
+
+
+def with_own_variables(finer: Schema, schemas: Mapping[str, Schema], own: Sequence[str]) -> Schema:
+    """A schema and some variables more, which others have and it has not; recodes of these come with `common_schema`.
+
+    Parameters
+    ----------
+    finer : Schema
+    schemas : mapping of str to Schema
+        The others, by name.
+    own : sequence of str
+        The variables.
+
+    Raises
+    ------
+    ValueError
+        If it has a variable or recode of that name, or none of the others has one.
+    """
+    variables = {name: finer.labels_of(name) for name in finer.names}
+    for name in own:
+        if name in finer.factor_names:
+            raise ValueError(f"{name!r} is in the finest schema already: it is not a product's own variable")
+        having = next((schema for schema in schemas.values() if name in schema.names), None)
+        if having is None:
+            there = ", ".join(repr(variable) for schema in schemas.values() for variable in schema.names)
+            raise ValueError(f"no product in only= has a variable {name!r} of its own: there are {there}")
+        variables[name] = having.labels_of(name)
+    found = Schema(variables)
+    for recode in finer.recodes:
+        found = found.with_recode(recode)
+    return found

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.common_leaves import CommonLeaves
-from constraint_builders.description.common_schema import CommonSchema, common_schema
+from constraint_builders.description.common_schema import CommonSchema
+from constraint_builders.description.counted_parts import CountedParts
+from constraint_builders.description.leaves_by_group import LeavesByGroup
+from constraint_builders.description.schema import Recode, Schema
+from constraint_builders.description.table import make_table, parse_table
 from constraint_builders.files.kept_variables import settings_over
 from constraint_builders.files.measurement_outline import Progress
 from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
@@ -18,6 +22,8 @@ from constraint_builders.files.settings import Settings
 from constraint_builders.geography.geoids import by_tabulation
 from constraint_builders.joint_problem import joint
 from constraint_builders.problem import Problem
+
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -28,14 +34,16 @@ class JoinedReleases:
     ----------
     releases : mapping of str to Release
         By the names of the products, each on a spine of its own.
-    finest : str
-        The product whose schema refines the others; at its geolevels tables are desired.
+    stored : str
+        The product at whose geolevels tables are desired, in terms of its variables.
     settings : Settings
-        Of this product, with the recodes of the others.
+        Of this product; of the one whose schema refines those of the others with their recodes.
     recodes : mapping of str to str
-        Which factors of this schema those of the others are, as `joint` takes them.
-    layers : mapping of str to str
-        What its geolevels are called in the problem.
+        Which factors of the finer schema those of the others are, as `joint` takes them.
+    parts : CountedParts
+        Which products count some people alone.
+    answers : tuple of (str, str)
+        The geolevel and table of this product that every desired table of the problem is.
     problem : Problem
         Of all measurements; see `joint`.
     y : ndarray, (n,)
@@ -43,10 +51,11 @@ class JoinedReleases:
     """
 
     releases: Mapping[str, Release]
-    finest: str
+    stored: str
     settings: Settings
     recodes: Mapping[str, str]
-    layers: Mapping[str, str]
+    parts: CountedParts
+    answers: tuple[tuple[str, str], ...]
     problem: Problem
     y: Float
 
@@ -59,6 +68,8 @@ def read_joined_releases(
     desired: Sequence[str] | str | None = None,
     within: Sequence[str] | None = None,
     variables: Sequence[str] | None = None,
+    parts: CountedParts | None = None,
+    at: str | None = None,
     progress: Progress | None = None,
 ) -> JoinedReleases:
     """Read several folders of noisy measurements of the same blocks into one problem.
@@ -68,13 +79,18 @@ def read_joined_releases(
     folders, settings : mapping of str to path, to Settings
         Of every product by its name; see `read_noisy_measurements`.
     recodes : mapping of str to str, optional
-        As in `joint`: which recodes of the finest schema variables of the others are.
+        As in `joint`: which recodes of the finer schema variables of the others are.
     desired : sequence of str or str, optional
-        Tables of the finest schema at the geolevels of its product, by default those that it measured there.
+        Tables of the product `at`, at its geolevels, by default those that it measured there.
     within, progress
         As in `read_noisy_measurements`.
     variables : sequence of str, optional
-        Those of the finest schema to keep; of the others those that are one of these or a recode of one are kept.
+        Those of the finer schema to keep; of the others those that are one of these or a recode of one are kept.
+    parts : CountedParts, optional
+        Which products count some people alone, as `joint` takes it, and their own variables.
+    at : str, optional
+        The product whose tables are desired; by default the one whose schema refines those of the others, which has the
+        recodes of these.
 
     Returns
     -------
@@ -87,46 +103,65 @@ def read_joined_releases(
     OSError
         If a folder cannot be opened.
     """
-    same = dict(recodes or {})
-    common = common_schema({name: own.schema for name, own in settings.items()}, None, same)
+    same, parts = dict(recodes or {}), CountedParts() if parts is None else parts
+    common = parts.common({name: own.schema for name, own in settings.items()}, same)
+    finest = _finest(settings, common, parts)
+    stored = finest if at is None else at
+    if stored not in settings:
+        raise ValueError(f"at= names product {stored!r}: there are {', '.join(map(repr, settings))}")
     releases = {
         name: read_noisy_measurements(
             folder,
             settings[name],
             desired=["total"],
             within=within,
-            variables=_kept(name, settings[name], common, variables),
+            variables=_kept(name, settings[name], common, variables, parts),
             progress=progress,
         )
         for name, folder in folders.items()
     }
-    finest = _finest(settings, common)
+    if variables is not None:
+        parts = replace(parts, own=tuple(name for name in parts.own if name in variables))
+    common = parts.common({name: own.settings.schema for name, own in releases.items()}, same)
+    over = releases[stored].settings
+    if stored == finest:
+        over = settings_over(over, _everybodys(common.schema, over.schema))
     spines = {name: by_tabulation(own.problem.domain.spine) for name, own in releases.items()}
     leaves = CommonLeaves(spines, [])
-    layers = {level: leaves.layer(finest, level) for level in spines[finest].levels}
+    layers = {level: leaves.layer(stored, level) for level in spines[stored].levels}
+    asked: Mapping[str, Sequence[str] | str]
+    if desired == ALL:
+        asked = _all(layers, parts)
+    else:
+        asked = _asked(stored, releases[stored].problem, over.schema, desired, layers, common)
     problem = joint(
         *(own.problem.replace(spine=spines[name]) for name, own in releases.items()),
-        schema=releases[finest].settings.schema,
+        schema=common.schema,
         recodes=same,
         names=list(releases),
-        desired={layers[level]: tables for level, tables in _desired(releases[finest].problem, desired).items()},
+        desired=asked,
+        only=parts.only or None,
+        beside=parts.beside or None,
     )
     y = np.concatenate([own.y for own in releases.values()])
     problem.check_vector(y)
-    over = settings_over(releases[finest].settings, problem.domain.schema)
-    return JoinedReleases(releases, finest, over, same, layers, problem, y)
+    answers = _answers(problem, parts.apart(common.schema, leaves), layers, common.factors[stored])
+    return JoinedReleases(releases, stored, over, same, parts, answers, problem, y)
 
 
 def _kept(
-    name: str, settings: Settings, common: CommonSchema, variables: Sequence[str] | None
+    name: str, settings: Settings, common: CommonSchema, variables: Sequence[str] | None, parts: CountedParts
 ) -> tuple[str, ...] | None:
-    """The variables of a product that are among those of the finest schema, or recodes of them."""
+    """The variables of a product that are among those of the finer schema, or recodes of them."""
     if variables is None:
         return None
     known, of = common.schema.names, common.factors[name]
     unknown = [variable for variable in variables if variable not in known]
     if unknown:
         raise ValueError(f"there is no variable {unknown[0]!r}: there are {', '.join(known)}")
+    lost = [variable for variable in parts.variables(common.schema) if variable not in variables]
+    if lost:
+        raise ValueError(f"variable {lost[0]!r} tells apart what products count: keep it too")
     kept = tuple(own for own in settings.schema.names if known[common.schema.axis_of(of[own])] in variables)
     if not kept:
         told = " and ".join(dict.fromkeys(known[common.schema.axis_of(of[own])] for own in settings.schema.names))
@@ -134,19 +169,74 @@ def _kept(
     return kept
 
 
-def _finest(settings: Mapping[str, Settings], common: CommonSchema) -> str:
-    """The first product whose variables are those of the schema that refines all others."""
-    whole = common.schema
+def _finest(settings: Mapping[str, Settings], common: CommonSchema, parts: CountedParts) -> str:
+    """The first product whose variables are those of the schema that refines all others, but for others' own ones."""
+    schemas = {name: own.schema for name, own in settings.items()}
+    own, whole = parts.own_variables(schemas), common.schema
+    variables = [variable for variable in whole.variables if variable.name not in own]
+    shape = [(variable.name, variable.size) for variable in variables]
     return next(
-        name for name, own in settings.items() if (own.schema.names, own.schema.shape) == (whole.names, whole.shape)
+        name
+        for name, schema in schemas.items()
+        if name not in parts.only and [(variable.name, variable.size) for variable in schema.variables] == shape
     )
 
 
-def _desired(problem: Problem, desired: Sequence[str] | str | None) -> dict[str, Sequence[str] | str]:
-    levels = problem.domain.spine.levels
-    if desired is not None:
-        return dict.fromkeys(levels, desired)
+def _everybodys(common: Schema, own: Schema) -> Schema:
+    """The finer schema without the variables that the product which refines the others has not."""
+    found = Schema({name: own.labels_of(name) for name in own.names})
+    for recode in common.recodes:
+        if common.names[recode.axis] in own.names:
+            axis = found.axis_of(common.names[recode.axis])
+            found = found.with_recode(Recode(recode.name, axis, recode.groups, recode.labels))
+    return found
+
+
+def _all(layers: Mapping[str, str], parts: CountedParts) -> dict[str, str]:
+    if parts.only:
+        raise ValueError("all tables are not told by name where products count some people alone: name those desired")
+    return dict.fromkeys(layers.values(), ALL)
+
+
+def _asked(
+    name: str,
+    problem: Problem,
+    schema: Schema,
+    desired: Sequence[str] | str | None,
+    layers: Mapping[str, str],
+    common: CommonSchema,
+) -> dict[str, list[str]]:
+    """The tables that are desired of a product, in its schema's order, as the finer schema calls them, by layer."""
+    if desired is None:
+        levels = problem.domain.spine.levels
+        observed = zip(problem.observed_levels, problem.observed_tables, strict=True)
+        pairs = [(levels[level], table) for level, table in observed]
+    else:
+        named = [desired] if isinstance(desired, str) else desired
+        try:
+            tables = [make_table(schema, parse_table(schema, table).factors) for table in named]
+        except ValueError as error:
+            raise ValueError(f"product {name!r}: {error}") from None
+        pairs = [(level, table) for level in layers for table in tables]
     found: dict[str, list[str]] = {}
-    for level, table in zip(problem.observed_levels, problem.observed_tables, strict=True):
-        found.setdefault(levels[level], []).append(table.name)
-    return dict(found)
+    for level, table in pairs:
+        of = common.factors[name]
+        called = " * ".join(of.get(factor, factor) for factor in table.factors) or "total"
+        found.setdefault(layers[level], []).append(called)
+    return found
+
+
+def _answers(
+    problem: Problem, apart: LeavesByGroup | None, layers: Mapping[str, str], factors: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """The geolevel of a product, and the table of its schema, that every desired table is."""
+    levels = {layer: level for level, layer in layers.items()}
+    own = {factor: name for name, factor in factors.items()}
+    found = []
+    for index, table in zip(problem.desired_levels, problem.desired_tables, strict=True):
+        layer, first = problem.domain.places.levels[index], ""
+        if apart is not None:
+            layer, first = apart.part(layer)
+        named = [first, *table.factors] if first else table.factors
+        found.append((levels[layer], " * ".join(own.get(factor, factor) for factor in named) or "total"))
+    return tuple(found)

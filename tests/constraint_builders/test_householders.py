@@ -13,6 +13,7 @@ from scipy import sparse
 from blue_solvers import blue, estimate
 from blue_solvers.nonnegative import nnls
 from constraint_builders import Areas, Problem, Schema, joint
+from constraint_builders.description.schema import Recode
 from tests.helpers.effort import examples
 
 BLOCKS = ["a", "b", "c", "d", "e"]
@@ -235,3 +236,152 @@ def test_what_does_not_fit_is_refused_by_name(only: dict, desired: object, said:
     households = Problem(HOUSEHOLDS, {"Block": {"sex": 1.0}}, areas=tracts())
     with pytest.raises(ValueError, match=said):
         joint(persons, households, names=["persons", "households"], schema=FINER, only=only, desired=desired)
+
+
+UNITS = Schema(
+    {"h1": ["to let", "owned", "rented", "derelict"], "rooms": 2},
+    recodes={"h1": {"state": ["vacant", "occupied", "occupied", "vacant"]}},
+)
+PEOPLE = Schema({"relgq": 4, "sex": 2}, recodes={"relgq": {"group": GROUP.tolist()}})
+UNIT_TABLES = ["total", "h1", "state", "rooms", "h1 * rooms", "state * rooms"]
+PERSON_TABLES = ["total", "relgq", "group", "sex", "relgq * sex"]
+OVER_BOTH = Schema(
+    {
+        "relgq": 4,
+        "sex": 2,
+        "h1": ["to let", "owned", "rented", "derelict"],
+        "rooms": 2,
+    },
+    recodes={"relgq": {"group": GROUP.tolist(), "householder": ["yes", "yes", "no", "no"]}},
+)
+# Of a block: householders by relationship, sex, h1 and rooms; other persons by relationship and sex; vacant units.
+THINGS = [
+    *({"relgq": r, "sex": s, "h1": h, "rooms": m} for r, s, h, m in each((0, 1), (0, 1), (1, 2), (0, 1))),
+    *({"relgq": r, "sex": s} for r, s in each((2, 3), (0, 1))),
+    *({"h1": h, "rooms": m} for h, m in each((0, 3), (0, 1))),
+]
+RECODED = {"group": ("relgq", GROUP), "state": ("h1", np.array([0, 1, 1, 0]))}
+
+
+def things(table: str, counted_by: str) -> np.ndarray:
+    """The 0/1 matrix of a table of one block that counts what has a variable."""
+    names = [] if table == "total" else table.split(" * ")
+    sizes = {"relgq": 4, "group": 3, "sex": 2, "h1": 4, "state": 2, "rooms": 2}
+    rows = []
+    for cell in each(*(range(sizes[name]) for name in names)):
+        row = []
+        for own in THINGS:
+            held = counted_by in own
+            for name, label in zip(names, cell, strict=True):
+                variable, groups = RECODED.get(name, (name, np.arange(9)))
+                held = held and variable in own and groups[own[variable]] == label
+            row.append(float(held))
+        rows.append(row)
+    return np.array(rows)
+
+
+@examples(40, 8)
+@given(seed=st.integers(0, 100_000), with_zeros=st.booleans())
+def test_units_that_are_vacant_are_counted_beside(seed: int, with_zeros: bool) -> None:
+    """Persons and housing units over areas that cross; occupied units, by tenure, are householders."""
+    rng = np.random.default_rng(seed)
+    truth = rng.poisson(5, (len(BLOCKS), len(THINGS))).astype(float)
+    problems, M, D, known = [], [], [], []
+    for schema, tables, always, by in (
+        (PEOPLE, PERSON_TABLES, "relgq * sex", "relgq"),
+        (UNITS, UNIT_TABLES, "h1 * rooms", "h1"),
+    ):
+        layers = {"Tract": rng.integers(0, 2, len(BLOCKS)), "Block": np.arange(len(BLOCKS))}
+        observed = {
+            level: {table: float(rng.choice([0.5, 1, 4])) for table in some(rng, tables, always)} for level in layers
+        }
+        zeros = None
+        if with_zeros and by == "h1":
+            empty = rng.random((len(BLOCKS), 4)) < 0.2
+            zeros = {("Block", "h1"): empty}
+            for block, label in np.argwhere(empty):
+                for k, own in enumerate(THINGS):
+                    if own.get("h1") == label:
+                        known.append(np.kron(np.eye(len(BLOCKS))[block], np.eye(len(THINGS))[k]))
+                        truth[block, k] = 0
+        desired = {level: some(rng, tables, "total") for level in layers}
+        problems.append(Problem(schema, observed, desired, areas=Areas(BLOCKS, layers), zeros=zeros))
+        for names, rows in ((problems[-1].observed.names, M), (problems[-1].desired.names, D)):
+            for level, table in names:
+                own = np.unique(layers[level], return_inverse=True)[1]
+                held = np.equal.outer(np.arange(own.max() + 1), own).astype(float)
+                rows.append(np.kron(held, things(table, by)))
+    together = joint(
+        *problems,
+        names=["persons", "units"],
+        schema=OVER_BOTH,
+        only={"units": {"householder": ["yes"]}},
+        beside={"units": {"state": ["vacant"]}},
+    )
+    v = np.concatenate([own.variances for own in problems])
+    np.testing.assert_array_equal(together.variances, v)
+    whole, wanted = np.vstack(M), np.vstack(D)
+    y = whole @ truth.ravel() + np.sqrt(v) * rng.standard_normal(v.size)
+    N = np.eye(truth.size)
+    if known:
+        N = np.linalg.svd(np.array(known))[2][np.linalg.matrix_rank(np.array(known)) :].T
+    W = whole @ N / np.sqrt(v)[:, None]
+    gain = wanted @ N @ np.linalg.pinv(W.T @ W, rcond=1e-10) @ W.T
+    P = blue(together)
+    assert P.info.exact
+    order = np.concatenate([
+        np.arange(together.desired.size)[together.desired.slice(_layer_and_table(name, level, table))]
+        for problem, name in zip(problems, ("persons", "units"), strict=True)
+        for level, table in problem.desired.names
+    ])  # fmt: skip
+    np.testing.assert_allclose((P @ y + P.offset)[order], gain @ (y / np.sqrt(v)), atol=1e-6)
+    np.testing.assert_allclose(P.variances()[order], np.einsum("ij,ij->i", gain, gain), atol=1e-7)
+
+
+def _layer_and_table(name: str, level: str, table: str) -> tuple[str, str]:
+    first, _, rest = table.partition(" * ")
+    by = first in ("relgq", "group", "h1", "state")
+    layer = f"{level} ({name})" + (f" by {first}" if by else "")
+    return layer, rest or "total" if by else table
+
+
+@pytest.mark.parametrize(
+    ("only", "beside", "said"),
+    [
+        (None, {"units": {"h1": ["to let"]}}, "beside= is of problems in only="),
+        ({"units": {"householder": "yes"}}, {"homes": {"h1": ["to let"]}}, "beside= names problem 'homes'"),
+        ({"units": {"householder": "yes"}}, {"units": {"h1": ["empty"]}}, "'h1' has no label"),
+        ({"units": {"householder": "yes"}}, {"units": {"state": ["vacant", "occupied"]}}, "names all labels of 'h1'"),
+        ({"units": {"householder": "yes"}}, {"persons": {"h1": ["to let"]}}, "'persons', not in only="),
+        ({"units": {"householder": "yes"}}, {"units": {}}, "beside= must name labels of one variable"),
+    ],
+)
+def test_what_is_beside_and_does_not_fit_is_refused_by_name(only: object, beside: dict, said: str) -> None:
+    persons = Problem(PEOPLE, {"Block": {"relgq * sex": 1.0}}, areas=tracts())
+    units = Problem(UNITS, {"Block": {"h1": 1.0}}, areas=tracts())
+    with pytest.raises(ValueError, match=said):
+        joint(persons, units, names=["persons", "units"], schema=OVER_BOTH, only=only, beside=beside)  # type: ignore[arg-type]
+
+
+def test_recodes_keep_the_order_of_their_groups_and_a_schema_may_have_one_variable() -> None:
+    """Where groups do not come in the order of their first levels."""
+    coarse = Schema({"big": ["large", "small"]})
+    fine = Schema({"relgq": 2, "race": ["a", "b", "c"]})
+    first = Problem(fine, {"Block": {"relgq * race": 1.0}}, areas=tracts())
+    second = Problem(coarse, {"Block": {"big": 1e-6}}, areas=tracts())
+    schema = fine.with_recode(Recode("big", 1, (1, 1, 0), ("large", "small")))
+    only = {"second": {"relgq": ["0"]}}
+    together = joint(first, second, names=["first", "second"], schema=schema, only=only)
+    y = np.concatenate([np.full(30, 5.0), np.tile([7.0, 8.0], 5)])
+    found = estimate(together, y)
+    np.testing.assert_allclose(found.tables["Block (second)", "big"], np.tile([7.0, 8.0], (5, 1)), atol=1e-4)
+    by_race = found.tables["Block (first) by relgq", "race"].reshape(5, 2, 3)[:, 0]
+    np.testing.assert_allclose(by_race, np.tile([4.0, 4.0, 7.0], (5, 1)), atol=1e-4)
+    alone = Schema({"relgq": 2})
+    persons, homes = (
+        Problem(alone, {"Block": {"relgq": 1.0}}, areas=tracts()),
+        Problem(Schema({"unit": 1}), {"Block": {"total": 1.0}}, areas=tracts()),
+    )
+    with_unit = Schema({"relgq": 2, "unit": 1})
+    tied = joint(persons, homes, names=["persons", "homes"], schema=with_unit, only={"homes": {"relgq": ["0"]}})
+    assert tied.schema == Schema({"unit": 1})

@@ -81,7 +81,7 @@ def test_check_solver_says_what_it_checked() -> None:
     report = check_solver(Dense(), gallery.toy())
     assert (report.solver, report.laws, len(report.problems)) == ("dense", LAWS, 1)
     assert report.compared == report.problems
-    assert "keeps 11 laws" in str(report)
+    assert "keeps 13 laws" in str(report)
 
 
 def test_version_solver_names_and_silence() -> None:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import Auto, Cholesky, ConjugateGradient, blue
+from blue_solvers.normal_equations import factorisation
+from blue_solvers.normal_equations.sparse_factor import SparseFactor
 from blue_solvers.solvers import auto, dense, trial
 from blue_solvers.structured import nearest as nearest_structured
 from blue_solvers.structured.nearest import variance_ratio
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Problem, Schema, Spine, gallery
+from tests.helpers.effort import examples
 
 AROUND = ConjugateGradient(preconditioner="two_pass")
+needs_order = pytest.mark.skipif(not factorisation.cholmod_gives_triangles(), reason="needs scikit-sparse 0.4")
 
 
 def cellwise(problem: Problem, ratio: float) -> Problem:
@@ -27,6 +33,7 @@ def cellwise(problem: Problem, ratio: float) -> Problem:
 @pytest.fixture
 def factorisations_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "CHOLESKY_OPERATIONS", 4)
+    monkeypatch.setattr(auto, "MOST_RANK", 4)
 
 
 def assert_estimates_well(problem: Problem, reason: str) -> None:
@@ -51,6 +58,56 @@ def test_many_constraints_in_small_blocks_are_factorised(monkeypatch: pytest.Mon
     assert Auto().choose(problem)[0] == AROUND
     monkeypatch.setattr(auto, "CHOLESKY_RANK", 4)
     assert Auto().choose(problem)[0] == AROUND
+
+
+@needs_order
+@pytest.mark.parametrize("few", [20, 0])
+def test_what_a_good_order_makes_cheap_is_factorised_where_iterations_are_long(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any trial where equations have little in common, otherwise after one of iterations."""
+    monkeypatch.setattr(auto, "CHOLESKY_OPERATIONS", 4)
+    monkeypatch.setattr(auto, "FEW_PRODUCTS", few)
+    tried = []
+    monkeypatch.setattr(auto, "predicted_seconds", lambda problem, solver: tried.append(solver) or 100.0)
+    schema = Schema({"a": 3, "b": 2})
+    spine = Spine([-1, *[0] * 40], ["State", *["County"] * 40], [str(i) for i in range(41)])
+    problem = cellwise(
+        Problem(schema, dict.fromkeys(spine.levels, dict.fromkeys(["a", "detailed"], 1.0)), spine=spine), 1e4
+    )
+    assert Auto().choose(problem)[0] == Cholesky()
+    assert tried == ([] if few else [AROUND])
+    assert_estimates_well(problem, "in a good order")
+    monkeypatch.setattr(auto, "MOST_RANK", 4)
+    assert Auto().choose(problem)[0] == AROUND
+    monkeypatch.undo()
+    monkeypatch.setattr(auto, "CHOLESKY_OPERATIONS", 4)
+    assert Auto().choose(cellwise(problem, 3.0))[0] == AROUND
+
+
+@needs_order
+def test_a_factor_that_costs_more_than_iterations_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "CHOLESKY_OPERATIONS", 4)
+    monkeypatch.setattr(auto, "FEW_PRODUCTS", 0)
+    foretold = {AROUND: 1.0, ConjugateGradient(): 2.0}
+    monkeypatch.setattr(auto, "predicted_seconds", lambda problem, solver: foretold[solver])
+    problem = cellwise(gallery.cube(3, 3), 1e4)
+    for operations, expected in ((1e9, Cholesky()), (1e11, AROUND), (np.inf, AROUND)):
+        monkeypatch.setattr(auto, "operations_of_factor", lambda problem, operations=operations: operations)
+        assert Auto().choose(problem)[0] == expected
+
+
+@needs_order
+@examples(12)
+@given(seed=st.integers(0, 10_000))
+def test_operations_are_those_of_the_factor_that_is_made(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = cellwise(gallery.cube(*(int(k) for k in rng.integers(2, 4, 2))), 100.0)
+    A = problem.constraint_matrix()
+    matrix = sparse.csc_array(A @ sparse.diags_array(problem.variances) @ A.T)
+    columns = np.diff(SparseFactor.of(matrix).L.indptr).astype(float)
+    assert trial.operations_of_factor(problem) == (columns**2).sum()
+    assert trial.products_of_equations(problem) >= matrix.nnz
 
 
 @pytest.mark.usefixtures("factorisations_are_dear")

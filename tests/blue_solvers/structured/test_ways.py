@@ -15,7 +15,7 @@ from blue_solvers.structured import iteration
 from blue_solvers.structured.scaled_precision import ScaledPrecision
 from blue_solvers.structured.ways import gaps_in, multipliers_are_sooner, on_estimate, on_multipliers, sizes_in
 from blue_solvers.testing import dot_test
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
 from tests.helpers.exact_reference import exact_blue
@@ -190,3 +190,34 @@ def test_cells_that_were_not_measured_leave_no_multipliers() -> None:
     y = np.where(measured, np.random.default_rng(0).standard_normal(15), 0.0)
     np.testing.assert_allclose(P @ y, expected.operator[:, measured] @ y[measured], atol=1e-8)
     np.testing.assert_allclose(P.variances(), expected.variances, rtol=1e-8)
+
+
+def sums_over(levels: list[int], shape: tuple[int, int]) -> Float:
+    """Cells of the tables "a" and "detailed" at every geounit of three geolevels, from the detailed ones of the leaves.
+
+    `levels` are the counties that the tracts lie in.
+    """
+    tracts, counties = len(levels), max(levels) + 1
+    within = [np.ones((1, tracts)), np.eye(counties)[levels].T, np.eye(tracts)]
+    tables = [np.kron(np.eye(shape[0]), np.ones((1, shape[1]))), np.eye(shape[0] * shape[1])]
+    return np.vstack([np.kron(geounits, table) for geounits in within for table in tables])
+
+
+@examples(20, 4)
+@given(seed=st.integers(0, 10_000), law=st.sampled_from(["uniform", "log-uniform"]), multipliers=st.booleans())
+def test_bounds_hold_beside_dense_on_spines_in_ratio_ten_thousand(seed: int, law: str, multipliers: bool) -> None:
+    """Of every linear combination of cells: the largest error in its own standard errors is the length in noise."""
+    rng = np.random.default_rng(seed)
+    counties = int(rng.integers(1, 4))
+    inside = sorted([*range(counties), *(int(k) for k in rng.integers(0, counties, int(rng.integers(0, 7))))])
+    parent = [-1, *[0] * counties, *(1 + k for k in inside)]
+    spine = Spine(parent, ["S", *["C"] * counties, *["T"] * len(inside)])
+    tables = dict.fromkeys(["a", "detailed"], 1.0)
+    problem = drawn(Problem(Schema({"a": 4, "b": 4}), dict.fromkeys("SCT", tables), spine=spine), 1e4, law)
+    Y = noise(problem)
+    X, info = by(problem, multipliers).apply(Y)
+    M, unit = sums_over(inside, (4, 4)), np.sqrt(problem.variances)[:, None]
+    best = M @ np.linalg.lstsq(M / unit, Y / unit, rcond=None)[0]
+    assert info.error_bound is not None
+    assert (np.linalg.norm((X - best) / unit, axis=0) <= info.error_bound + 1e-11).all()
+    assert info.error_bound <= 2.1e-9

@@ -1,0 +1,345 @@
+"""``blue-solvers joint --only``: households and units beside persons, from files to answers, beside dense algebra."""
+
+from __future__ import annotations
+
+from itertools import product as each
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from blue_solvers import blue
+from blue_solvers.cli import main
+from blue_solvers.results import Result
+from blue_solvers.results.store import read_description
+from constraint_builders import Schema, joint
+from constraint_builders.description.table import parse_table
+from constraint_builders.files import read_settings, write_schema_file
+from constraint_builders.files.noisy_measurements import read_noisy_measurements
+from constraint_builders.geography import by_tabulation
+from tests.helpers.census_units import BLOCKS, LEVELS, MEASURED, Place, cells, codes, geoids, write_place
+
+PRODUCTS = ("persons", "households", "units")
+TIES = ["--only", "households:relgq=0|1", "--only", "units:relgq=0|1", "--beside", "units:h1=vacant", "--own", "size"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return write_place(tmp_path_factory.mktemp("place"), 5)
+
+
+@pytest.fixture(scope="module")
+def stored(place: Place) -> dict[str, Path]:
+    """The joint result at the geolevels of every product."""
+    found = {name: place.folder / f"at {name}" for name in PRODUCTS}
+    for name, out in found.items():
+        at = [] if name == "persons" else ["--at", name]
+        assert main(["joint", *place.inputs(*PRODUCTS), *TIES, *at, "--out", str(out)]) == 0
+    return found
+
+
+def inside(product: str, level: int, code: str) -> np.ndarray:
+    return np.array([own[level] == code for own in codes(product)], dtype=float)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_what_is_stored_is_the_best_estimate_of_all(name: str, place: Place, stored: dict[str, Path]) -> None:
+    """Of every table that the product measured, at every place, with its standard error."""
+    x, covariance = place.dense(*PRODUCTS)
+    result = Result(stored[name])
+    assert result.spine.levels == tuple(LEVELS)
+    for (number, level), table in each(enumerate(LEVELS), MEASURED[name]):
+        own, members = parse_table(result.schema, table), result.members(level)
+        estimate, error = result.stored(level, own, np.arange(members.size))
+        for rank, geounit in enumerate(members.tolist()):
+            M = np.kron(inside(name, number, result.spine.geocodes[geounit]), cells(name, table))
+            np.testing.assert_allclose(estimate[rank], M @ x, atol=1e-8)
+            np.testing.assert_allclose(error[rank], np.sqrt(np.diag(M @ covariance @ M.T)), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("persons", {"relgq": [{"relgq": ["0", "1"]}, {"relgq": ["2"]}, {}], "relgq * sex": [{"sex": ["female"]}]}),
+        ("households", {"size": [{}, {"size": ["three"]}], "sex * size": [{"sex": ["male"], "size": ["one", "two"]}]}),
+        ("units", {"h1": [{}, {"h1": ["vacant"]}, {"h1": ["occupied"]}]}),
+    ],
+)
+def test_questions_have_exact_errors(name: str, counts: dict, place: Place, stored: dict[str, Path]) -> None:
+    """Over blocks of any product's groups, which are none of the spine's own."""
+    x, covariance = place.dense(*PRODUCTS)
+    result = Result(stored[name])
+    for other, group in each(PRODUCTS, (0, 1)):
+        chosen = inside(other, 2, f"{codes(other)[0][1]}{group}")
+        asked = [geoid for geoid, own in zip(geoids(), chosen, strict=True) if own]
+        for table, wanted in counts.items():
+            answer = result.ask("Block", result.geounits("Block", asked), wanted)
+            own = parse_table(result.schema, table)
+            rows = []
+            for count in wanted:
+                labels = [count.get(factor, result.schema.labels_of(factor)) for factor in own.factors]
+                known = [result.schema.labels_of(factor) for factor in own.factors]
+                flags = np.array(
+                    [all(label in held for label, held in zip(cell, labels, strict=True)) for cell in each(*known)]
+                )
+                rows.append(np.kron(chosen, flags @ cells(name, table)))
+            W = np.array(rows)
+            np.testing.assert_allclose(answer.estimate, W @ x, atol=1e-8)
+            np.testing.assert_allclose(answer.covariance, W @ covariance @ W.T, atol=1e-8)
+
+
+def test_householders_are_households_and_occupied_units(stored: dict[str, Path]) -> None:
+    """At every block, whichever product is asked; vacant units are beside them."""
+    told = []
+    for name, count in (("persons", {"relgq": ["0", "1"]}), ("households", {}), ("units", {"h1": ["occupied"]})):
+        result = Result(stored[name])
+        blocks = [result.ask("Block", result.geounits("Block", [geoid]), [count]) for geoid in geoids()]
+        told.append([(own.estimate[0], own.std_errors[0]) for own in blocks])
+    np.testing.assert_allclose(told[1], told[0], atol=1e-9)
+    np.testing.assert_allclose(told[2], told[0], atol=1e-9)
+    sizes = Result(stored["households"])
+    counts = [{"size": [label]} for label in ("one", "two", "three")]
+    for block, (estimate, _) in zip(geoids(), told[0], strict=True):
+        by_size = sizes.ask("Block", sizes.geounits("Block", [block]), counts)
+        assert by_size.estimate.sum() == pytest.approx(estimate, abs=1e-9)
+
+
+def test_no_standard_error_is_above_that_of_one_product_or_of_both_combined(
+    place: Place, stored: dict[str, Path], tmp_path: Path
+) -> None:
+    """Of every stored cell; of occupied units, which all products count, also that of estimates combined."""
+    occupied = {"persons": {"relgq": ["0", "1"]}, "households": {}, "units": {"h1": ["occupied"]}}
+    precision, together = np.zeros(BLOCKS), []
+    for name in PRODUCTS:
+        out = tmp_path / name
+        assert main(["estimate", *place.inputs(name), "--out", str(out)]) == 0
+        alone, both = Result(out), Result(stored[name])
+        for level in LEVELS:
+            ranks = np.arange(alone.members(level).size)
+            for table in alone.stored_tables(level):
+                assert (both.stored(level, table, ranks)[1] <= alone.stored(level, table, ranks)[1] + 1e-12).all()
+        for i, geoid in enumerate(geoids()):
+            errors = [
+                own.ask("Block", own.geounits("Block", [geoid]), [occupied[name]]).std_errors[0]
+                for own in (alone, both)
+            ]
+            precision[i] += errors[0] ** -2
+            together.append(errors[1])
+            assert errors[1] < 0.95 * errors[0]
+    combined = np.tile(precision**-0.5, len(PRODUCTS))
+    assert (np.array(together) <= combined + 1e-12).all()
+
+
+def test_the_library_gives_the_same_numbers(place: Place, stored: dict[str, Path]) -> None:
+    releases = {}
+    for name in PRODUCTS:
+        settings = read_settings(place.folder / name / "settings.toml")
+        releases[name] = read_noisy_measurements(place.folder / name, settings, desired=["total"])
+    schema = Schema(
+        {
+            "relgq": 4,
+            "sex": ["male", "female"],
+            "h1": ["vacant", "occupied"],
+            "size": ["one", "two", "three"],
+        }
+    )
+    problem = joint(
+        *(own.problem.replace(spine=by_tabulation(own.problem.domain.spine)) for own in releases.values()),
+        schema=schema,
+        names=PRODUCTS,
+        desired={f"{level} (households)": ["total", "size", "sex * size"] for level in LEVELS},
+        only={"households": {"relgq": ["0", "1"]}, "units": {"relgq": ["0", "1"]}},
+        beside={"units": {"h1": ["vacant"]}},
+    )
+    est = blue(problem).estimate(np.concatenate([own.y for own in releases.values()]))
+    tables, result = est.tables, Result(stored["households"])
+    errors = problem.desired.tables(est.std_errors)
+    for level in LEVELS:
+        for table in result.stored_tables(level):
+            ranks = np.arange(result.members(level).size)
+            key = (f"{level} (households)", "sex * size" if table.name == "detailed" else table.name)
+            for found, own in zip(result.stored(level, table, ranks), (tables[key], errors[key]), strict=True):
+                np.testing.assert_array_equal(found, own.reshape(found.shape))
+
+
+def test_rows_are_accounted_for_and_every_command_takes_the_result(
+    place: Place, stored: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    x, covariance = place.dense(*PRODUCTS)
+    said = read_description(stored["units"])
+    assert said["format"] == 3
+    reads = [said["read"], *(own["read"] for own in said["joined"]["others"])]
+    assert sum(used for read in reads for _, _, _, used, _ in read["rows"]) == sum(
+        len({own[number] for own in codes(name)}) * len(MEASURED[name])
+        for name in PRODUCTS
+        for number in range(len(LEVELS))
+    )
+    capsys.readouterr()
+    rows, page = tmp_path / "rows.parquet", tmp_path / "page.html"
+    out = str(stored["units"])
+    assert main(["tables", out]) == 0
+    assert "H1" in capsys.readouterr().out
+    assert main(["table", out, "H1", "--geolevel", "block", "--out", str(rows)]) == 0
+    frame = pl.read_parquet(rows).filter(pl.col("line") == "H1_003N")
+    M = np.kron(np.eye(BLOCKS), cells("units", "h1")[:1])
+    np.testing.assert_allclose(frame["estimate"], M @ x, atol=1e-8)
+    np.testing.assert_allclose(frame["std_error"], np.sqrt(np.diag(M @ covariance @ M.T)), atol=1e-8)
+    assert main(["compare", out, "H1_003N", "--over", "H1_001N", "--geolevel", "tract"]) == 0
+    for name in PRODUCTS:
+        count = {"persons": "relgq=0|1", "households": "size=two", "units": "h1=vacant"}[name]
+        assert main(["query", str(stored[name]), "--count", count, "--geolevel", "Group", "--all"]) == 0
+        assert main(["info", str(stored[name])]) == 0
+        assert main(["report", str(stored[name]), "--out", str(page)]) == 0
+        assert "proved" in capsys.readouterr().out
+
+
+def test_two_products_and_one_desired_table(place: Place, tmp_path: Path) -> None:
+    """Of the product at whose geolevels it is stored."""
+    x, covariance = place.dense("persons", "households")
+    words = ["--only", "households:relgq=0|1", "--own", "size", "--at", "households", "--desired", "size"]
+    out = tmp_path / "out"
+    assert main(["joint", *place.inputs("persons", "households"), *words, "--out", str(out)]) == 0
+    result = Result(out)
+    estimate, error = result.stored("Block", parse_table(result.schema, "size"), np.arange(BLOCKS))
+    W = np.kron(np.eye(BLOCKS), cells("households", "size"))
+    order = np.argsort([codes("households").index(_codes(result, i)) for i in range(BLOCKS)])
+    np.testing.assert_allclose(estimate[order].ravel(), W @ x, atol=1e-8)
+    np.testing.assert_allclose(error[order].ravel(), np.sqrt(np.diag(W @ covariance @ W.T)), atol=1e-8)
+
+
+def _codes(result: Result, block: int) -> tuple[str, ...]:
+    code = result.spine.geocodes[result.members("Block")[block]]
+    return next(own for own in codes("households") if own[-1] == code)
+
+
+def block_names() -> list[str]:
+    """Of the blocks in tables, where a place lies in those whose code its own begins with."""
+    return [f"{codes('persons')[0][1]}{block}" for block in "abcdef"]
+
+
+def write_tables(folder: Path, place: Place) -> tuple[list[str], Place]:
+    """The same measurements as long tables, with their schemas, but for groups, which cross; and what they say."""
+    words, kept = [], Place(folder)
+    for name in PRODUCTS:
+        settings = read_settings(place.folder / name / "settings.toml")
+        rows, number, own = [], 0, codes(name)
+        for depth, level in enumerate(LEVELS):
+            for code in dict.fromkeys(block[depth] for block in own):
+                for table in MEASURED[name]:
+                    factors = [] if table == "total" else table.split(" * ")
+                    for cell in each(*(settings.schema.labels_of(factor) for factor in factors)):
+                        told = dict(zip(factors, cell, strict=True))
+                        labels = [told.get(variable, "*") for variable in settings.schema.names]
+                        geocode = block_names()[[b[-1] for b in own].index(code)] if depth == 3 else code
+                        if level != "Group":
+                            value, variance = place.values[name][number], place.variances[name][number]
+                            rows.append((table, *labels, level, geocode, value, variance))
+                            kept.rows.setdefault(name, []).append(place.rows[name][number])
+                            kept.values.setdefault(name, []).append(value)
+                            kept.variances.setdefault(name, []).append(variance)
+                        number += 1
+        columns = ["table", *settings.schema.names, "geolevel", "geocode", "value", "variance"]
+        pl.DataFrame(rows, schema=columns, orient="row").write_csv(folder / f"{name}.csv")
+        write_schema_file(folder / f"{name}.toml", settings.schema)
+        words.append(str(folder / f"{name}.csv"))
+    return [*words, *(word for name in PRODUCTS for word in ("--schema", str(folder / f"{name}.toml")))], kept
+
+
+@pytest.mark.parametrize("desired", [(), ("relgq", "size", "h1", "sex", "total")])
+def test_tables_in_files(desired: tuple[str, ...], place: Place, tmp_path: Path) -> None:
+    """Rows come back in terms of the inputs, with a column for every variable; every row beside dense algebra."""
+    inputs, kept = write_tables(tmp_path, place)
+    x, covariance = kept.dense(*PRODUCTS)
+    out, words = tmp_path / "both.parquet", [word for table in desired for word in ("--desired", table)]
+    assert main(["joint", *inputs, *TIES, *words, "--out", str(out)]) == 0
+    frame = pl.read_parquet(out)
+    assert [name for name in frame.columns[:7] if name not in ("relgq", "sex", "h1", "size")] == [
+        "table",
+        "geolevel",
+        "geocode",
+    ]
+    seen: dict[str, set[str]] = {}
+    for row in frame.iter_rows(named=True):
+        level, _, name = row["geolevel"].removesuffix(")").partition(" (")
+        depth, table = LEVELS.index(level), row["table"]
+        seen.setdefault(name, set()).add(table)
+        own = codes(name)
+        names = block_names() if depth == 3 else [block[depth] for block in own]
+        chosen = np.array([code == row["geocode"] for code in names], dtype=float)
+        assert chosen.any()
+        schema = read_settings(place.folder / name / "settings.toml").schema
+        factors = [] if table == "total" else table.split(" * ")
+        M = cells(name, table).reshape(*(schema.size_of(own) for own in factors), -1)
+        for factor in factors:
+            M = M[schema.labels_of(factor).index(row[factor])]
+        assert {row[variable] for variable in ("relgq", "sex", "h1", "size") if variable not in factors} <= {"*"}
+        w = np.kron(chosen, M)
+        assert row["estimate"] == pytest.approx(w @ x, abs=1e-8)
+        assert row["std_error"] == pytest.approx(np.sqrt(w @ covariance @ w), abs=1e-8)
+    if desired:
+        everywhere = {"total"}
+        expected = {"persons": {"relgq", "sex"}, "households": {"size", "sex"}, "units": {"h1"}}
+        assert seen == {name: everywhere | own for name, own in expected.items()}
+    else:
+        assert seen == {name: set(tables) for name, tables in MEASURED.items()}
+
+
+PERSONS, HOUSEHOLDS = ["persons", "households"], ["--only", "households:relgq=0|1", "--own", "size"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words", "told"),
+    [
+        (PERSONS, ["--only", "homes:relgq=0"], "--only names input 'homes': there are 'persons', 'households'"),
+        (PERSONS, ["--only", "households:colour=0", "--own", "size"], "'colour' is not a variable or recode"),
+        (
+            PERSONS,
+            ["--only", "households:relgq=7", "--own", "size"],
+            "'relgq' has no label ['7']: there are 0, 1, 2, 3",
+        ),
+        (PERSONS, ["--only", "households"], "must be an input, a factor and its labels"),
+        (PERSONS, ["--only", "households:relgq=0|1"], "variable 'size' has 3 levels, and the finer schema has none"),
+        (PERSONS, ["--own", "size"], "--own is of inputs that count some people alone: give --only too"),
+        (PERSONS, ["--beside", "households:size=one"], "--beside is of inputs that count some people alone"),
+        (PERSONS, [*HOUSEHOLDS, "--only", "households:relgq=2"], "--only says 'relgq' of 'households' twice"),
+        (PERSONS, ["--only", "persons:relgq=0", *HOUSEHOLDS], "names all products"),
+        (PERSONS, [*HOUSEHOLDS, "--own", "sex"], "'sex' is in the finest schema already"),
+        (PERSONS, [*HOUSEHOLDS[:2], "--own", "size,colour"], "has a variable 'colour' of its own"),
+        (PERSONS, [*HOUSEHOLDS, "--desired", "size"], "product 'persons': table 'size'"),
+        (PERSONS, [*HOUSEHOLDS, "--desired", "all"], "name those desired"),
+        (
+            PERSONS,
+            [*HOUSEHOLDS, "--variables", "sex,size"],
+            "variable 'relgq' tells apart what products count: keep it",
+        ),
+        (PERSONS, [*HOUSEHOLDS, "--at", "homes"], "--at names input 'homes'"),
+        (
+            ["persons", "units"],
+            ["--only", "units:relgq=0|1", "--beside", "units:h1=vacant|occupied"],
+            "names all labels of 'h1'",
+        ),
+        (["persons", "units"], ["--only", "units:relgq=0|1", "--beside", "units:h1=empty"], "'h1' has no label"),
+        (
+            ["persons", "households", "units"],
+            [*TIES[:6], "--beside", "households:size=one", "--own", "size"],
+            "beside= must name labels of one variable",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(
+    inputs: list[str], words: list[str], told: str, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    assert stopped(["joint", *place.inputs(*inputs), *words, "--out", str(out)]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert told in said[-1]
+    assert not out.exists()
+
+
+def stopped(words: list[str]) -> int:
+    """What the command exits with."""
+    try:
+        return main(words)
+    except SystemExit as stop:
+        return int(stop.code or 0)
