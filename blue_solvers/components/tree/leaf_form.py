@@ -10,7 +10,7 @@ Bytes that must move: the tables once going up and once going down, and the esti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property, partial, reduce
 from math import prod
 
@@ -27,7 +27,7 @@ from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.leaf_lanes import LeafLanes
 from blue_solvers.components.tree.leaf_order import LeavesByPair, LotGoingDown, LotGoingUp
 from blue_solvers.components.tree.level_plan import LevelPlan
-from blue_solvers.components.tree.slot_products import SlotProducts
+from blue_solvers.components.tree.slot_products import ProductsByName
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, as_slice
@@ -52,8 +52,7 @@ class LeafForm:
         Whose tables are read and written.
     readers : mapping of str to TableAccess
         By the tables' names.
-    products : callable
-        Gives products with coefficients of a name.
+    products : ProductsByName
     block_bytes : int
         Working set of a block of geounits.
 
@@ -70,7 +69,7 @@ class LeafForm:
         number: int,
         problem: StructuredProblem,
         readers: Mapping[str, TableAccess],
-        products: Callable[[str], SlotProducts],
+        products: ProductsByName,
         block_bytes: int,
     ) -> None:
         self._plan, self._products, self._level = plan, products, plan.levels[number]
@@ -263,7 +262,7 @@ class LeafForm:
         if not self._has_parents:
             return None
         parts = learnt[self._plan.pair_parent[chosen]]
-        self._products("gain").multiply(parts, self._plan.families.of_pair[chosen])
+        self._products["gain"].multiply(parts, self._plan.families.of_pair[chosen])
         self._basis.to_cells(parts)
         return parts
 

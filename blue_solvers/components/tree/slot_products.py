@@ -121,6 +121,21 @@ class SlotProducts:
             multiply_runs.fastest()(flat, columns, entries, self._matrices, self._runs, self._starts, transpose)
 
 
+class ProductsByName:
+    """`SlotProducts` of some components with their coefficients by name, made when they are first asked for."""
+
+    def __init__(
+        self, components: Sequence[Component], coefficients: Sequence[Coefficients], shape: tuple[int, ...]
+    ) -> None:
+        self._components, self._coefficients, self._shape = components, coefficients, shape
+        self._made: dict[str, SlotProducts] = {}
+
+    def __getitem__(self, name: str) -> SlotProducts:
+        if name not in self._made:
+            self._made[name] = SlotProducts(self._components, self._coefficients, name, self._shape)
+        return self._made[name]
+
+
 def _runs_of(components: Sequence[Component], shape: tuple[int, ...]) -> tuple[Integers, Integers]:
     """What `multiply_runs` takes."""
     slots = np.arange(prod(shape)).reshape(shape)

@@ -34,7 +34,7 @@ from blue_solvers.components.tree.leaf_form import LeafForm, measured_at
 from blue_solvers.components.tree.level_blocks import LevelBlock, blocks_of
 from blue_solvers.components.tree.level_plan import LevelPlan
 from blue_solvers.components.tree.place_variances import PlaceVariances
-from blue_solvers.components.tree.slot_products import SlotProducts
+from blue_solvers.components.tree.slot_products import ProductsByName
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
@@ -67,7 +67,7 @@ class TreeForm:
         self.coefficients = solve_components(self.plan, self._boundary())
         self._shape = tuple(grouping.levels for grouping in self.plan.groupings)
         self._basis = Basis(self.plan.groupings)
-        self._products_of: dict[str, SlotProducts] = {}
+        self._products = ProductsByName(self.plan.components, self.coefficients, self._shape)
         self._readers = {table.name: TableAccess(self.plan, table) for table in tables}
         numbers = range(len(self._spine.levels))
         self._desired_at = [[i for i, own in enumerate(problem.desired_levels) if own == number] for number in numbers]
@@ -326,17 +326,11 @@ class TreeForm:
         """Multiply components by coefficients of geounits with children, or of pairs, in place."""
         families = self.plan.families
         of = families.of_parent if name == "children" else families.of_pair
-        self._products(name).multiply(block, of[entries], transpose)
+        self._products[name].multiply(block, of[entries], transpose)
 
     def _multiply_numbers(self, block: Float, classes: Index, name: str) -> None:
         """The same for components of one group sum only, by class."""
-        self._products(name).multiply(block, classes)
-
-    def _products(self, name: str) -> SlotProducts:
-        """Made when they are first asked for."""
-        if name not in self._products_of:
-            self._products_of[name] = SlotProducts(self.plan.components, self.coefficients, name, self._shape)
-        return self._products_of[name]
+        self._products[name].multiply(block, classes)
 
     def _read_desired(self, number: int, estimates: Float, X: Float, workers: Workers) -> None:
         """The desired tables of a level, but for one that the estimates were worked out in the place of."""
