@@ -97,6 +97,30 @@ def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
     return cells, steps, groups, rng.choice([1.0, 0.5], len(steps))
 
 
+def _margins(rng: np.random.Generator) -> tuple[Any, ...]:
+    """A table (a, b, c) and its margins without each axis, of the first its groups or not."""
+    a, b = int(rng.integers(2, 6)), int(rng.integers(2, 12))
+    c, K = int(rng.choice([1, 3, 40, 9000])), int(rng.choice([1, 3]))
+    grouped = rng.random() < 0.5
+    groups = np.concatenate([[9, 2], rng.permutation(np.concatenate([[0, 1], rng.integers(0, 2, a - 2)]))])
+    first = (2 if grouped else 1) * b * c
+    steps = [[0, 1, a, b * c, 1 if grouped else -1], [first, a, b, c, -1], [first + a * c, a * b, c, 1, -1]]
+    heads = np.array([[2, 1, a * b * c, 0, 3]])
+    cells = rng.normal(size=(a * b * c + 2, K))
+    return cells, rng.normal(size=(first + a * c + a * b, K)), heads, np.array(steps), groups
+
+
+def _added_margins(rng: np.random.Generator) -> tuple[Any, ...]:
+    cells, margins, *rest = _margins(rng)
+    return cells, rng.normal(size=cells.shape), margins, *rest
+
+
+def _told_margins(rng: np.random.Generator) -> tuple[Any, ...]:
+    _, margins, _, steps, groups = _margins(rng)
+    rows = np.column_stack([steps[::-1, 0] * 0, steps])
+    return rng.normal(size=margins.shape), margins, rows, groups, rng.normal(size=3), bool(rng.integers(2))
+
+
 def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
     """Two components: tables (a, g, b), (a, b) of one, where g are groups, and (g, g, a), (a,) of the other."""
     a, g, b = (int(n) for n in rng.integers(1, 4, 3))
@@ -244,6 +268,9 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.components.flat.axis_steps.copy_weighted": (_runs, 1e-15),
     "blue_solvers.components.flat.axis_steps.spread_evenly": (_steps, 1e-15),
+    "blue_solvers.components.flat.margin_steps.sum_together": (_margins, 1e-13),
+    "blue_solvers.components.flat.margin_steps.add_together": (_added_margins, 1e-15),
+    "blue_solvers.components.flat.margin_steps.exchange": (_told_margins, 1e-14),
     "blue_solvers.components.flat.mixed_lines.mix_lines": (_lines, 1e-13),
     "blue_solvers.components.flat.axis_steps.take_means": (_weighted_steps, 1e-14),
     "blue_solvers.normal_equations.kernels.gather": (_submatrices, 0),
