@@ -15,7 +15,7 @@ from scipy import sparse
 
 from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.holders import Holders, PlacedTable
+from blue_solvers.verification.holding_tables import Holders, PlacedTable
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem
