@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.arrays import Index
+from constraint_builders.arrays import Index, as_slice
 from constraint_builders.description.areas import Areas
 from constraint_builders.description.noise_covariance import read_noise
 from constraint_builders.description.schema import Schema
@@ -18,8 +18,9 @@ from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.measured import Measured
 from constraint_builders.record import Record
+from constraint_builders.relations.nested_layers import layers_cross, nested_layers, sets_of_layers
 from constraint_builders.relations.spine_tables import spine_layout
-from constraint_builders.relations.summing import SummingMatrix
+from constraint_builders.relations.summing import NestedNodes, SummingMatrix
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class NestedAreas:
         Of the areas of those layers; -1 for others.
     spine : Spine
     rest : ndarray of int
-        Nodes, one each, of which the last nodes but for a root of their own are what their children leave.
+        Nodes, one each, of which the last nodes are what their children leave.
     """
 
     areas: Areas
@@ -71,18 +72,18 @@ class NestedAreas:
     def of(cls, areas: Areas, levels: list[int]) -> NestedAreas | None:
         """Of the layers at some positions; None if they do not nest."""
         chosen = np.concatenate([areas.members[level] for level in levels])
-        nested = SummingMatrix(areas.incidence[chosen]).nested
+        nested = _nested(areas, levels)
         if nested is None:
             return None
         rest = np.flatnonzero(nested.rest)
-        parent = np.concatenate([nested.parent, rest])
-        roots = np.flatnonzero(parent < 0)
-        if roots.size > 1:
-            parent[roots] = parent.size
-            parent = np.append(parent, -1)
+        first = int(np.count_nonzero(nested.parent < 0) > 1)  # behind a root of their own, if there is one
+        parent = np.empty(first + chosen.size + rest.size, dtype=np.intp)
+        parent[:first] = -1
+        np.add(nested.parent, first, out=parent[first : first + chosen.size])
+        np.add(rest, first, out=parent[first + chosen.size :])
         node = np.full(areas.size, -1, dtype=np.intp)
-        node[chosen] = np.arange(chosen.size)
-        return cls(areas, node, Spine(parent), rest)
+        node[chosen] = np.arange(first, first + chosen.size)
+        return cls(areas, node, Spine(parent), rest + first)
 
     def problem(self, record: Record) -> OverSpine:
         """A problem of these areas over the spine."""
@@ -116,19 +117,22 @@ class NestedAreas:
             "desired_levels": tuple(depth for depth, _ in desired),
         }
         made = Record.of(measured, desired=wanted, **tables)
-        return OverSpine(made, places, self._places(record.desired_levels, record.desired_tables, desired))
+        asked = places
+        if record.desired is not record.observed:
+            asked = self._places(record.desired_levels, record.desired_tables, desired)
+        return OverSpine(made, places, asked)
 
     @cached_property
     def _depths(self) -> list[Index]:
         """Of every layer in use the depths of its areas."""
-        return [self.spine.level_of[self.node[own]] for own in self.areas.members]
+        return [self.spine.level_of[as_slice(self.node[own])] for own in self.areas.members]
 
     def _blocks(self, levels: tuple[int, ...], tables: tuple[Table, ...]) -> list[tuple[int, Table]]:
         """The tables, in the schema's order, at the depths where they are."""
         found = {
             (depth, table.in_schema_order().name): (depth, table.in_schema_order())
             for level, table in zip(levels, tables, strict=True)
-            for depth in np.unique(self._depths[level]).tolist()
+            for depth in np.flatnonzero(np.bincount(self._depths[level])).tolist()
         }
         return list(found.values())
 
@@ -143,8 +147,9 @@ class NestedAreas:
             cells[plain.places_in(table)] = np.arange(table.size)
             first = np.array([start.get((depth, plain.name), 0) for depth in range(len(self.spine.levels))])
             nodes = self.node[self.areas.members[level]]
-            rows = first[self._depths[level]] + self.spine.rank_in_level[nodes] * table.size
-            found.append((rows[:, None] + cells).ravel())
+            rows = self.spine.rank_in_level[as_slice(nodes)] * table.size
+            rows += first[self._depths[level]]
+            found.append((rows[:, None] + cells).ravel() if table.size > 1 else rows)
         return np.concatenate(found)
 
     def _zeros(self, schema: Schema, zeros: StructuralZeros) -> StructuralZeros:
@@ -156,7 +161,21 @@ class NestedAreas:
         children = np.zeros_like(own)
         below = np.flatnonzero(self.spine.parent >= 0)
         np.add.at(children, self.spine.parent[below], own[below])
-        own[used.size + np.arange(self.rest.size)] = own[self.rest] - children[self.rest]
-        root = np.flatnonzero(self.spine.parent < 0)
-        own[root[root >= used.size + self.rest.size]] = 1
+        own[self.spine.size - self.rest.size :] = own[self.rest] - children[self.rest]
+        if used.size + self.rest.size < self.spine.size:
+            own[0] = 1  # the root of their own
         return StructuralZeros.of(schema, zeros.axes, (own == 0).reshape(self.spine.size, *zeros.empty.shape[1:]))
+
+
+def _nested(areas: Areas, levels: list[int]) -> NestedNodes | None:
+    """The areas of some layers as nodes, one layer after the other; None if they do not nest."""
+    sets = sets_of_layers(areas, levels)
+    sizes = [areas.members[level].size for level in sets]
+    if len(sets) == len(levels):
+        found = nested_layers(list(sets.values()), sizes)
+        if found is not None:
+            return found
+    if layers_cross(list(sets.values()), sizes):
+        return None
+    chosen = np.concatenate([areas.members[level] for level in levels])
+    return SummingMatrix(areas.incidence[chosen]).nested

@@ -97,6 +97,30 @@ def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
     return cells, steps, groups, rng.choice([1.0, 0.5], len(steps))
 
 
+def _margins(rng: np.random.Generator) -> tuple[Any, ...]:
+    """A table (a, b, c) and its margins without each axis, of the first its groups or not."""
+    a, b = int(rng.integers(2, 6)), int(rng.integers(2, 12))
+    c, K = int(rng.choice([1, 3, 40, 9000])), int(rng.choice([1, 3]))
+    grouped = rng.random() < 0.5
+    groups = np.concatenate([[9, 2], rng.permutation(np.concatenate([[0, 1], rng.integers(0, 2, a - 2)]))])
+    first = (2 if grouped else 1) * b * c
+    steps = [[0, 1, a, b * c, 1 if grouped else -1], [first, a, b, c, -1], [first + a * c, a * b, c, 1, -1]]
+    heads = np.array([[2, 1, a * b * c, 0, 3]])
+    cells = rng.normal(size=(a * b * c + 2, K))
+    return cells, rng.normal(size=(first + a * c + a * b, K)), heads, np.array(steps), groups
+
+
+def _added_margins(rng: np.random.Generator) -> tuple[Any, ...]:
+    cells, margins, *rest = _margins(rng)
+    return cells, rng.normal(size=cells.shape), margins, *rest
+
+
+def _told_margins(rng: np.random.Generator) -> tuple[Any, ...]:
+    _, margins, _, steps, groups = _margins(rng)
+    rows = np.column_stack([steps[::-1, 0] * 0, steps])
+    return rng.normal(size=margins.shape), margins, rows, groups, rng.normal(size=3), bool(rng.integers(2))
+
+
 def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
     """Two components: tables (a, g, b), (a, b) of one, where g are groups, and (g, g, a), (a,) of the other."""
     a, g, b = (int(n) for n in rng.integers(1, 4, 3))
@@ -172,6 +196,15 @@ def _nodes(rng: np.random.Generator) -> tuple[Any, ...]:
     return indptr, leaves, order, np.full(30, -1, dtype=np.int32), np.full(len(rows), -1)
 
 
+def _layer(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Sets of leaves below others, some leaves in none; every other time one lies in two of them."""
+    latest = rng.integers(-1, 4, 30).astype(np.int32)
+    own = np.where(rng.random(30) < 0.8, 2 * (latest + 1) + rng.integers(0, 2, 30), -1).astype(np.int32)
+    if rng.random() < 0.5:
+        own[rng.integers(30, size=2)] = 0
+    return own, 4, latest, np.full(10, -2, dtype=np.int32), np.zeros(10, dtype=np.int32)
+
+
 def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
     """Axes of a few groups, many short ones, and one that is of single levels."""
     groups = [np.array([2, 1, 3]), np.array([int(rng.integers(2, 12))]), np.ones(2, np.int64)]
@@ -189,7 +222,7 @@ def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
 
 def _lanes(rng: np.random.Generator) -> tuple[Any, ...]:
     """Tables of two cells and of a x b, through the tile or as a line; lanes of one geounit each, or of several."""
-    a, b, K, G, N = int(rng.integers(1, 5)), int(rng.choice([2, 40])), int(rng.choice([1, 3])), 7, 90
+    a, b, K, G, N = int(rng.integers(1, 5)), int(rng.choice([2, 40, 70])), int(rng.choice([1, 3])), 7, 90
     whole, counts = bool(rng.integers(2)), rng.integers(1, 4, N) if rng.random() < 0.5 else np.ones(N, np.int64)
     firsts = np.concatenate([[0], np.cumsum(counts)])
     classes = np.sort(rng.integers(0, 2, N))
@@ -214,14 +247,30 @@ def _lanes(rng: np.random.Generator) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def _slot_runs(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Numbers, and matrices of order 3, of either turn, each with runs of its own."""
+    columns = int(rng.choice([1, 3]))
+    runs = np.array([[0, 1, 4, 0], [1, 3, 2, 1], [1, 3, 1, 4], [10, 1, 1, 7]])
+    starts = np.array([0, 4, 8, 6, 10, 12, 11, 13])
+    return (
+        rng.normal(size=(5, 14 * columns)), columns, rng.integers(0, 3, 5), rng.normal(size=(3, 11)), runs, starts,
+        bool(rng.integers(2)),
+    )  # fmt: skip
+
+
 CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.axis_reflections.reflect_axes": (_arrays, 1e-14),
     "blue_solvers.components.lanes.map_lanes": (_lanes, 1e-13),
+    "blue_solvers.components.tree.slot_products.multiply_runs": (_slot_runs, 1e-14),
     "constraint_builders.relations.holders.find_holders": (_nodes, 0),
+    "constraint_builders.relations.nested_layers.place_layer": (_layer, 0),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.components.flat.axis_steps.copy_weighted": (_runs, 1e-15),
     "blue_solvers.components.flat.axis_steps.spread_evenly": (_steps, 1e-15),
+    "blue_solvers.components.flat.margin_steps.sum_together": (_margins, 1e-13),
+    "blue_solvers.components.flat.margin_steps.add_together": (_added_margins, 1e-15),
+    "blue_solvers.components.flat.margin_steps.exchange": (_told_margins, 1e-14),
     "blue_solvers.components.flat.mixed_lines.mix_lines": (_lines, 1e-13),
     "blue_solvers.components.flat.axis_steps.take_means": (_weighted_steps, 1e-14),
     "blue_solvers.normal_equations.kernels.gather": (_submatrices, 0),

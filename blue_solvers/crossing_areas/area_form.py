@@ -21,7 +21,7 @@ from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import Info
 from blue_solvers.crossing_areas.component_problem import ComponentProblem, Key, component_problem
 from blue_solvers.crossing_areas.table_slots import Component, TableSlots
-from blue_solvers.normal_equations.projection import ConstrainedEstimate
+from blue_solvers.normal_equations.projection import ConstrainedEstimate, variances_of_estimates
 from blue_solvers.normal_equations.sparse_normal import SparseNormalSolver
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -142,7 +142,7 @@ class AreaForm:
     def _variances_of(self) -> dict[Key, Float]:
         """By the key of a component's problem the variances of its desired cells."""
         distinct = {own.key: estimate for _, own, estimate in self._components}
-        return {key: estimate.variances() for key, estimate in distinct.items()}
+        return dict(zip(distinct, variances_of_estimates(list(distinct.values())), strict=True))
 
     def _cells(self, X: Float, place: slice, table: Table) -> Float:
         return X[place].reshape(-1, *table.shape, X.shape[1])

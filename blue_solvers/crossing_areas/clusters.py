@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,8 +11,10 @@ from scipy import sparse
 
 from blue_solvers.crossing_areas.component_problem import equal_variances
 from constraint_builders import Problem
-from constraint_builders.arrays import Flags, Index
+from constraint_builders.arrays import Flags, Float, Index, Integers
+from constraint_builders.description.area_layers import AreaLayer
 from constraint_builders.description.areas import LEAF
+from constraint_builders.description.distinct_numbers import distinct_numbers
 from constraint_builders.description.table import make_table
 
 WORTH = 0.7  # clusters for every leaf, above which leaves are factorised with the areas
@@ -44,8 +46,9 @@ class Clusters:
             return None
         if problem.zeros is not None and not zeros_are_alike(problem.zeros.empty[problem.domain.leaves]):
             return None
-        of_leaf = alike_columns((areas.leaves_of(level) for level in levels if level not in of_leaves), areas.leaves)
-        return cls(of_leaf, of_leaves) if int(of_leaf.max()) + 1 <= WORTH * areas.leaves else None
+        layers = [areas.layer(areas.levels[level]) for level in levels if level not in of_leaves]
+        of_leaf = alike_leaves(layers, areas.leaves, int(WORTH * areas.leaves))
+        return None if of_leaf is None else cls(of_leaf, of_leaves)
 
     @cached_property
     def sizes(self) -> Index:
@@ -73,28 +76,40 @@ def zeros_of_leaves(problem: Problem, leaves: int) -> dict[tuple[str, str], Flag
     return {(LEAF, table.name): np.repeat(empty, leaves, axis=0)}
 
 
-def alike_columns(matrices: Iterable[sparse.csr_array], count: int) -> Index:
-    """A number for every column, the same where columns are alike in all matrices, in the order of their first."""
-    number = np.zeros(count, dtype=np.intp)
-    for matrix in matrices:
-        columns = matrix.tocsc()
-        columns.sort_indices()
-        lengths = np.diff(columns.indptr)
-        for k in range(int(lengths.max(initial=0))):
-            has = np.flatnonzero(lengths > k)
-            rows, weights = np.full(count, -1), np.zeros(count)
-            rows[has], weights[has] = columns.indices[columns.indptr[has] + k], columns.data[columns.indptr[has] + k]
-            number = _numbered(number, rows, weights)
+def alike_leaves(layers: Iterable[AreaLayer], leaves: int, most: int) -> Index | None:
+    """A number for every leaf, shared by those that lie in the same areas with the same weights.
+
+    In the order of their first; None where there are more than so many.
+    """
+    number, count = np.zeros(leaves, dtype=np.int64), 1
+    for layer in sorted(layers, key=lambda own: -own.size):
+        for rows, weights in _memberships(layer):
+            number, count = _numbered(number, rows, weights)
+            if count > most:
+                return None
     first, own = np.unique(number, return_index=True, return_inverse=True)[1:]
     return np.argsort(np.argsort(first))[own]
 
 
-def _numbered(*keys: np.ndarray) -> Index:
-    """A number for every combination of keys."""
-    order = np.lexsort(keys)
-    changes = np.zeros(order.size, dtype=np.intp)
+def _memberships(layer: AreaLayer) -> Iterator[tuple[Integers, Float | None]]:
+    """For every leaf an area that it lies in, -1 for none, and its weight there, if not 1; and so on."""
+    if layer.area_of_leaf is not None:
+        yield layer.area_of_leaf.astype(np.int64), None
+        return
+    columns = layer.incidence.tocsc()
+    columns.sort_indices()
+    lengths = np.diff(columns.indptr)
+    for k in range(int(lengths.max(initial=0))):
+        has = np.flatnonzero(lengths > k)
+        rows, weights = np.full(layer.leaves, -1), np.zeros(layer.leaves)
+        rows[has], weights[has] = columns.indices[columns.indptr[has] + k], columns.data[columns.indptr[has] + k]
+        yield rows, weights
+
+
+def _numbered(number: Integers, rows: Integers, weights: Float | None) -> tuple[Integers, int]:
+    """A number for every combination of keys, and how many there are."""
+    keys = [rows + 1] if weights is None else [rows + 1, np.unique(weights, return_inverse=True)[1]]
     for key in keys:
-        changes[1:] |= np.diff(key[order]) != 0
-    number = np.empty_like(order)
-    number[order] = np.cumsum(changes)
-    return number
+        found, places = distinct_numbers(number * (int(key.max()) + 1) + key)
+        number = places.astype(np.int64)
+    return number, found.size

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -10,8 +12,9 @@ from scipy import sparse
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.normal_equations import kernels
 from blue_solvers.normal_equations.dense_factor import DenseFactor, bytes_dense, is_cheaper_dense
+from blue_solvers.normal_equations.factorisation import Factor, factorise
 from blue_solvers.normal_equations.kernels import Gather
-from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, NormalSolver, equations_of
+from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, NormalSolver, equations_of, side_by_side
 from blue_solvers.normal_equations.sparse_factor import SparseFactor, entry_keys
 from blue_solvers.normal_equations.stage import Stage
 from constraint_builders import Problem
@@ -23,9 +26,10 @@ WELL_KNOWN = 1e-9  # of a cell's noise: a smaller variance needs weights as near
 DIGITS = 1e-8  # relative error of a variance that rounding may leave
 POWER_STEPS = 6
 DETERMINED = 1e-22  # of a cell's noise: variances below it are 0 but for rounding
-REFINED_BLOCK = 64  # columns of the adjoint held at once
+REFINED_BLOCK = 32  # columns of the adjoint held at once
 PAIR_BYTES = 64  # of a pair of rows: itself, its value, and their sorted copies
 MOST_PAIR_BYTES = 2.0**31  # of pairs at once
+Solving: TypeAlias = SparseFactor | DenseFactor | Factor
 INSTEAD = "use P.variances() with solver='cg', Monte Carlo intervals, or estimate_variances"
 
 
@@ -66,10 +70,36 @@ def variances_by_selected_inversion(
         )
     if problem.undetermined is not None:
         return np.where(problem.undetermined, np.nan, variances_by_selected_inversion(problem.determined, gather))
-    T = desired_sums(problem)
     with one_blas_thread():
         own = equations_of(problem, "independent")[-1] if equations is None else equations
-        return _variances(own, T, gather)
+        return _variances([(own, desired_sums(problem))], gather)
+
+
+def variances_of_several(given: Sequence[tuple[Problem, Equations]]) -> list[Float]:
+    """The same of problems that share nothing, each with its independent equations, all at once.
+
+    Work that is small for every problem is then done on all of them together.
+    """
+    with one_blas_thread():
+        sums = _sums_of_several([problem for problem, _ in given])
+        found = _variances([(own, T) for (_, own), T in zip(given, sums, strict=True)], None)
+    return np.split(found, np.cumsum([T.shape[0] for T in sums])[:-1])
+
+
+def _sums_of_several(problems: Sequence[Problem]) -> list[sparse.csr_array]:
+    """`desired_sums`, once for those that differ in the sizes of their noise alone."""
+    known: dict[Hashable, sparse.csr_array] = {}
+    found = []
+    for problem in problems:
+        noise = np.sign(np.where(np.isinf(problem.variances), -1.0, problem.variances))
+        key: Hashable = None
+        if problem.is_tabular and problem.completion is None:
+            schema = repr(problem.domain.schema)
+            key = id(problem.places), problem.observed.names, problem.desired.names, schema, noise.tobytes()
+        if key is None or key not in known:
+            known[key] = desired_sums(problem)
+        found.append(known[key])
+    return found
 
 
 def desired_sums(problem: Problem) -> sparse.csr_array:
@@ -98,17 +128,17 @@ def _sums_of_table(problem: Problem, start: int, stop: int) -> sparse.csr_array:
     )
 
 
-def _variances(equations: Equations, T: sparse.csr_array, gather: Gather | None) -> Float:
+def _variances(parts: list[tuple[Equations, sparse.csr_array]], gather: Gather | None) -> Float:
+    """Of the desired cells of problems that share nothing, given the equations and T of each."""
+    equations, T = side_by_side([own for own, _ in parts]), _blocks([own for _, own in parts])
     Sigma = equations.entries()
     noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
     if not equations.A.shape[0]:
         return noise
-    scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
-    U = sparse.csc_array(scaled @ Sigma @ T.T)
-    U.eliminate_zeros()
+    U = _reached(equations, T)
     N = equations.normal_matrix()
     factor: SparseFactor | DenseFactor
-    if gather is None and is_cheaper_dense(U):
+    if gather is None and len(parts) == 1 and is_cheaper_dense(U):
         require_memory(
             bytes_dense(U), f"selected inversion for {U.shape[1]:,} cells in {U.shape[0]:,} equations", INSTEAD
         )
@@ -119,20 +149,58 @@ def _variances(equations: Equations, T: sparse.csr_array, gather: Gather | None)
         gather = gather or kernels.gather.fastest()
         taken = [_taken(factor, sparse.csc_array(U[:, columns]), gather) for columns in _columns_at_once(U)]
         variances = noise - np.concatenate(taken)
-    rounding = EPSILON * _condition(factor, N)
-    cancelled = np.flatnonzero(variances < max(CANCELLED, rounding / DIGITS) * noise)
-    variances[cancelled] = _variances_from_weights(equations, factor, scaled, T[cancelled], U[:, cancelled])
-    known_well = cancelled[variances[cancelled] < max(WELL_KNOWN, rounding**2 / DIGITS) * noise[cancelled]]
-    variances[known_well] = _variances_from_refined_weights(equations, factor, T[known_well])
+    conditions = _conditions(factor, N, [own.A.shape[0] for own, _ in parts])
+    start = 0
+    for (own, sums), condition in zip(parts, conditions.tolist(), strict=True):
+        cells = slice(start, start + sums.shape[0])
+        solving = factor if len(parts) == 1 else None
+        _mend_cancelled(own, sums, EPSILON * condition, noise[cells], variances[cells], solving)
+        start = cells.stop
     return np.where(variances > DETERMINED * noise, variances, 0.0)
 
 
-def _condition(factor: SparseFactor | DenseFactor, N: sparse.csr_array) -> float:
-    """About the condition number of N: the largest eigenvalue of its inverse by a few steps of the power method."""
+def _reached(equations: Equations, T: sparse.csr_array) -> sparse.csc_array:
+    """A Sigma T', each equation in units of its noise."""
+    scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
+    U = sparse.csc_array(scaled @ equations.entries() @ T.T)
+    U.eliminate_zeros()
+    return U
+
+
+def _mend_cancelled(
+    equations: Equations, T: sparse.csr_array, rounding: float, noise: Float, variances: Float, solving: Solving | None
+) -> None:
+    """Work out anew, in place, variances that are differences of nearly equal numbers."""
+    cancelled = np.flatnonzero(variances < max(CANCELLED, rounding / DIGITS) * noise)
+    if not (cancelled.size and equations.A.shape[0]):
+        return
+    solving = factorise(equations.normal_matrix()) if solving is None else solving
+    variances[cancelled] = _variances_from_weights(equations, solving, T[cancelled])
+    known_well = cancelled[variances[cancelled] < max(WELL_KNOWN, rounding**2 / DIGITS) * noise[cancelled]]
+    if known_well.size:
+        variances[known_well] = _variances_from_refined_weights(equations, solving, T[known_well])
+
+
+def _blocks(matrices: list[sparse.csr_array]) -> sparse.csr_array:
+    return matrices[0] if len(matrices) == 1 else sparse.csr_array(sparse.block_diag(matrices, format="csr"))
+
+
+def _conditions(factor: Solving, N: sparse.csr_array, sizes: list[int]) -> Float:
+    """About the condition number of every diagonal block of N.
+
+    The largest eigenvalue of its inverse is from a few steps of the power method.
+    """
+    block = np.repeat(np.arange(len(sizes)), sizes)
     z = np.random.default_rng(0).standard_normal((N.shape[0], 1))
+
+    def norms() -> Float:
+        return np.sqrt(np.bincount(block, z[:, 0] ** 2, minlength=len(sizes)))
+
     for _ in range(POWER_STEPS):
-        z = factor.solve(z / np.linalg.norm(z))
-    return float(np.linalg.norm(z)) * float(abs(N).sum(axis=0).max())
+        z = factor.solve(z / norms()[block, None])
+    largest = np.zeros(len(sizes))
+    np.maximum.at(largest, block, np.asarray(abs(N).sum(axis=0)).ravel())
+    return norms() * largest
 
 
 def _taken(factor: SparseFactor, U: sparse.csc_array, gather: Gather) -> Float:
@@ -182,30 +250,29 @@ def _with_pairs_of(U: sparse.csc_array, N: sparse.csr_array) -> sparse.csc_array
     return sparse.csc_array((pattern.data, pattern.indices, pattern.indptr), shape=(size, size))
 
 
-def _variances_from_weights(
-    equations: Equations,
-    factor: SparseFactor | DenseFactor,
-    scaled: sparse.csr_array,
-    T: sparse.csr_array,
-    U: sparse.csc_array,
-) -> Float:
+def _variances_from_weights(equations: Equations, solving: Solving, T: sparse.csr_array) -> Float:
     """Variances w' Sigma w with the weights w = t - A' (A Sigma A')^-1 A Sigma t of every row t of T.
 
-    They are least there: an error of the weights counts by its square. `scaled` is A in units of its noise.
+    They are least there: an error of the weights counts by its square.
     """
-    variances, spread, Sigma = np.empty(T.shape[0]), sparse.csr_array(scaled.T), equations.entries()
+    variances, Sigma, U = np.empty(T.shape[0]), equations.entries(), _reached(equations, T)
+    spread = sparse.csr_array((sparse.diags_array(1 / equations.deviations) @ equations.A).T)
+    if equations.is_uncorrelated:  # weights in units of the noise
+        roots = sparse.diags_array(np.sqrt(Sigma.diagonal()))
+        spread, T = sparse.csr_array(roots @ spread), sparse.csr_array(T @ roots)
     for start in range(0, T.shape[0], REFINED_BLOCK):
         own = slice(start, start + REFINED_BLOCK)
-        weights = T[own].toarray().T - spread @ factor.solve(U[:, own].toarray())
-        variances[own] = np.einsum("ij,ij->j", weights, Sigma @ weights)
+        weights = spread @ solving.solve(U[:, own].toarray())
+        entries = sparse.coo_array(T[own])
+        weights[entries.col, entries.row] -= entries.data
+        spent = weights if equations.is_uncorrelated else Sigma @ weights
+        variances[own] = np.einsum("ij,ij->j", weights, spent)
     return variances
 
 
-def _variances_from_refined_weights(
-    equations: Equations, factor: SparseFactor | DenseFactor, T: sparse.csr_array
-) -> Float:
+def _variances_from_refined_weights(equations: Equations, solving: Solving, T: sparse.csr_array) -> Float:
     """The same with weights as near as rounding permits."""
-    stage = Stage(equations, lambda system: _Solver(factor, system))
+    stage = Stage(equations, lambda system: _Solver(solving, system))
     variances = np.empty(T.shape[0])
     for start in range(0, T.shape[0], REFINED_BLOCK):
         weights = stage.adjoint(T[start : start + REFINED_BLOCK].toarray().T)
@@ -218,7 +285,7 @@ class _Solver(NormalSolver):
 
     label = "selected inversion"
 
-    def __init__(self, factor: SparseFactor | DenseFactor, equations: Equations) -> None:
+    def __init__(self, factor: Solving, equations: Equations) -> None:
         self._factor = factor
         self._deviations = equations.deviations[:, None]
 

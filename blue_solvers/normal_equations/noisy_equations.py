@@ -92,12 +92,16 @@ class Equations:
         return sparse.csr_array(scaled @ self.entries() @ scaled.T)
 
     @cached_property
+    def is_uncorrelated(self) -> bool:
+        """Whether Sigma is known entry by entry, and has them on its diagonal alone."""
+        return self.Sigma_matrix is not None and _is_diagonal(self.Sigma_matrix)
+
+    @cached_property
     def _moves(self) -> sparse.csr_array | None:
         """Sigma A' where noise is uncorrelated, which has the entries of A'; None elsewhere."""
-        Sigma = self.Sigma_matrix
-        if Sigma is None or not _is_diagonal(Sigma):
+        if not self.is_uncorrelated:
             return None
-        return sparse.csr_array(sparse.diags_array(Sigma.diagonal()) @ self.A_transposed)
+        return sparse.csr_array(sparse.diags_array(self.entries().diagonal()) @ self.A_transposed)
 
     def moved_by(self, Z: Float) -> Float:
         """Sigma A' Z."""
@@ -106,6 +110,16 @@ class Equations:
     def normal_product(self, Z: Float) -> Float:
         """A Sigma A' Z; not with `moved_by`, by whose roundings dependent rows of A would be dependent no more."""
         return self.A @ (self.Sigma @ (self.A_transposed @ Z))
+
+
+def side_by_side(several: list[Equations]) -> Equations:
+    """The equations of problems that share nothing, whose covariances are known entry by entry, as those of one."""
+    if len(several) == 1:
+        return several[0]
+    A = sparse.csr_array(sparse.block_diag([own.A for own in several], format="csr"))
+    Sigma = sparse.csr_array(sparse.block_diag([own.entries() for own in several], format="csr"))
+    b, moving = np.concatenate([own.b for own in several]), np.concatenate([own.moving for own in several])
+    return Equations(A, b, aslinearoperator(Sigma), Sigma, moving)
 
 
 def _is_diagonal(matrix: sparse.csr_array) -> bool:

@@ -8,13 +8,14 @@ weights; it changes nothing unless they contradict one another), then everything
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
-from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
+from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion, variances_of_several
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.noisy_equations import (
     Equations,
@@ -93,6 +94,18 @@ class ConstrainedEstimate(Prepared):
         if not self.problem.noise.has_entries:
             return super().variances()
         return variances_by_selected_inversion(self.problem, equations=self._independent)
+
+
+def variances_of_estimates(estimates: Sequence[ConstrainedEstimate]) -> list[Float]:
+    """Variances of estimates of problems that share nothing, worked out together where they can be."""
+    given = [
+        (own.problem, own._independent)
+        for own in estimates
+        if own._independent is not None and own.problem.noise.has_entries and own.problem.undetermined is None
+    ]
+    if len(given) < len(estimates):
+        return [own.variances() for own in estimates]
+    return variances_of_several(given)
 
 
 def _require_told_apart(equations: Equations) -> None:

@@ -6,6 +6,7 @@ Cells that such equations determine by what is known exactly have no standard er
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -58,11 +59,23 @@ class Settling:
         squares = np.asarray(self._moving.power(2).sum(axis=1))[:, None]
         return np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0)
 
-    def holds(self, X: Float, R: Float, b: Float) -> bool:
-        """Whether every row is off by roundings of the largest value at most: `settle` would leave X as it is."""
-        return bool((largest_of_columns(R) <= SETTLED * EPSILON * _largest(X, b)).all())
+    def settle_twice(
+        self, X: Float, R: Float, b: Float, terms: Float, own_terms: Callable[[Float], Float]
+    ) -> tuple[Float, Float, int]:
+        """Cells settled to roundings of some terms and then of their own, which may be far smaller; rows, iterations.
 
-    def settle(self, X: Float, R: Float, b: Float, terms: Float) -> tuple[Float, int]:
+        Nothing is done where every row is off by roundings of the largest value at most.
+        """
+        largest, steps = _largest(X, b), 0
+        if (largest_of_columns(R) <= SETTLED * EPSILON * largest).all():
+            return X, R, 0
+        for of in (lambda X: terms, own_terms):
+            X, more = self.settle(X, R, b, of(X), largest)
+            if more:
+                R, steps, largest = self._equations.A @ X - b, steps + more, _largest(X, b)
+        return X, R, steps
+
+    def settle(self, X: Float, R: Float, b: Float, terms: Float, largest: Float | None = None) -> tuple[Float, int]:
         """Settled cells and iterations.
 
         Parameters
@@ -73,8 +86,11 @@ class Settling:
         b : ndarray, (m, 1)
         terms : ndarray, (m, K)
             What rows were summed of, in absolute values: they hold once they are off by roundings of that.
+        largest : ndarray, (K,), optional
+            The largest values of the columns of X, right-hand sides included, where they are known.
         """
-        allowed = np.maximum(EPSILON * np.maximum(terms, _largest(X, b)), np.finfo(float).tiny)
+        largest = _largest(X, b) if largest is None else largest
+        allowed = np.maximum(EPSILON * np.maximum(terms, largest), np.finfo(float).tiny)
         steps, beyond, share = 0, _beyond(R, allowed), AT_ONCE
         for _ in range(ROUNDS):
             if (beyond <= SETTLED).all():

@@ -69,10 +69,9 @@ class Stage:
         terms = self._absolute @ abs(Y) + abs(b)
         floor = self._sizes(terms)
         X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, lambda _: floor)
-        if self._settling is not None and not self._settling.holds(X, R, b):
-            for of in (lambda X: terms, lambda X: self._absolute @ abs(X) + abs(b)):  # the latter may be far smaller
-                X, more = self._settling.settle(X, R, b, of(X))
-                R, steps = equations.A @ X - b if more else R, steps + (more if self.solver.rtol else 0)
+        if self._settling is not None:
+            X, R, more = self._settling.settle_twice(X, R, b, terms, lambda X: self._absolute @ abs(X) + abs(b))
+            steps += more if self.solver.rtol else 0
         sizes, goal = self._sizes(R), np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)
         residual = float((sizes / np.maximum(first, np.finfo(float).tiny)).max(initial=0.0))
         violation = float(abs(R).max(initial=0.0))
@@ -152,4 +151,5 @@ class Stage:
 
     def _sizes(self, R: Float) -> Float:
         """Norm of every column, each equation in units of its standard deviation."""
-        return np.linalg.norm(R / self._deviations, axis=0)
+        standardised = R / self._deviations
+        return np.sqrt(np.einsum("ij,ij->j", standardised, standardised))

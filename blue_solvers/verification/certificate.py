@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.verification.by_sums import certify_by_sums
 from blue_solvers.verification.claims import Claim, claims
-from blue_solvers.verification.crossing_areas import NOT_BY_LEAVES, certify_crossing, finest_of_leaves
+from blue_solvers.verification.crossing_areas import certify_crossing
 from blue_solvers.verification.layers import holds_all
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
 from blue_solvers.verification.sums import Sum
@@ -97,8 +97,9 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
     if order is not None:
         problem, y, x = order.problem, y[order.observed], x[order.observed]
         wanted = None if wanted is None else wanted[order.desired]
-    if problem.areas is not None and problem.observed.size > MOST_LISTED and problem.tree is not None:
-        problem, y, x, wanted = _over_spine(problem.tree, y, x, wanted)
+    tree = problem.tree if problem.areas is not None and problem.observed.size > MOST_LISTED else None
+    if tree is not None and holds_all(tree.problem, []):
+        problem, y, x, wanted = _over_spine(tree, y, x, wanted)
     try:
         bound, violation = _bounded(problem, y, x, [] if wanted is None else claims(problem, x, wanted))
     except NotCertifiedError as refusal:
@@ -127,8 +128,8 @@ def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray, made: list[Claim]) 
     if problem.spine is not None and holds_all(problem, made):
         return _summed(problem, y, x, made)
     noise = WeighedNoise.of(problem)
-    if finest_of_leaves(problem, made) is not None:
-        return certify_crossing(problem, noise, y, x, made)
+    if problem.areas is not None:
+        return _over_leaves(problem, noise, y, x, made)
     try:
         family = Separated(problem, noise)
     except NotCertifiedError:
@@ -136,10 +137,21 @@ def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray, made: list[Claim]) 
             return _summed(problem, y, x, made)
         if can_be_listed(problem, made):
             return certify_listed(problem, noise, y, x, made)
-        if problem.areas is not None:
-            raise NotCertifiedError(NOT_BY_LEAVES) from None
         raise
     return certify_wide(problem, noise, family, y, x, made)
+
+
+def _over_leaves(
+    problem: Problem, noise: WeighedNoise, y: np.ndarray, x: np.ndarray, made: list[Claim]
+) -> tuple[float, float]:
+    """By sums over leaves of areas; where these say nothing, by a list of the counts."""
+    try:
+        return certify_crossing(problem, noise, y, x, made)
+    except NotCertifiedError as refusal:
+        if can_be_listed(problem, made):
+            with suppress(NotCertifiedError):
+                return certify_listed(problem, noise, y, x, made)
+        raise refusal
 
 
 def _summed(problem: Problem, y: np.ndarray, x: np.ndarray, made: list[Claim]) -> tuple[float, float]:

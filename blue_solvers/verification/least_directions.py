@@ -26,7 +26,7 @@ CLEANINGS = 3
 def least_standard_errors(sums: Sums, noise: WeighedNoise, free: NDArray[np.bool_], known: sparse.csr_array) -> Float:
     """Of every figure, (figures,); 0 where it may be known exactly."""
     precision = reciprocal(noise.least) ** 2
-    information = sums.shares_of(precision, power=2)  # about every cell of a leaf, were all others known
+    information = sums.with_others(sums.shares_of(precision, power=2))  # about a count, were all others known
     spread = np.divide(1.0, information, out=np.zeros_like(information), where=free & (information > 0))
     if not known.shape[0]:
         squares = sums.figures_of(spread, power=2)

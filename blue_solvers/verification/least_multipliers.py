@@ -26,6 +26,9 @@ class Sums(Protocol):
     def shares_of(self, figures: NDArray, power: int | None = None) -> NDArray:
         """(figures,) to (leaves, cells)."""
 
+    def with_others(self, amounts: Float) -> Float:
+        """Of a count in every cell what all cells have that it is in, at most, (leaves, cells) likewise."""
+
 
 def least_multipliers(sums: Sums, known: sparse.csr_array, weights: Float, left: Float) -> Float:
     """For which left - M' known' multipliers is least, cells weighted by `weights`, (leaves, cells).

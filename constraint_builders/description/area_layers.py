@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Index, Int32, Integers
+from constraint_builders.description.distinct_numbers import distinct_numbers
 from constraint_builders.description.equality import equal
 from constraint_builders.description.labelled import INSTEAD, is_numbered, row_labels
 from constraint_builders.description.linear import read_matrix
@@ -21,23 +22,34 @@ BETWEEN = " * "
 
 @dataclass(frozen=True, eq=False)
 class AreaLayer:
-    """The areas of one kind.
+    """The areas of one kind, by a matrix or by the one area that every leaf lies in; `of_matrix` and `of_sets` make it.
 
     Attributes
     ----------
-    incidence : csr_array, (areas, leaves)
-        With which weight every leaf counts in every area; indices sorted, no zeros.
+    size, leaves : int
+        Number of areas, and of leaves.
     labels : tuple or None
         Of the areas; None where they are numbered.
+    members : csr_array, (areas, leaves), or ndarray of int32, (leaves,)
+        With which weight every leaf counts in every area, indices sorted, no zeros; or of every leaf the number of its
+        area, -1 for none.
     """
 
-    incidence: sparse.csr_array
-    labels: tuple[Hashable, ...] | None = None
+    size: int
+    leaves: int
+    labels: tuple[Hashable, ...] | None
+    members: sparse.csr_array | Int32
 
-    @property
-    def size(self) -> int:
-        """Number of areas."""
-        return self.incidence.shape[0]
+    @classmethod
+    def of_matrix(cls, matrix: sparse.csr_array, labels: tuple[Hashable, ...] | None = None) -> AreaLayer:
+        """From the weights of leaves in areas."""
+        size, leaves = matrix.shape
+        return cls(size, leaves, labels, matrix)
+
+    @classmethod
+    def of_sets(cls, areas: Int32, size: int, labels: tuple[Hashable, ...] | None = None) -> AreaLayer:
+        """From the number of every leaf's area among so many."""
+        return cls(size, areas.size, labels, areas)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,29 +57,52 @@ class AreaLayer:
         return tuple(map(str, range(self.size) if self.labels is None else self.labels))
 
     @cached_property
+    def incidence(self) -> sparse.csr_array:
+        """With which weight every leaf counts in every area, (areas, leaves); indices sorted, no zeros."""
+        if not isinstance(self.members, np.ndarray):
+            return self.members
+        inside = self.members >= 0
+        starts = np.concatenate([[0], np.cumsum(inside)])
+        areas = self.members[inside]
+        shape = self.size, self.leaves
+        return sparse.csr_array(sparse.csc_array((np.ones(areas.size), areas, starts), shape=shape).tocsr())
+
+    @cached_property
+    def area_of_leaf(self) -> Int32 | None:
+        """Of every leaf the number of its area, -1 for none; None where one lies in several, or has another weight."""
+        if isinstance(self.members, np.ndarray):
+            return self.members
+        columns = self.members.tocsc()
+        lengths = np.diff(columns.indptr)
+        if not self.is_of_sets or lengths.max(initial=0) > 1:
+            return None
+        found = np.full(self.leaves, -1, dtype=np.int32)
+        found[lengths > 0] = columns.indices
+        return found
+
+    @cached_property
     def is_of_sets(self) -> bool:
         """Whether every leaf is in an area or not, without other weights."""
-        return bool((self.incidence.data == 1).all())
+        return isinstance(self.members, np.ndarray) or bool((self.members.data == 1).all())
 
     @cached_property
     def is_of_leaves(self) -> bool:
         """Whether its areas are the leaves, one by one in their order."""
-        own = self.incidence
-        places = np.arange(own.shape[0] + 1)
-        return (
-            own.shape[0] == own.shape[1] == own.nnz
-            and self.is_of_sets
-            and np.array_equal(own.indices, places[:-1])
-            and np.array_equal(own.indptr, places)
-        )
+        if self.size != self.leaves or self.area_of_leaf is None:
+            return False
+        return np.array_equal(self.area_of_leaf, np.arange(self.leaves))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AreaLayer):
             return NotImplemented
-        return equal(self.incidence, other.incidence) and self.labels == other.labels
+        if (self.size, self.leaves, self.labels) != (other.size, other.leaves, other.labels):
+            return False
+        if isinstance(self.members, np.ndarray) and isinstance(other.members, np.ndarray):
+            return np.array_equal(self.members, other.members)
+        return equal(self.incidence, other.incidence)
 
     def __hash__(self) -> int:
-        return hash(self.incidence.shape)
+        return hash((self.size, self.leaves))
 
 
 def read_leaves(leaves: int | Sequence[Hashable]) -> tuple[int, tuple[Hashable, ...] | None]:
@@ -100,14 +135,13 @@ def read_layer(name: str, given: Any, leaves: int, leaf_names: tuple[Hashable, .
         if not matrix.shape[0]:
             raise ValueError(f"{what} has no areas: give a row for each, or leave it out")
         numbered = labels == tuple(map(str, range(matrix.shape[0])))
-        return AreaLayer(matrix, None if numbered else labels)
+        return AreaLayer.of_matrix(matrix, None if numbered else labels)
     order = _leaf_order(getattr(given, "index", None), leaf_names, what)
-    of_areas, codes = _areas_of_labels(given, what)
-    codes = codes if order is None else codes[order]
-    if codes.size != leaves:
-        raise ValueError(f"{what} labels {codes.size} leaves, and there are {leaves}: give a label for each")
-    incidence = sorted_incidence(np.ones(leaves), codes, np.arange(leaves), (len(of_areas), leaves))
-    return AreaLayer(incidence, of_areas)
+    size, of_areas, areas = _areas_of_labels(given, what)
+    areas = areas if order is None else areas[order]
+    if areas.size != leaves:
+        raise ValueError(f"{what} labels {areas.size} leaves, and there are {leaves}: give a label for each")
+    return AreaLayer.of_sets(areas, size, of_areas)
 
 
 def _leaf_order(index: Any, leaf_names: tuple[Hashable, ...] | None, what: str) -> Index | None:
@@ -132,18 +166,20 @@ def _is_matrix(given: Any) -> bool:
     return np.ndim(given) == 2
 
 
-def _areas_of_labels(given: Any, what: str) -> tuple[tuple[Hashable, ...], Index]:
-    """The distinct labels, and for every leaf the number of its own."""
+def _areas_of_labels(given: Any, what: str) -> tuple[int, tuple[Hashable, ...] | None, Int32]:
+    """Number of distinct labels, these unless they are numbers from 0 on, and for every leaf the number of its own."""
     array = given if isinstance(given, np.ndarray) else None
     if array is not None and array.ndim == 1 and array.dtype.kind in "iub":
-        found, codes = np.unique(array, return_inverse=True)
-        return tuple(found.tolist()), codes.astype(np.intp)
+        found, areas = distinct_numbers(array)
+        numbered = found.dtype.kind != "b" and bool(found.size) and found[0] == 0 and found[-1] == found.size - 1
+        return found.size, None if numbered else tuple(found.tolist()), areas
     labels = read_labels(given, what)
     if labels and all(isinstance(label, int | float) and not isinstance(label, bool) for label in labels):
-        found, codes = np.unique(np.array(labels), return_inverse=True)
-        return tuple(int(v) if float(v).is_integer() else v for v in found.tolist()), codes.astype(np.intp)
+        found, inverse = np.unique(np.array(labels), return_inverse=True)
+        values = tuple(int(v) if float(v).is_integer() else v for v in found.tolist())
+        return found.size, values, inverse.astype(np.int32)
     numbers = {label: i for i, label in enumerate(dict.fromkeys(labels))}
-    return tuple(numbers), np.fromiter((numbers[label] for label in labels), np.intp, len(labels))
+    return len(numbers), tuple(numbers), np.fromiter(map(numbers.__getitem__, labels), np.int32, len(labels))
 
 
 def read_labels(given: Any, what: str) -> list[Hashable]:
@@ -151,16 +187,19 @@ def read_labels(given: Any, what: str) -> list[Hashable]:
     if isinstance(given, str) or not hasattr(given, "__iter__"):
         raise TypeError(f"{what} must be labels, one for every leaf, or a matrix of weights: got {given!r}")
     labels = given.tolist() if hasattr(given, "tolist") else list(given)
-    for position, label in enumerate(labels):
-        if _is_missing(label):
-            raise ValueError(
-                f"{what} has no label for leaf {position} ({label!r}): name its area, or give a matrix "
-                "(areas, leaves), in which a leaf may be in none"
-            )
     try:
-        hash(tuple(labels))
+        distinct = dict.fromkeys(labels)
     except TypeError:
-        raise TypeError(f"{what} must have labels that can be told apart, such as text or numbers") from None
+        distinct = None
+    if distinct is None or any(map(_is_missing, distinct)):
+        for position, label in enumerate(labels):
+            if _is_missing(label):
+                raise ValueError(
+                    f"{what} has no label for leaf {position} ({label!r}): name its area, or give a matrix "
+                    "(areas, leaves), in which a leaf may be in none"
+                )
+    if distinct is None:
+        raise TypeError(f"{what} must have labels that can be told apart, such as text or numbers")
     return labels
 
 
@@ -174,6 +213,24 @@ def _is_missing(label: Any) -> bool:
 
 def crossed(first: AreaLayer, second: AreaLayer) -> AreaLayer:
     """All pairs of areas that hold a leaf together, those of the first together."""
+    of_one, of_other = first.area_of_leaf, second.area_of_leaf
+    if of_one is None or of_other is None:
+        found, matrix = _overlaps(first, second)
+        layer = AreaLayer.of_matrix(matrix)
+    else:
+        areas = np.full(first.leaves, -1, dtype=np.int32)
+        both = (of_one >= 0) & (of_other >= 0)
+        found, areas[both] = distinct_numbers(of_one[both].astype(np.int64) * second.size + of_other[both])
+        layer = AreaLayer.of_sets(areas, found.size)
+    if not found.size:
+        raise ValueError("no area of one layer holds a leaf together with one of the other: nothing to cross")
+    of_first, of_second = first.names, second.names
+    pairs = zip(*(part.tolist() for part in np.divmod(found, second.size)), strict=True)
+    return replace(layer, labels=tuple(f"{of_first[i]}{BETWEEN}{of_second[j]}" for i, j in pairs))
+
+
+def _overlaps(first: AreaLayer, second: AreaLayer) -> tuple[Integers, sparse.csr_array]:
+    """Pairs of areas, each as one number, and which leaves lie in both, (pairs, leaves)."""
     one, other = first.incidence.tocsc(), second.incidence.tocsc()
     ones, others = (np.diff(own.indptr).astype(np.int64) for own in (one, other))
     leaf = np.repeat(np.arange(ones.size), ones * others)
@@ -181,16 +238,6 @@ def crossed(first: AreaLayer, second: AreaLayer) -> AreaLayer:
     a = one.indices[one.indptr[leaf] + number // others[leaf]].astype(np.int64)
     b = other.indices[other.indptr[leaf] + number % others[leaf]].astype(np.int64)
     found, rows = np.unique(a * second.size + b, return_inverse=True)
-    if not found.size:
-        raise ValueError("no area of one layer holds a leaf together with one of the other: nothing to cross")
-    incidence = sorted_incidence(np.ones(leaf.size), rows, leaf, (found.size, ones.size))
-    of_first, of_second = first.names, second.names
-    pairs = zip(*(part.tolist() for part in np.divmod(found, second.size)), strict=True)
-    return AreaLayer(incidence, tuple(f"{of_first[i]}{BETWEEN}{of_second[j]}" for i, j in pairs))
-
-
-def sorted_incidence(values: Float, rows: Index, columns: Index, shape: tuple[int, int]) -> sparse.csr_array:
-    """A sparse matrix with its indices in order."""
-    matrix = sparse.csr_array((values, (rows, columns)), shape=shape)
+    matrix = sparse.csr_array((np.ones(leaf.size), (rows, leaf)), shape=(found.size, ones.size))
     matrix.sort_indices()
-    return matrix
+    return found, matrix

@@ -77,8 +77,7 @@ class Areas:
         own: dict[str, AreaLayer] = {}
         for name, given in layers.items():
             own[_layer_name(name, own)] = read_layer(str(name), given, count, labels)
-        identity = sparse.csr_array(sparse.eye_array(count, format="csr"))
-        self._build({**own, LEAF: AreaLayer(identity, labels)})
+        self._build({**own, LEAF: _leaves_of_their_own(count, labels)})
 
     def _build(self, layers: dict[str, AreaLayer]) -> None:
         for name, layer in layers.items():
@@ -138,14 +137,14 @@ class Areas:
         for level, (name, members) in enumerate(zip(spine.levels, spine.members, strict=True)):
             if name == LEAF:
                 continue  # it is there as it is
-            incidence = spine.leaves_of(level)
-            incidence.sort_indices()
-            layers[_layer_name(name, layers)] = AreaLayer(incidence, tuple(spine.geocodes[i] for i in members.tolist()))
+            above = spine.ancestors_at(leaves, level)
+            own = np.where(above >= 0, spine.rank_in_level[above], -1).astype(np.int32)
+            labels = tuple(spine.geocodes[i] for i in members.tolist())
+            layers[_layer_name(name, layers)] = AreaLayer.of_sets(own, members.size, labels)
         codes = tuple(spine.geocodes[i] for i in leaves.tolist())
         unique = len(set(codes)) == len(codes)
         areas = object.__new__(cls)
-        identity = sparse.csr_array(sparse.eye_array(leaves.size, format="csr"))
-        areas._build({**layers, LEAF: AreaLayer(identity, codes if unique else None)})
+        areas._build({**layers, LEAF: _leaves_of_their_own(leaves.size, codes if unique else None)})
         return areas
 
     def with_layer(self, name: str, layer: Any, names: Sequence[Hashable] | None = None) -> Areas:
@@ -288,6 +287,10 @@ class Areas:
         return f"Areas({self.leaves:,} leaves{'; ' if counts else ''}{', '.join(counts)})"
 
 
+def _leaves_of_their_own(count: int, labels: tuple[Hashable, ...] | None) -> AreaLayer:
+    return AreaLayer.of_sets(np.arange(count, dtype=np.int32), count, labels)
+
+
 def calls_others_leaves(spine: Spine) -> bool:
     """Whether a geolevel has the name of the layer of leaves and is not theirs."""
     if LEAF not in spine.levels:
@@ -306,7 +309,7 @@ def _layer_name(name: Any, known: Mapping[str, AreaLayer]) -> str:
 
 
 def _refuse_repeated_names(name: str, layer: AreaLayer) -> None:
-    if layer.labels is None:
+    if layer.labels is None or len(set(layer.names)) == layer.size:
         return
     seen: set[str] = set()
     for own in layer.names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,11 @@ class LevelledTree:
     @cached_property
     def members(self) -> tuple[NDArray[np.intp], ...]:
         """For every level the positions of its nodes, in their order."""
-        return tuple(np.flatnonzero(self.level_of == level) for level in range(len(self.levels)))
+        numbers = range(len(self.levels))
+        if (self.level_of[1:] >= self.level_of[:-1]).all():
+            stops = np.searchsorted(self.level_of, numbers, side="right").tolist()
+            return tuple(np.arange(start, stop, dtype=np.intp) for start, stop in pairwise([0, *stops]))
+        return tuple(np.flatnonzero(self.level_of == level) for level in numbers)
 
     @cached_property
     def rank_in_level(self) -> NDArray[np.intp]:

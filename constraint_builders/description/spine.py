@@ -79,6 +79,8 @@ class Spine(LevelledTree):
 
     def _depths(self) -> NDArray[np.intp]:
         """Number of geounits above every one."""
+        if self._stops is not None:
+            return np.repeat(np.arange(len(self._stops)), np.diff(self._stops, prepend=0))
         depth = np.zeros(self.parent.size, dtype=np.intp)
         ancestor = self.parent
         while (below := ancestor >= 0).any():
@@ -86,18 +88,28 @@ class Spine(LevelledTree):
             ancestor = np.where(below, self.parent[ancestor], -1)
         return depth
 
+    @cached_property
+    def _stops(self) -> list[int] | None:
+        """Where geounits of every depth end that come depth by depth, children in the order of parents; or None."""
+        if self.parent[0] != -1 or not (self.parent[1:] >= self.parent[:-1]).all():
+            return None
+        stops = [1]
+        while (stop := int(np.searchsorted(self.parent, stops[-1]))) > stops[-1]:
+            stops.append(stop)
+        return stops if stops[-1] == self.parent.size else None
+
     def _refuse_orphans(self) -> None:
         roots = np.flatnonzero(self.parent == -1)
         if roots.size != 1:
             named = ", ".join(repr(self.geocodes[i]) for i in roots[:5]) or "none"
             raise ValueError(f"a spine has exactly one root (parent -1): got {roots.size} ({named})")
-        lost = np.flatnonzero((self.parent < -1) | (self.parent >= self.parent.size))
-        if lost.size:
+        if self.parent.min() < -1 or self.parent.max() >= self.parent.size:
+            lost = np.flatnonzero((self.parent < -1) | (self.parent >= self.parent.size))
             raise ValueError(
                 f"geounit {self.geocodes[lost[0]]!r} is an orphan: it has no parent {self.parent[lost[0]]}"
             )
-        if (self.parent < np.arange(self.parent.size)).all():
-            return  # each after its parent
+        if self._stops is not None:
+            return
         ancestor = self.parent.copy()
         for _ in range(int(np.ceil(np.log2(self.parent.size + 1))) + 1):
             if (ancestor < 0).all():
@@ -266,7 +278,7 @@ class Spine(LevelledTree):
 
 def _positions(parent: ArrayLike) -> NDArray[np.intp]:
     given = np.asarray(parent)
-    if given.size and (given.dtype.kind not in "iuf" or (given != np.rint(given)).any()):
+    if given.size and given.dtype.kind not in "iu" and (given.dtype.kind != "f" or (given != np.rint(given)).any()):
         raise ValueError(f"parent must hold positions, whole numbers: got {given.dtype} {given.ravel()[:5].tolist()}")
     return given.astype(np.intp)
 

@@ -15,6 +15,7 @@ from constraint_builders.arrays import Flags
 from constraint_builders.description.areas import Areas
 from constraint_builders.relations.elimination import eliminate
 from constraint_builders.relations.marginals import cell_map
+from constraint_builders.relations.nested_layers import layers_cross, sets_of_layers
 from constraint_builders.relations.placed_consistency import PlacedConsistency
 from constraint_builders.relations.summing import SummingMatrix
 
@@ -31,10 +32,17 @@ def relations_between(areas: Areas, has: Flags) -> sparse.csr_array:
     if key not in known:
         while len(known) >= KEPT:
             known.pop(next(iter(known)))
-        found = SummingMatrix(areas.incidence[chosen]).relations.tocoo()
+        incidence = areas.incidence if has.all() else sparse.csr_array(areas.incidence[chosen])
+        found = SummingMatrix.of_areas(incidence, _surely_cross(areas, has)).relations.tocoo()
         entries = found.data, (found.row, chosen[found.col])
         known[key] = sparse.csr_array(entries, shape=(found.shape[0], areas.size))
     return known[key]
+
+
+def _surely_cross(areas: Areas, has: Flags) -> bool:
+    """Whether two layers, all of whose areas are among some, cross: by far most others need more to tell."""
+    sets = sets_of_layers(areas, (level for level, own in enumerate(areas.members) if has[own].all()))
+    return layers_cross(list(sets.values()), [areas.members[level].size for level in sets])
 
 
 class AreaConsistency(PlacedConsistency):

@@ -120,13 +120,13 @@ class SpineSums:
 
     def _of_leaves(self, level: int, table: Table) -> sparse.csr_array | None:
         """A table of areas as sums of one of the leaves, if one contains it and was measured everywhere."""
-        last = len(self.places.levels) - 1
-        if not isinstance(self.places, Areas) or level == last:
+        if not isinstance(self.places, Areas):
             return None
-        own = self._at_level(last, table)
-        if own is None:
-            return None
-        return sparse.csr_array(sparse.kron(self.places.leaves_of(level), sparse.eye_array(table.size)) @ own)
+        for other, name in enumerate(self.places.levels):
+            own = self._at_level(other, table) if other != level and self.places.layer(name).is_of_leaves else None
+            if own is not None:
+                return sparse.csr_array(sparse.kron(self.places.leaves_of(level), sparse.eye_array(table.size)) @ own)
+        return None
 
     def _across_levels(
         self, relations: sparse.csr_array, levels: Sequence[int], tables: Sequence[Table]

@@ -8,10 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from constraint_builders.arrays import Index
+from constraint_builders.arrays import Flags, Index
 from constraint_builders.description.equality import equal
 from constraint_builders.description.linear import read_matrix
 from constraint_builders.relations.elimination import relations_between_rows
@@ -26,19 +25,19 @@ class NestedNodes:
     ----------
     parent : ndarray of int, (nodes,)
         Of every node the one that it is inside, -1 at roots.
-    leaf_counts : ndarray of int, (nodes,)
-        Number of leaves below.
+    rest : ndarray of bool, (nodes,)
+        Which nodes with children hold leaves that none of these holds.
     """
 
     parent: Index
-    leaf_counts: Index
+    rest: Flags
 
-    @cached_property
-    def rest(self) -> NDArray[np.bool_]:
-        """Which nodes with children hold leaves that none of these holds, (nodes,)."""
-        below = self.parent >= 0
-        held = np.bincount(self.parent[below], weights=self.leaf_counts[below], minlength=self.parent.size)
-        return (held > 0) & (held < self.leaf_counts)
+    @classmethod
+    def of(cls, parent: Index, leaf_counts: Index) -> NestedNodes:
+        """From the parents and the numbers of leaves below."""
+        below = parent >= 0
+        held = np.bincount(parent[below], weights=leaf_counts[below], minlength=parent.size)
+        return cls(parent, (held > 0) & (held < leaf_counts))
 
     def relations(self) -> sparse.csr_array:
         """Every node with children is their sum, where they hold all its leaves: A x = 0, (rows, nodes)."""
@@ -71,6 +70,21 @@ class SummingMatrix:
             raise ValueError(f"S must have a row for every node: got shape {self.matrix.shape}")
         self.matrix.sum_duplicates()
         self.matrix.eliminate_zeros()
+        self._crossing = False
+
+    @classmethod
+    def of_areas(cls, matrix: sparse.csr_array, crossing: bool = False) -> SummingMatrix:
+        """From a matrix that was read before, without duplicates and zeros, which it keeps.
+
+        Parameters
+        ----------
+        matrix : csr_array, (nodes, leaves)
+        crossing : bool
+            Whether two nodes are known to overlap otherwise than by one lying in the other.
+        """
+        made = cls.__new__(cls)
+        made.matrix, made._crossing = matrix, crossing
+        return made
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SummingMatrix):
@@ -96,11 +110,11 @@ class SummingMatrix:
 
         Nodes of the same leaves form a chain in the order of their rows.
         """
-        if not (self.matrix.data == 1).all() or not self.leaf_counts.all():
+        if self._crossing or not (self.matrix.data == 1).all() or not self.leaf_counts.all():
             return None
         order = np.argsort(-self.leaf_counts, kind="stable")
         holders = holders_of(self.matrix.indptr, self.matrix.indices, order)
-        return None if holders is None else NestedNodes(holders, self.leaf_counts)
+        return None if holders is None else NestedNodes.of(holders, self.leaf_counts)
 
     @cached_property
     def relations(self) -> sparse.csr_array:
@@ -112,7 +126,9 @@ class SummingMatrix:
         reduced, leaf_node = self._distinct_leaves()
         if (leaf_node < 0).any():
             return relations_between_rows(self.matrix)
-        others = np.setdiff1d(np.arange(self.size), leaf_node)
+        stands_for_none = np.ones(self.size, dtype=bool)
+        stands_for_none[leaf_node] = False
+        others = np.flatnonzero(stands_for_none)
         if (reduced.data == 1).all():
             parts = disjoint_parts(reduced, leaf_node, others)
         else:
@@ -168,24 +184,41 @@ def disjoint_parts(S: sparse.csr_array, leaf_node: Index, nodes: Index) -> spars
     row, part = row[inside], part[inside]
     order = np.lexsort((-rank[part], row))
     row, part = row[order], part[order]
-    taken, left = np.zeros(S.shape[1], dtype=bool), np.ones(whole.nnz, dtype=bool)
-    chosen = np.zeros(part.size, dtype=bool)
-    for own in np.split(np.arange(row.size), np.flatnonzero(np.diff(row)) + 1) if row.size else ():
-        open_leaves = int(sizes[nodes[row[own[0]]]])
-        for place in own.tolist():
+    starts = np.searchsorted(row, np.arange(nodes.size + 1))
+    chosen, made_up = _made_up_of_first(S, sizes[nodes], row, part)
+    taken, left = np.zeros(S.shape[1], dtype=bool), np.repeat(~made_up, np.diff(whole.indptr))
+    for own in np.flatnonzero((np.diff(starts) > 0) & ~made_up).tolist():
+        open_leaves = int(sizes[nodes[own]])
+        for place in range(starts[own], starts[own + 1]):
             leaves = S.indices[S.indptr[part[place]] : S.indptr[part[place] + 1]]
             if not taken[leaves].any():
                 taken[leaves] = chosen[place] = True
                 open_leaves -= leaves.size
                 if not open_leaves:
                     break
-        entries = slice(whole.indptr[row[own[0]]], whole.indptr[row[own[0]] + 1])
+        entries = slice(whole.indptr[own], whole.indptr[own + 1])
         leaves = whole.indices[entries]
         left[entries] = ~taken[leaves]
         taken[leaves] = False
     rows = np.concatenate([row[chosen], np.repeat(np.arange(nodes.size), np.diff(whole.indptr))[left]])
     columns = np.concatenate([part[chosen], leaf_node[whole.indices[left]]])
     return sparse.csr_array((np.ones(rows.size), (rows, columns)), shape=(nodes.size, S.shape[0]))
+
+
+def _made_up_of_first(S: sparse.csr_array, sizes: Index, row: Index, part: Index) -> tuple[Flags, Flags]:
+    """Which nodes, of some sizes, the first of their candidates make up, being disjoint, and the flags of these.
+
+    Candidates, as rows of S, are listed with their node: those of one node together, the largest first.
+    """
+    of_parts, count = np.diff(S.indptr)[part].astype(np.intp), np.bincount(row, minlength=sizes.size)
+    total = np.cumsum(of_parts)
+    firsts = np.cumsum(count) - count
+    held = total - np.repeat(np.concatenate([[0], total])[firsts], count)  # by this candidate and those before
+    whole = np.bincount(row[held == sizes[row]], minlength=sizes.size) > 0
+    first = whole[row] & (held <= sizes[row])
+    together = sparse.csr_array((np.ones(first.sum()), (row[first], part[first])), shape=(sizes.size, S.shape[0])) @ S
+    made_up = whole & (np.diff(together.indptr) == sizes)
+    return first & made_up[row], made_up
 
 
 def _selection(rows: Index, size: int) -> sparse.csr_array:

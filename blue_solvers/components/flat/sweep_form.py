@@ -19,6 +19,7 @@ from blue_solvers.components.flat.axis_steps import copy_weighted, spread_evenly
 from blue_solvers.components.flat.group_mixing import GroupMixing
 from blue_solvers.components.flat.group_variances import group_variances
 from blue_solvers.components.flat.grouped_axes import GroupedAxes
+from blue_solvers.components.flat.outer_tables import OuterChoice, OuterTables
 from blue_solvers.components.flat.shared_steps import PARTS, SharedSteps, cut, is_large
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import Workers
@@ -52,32 +53,79 @@ class SweepForm:
         together = [*problem.desired_tables, *problem.observed_tables]
         self._axes = axes = GroupedAxes(problem.schema, together)
         kept = [axes.of(table) for table in together]
-        self._tables = tables = ClosedTables.of(
-            axes.shape, kept, min(most_cells, most_bytes / CELL_BYTES), axes.instead
-        )
-        desired_at, observed_at = np.split(tables.place_of, [len(problem.desired_tables)])
+        most_cells = min(most_cells, most_bytes / CELL_BYTES)
+        self._every = every = ClosedTables.of(axes.shape, kept, most_cells, axes.instead)
+        desired_at, observed_at = np.split(every.place_of, [len(problem.desired_tables)])
         variances, starts = np.concatenate(problem.geounit_variances), problem.observed.offsets[:-1]
         noisy, exact = np.isfinite(variances) & (variances > 0), variances == 0
-        own = Runs.of(tables, starts[noisy], observed_at[noisy], 1 / variances[noisy])
-        known = Runs.of(tables, starts[exact], observed_at[exact], np.ones(np.count_nonzero(exact)))
-        density, known_density = own.densities(axes, tables), known.densities(axes, tables)
-        limits = MIXED * most_cells, most_bytes - CELL_BYTES * tables.cells
+        precisions = np.divide(1.0, variances, out=np.ones_like(variances), where=noisy)
+        self._density = _densities(axes, every, observed_at[noisy], precisions[noisy])
+        self._known_density = _densities(axes, every, observed_at[exact], precisions[exact])
+        choice = OuterChoice.of(every, axes, observed_at, noisy, exact, desired_at)
+        tables, numbers, number_of = choice.held(axes, desired_at, observed_at[noisy | exact])
+        self._tables = tables
+        density, known_density = self._density[numbers], self._known_density[numbers]
+        limits = MIXED * most_cells, most_bytes - CELL_BYTES * every.cells
         self._mixing = GroupMixing(axes, tables, density, known_density, *limits) if axes.several else None
         density[known_density > 0] = np.inf
+        place = np.full(every.sizes.size, -1)
+        place[numbers] = np.arange(numbers.size)
+
+        place[list(choice.axes)] = -1
+
+        def runs(at: Index, offsets: Integers, weights: Float) -> Runs:
+            inner = place[at] >= 0
+            return Runs.of(tables, offsets[inner], place[at[inner]], weights[inner])
+
+        outer = noisy & np.isin(observed_at, list(choice.axes))
+        own = runs(observed_at[noisy & ~outer], starts[noisy & ~outer], precisions[noisy & ~outer])
+        known = runs(observed_at[exact], starts[exact], precisions[exact])
         self._noisy = Sweep(axes, tables, own, density, np.ones(density.size, dtype=np.bool_), self._mixing)
         members = known_density > 0
         self._exact = Sweep(axes, tables, known, known_density, members, self._mixing, True) if exact.any() else None
-        self._wanted = Runs.of(tables, problem.desired.offsets[:-1], desired_at, np.ones(desired_at.size))
+        offsets = problem.desired.offsets[:-1]
+        self._wanted = runs(desired_at, offsets, np.ones(desired_at.size))
+        self._desired_at = desired_at
+        self._outer = None
+        if choice.axes:
+            elsewhere = place[desired_at] < 0
+            self._outer = OuterTables(
+                choice,
+                axes,
+                tables,
+                number_of,
+                dict(zip(observed_at[outer].tolist(), starts[outer].tolist(), strict=True)),
+                dict(zip(observed_at[outer].tolist(), precisions[outer].tolist(), strict=True)),
+                dict(zip(desired_at[elsewhere].tolist(), offsets[elsewhere].tolist(), strict=True)),
+                self._desired,
+            )
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         with self._workers(Y) as workers:
-            return self._wanted.write(self._estimate(Y, workers), self._desired, workers)
+            return self._found(Y, workers)[0][: self._desired]
+
+    def _found(self, Y: Float, workers: Workers, check: bool = False) -> tuple[Float, Float]:
+        """Desired cells and those held after them, (m + held, K), and all closed tables."""
+        if self._outer is None:
+            cells = self._estimate(Y, workers)[0]
+            return self._wanted.write(cells, self._desired, workers), cells
+        cells, margins = self._estimate(Y, workers)
+        found = np.empty((self._desired + self._outer.held, Y.shape[1]))
+        self._wanted.write_to(found, cells, workers)
+        own = self._outer.observed if check else self._outer.wanted
+        self._outer.hear(np.ascontiguousarray(Y), cells, margins, found, self._outer.ones, workers, own)
+        self._outer.sum_up(found)
+        return found, cells
 
     def violation(self, Y: Float) -> float:
         """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
         with self._workers(Y) as workers:
-            cells, worst = self._estimate(Y, workers), 0.0
+            if self._outer is None:
+                cells, worst = self._estimate(Y, workers)[0], 0.0
+            else:
+                found, cells = self._found(Y, workers, check=True)
+                worst = self._outer.disagreement(found, cells)
         for table, without, axis, before, levels, _ in self._tables.up.tolist():
             whole = cells[slice(*self._tables.offsets[[table, table + 1]])].reshape(before, levels, -1)
             own = cells[slice(*self._tables.offsets[[without, without + 1]])].reshape(before, -1, whole.shape[2])
@@ -86,44 +134,70 @@ class SweepForm:
         return worst
 
     def _workers(self, Y: Float) -> Workers:
-        shared = any(own.is_shared for own in self._sweeps)
-        return Workers(8.0 * self._tables.cells * Y.shape[1] if shared else 0)
+        shared = any(own.is_shared for own in self._sweeps) or (self._outer is not None and self._outer.is_shared)
+        return Workers(8.0 * self._every.cells * Y.shape[1] if shared else 0)
 
     @property
     def _sweeps(self) -> list[Sweep]:
         return [self._noisy] if self._exact is None else [self._noisy, self._exact]
 
-    def _estimate(self, Y: Float, workers: Workers) -> Float:
-        """All tables, (S, K), and rooms beside them."""
+    def _estimate(self, Y: Float, workers: Workers) -> tuple[Float, Float]:
+        """All closed tables, (S, K), and rooms beside them; and what outer ones said."""
         size = max(own.rooms for own in self._sweeps)  # exact tables may be cut where all together are not
-        cells = self._noisy.components(self._noisy.runs.read(Y, size, workers), workers)
+        cells, margins = self._noisy.runs.read(Y, size, workers), np.zeros((0, Y.shape[1]))
+        if self._outer is not None:
+            values, weights = np.ascontiguousarray(Y), self._outer.precisions
+            margins = self._outer.tell(values, cells, weights, workers, self._outer.observed)
+        cells = self._noisy.components(cells, workers)
         if self._exact is not None:
             known = self._exact.components(self._exact.runs.read(Y, size, workers), workers)
             cells[: self._tables.cells] += known[: self._tables.cells]  # nothing is in the rooms any more
-        return self._noisy.spread(cells, workers)
+        return self._noisy.spread(cells, workers), margins
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
         with self._workers(V) as workers:
             cells = self._wanted.read(V, self._noisy.rooms, workers)
-            if self._exact is None:
-                components = self._noisy.components(cells, workers, transpose=True)
-                return self._noisy.runs.write(self._noisy.spread(components, workers), self._observed, workers)
+            if self._outer is None:
+                return self._adjoint(cells, None, workers)
+            outer, values = self._outer, np.ascontiguousarray(V)
+            if outer.has_sums or outer.held:
+                values = np.concatenate([values, np.zeros((outer.held, V.shape[1]))])
+                outer.share_out(values)
+            margins = outer.tell(values, cells, outer.ones, workers, outer.back)
+            found = np.zeros((self._observed, V.shape[1]))
+            cells = self._adjoint(cells, found, workers)
+            outer.hear(values, cells, margins, found, outer.precisions, workers, outer.back)
+            return found
+
+    def _adjoint(self, cells: Float, found: Float | None, workers: Workers) -> Float:
+        """P' of information about closed tables; in `found`, where it is given, and then these tables' own."""
+        if self._exact is None:
+            cells = self._noisy.spread(self._noisy.components(cells, workers, transpose=True), workers)
+            known = None
+        else:
             self._noisy.take_means(cells, workers)
-            known, noisy = (own.spread(own.scaled(cells, workers), workers) for own in (self._exact, self._noisy))
-            found = self._exact.runs.write(known, self._observed, workers)
-            return found + self._noisy.runs.write(noisy, self._observed, workers)
+            known, cells = (own.spread(own.scaled(cells, workers), workers) for own in (self._exact, self._noisy))
+        if found is None:
+            found = cells = self._noisy.runs.write(cells, self._observed, workers)
+        else:
+            self._noisy.runs.write_to(found, cells, workers)
+        if self._exact is not None and known is not None:
+            self._exact.runs.write_to(found, known, workers)
+        return cells
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        places = self._wanted.places
-        if self._mixing is not None:
-            found = group_variances(self._axes, self._tables, self._noisy.scale, self._mixing)
-            return np.concatenate([found(number) for number in places.tolist()])
-        by_table = self._noisy.scale.copy()
-        for table, without, levels in self._tables.by_axis():
-            by_table[table] = by_table[table] * (1 - 1 / levels) + by_table[without] / levels**2
-        return np.repeat(by_table[places], self._tables.sizes[places])
+        places, density = self._desired_at, self._density.copy()
+        density[self._known_density > 0] = np.inf
+        scale = np.divide(1.0, density, out=np.zeros_like(density), where=density > 0)
+        if self._axes.several:
+            mixing = GroupMixing(self._axes, self._every, self._density, self._known_density, np.inf, np.inf)
+            of_table = group_variances(self._axes, self._every, scale, mixing)
+            return np.concatenate([of_table(number) for number in places.tolist()])
+        for table, without, levels in self._every.by_axis():
+            scale[table] = scale[table] * (1 - 1 / levels) + scale[without] / levels**2
+        return np.repeat(scale[places], self._every.sizes[places])
 
 
 class Sweep:
@@ -248,13 +322,6 @@ class Runs:
         parts = cut(rows[:, 2], 1 if again.any() else count), cut(unread[:, 2], count)
         return cls(places, weights, rows, unread.astype(np.int64), *parts)
 
-    def densities(self, axes: GroupedAxes, tables: ClosedTables) -> Float:
-        """Precision of every table with all that are added to it, of its cells; weights are precisions."""
-        density = np.bincount(self.places, self.weights, tables.sizes.size).astype(float)
-        for (table, without, levels), listed in zip(tables.by_axis(), axes.listed.tolist(), strict=True):
-            density[without] += density[table] / (levels if listed < 0 else 1)
-        return density
-
     def read(self, values: Float, size: int, workers: Workers) -> Float:
         """All closed tables, (size, K): values times weights, 0 where there are none."""
         cells = np.empty((size, values.shape[1]))
@@ -269,9 +336,13 @@ class Runs:
         in_place = self._cells_as_they_lie == size and len(cells) <= 2 * size
         values = cells[:size] if in_place else np.zeros((size, cells.shape[1]))
         if not (in_place and self._is_plain):
-            copy, back = copy_weighted.fastest(), self._back
-            workers.for_each(lambda some: copy(cells, values, back[some], self.weights[some]), self.parts)
+            self.write_to(values, cells, workers)
         return values
+
+    def write_to(self, values: Float, cells: Float, workers: Workers) -> None:
+        """Set the tables' own values in a layout."""
+        copy, back = copy_weighted.fastest(), self._back
+        workers.for_each(lambda some: copy(cells, values, back[some], self.weights[some]), self.parts)
 
     @cached_property
     def _cells_as_they_lie(self) -> int:
@@ -287,3 +358,11 @@ class Runs:
         back = self.rows[:, [1, 0, 2, 3]]
         back[:, 3] = 0
         return np.ascontiguousarray(back)
+
+
+def _densities(axes: GroupedAxes, tables: ClosedTables, places: Index, precisions: Float) -> Float:
+    """Precision of every table with all that are added to it, of its cells, from those of some tables."""
+    density = np.bincount(places, precisions, tables.sizes.size).astype(float)
+    for (table, without, levels), listed in zip(tables.by_axis(), axes.listed.tolist(), strict=True):
+        density[without] += density[table] / (levels if listed < 0 else 1)
+    return density

@@ -181,6 +181,8 @@ class TableForm:
             for run in runs:
                 cells = Y[run.cells].reshape(-1, group.size, Y.shape[1])
                 if repeated[run.rows].any():
+                    rows = np.arange(len(covered))[run.rows]
+                    array[rows[~repeated[rows]]] = 0
                     array[run.rows] += cells * run.weights
                 else:
                     np.multiply(cells, run.weights, out=array[run.rows])

@@ -170,7 +170,8 @@ class TreePlan:
         if not columns:
             return np.arange(min(rows.size, 1)), np.zeros(rows.size, dtype=np.intp)
         if sum(component.size**2 for component in self.components) == 1:
-            return np.arange(rows.size), np.arange(rows.size)
+            every = np.arange(rows.size)
+            return every, every
         _, first, own = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
         return first, own.ravel()
 
@@ -217,26 +218,18 @@ class TreePlan:
         ranks = self.class_rank[level.inner_classes]
         return self.families.of_parent[self.parent_number[level.members[ranks]]]
 
-    @cached_property
-    def _children_by_pair(self) -> sparse.csr_array:
-        """Number of children of every pair, (families, pairs); pairs come in order of their families."""
-        families = self.families
-        starts = np.searchsorted(families.parent, np.arange(families.geounits.size + 1))
-        shape = (families.geounits.size, families.parent.size)
-        return sparse.csr_array((families.count.astype(float), np.arange(families.parent.size), starts), shape=shape)
-
     def sums_of_children(self, numbers: Index, *by_class: Float | Flags) -> list[Float]:
         """Sums over the children of some families, (components, families), of values by class."""
-        counts = self._children_by_pair[as_slice(numbers)]
-        classes, shape = as_slice(self.families.child_class[counts.indices]), (numbers.size, counts.nnz)
+        pairs, starts = self.families.pairs_of(numbers)
+        classes, counts = as_slice(self.families.child_class[pairs]), self.families.count[pairs].astype(float)
+        shape = numbers.size, counts.size
+        adding = sparse.csr_array((counts, np.arange(counts.size), starts), shape=shape)
         nothing = np.zeros((len(by_class[0]), numbers.size))
-        counts = sparse.csr_array((counts.data, np.arange(counts.nnz), counts.indptr), shape=shape)
-        return [(counts @ own[:, classes].T.astype(float)).T if own.any() else nothing for own in by_class]
+        return [(adding @ own[:, classes].T.astype(float, copy=False)).T if own.any() else nothing for own in by_class]
 
     def sums_of_pairs(self, by_pair: Float) -> Float:
         """Sums over the pairs of every family."""
-        starts = np.searchsorted(self.families.parent, np.arange(self.families.geounits.size))
-        return np.add.reduceat(by_pair, starts, axis=1)
+        return np.add.reduceat(by_pair, self.families.starts[:-1], axis=1)
 
     @cached_property
     def pairs_by_level(self) -> list[Index]:

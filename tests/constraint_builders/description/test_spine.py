@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from constraint_builders import Spine
+from tests.helpers.effort import examples
 
 
 def test_geoids_make_census_levels() -> None:
@@ -26,6 +29,27 @@ def test_geocodes_of_data_dependent_width() -> None:
     spine = Spine.from_geocodes({"State": ["1"], "County": ["1a", "1bb"], "Tract": ["1a01", "1bb1", "1bb22"]})
     parents = [spine.geocodes[spine.parent[i]] for i in spine.members[2]]
     assert parents == ["1a", "1bb", "1bb"]
+
+
+@examples(100)
+@given(data=st.data(), size=st.integers(1, 12))
+def test_depths_and_members_in_any_order(data: st.DataObject, size: int) -> None:
+    """Geounits in any order, that of a walk level by level among them."""
+    parent = [-1]
+    for number in range(1, size):
+        parent.append(data.draw(st.integers(0, number - 1)))
+    order = {"any": list(range(size)), "level by level": []}
+    waiting = [0]
+    while waiting:
+        order["level by level"].append(waiting.pop(0))
+        waiting += [i for i, above in enumerate(parent) if above == order["level by level"][-1]]
+    order["any"] = list(data.draw(st.permutations(order["any"])))
+    for own in order.values():
+        spine = Spine([own.index(parent[i]) if parent[i] >= 0 else -1 for i in own])
+        for place, above in enumerate(spine.parent):
+            assert spine.level_of[place] == (spine.level_of[above] + 1 if above >= 0 else 0)
+        for number, members in enumerate(spine.members):
+            assert members.tolist() == [i for i in range(size) if spine.level_of[i] == number]
 
 
 def test_levels_may_be_skipped_and_chains_single() -> None:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from constraint_builders.relations import holders
-from constraint_builders.relations.summing import SummingMatrix
+from constraint_builders.relations.summing import SummingMatrix, disjoint_parts
 from tests.helpers.effort import examples
 
 
@@ -59,3 +60,20 @@ def test_the_equations_are_all_that_hold(nodes: list[frozenset[int]], all_leaves
     assert abs(A @ S).max(initial=0) < 1e-12
     assert len(A) == len(S) - np.linalg.matrix_rank(S)
     assert np.linalg.matrix_rank(A) == len(A) if len(A) else True
+
+
+@examples(100)
+@given(nodes=families())
+def test_nodes_are_cut_into_the_largest_disjoint_ones_first(nodes: list[frozenset[int]]) -> None:
+    sets = list(dict.fromkeys(node for node in nodes if len(node) > 1)) + [frozenset([leaf]) for leaf in range(7)]
+    S = sparse.csr_array([[float(leaf in node) for leaf in range(7)] for node in sets])
+    inner = np.arange(len(sets) - 7)
+    found = disjoint_parts(S, len(sets) - 7 + np.arange(7), inner).toarray()
+    for node in inner.tolist():
+        left, expected = set(sets[node]), np.zeros(len(sets))
+        smaller = [i for i, other in enumerate(sets) if other < sets[node]]
+        for i in sorted(smaller, key=lambda i: (-len(sets[i]), -i if len(sets[i]) > 1 else i)):
+            if sets[i] <= left:
+                expected[i] = 1
+                left -= sets[i]
+        np.testing.assert_array_equal(found[node], expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
 from itertools import combinations
 from math import prod
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from blue_solvers import blue
 from blue_solvers.components import ArrayForm, SweepForm, TableForm, TreeForm, choice, components_of
+from blue_solvers.components.flat import outer_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.relations.closed_tables import ALWAYS, NOTHING, ClosedTables, TooManyTablesError
@@ -34,9 +36,21 @@ def close(X: np.ndarray, expected: np.ndarray, errors: np.ndarray) -> bool:
     return bool((abs(X - expected) <= 1e-9 * errors[:, None] + 1e-13 * abs(expected).max(initial=1)).all())
 
 
+@pytest.fixture(scope="module", params=["as usual", "wherever it can be"])
+def outer(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Small problems take outer tables through their margins too."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param != "as usual":
+            patch.setattr(outer_tables, "WORTH", np.inf)
+            patch.setattr(outer_tables, "LEAST", 0)
+            patch.setattr(outer_tables, "MEAN", 0)
+            patch.setattr(outer_tables, "MOST_OF_ALL", 0)
+        yield
+
+
 @examples(60)
 @given(cases("equal", recodes=False))
-def test_forms_agree_with_each_other_and_with_dense(case: Case) -> None:
+def test_forms_agree_with_each_other_and_with_dense(outer: None, case: Case) -> None:
     problem = in_order(case.problem())
     rng = np.random.default_rng(0)
     spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
@@ -58,9 +72,26 @@ def test_forms_agree_with_each_other_and_with_dense(case: Case) -> None:
         assert form.violation(Y) <= 1e-9 * abs(Y).max(initial=1)
 
 
+def test_sums_of_a_table_that_nothing_else_sees(outer: None) -> None:
+    """Of "a * b * c" others see what lies in "a * b" and "d"; desired tables are sums of it, one of them twice over."""
+    schema = Schema({"a": 3, "b": 4, "c": 5, "d": 6}, recodes={"a": {"half": [0, 0, 1]}})
+    observed = {"detailed": 3.0, "a * b": 1.0, "d": 0.0, "half * c": np.inf, "half": 2.0, "total": 0.5}
+    problem = in_order(Problem(schema, observed, desired=["c * d", "a * b * c", "c", "half * c", "b", "total"]))
+    dense, form = blue(problem, "dense"), SweepForm(StructuredProblem.of(problem))
+    rng = np.random.default_rng(0)
+    truth = problem.marginal_matrix() @ rng.integers(0, 9, (360, 3)).astype(float)
+    Y = np.where(problem.unmeasured[:, None], 0, truth)
+    Y += np.sqrt(np.where(problem.unmeasured, 0, problem.variances))[:, None] * rng.normal(size=Y.shape)
+    V = rng.normal(size=(problem.desired.size, 2))
+    assert np.allclose(form.apply(Y), dense @ Y, rtol=1e-12, atol=1e-11)
+    assert np.allclose(V.T @ form.apply(Y), form.adjoint(V).T @ Y, rtol=1e-11, atol=1e-11)
+    assert np.allclose(form.variances(), dense.variances(), rtol=1e-11, atol=1e-13)
+    assert form.violation(Y) < 1e-11
+
+
 @examples(60)
 @given(cases("equal"))
-def test_sweeps_with_recodes_agree_with_dense(case: Case) -> None:
+def test_sweeps_with_recodes_agree_with_dense(outer: None, case: Case) -> None:
     problem = in_order(case.problem())
     rng = np.random.default_rng(0)
     spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
@@ -102,12 +133,19 @@ def test_tree_form_with_recodes(case: Case) -> None:
 
 
 @pytest.mark.parametrize("make", FORMS)
-def test_exact_tables_contradicting_one_another_are_still_linear(make) -> None:
+def test_exact_tables_contradicting_one_another_are_still_linear(outer: None, make) -> None:
     problem = Problem(Schema({"a": 3, "b": 2}), {"a": 0.0, "b": 0.0, "detailed": 1.0})
     Y = np.random.default_rng(0).normal(size=(11, 4))
     form = make(StructuredProblem.of(problem))
     assert np.allclose(form.apply(Y) @ np.ones(4), form.apply(Y @ np.ones((4, 1)))[:, 0])
     assert np.allclose(form.apply(Y), blue(problem, "dense") @ Y)
+
+
+def test_a_run_of_tables_of_which_one_was_read_before() -> None:
+    schema = Schema({"a": 2, "b": 2, "c": 1, "d": 1})
+    problem = in_order(Problem(schema, {"b": 0.0, "c": 0.0, "b * d": 0.0, "a": 0.0}, desired=["total"]))
+    Y = np.array([7.0, 9, 16, 7, 9, 9, 7])[:, None]
+    assert np.allclose(TableForm(StructuredProblem.of(problem)).apply(Y), 16)
 
 
 @pytest.mark.parametrize("make", FORMS)

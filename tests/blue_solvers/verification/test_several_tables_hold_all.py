@@ -1,0 +1,231 @@
+"""Certificates where no one table holds all others: products measured apart, beside exact answers to 600 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blue_solvers import blue, estimate
+from blue_solvers.verification import certificate, certify
+from blue_solvers.verification.common_margins import CommonMargins
+from blue_solvers.verification.sums_over_leaves import SumsOverLeaves
+from constraint_builders import Areas, Problem, Schema, joint
+from constraint_builders.description.table import parse_table
+from tests.blue_solvers.verification.answers import Case, moved, spoilt
+from tests.helpers.effort import examples
+from tests.helpers.oracles.description import Block, Description
+from tests.helpers.oracles.exact import solve
+from tests.helpers.oracles.invent import invented_areas
+
+SIZES = {"a": 2, "b": 4, "c": 3}
+GROUPS = {"b2": ("b", (0, 0, 1, 1)), "b3": ("b", (0, 1, 2, 2))}  # one within the other, or not
+HELD_BY = {  # tables of the leaves, and what they hold
+    "two": {("a", "b2"): [(), ("a",), ("b2",)], ("b3", "c"): [("b3",), ("c",), ("b2", "c")]},
+    "three": {("a", "b2"): [(), ("a",)], ("b2", "c"): [("c",), ("b2",)], ("a", "c"): [("a",), ()]},
+    "recodes": {("a", "b3"): [("b2",), ("a", "b2")], ("b2", "c"): [("c",)], ("b",): [("b3",), ("b2",), ()]},
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_listed() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(certificate, "MOST_LISTED", 0)
+        patch.setattr(certificate, "can_be_listed", lambda problem, made: False)
+        yield
+
+
+def invented(seed: int, kind: str, knows: bool) -> Case:
+    """The first problem of these tables from a seed whose areas do not nest, nor leave leaves out of all."""
+    for attempt in range(100):
+        rng = np.random.default_rng([seed, attempt])
+        incidence, level = invented_areas(rng, weighted=bool(rng.random() < 0.5))
+        if incidence.shape[1] > 4:
+            continue
+        found = _described(rng, incidence, level, kind, knows)
+        with suppress(ValueError):
+            description, y = found
+            problem = description.problem()
+            return Case(description, problem, y, solve(description, y))
+    raise AssertionError("nothing was invented")
+
+
+def _described(
+    rng: np.random.Generator, incidence: np.ndarray, level: np.ndarray, kind: str, knows: bool
+) -> tuple[Description, np.ndarray]:
+    shell = Description(SIZES, GROUPS, None, level, (), (), incidence=incidence)
+    last = int(level.max())
+
+    def block(number: int, factors: tuple[str, ...]) -> Block:
+        shape = (shell.members(number).size, *shell.shape(factors))
+        each = shape if rng.random() < 0.3 else (shape[0], *[1] * len(factors))
+        return Block(number, factors, np.broadcast_to(10 ** rng.uniform(-1, 1, each), shape).copy())
+
+    observed = [block(last, factors) for factors in HELD_BY[kind]]
+    held = [own for tables in HELD_BY[kind].values() for own in tables]
+    for number in range(last):
+        chosen = {held[i] for i in rng.choice(len(held), 2)}
+        observed += [block(number, factors) for factors in sorted(chosen)]
+    zeros: tuple[Block, ...] = ()
+    if knows:
+        exact = observed[-1].values
+        exact[rng.random(exact.shape[0]) < 0.7] = 0.0
+        if len(observed) > len(HELD_BY[kind]) + 2:
+            observed[-2].values[0] = np.inf
+        if rng.random() < 0.5:
+            zeros = (Block(last, ("b",), np.broadcast_to(rng.random((1, 4)) < 0.3, (incidence.shape[1], 4)).copy()),)
+    described = Description(
+        SIZES, GROUPS, None, level, tuple(observed), tuple(observed), zeros=zeros, incidence=incidence
+    )
+    counts = rng.poisson(30, incidence.shape[1] * 24).astype(float)
+    counts[described.empty_cells()] = 0
+    truth, v = described.marginal_matrix() @ counts, described.variances
+    if knows and rng.random() < 0.4:
+        E = np.zeros((1, truth.size))
+        E[0, rng.choice(np.flatnonzero(np.isfinite(v)), 2, replace=False)] = 1.0, -2.0
+        described = Description(**{**vars_of(described), "equalities": (E, E @ truth)})
+    noise = np.where(np.isfinite(v), np.sqrt(np.where(np.isfinite(v), v, 0.0)), 0.0) * rng.standard_normal(v.size)
+    return described, np.where(np.isfinite(v), truth + noise, 0.0)
+
+
+def vars_of(described: Description) -> dict:
+    """The fields of a description."""
+    return {name: getattr(described, name) for name in Description.__dataclass_fields__}
+
+
+@pytest.mark.parametrize("knows", [False, True], ids=["noise alone", "what is known exactly"])
+@pytest.mark.parametrize("kind", HELD_BY)
+@examples(40, 6)
+@given(seed=st.integers(0, 10**6))
+def test_bounds_are_never_below_the_error(kind: str, knows: bool, seed: int) -> None:
+    """Of the exact answer, of those moved along possible counts, and of those of which one figure is off."""
+    case = invented(seed, kind, knows)
+    assert SumsOverLeaves(case.problem, case.y).several
+    right = case.is_sound(case.reference.estimate)
+    rng = np.random.default_rng(seed)
+    for size in (1e-6, 1e-2, 10.0):
+        wrong = moved(case, rng, size)
+        proof = case.is_sound(wrong)
+        assert proof.bound is None or proof.bound >= 0.99 * case.error(wrong)
+        case.is_sound(spoilt(case, rng, size))
+    if not knows:
+        assert right.bound is not None, right
+        assert right.bound < 1e-8
+
+
+@pytest.mark.parametrize("knows", [False, True], ids=["noise alone", "what is known exactly"])
+@pytest.mark.parametrize("kind", HELD_BY)
+@examples(30, 5)
+@given(seed=st.integers(0, 10**6))
+def test_right_answers_are_proved(kind: str, knows: bool, seed: int) -> None:
+    """By whichever solver takes them."""
+    case = invented(seed, kind, knows)
+    if not np.isfinite(case.reference.estimate).all():
+        return
+    proof = estimate(case.problem, case.y).certificate()
+    assert proof.bound is not None, proof
+    assert proof.bound < 1e-8
+
+
+@examples(30, 5)
+@given(seed=st.integers(0, 10**6), empty=st.booleans())
+def test_moving_and_agreeing_are_transposes(seed: int, empty: bool) -> None:
+    """Moving changes nothing of what is said of the counts; tables that agree are those of some counts."""
+    rng = np.random.default_rng(seed)
+    schema = Schema({"a": 2, "b": 4, "c": 3}, recodes={"b": {"b2": [0, 0, 1, 1], "b3": [0, 1, 2, 2]}})
+    tables = tuple(parse_table(schema, name) for name in ("b3 * a", "c * b2", "a * c"))
+    ends = np.cumsum([0, *(own.size for own in tables)])
+    columns = tuple(slice(a, b) for a, b in pairwise(ends.tolist()))
+    flags = (rng.random(4) < 0.4) if empty else np.zeros(4, dtype=bool)
+    margins = CommonMargins(schema, tables, columns, ((1,), flags))
+    groups = {"a": np.eye(2), "b2": np.eye(2)[:, [0, 0, 1, 1]], "b3": np.eye(3)[:, [0, 1, 2, 2]], "c": np.eye(3)}
+    groups = {name: own * ~flags if name in ("b2", "b3") else own for name, own in groups.items()}
+    one = {2: np.ones((1, 2)), 4: np.ones((1, 4)) * ~flags, 3: np.ones((1, 3))}
+    M = np.vstack(
+        [
+            np.einsum("bj,ai,zk->bazijk", groups["b3"], groups["a"], one[3]).reshape(-1, 24),
+            np.einsum("ck,bj,zi->cbzijk", groups["c"], groups["b2"], one[2]).reshape(-1, 24),
+            np.einsum("ai,ck,zj->aczijk", groups["a"], groups["c"], one[4]).reshape(-1, 24),
+        ]
+    )
+    u, v = rng.standard_normal((2, 5, M.shape[0]))
+    u, v = u * margins.free, v * margins.free
+    turned = margins.moved(v)
+    np.testing.assert_allclose(turned @ M, v @ M, atol=1e-12)
+    np.testing.assert_allclose((margins.agreeing(u) * v).sum(), (u * turned).sum(), atol=1e-11)
+    counts = np.linalg.lstsq(M, margins.agreeing(u).T, rcond=None)[0]
+    np.testing.assert_allclose(M @ counts, margins.agreeing(u).T, atol=1e-11)
+    null = v - np.linalg.lstsq(M.T, (v @ M).T, rcond=None)[0].T  # says nothing of any counts
+    np.testing.assert_allclose(margins.moved(null), 0, atol=1e-11)
+
+
+def two_products(leaves: int) -> Problem:
+    """Persons by type and by age, in groups of leaves that cross."""
+    number = np.arange(leaves)
+    first = Problem(
+        Schema({"kind": 4, "adult": ["no", "yes"]}),
+        {"All": {"total": 0.0}, "Group": {"kind": 2.0}, "Leaf": {"kind * adult": 3.0}},
+        {"Group": ["kind"]},
+        areas=Areas([f"b{i}" for i in number], {"All": number * 0, "Group": number // 4}),
+    )
+    fine = Schema({"kind": 4, "sex": 2, "age": list("012345")}, recodes={"age": {"adult": ["no"] * 3 + ["yes"] * 3}})
+    second = Problem(
+        fine,
+        {"Group": {"sex * age": 1.0}, "Leaf": {"sex * age": 5.0, "sex * kind": 4.0}},
+        {"Leaf": ["sex"]},
+        areas=Areas([f"b{i}" for i in number], {"Group": (number + 2) // 4}),
+    )
+    return joint(first, second, names=["A", "B"])
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-3, 1.0])
+def test_errors_planted_in_a_joint_answer_are_seen(size: float) -> None:
+    problem = two_products(60)
+    rng = np.random.default_rng(3)
+    M = problem.marginal_matrix()
+    y = M @ rng.poisson(9, M.shape[1]) + np.sqrt(problem.variances) * rng.standard_normal(problem.observed.size)
+    P = blue(problem)
+    est = P.estimate(y, certify=True)
+    assert est.proof is not None
+    assert est.proof.bound is not None, est.proof
+    assert est.proof.bound < 1e-8
+    assert est.info.exact
+    errors = np.sqrt(P.over_observed.variances())
+    cells = np.flatnonzero(errors > 0)
+    for cell in [*rng.choice(cells, 20), cells[0]]:
+        wrong = est.observed.copy()
+        wrong[cell] += size * errors[cell]
+        proof = certify(problem, y, wrong, est.values)
+        assert proof.bound is None or proof.bound >= 0.999 * size
+    alike = (
+        M
+        @ np.linalg.lstsq(
+            M.toarray(), P.over_observed @ (rng.standard_normal(y.size) * (problem.variances > 0)), rcond=None
+        )[0]
+    )
+    alike *= size / (abs(alike)[cells] / errors[cells]).max()  # of possible counts, and no total of all
+    proof = certify(problem, y, est.observed + alike)
+    assert proof.bound is not None, proof
+    assert proof.bound >= 0.999 * size
+    values = est.values.copy()
+    values[5] += size * est.std_errors[5]
+    proof = certify(problem, y, est.observed, values)
+    assert proof.bound is None or proof.bound >= 0.999 * size
+
+
+def test_what_cannot_be_proved_is_named() -> None:
+    recodes = {"b": {"one": [0, 0, 1, 1], "two": [0, 1, 0, 2]}}
+    schema = Schema({"a": 2, "b": 4, "c": 3}, recodes=recodes)
+    areas = Areas(3, {"All": [0, 0, 0]})
+    tables = {"a * one": 1.0, "c * two": 1.0, "a * c": 2.0}
+    problem = Problem(schema, {"All": {"total": 1.0}, "Leaf": tables}, areas=areas)
+    y = np.ones(problem.observed.size)
+    assert "cut 'b' into groups that cross" in certify(problem, y, y).reason
+    problem = Problem(schema, {"All": {"b": 1.0}, "Leaf": {"a": 1.0}}, areas=areas)
+    y = np.ones(problem.observed.size)
+    assert "measured in all leaves holds 'b' of 'All'" in certify(problem, y, y).reason
