@@ -7,7 +7,8 @@ Measurement files are written for the blocks of Rhode Island where the shared da
 state of its shape otherwise, with noise alone for counts. A row is a process: "in memory" is
 ``blue-solvers estimate FOLDER --out RESULT``, from measurement files to the stored result with estimates, standard
 errors, proof and fit; "streamed" is the same with ``--memory``; "polars" reads the measurement files, and writes the
-frames of the result with the compression and the row groups that it has. Start and imports are counted for all. Times
+frames of the result with the compression and the row groups that it has; "polars, zstd" writes them with the
+compression that is polars' own choice. Start and imports are counted for all. Times
 are medians of processor seconds, user and system, on one BLAS thread; the ratios are medians over rounds. Below are the
 stages of the run in memory.
 """
@@ -33,13 +34,15 @@ from bench.invented_state import block_geoids
 from bench.measuring import print_table
 from bench.spine import problem_of_a_state
 from blue_solvers import blue
+from blue_solvers.results.estimate_rows import COMPRESSION, ROW_GROUP
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import ROW_GROUP, write_result
+from blue_solvers.results.store import write_result
 from blue_solvers.verification import fit_of_geography
 from constraint_builders.files import read_noisy_measurements, read_settings, write_noisy_measurements
 from constraint_builders.files.settings import production_settings
 
 SETTINGS = "settings.toml"
+PEERS = {"polars": COMPRESSION, "polars, zstd": "zstd"}
 LIMITS = {"16": ("100MB",), "2016": ("10GB", "3GB", "1GB")}  # of streaming: in one part, and in many
 
 
@@ -55,7 +58,10 @@ def main(argv: list[str]) -> None:
         place = Path(folder)
         size = int(_run(["-m", "bench.files", "release", str(place), cells])[2])
         rows = compare(place, size, options.rounds, LIMITS[cells])
-        print_table(["process", "processor s", "x polars", "x in memory", "peak MB", "x numbers in and out"], rows)
+        print_table(
+            ["process", "processor s", "x polars", "x polars, zstd", "x in memory", "peak MB", "x numbers in and out"],
+            rows,
+        )
         stages = json.loads(_run(["-m", "bench.files", "stages", str(place)])[2])
         print_table(["stage", "user s", "system s", "peak MB"], [[str(own) for own in stage] for stage in stages])
 
@@ -95,24 +101,25 @@ def compare(place: Path, size: int, rounds: int, limits: Sequence[str]) -> list[
     runs = {"in memory": [*command, str(place / "result")]}
     for limit in limits:
         runs[f"streamed in {limit}"] = [*command, str(place / "streamed"), "--memory", limit]
-    runs["polars"] = ["-m", "bench.files_peer", str(place), str(ROW_GROUP)]
+    for name, compression in PEERS.items():
+        runs[name] = ["-m", "bench.files_peer", str(place), str(ROW_GROUP), compression]
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for _ in range(rounds):
         shutil.rmtree(place / "result", ignore_errors=True)
         for name, arguments in runs.items():
             shutil.rmtree(place / "streamed", ignore_errors=True)
             seconds, peak, said = _run(arguments)
-            beside = float(said) if name == "polars" else 0.0
+            beside = float(said) if name in PEERS else 0.0
             found[name].append((seconds - beside, peak))
     rows = []
     for name, own in found.items():
-        of_polars, of_memory = (
+        ratios = (
             statistics.median(a[0] / b[0] for a, b in zip(own, found[other], strict=True))
-            for other in ("polars", "in memory")
+            for other in (*PEERS, "in memory")
         )
         seconds, peak = statistics.median(a[0] for a in own), max(a[1] for a in own)
         numbers = f"{peak / whole:.2f}"
-        rows.append([name, f"{seconds:.2f}", f"{of_polars:.2f}", f"{of_memory:.2f}", f"{peak / 1e6:,.0f}", numbers])
+        rows.append([name, f"{seconds:.2f}", *(f"{ratio:.2f}" for ratio in ratios), f"{peak / 1e6:,.0f}", numbers])
     return rows
 
 

@@ -11,42 +11,29 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
 from blue_solvers.about import __version__
-from blue_solvers.commands import (
-    benchmark,
-    by_table,
-    compare_lines,
-    demo,
-    design_spine,
-    estimate,
-    estimate_jointly,
-    info,
-    query,
-    report_page,
-    simulate,
-    which_tables,
-)
 from blue_solvers.commands.progress import CLOCK
 from blue_solvers.contract import ConvergenceError
 from blue_solvers.signals import Unwinding
 from constraint_builders.extras import EXTRA_OF, missing_extra
 
-COMMANDS = (
-    estimate,
-    estimate_jointly,
-    info,
-    simulate,
-    query,
-    by_table,
-    which_tables,
-    compare_lines,
-    report_page,
-    design_spine,
-    benchmark,
-    demo,
-)
+COMMANDS = {  # and their modules, of which no more are loaded than are asked for
+    "estimate": "estimate",
+    "joint": "estimate_jointly",
+    "info": "info",
+    "simulate": "simulate",
+    "query": "query",
+    "table": "by_table",
+    "tables": "which_tables",
+    "compare": "compare_lines",
+    "report": "report_page",
+    "spine": "design_spine",
+    "benchmark": "benchmark",
+    "demo": "demo",
+}
 
 LONGEST, MOST_READ = 400, 100_000  # characters of a message that are shown, and looked at
 FLAGS = (  # parameters of the library, in messages, and what they are called here
@@ -79,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # labels that a terminal has no letters for are no reason to stop
         sys.stdout.reconfigure(errors="backslashreplace")
-    args = _parser().parse_args(argv)
+    args = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
     CLOCK.begin()
     unwinding = Unwinding(forever=argv is None)
     try:
@@ -107,7 +94,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(BAD_INPUT, _line(f"{message} (see {self.prog} --help)"))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of a command that is asked for by name; of all otherwise."""
     parser = _Parser(
         prog="blue-solvers",
         description="Exact best linear unbiased estimates from noisy tables that must agree.",
@@ -116,8 +104,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"blue-solvers {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add_parser(subparsers)
+    for command in argv[:1] if argv and argv[0] in COMMANDS else COMMANDS:
+        import_module(f"blue_solvers.commands.{COMMANDS[command]}").add_parser(subparsers)
     return parser
 
 

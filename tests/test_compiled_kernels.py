@@ -222,7 +222,7 @@ def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
 
 def _lanes(rng: np.random.Generator) -> tuple[Any, ...]:
     """Tables of two cells and of a x b, through the tile or as a line; lanes of one geounit each, or of several."""
-    a, b, K, G, N = int(rng.integers(1, 5)), int(rng.choice([2, 40])), int(rng.choice([1, 3])), 7, 90
+    a, b, K, G, N = int(rng.integers(1, 5)), int(rng.choice([2, 40, 70])), int(rng.choice([1, 3])), 7, 90
     whole, counts = bool(rng.integers(2)), rng.integers(1, 4, N) if rng.random() < 0.5 else np.ones(N, np.int64)
     firsts = np.concatenate([[0], np.cumsum(counts)])
     classes = np.sort(rng.integers(0, 2, N))
@@ -247,9 +247,21 @@ def _lanes(rng: np.random.Generator) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def _slot_runs(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Numbers, and matrices of order 3, of either turn, each with runs of its own."""
+    columns = int(rng.choice([1, 3]))
+    runs = np.array([[0, 1, 4, 0], [1, 3, 2, 1], [1, 3, 1, 4], [10, 1, 1, 7]])
+    starts = np.array([0, 4, 8, 6, 10, 12, 11, 13])
+    return (
+        rng.normal(size=(5, 14 * columns)), columns, rng.integers(0, 3, 5), rng.normal(size=(3, 11)), runs, starts,
+        bool(rng.integers(2)),
+    )  # fmt: skip
+
+
 CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.axis_reflections.reflect_axes": (_arrays, 1e-14),
     "blue_solvers.components.lanes.map_lanes": (_lanes, 1e-13),
+    "blue_solvers.components.tree.slot_products.multiply_runs": (_slot_runs, 1e-14),
     "constraint_builders.relations.holders.find_holders": (_nodes, 0),
     "constraint_builders.relations.nested_layers.place_layer": (_layer, 0),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),

@@ -9,10 +9,8 @@ which margins of the tile are added when it is written.
 
 Arguments of both:
 
-data : ndarray, (n K,)
+data, columns : ndarray, (n K,), and int
     Tables of all geounits, one after the other; K numbers for every cell.
-columns : int
-    K.
 firsts, members : ndarray of int, (N + 1,) and (members,)
     Which geounits each of N lanes adds up.
 classes : ndarray of int, (N,)
@@ -42,10 +40,8 @@ runs : ndarray of int, (boxes, runs)
     Where in every box each run of the line's cells starts.
 line_out : int
     Where the line is written in `out`, in cells.
-out, rows_out : ndarray (m K,) and ndarray of int (N,)
-    Tables of all geounits, and which row of each is a lane's.
-rows : int
-    Of the tile.
+out, rows_out, rows : ndarray (m K,), ndarray of int (N,) and int
+    Tables of all geounits, which row of each is a lane's, and how many rows the tile has.
 """
 
 from __future__ import annotations
@@ -58,7 +54,7 @@ from constraint_builders.compiled import compiled
 LANES = 64  # of a tile
 FEW_LANES = 32  # of one of many rows
 MOST_ROWS = 400
-BESIDE = 8  # numbers between rows: else those of one lane would fall on few places of the cache
+FOLDED = 64  # numbers of which the sum is worth adding quarters first, which a processor does side by side
 
 
 def map_lanes_in_numpy(
@@ -119,18 +115,14 @@ def map_lanes(
 ) -> None:  # fmt: skip
     """See `map_lanes_in_numpy`."""
     most = max(1, (LANES if rows <= MOST_ROWS else FEW_LANES) // columns)
-    tile = np.zeros((rows, most * columns + BESIDE))
-    length, longest, in_margins, in_boxes = line[1] * columns, 0, 0, 0
-    for i in range(inputs.shape[0]):
-        longest = max(longest, inputs[i, 1] * columns)
-    for i in range(margins.shape[0]):
-        in_margins += margins[i, 1] * margins[i, 3] * columns
-    for i in range(boxes.shape[0]):
-        in_boxes += boxes[i, 0] * columns
-    total, sums, spread = np.empty(longest), np.empty(in_margins), np.empty(in_boxes)
-    lines = np.empty((most, length))
-    cells, stride, is_single = tile.ravel(), tile.shape[1], members.size == rows_out.size
-    all_parts, all_lines = parts.ravel(), lines.ravel()
+    stride, length, is_single = most * columns, line[1] * columns, members.size == rows_out.size
+    cells = _aligned(rows * stride)
+    in_margins, in_boxes = (margins[:, 1] * margins[:, 3]).sum() * columns, boxes[:, 0].sum() * columns
+    in_tables = inputs[:, 1].sum() * columns
+    sums, spread = np.empty(most * in_margins), np.empty(most * in_boxes)
+    lines, totals = np.empty(0 if is_single else most * length), np.empty(0 if is_single else most * in_tables)
+    places, own, starts = np.empty(most, np.int64), np.arange(most), np.empty(most, np.int64)
+    all_parts, all_lines = parts.ravel(), data if is_single else lines
     start = 0
     while start < rows_out.size:
         stop = start + 1
@@ -139,45 +131,67 @@ def map_lanes(
         for i in range(inputs.shape[0]):
             first, size, at = inputs[i, 0] * columns, inputs[i, 1] * columns, inputs[i, 2] * stride
             if is_single:
-                _enter(cells, at, stride, data, first, size, members, start, stop, columns)
+                _place(places, first, size, members, start, stop)
             else:
+                _place(places, 0, size, own, 0, stop - start)
                 for lane in range(start, stop):
-                    _add_up(data, first, members, firsts[lane], firsts[lane + 1], total, size)
-                    _enter_one(cells, at + (lane - start) * columns, stride, total, 0, size, columns)
+                    _add_up(data, first, members, firsts[lane], firsts[lane + 1], totals, places[lane - start], size)
+            _enter(cells, at, stride, data if is_single else totals, places, size, stop - start, columns)
         if first_part >= 0 and parts.shape[0]:
-            _enter(cells, first_part * stride, stride, all_parts, 0, parts.shape[1], part_of, start, stop, columns)
-        for lane in range(start, stop if length else start):
-            place, first = (lane - start) * columns, line[0] * columns
+            _place(places, 0, parts.shape[1], part_of, start, stop)
+            _enter(cells, first_part * stride, stride, all_parts, places, parts.shape[1], stop - start, columns)
+        if length:
+            at = line[0] * columns
             if is_single:
-                at = first + members[lane] * length
-                _sum_line(data, at, length, sums, margins, columns, cells, place, stride)
+                _place(starts, at, length, members, start, stop)
             else:
-                _add_up(data, first, members, firsts[lane], firsts[lane + 1], lines[lane - start], length)
-                at = (lane - start) * length
-                _sum_line(all_lines, at, length, sums, margins, columns, cells, place, stride)
+                _place(starts, 0, length, own, 0, stop - start)
+                for lane in range(start, stop):
+                    _add_up(data, at, members, firsts[lane], firsts[lane + 1], lines, starts[lane - start], length)
+            _sum_lines(all_lines, starts, length, sums, in_margins, margins, columns, stop - start)
+            room = 0
+            for i in range(margins.shape[0]):
+                size = margins[i, 1] * margins[i, 3] * columns
+                if margins[i, 4] >= 0:
+                    _place(places, room, in_margins, own, 0, stop - start)
+                    _enter(cells, margins[i, 4] * stride, stride, sums, places, size, stop - start, columns)
+                room += size
         _add_rows(cells, stride, (stop - start) * columns, targets, lengths, terms, sources, factors[classes[start]])
         for i in range(outputs.shape[0]):
             first, size = outputs[i, 0] * columns, outputs[i, 1] * columns
-            _leave(cells, stride, written, outputs[i, 2], out, first, size, rows_out, start, stop, columns)
+            _place(places, first, size, rows_out, start, stop)
+            _leave(cells, stride, written, outputs[i, 2], out, places, size, stop - start, columns)
+        room = 0
+        for i in range(boxes.shape[0]):
+            size = boxes[i, 0] * columns
+            _place(places, room, in_boxes, own, 0, stop - start)
+            _leave(cells, stride, written, boxes[i, 1], spread, places, size, stop - start, columns)
+            room += size
         for lane in range(start, stop if length else start):
-            place, room = (lane - start) * columns, 0
-            for i in range(boxes.shape[0]):
-                _leave_one(cells, place, stride, written, boxes[i, 1], spread, room, boxes[i, 0] * columns, columns)
-                room += boxes[i, 0] * columns
             part = part_of[lane] * length if parts.shape[0] else -1
-            to = line_out * columns + rows_out[lane] * length
-            if is_single:
-                at = line[0] * columns + members[lane] * length
-                _write_line(data, at, length, all_parts, part, boxes, runs, spread, columns, out, to)
-            else:
-                at = (lane - start) * length
-                _write_line(all_lines, at, length, all_parts, part, boxes, runs, spread, columns, out, to)
+            to, at, box = line_out * columns + rows_out[lane] * length, starts[lane - start], (lane - start) * in_boxes
+            _write_line(all_lines, at, length, all_parts, part, boxes, runs, spread, box, columns, out, to)
         start = stop
 
 
-def _add_up(data: Float, start: int, members: Integers, first: int, last: int, total: Float, size: int) -> None:
+def _aligned(size: int) -> Float:
+    """Zeros that begin where a line of the cache does."""
+    cells = np.zeros(size + 8)
+    first = (-(cells.ctypes.data // 8)) % 8
+    return cells[first : first + size]
+
+
+def _place(places: Integers, first: int, size: int, numbers: Integers, start: int, stop: int) -> None:
+    """Where the tables of some geounits begin."""
+    for lane in range(start, stop):
+        places[lane - start] = first + numbers[lane] * size
+
+
+def _add_up(
+    data: Float, start: int, members: Integers, first: int, last: int, total: Float, at: int, size: int
+) -> None:
     """Sum a table over geounits, two of them at a time."""
-    sums, place = total[:size], start + members[first] * size
+    sums, place = total[at : at + size], start + members[first] * size
     own = data[place : place + size]
     for c in range(size):
         sums[c] = own[c]
@@ -194,79 +208,93 @@ def _add_up(data: Float, start: int, members: Integers, first: int, last: int, t
 
 
 def _enter(
-    tile: Float, at: int, stride: int, tables: Float, first: int, size: int, numbers: Integers, start: int, stop: int,
-    columns: int,
-) -> None:  # fmt: skip
-    """Write a table of each of some geounits into its lane."""
-    for lane in range(start, stop):
-        _enter_one(tile, at + (lane - start) * columns, stride, tables, first + numbers[lane] * size, size, columns)
-
-
-def _enter_one(tile: Float, at: int, stride: int, table: Float, first: int, size: int, columns: int) -> None:
-    to, step, place, one = np.uint64(at), np.uint64(stride), np.uint64(first), np.uint64(1)
-    if columns == 1:
-        for _ in range(size):
-            tile[to] = table[place]
-            to += step
-            place += one
-    else:
+    tile: Float, at: int, stride: int, tables: Float, places: Integers, size: int, lanes: int, columns: int
+) -> None:
+    """Write a table of each of some geounits into its lane, eight of them side by side."""
+    first = 0
+    while columns == 1 and first + 8 <= lanes:
+        _enter_eight(tile, at + first, stride, tables, places[first : first + 8], size)
+        first += 8
+    for lane in range(first, lanes):
+        to, step, one = np.uint64(at + lane * columns), np.uint64(stride), np.uint64(1)
+        place = np.uint64(places[lane])
         for _ in range(size // columns):
-            for k in range(columns):
-                tile[to + np.uint64(k)] = table[place + np.uint64(k)]
+            for k in range(np.uint64(0), np.uint64(columns), one):
+                tile[to + k] = tables[place + k]
             to += step
             place += np.uint64(columns)
 
 
+def _enter_eight(tile: Float, at: int, stride: int, tables: Float, places: Integers, size: int) -> None:
+    to, step = np.uint64(at), np.uint64(stride)
+    p0, p1, p2, p3 = np.uint64(places[0]), np.uint64(places[1]), np.uint64(places[2]), np.uint64(places[3])
+    p4, p5, p6, p7 = np.uint64(places[4]), np.uint64(places[5]), np.uint64(places[6]), np.uint64(places[7])
+    for c in range(np.uint64(0), np.uint64(size), np.uint64(1)):
+        tile[to] = tables[p0 + c]
+        tile[to + np.uint64(1)] = tables[p1 + c]
+        tile[to + np.uint64(2)] = tables[p2 + c]
+        tile[to + np.uint64(3)] = tables[p3 + c]
+        tile[to + np.uint64(4)] = tables[p4 + c]
+        tile[to + np.uint64(5)] = tables[p5 + c]
+        tile[to + np.uint64(6)] = tables[p6 + c]
+        tile[to + np.uint64(7)] = tables[p7 + c]
+        to += step
+
+
 def _leave(
-    tile: Float, stride: int, rows: Integers, row: int, tables: Float, first: int, size: int, numbers: Integers,
-    start: int, stop: int, columns: int,
+    tile: Float, stride: int, rows: Integers, row: int, tables: Float, places: Integers, size: int, lanes: int,
+    columns: int,
 ) -> None:  # fmt: skip
-    """Write a table of each of some geounits from its lane."""
-    for lane in range(start, stop):
-        place = (lane - start) * columns
-        _leave_one(tile, place, stride, rows, row, tables, first + numbers[lane] * size, size, columns)
-
-
-def _leave_one(
-    tile: Float, at: int, stride: int, rows: Integers, row: int, table: Float, first: int, size: int, columns: int
-) -> None:
-    if columns == 1:
-        for c in range(size):
-            table[np.uint64(first + c)] = tile[np.uint64(rows[row + c] * stride + at)]
-    else:
-        for c in range(size // columns):
-            for k in range(columns):
-                table[first + c * columns + k] = tile[rows[row + c] * stride + at + k]
-
-
-def _sum_line(
-    line: Float, at: int, length: int, sums: Float, margins: Integers, columns: int, tile: Float, place: int,
-    stride: int,
-) -> None:  # fmt: skip
-    """Margins of a line, those wanted into a lane."""
-    stop = 0
-    for i in range(margins.shape[0]):
-        start, before, levels, after = margins[i, 0] * columns, margins[i, 1], margins[i, 2], margins[i, 3] * columns
-        if start < length:
-            _sum_axis(line, at + start, before, levels, after, sums, stop)
+    """Write a table of each of some geounits from its lane, one row of the tile after another."""
+    zero, one, last = np.uint64(0), np.uint64(1), np.uint64(lanes)
+    for c in range(size // columns):
+        first, cell = np.uint64(rows[row + c] * stride), np.uint64(c * columns)
+        if columns == 1:
+            for lane in range(zero, last, one):
+                tables[np.uint64(places[lane]) + cell] = tile[first + lane]
         else:
-            _sum_axis(sums, start - length, before, levels, after, sums, stop)
-        if margins[i, 4] >= 0:
-            _enter_one(tile, margins[i, 4] * stride + place, stride, sums, stop, before * after, columns)
-        stop += before * after
+            for lane in range(zero, last, one):
+                place = np.uint64(places[lane]) + cell
+                for k in range(zero, np.uint64(columns), one):
+                    tables[place + k] = tile[first + k]
+                first += np.uint64(columns)
 
 
-def _sum_axis(array: Float, at: int, before: int, levels: int, after: int, total: Float, to: int) -> None:
+def _sum_lines(
+    line: Float, starts: Integers, length: int, sums: Float, each: int, margins: Integers, columns: int, lanes: int
+) -> None:
+    """Margins of some lines, one line after another."""
+    room = np.empty(1 + length // 4)
+    for lane in range(lanes):
+        stop = lane * each
+        for i in range(margins.shape[0]):
+            start, after = margins[i, 0] * columns, margins[i, 3] * columns
+            if start < length:
+                _sum_axis(line, starts[lane] + start, margins[i, 1], margins[i, 2], after, sums, stop, room)
+            else:
+                _sum_axis(sums, lane * each + start - length, margins[i, 1], margins[i, 2], after, sums, stop, room)
+            stop += margins[i, 1] * after
+
+
+def _sum_axis(array: Float, at: int, before: int, levels: int, after: int, total: Float, to: int, room: Float) -> None:
+    zero, one, step = np.uint64(0), np.uint64(1), np.uint64(after)
+    quarter = np.uint64(levels // 4)
     for b in range(before):
         first, own = np.uint64(at + b * levels * after), np.uint64(to + b * after)
-        if after == 1:
-            total[own] = _sum_run(array, at + b * levels * after, levels)
+        if after == 1 and levels < FOLDED:
+            total[own] = _sum_run(array, at + b * levels, levels)
+        elif after == 1:
+            for c in range(first, first + quarter, one):
+                pair, third = array[c] + array[c + quarter], c + quarter + quarter
+                room[c - first] = pair + (array[third] + array[third + quarter])
+            rest = levels % 4
+            total[own] = _sum_run(room, 0, levels // 4) + _sum_run(array, at + (b + 1) * levels - rest, rest)
         else:
-            for a in range(np.uint64(0), np.uint64(after), np.uint64(1)):
+            for a in range(zero, step, one):
                 total[own + a] = array[first + a]
             for _ in range(1, levels):
-                first += np.uint64(after)
-                for a in range(np.uint64(0), np.uint64(after), np.uint64(1)):
+                first += step
+                for a in range(zero, step, one):
                     total[own + a] += array[first + a]
 
 
@@ -322,33 +350,51 @@ def _add_rows(
 
 def _write_line(
     line: Float, at: int, length: int, parts: Float, part: int, boxes: Integers, runs: Integers, spread: Float,
-    columns: int, out: Float, to: int,
+    room: int, columns: int, out: Float, to: int,
 ) -> None:  # fmt: skip
     """A line, its part of what is added to it, and margins, run by run."""
-    zero, one, size = np.uint64(0), np.uint64(1), np.uint64(length // runs.shape[1])
-    first, own, result = np.uint64(at), np.uint64(part), np.uint64(to)
+    size = length // runs.shape[1]
     for run in range(runs.shape[1]):
-        if part >= 0:
-            for c in range(zero, size, one):
-                out[result + c] = line[first + c] + parts[own + c]
-        else:
-            for c in range(zero, size, one):
-                out[result + c] = line[first + c]
-        stop = 0
+        value, beside, stop = 0.0, -1, room
         for i in range(boxes.shape[0]):
-            box = np.uint64(stop + runs[i, run] * columns)
+            box = stop + runs[i, run] * columns
             if boxes[i, 2]:
-                for c in range(zero, size, one):
-                    out[result + c] += spread[box + c]
+                beside = box if beside < 0 else beside
             elif columns == 1:
-                value = spread[box]
-                for c in range(zero, size, one):
-                    out[result + c] += value
-            else:
-                for c in range(zero, size, np.uint64(columns)):
-                    for k in range(zero, np.uint64(columns), one):
-                        out[result + c + k] += spread[box + k]
+                value += spread[np.uint64(box)]
             stop += boxes[i, 0] * columns
-        first += size
-        own += size
-        result += size
+        _write_run(out, to, line, at, parts, part, spread, beside, value, size)
+        stop = room
+        for i in range(boxes.shape[0]):
+            box = stop + runs[i, run] * columns
+            if (boxes[i, 2] and box != beside) or (columns > 1 and not boxes[i, 2]):
+                _add_box(out, to, spread, box, size, columns if not boxes[i, 2] else size)
+            stop += boxes[i, 0] * columns
+        at, to, part = at + size, to + size, part + size if part >= 0 else part
+
+
+def _write_run(
+    out: Float, to: int, line: Float, at: int, parts: Float, part: int, boxes: Float, box: int, value: float, size: int
+) -> None:
+    """Numbers of a line, a value, and of what begins at 0 or later those beside."""
+    result, first, own, beside = np.uint64(to), np.uint64(at), np.uint64(part), np.uint64(box)
+    zero, one, last = np.uint64(0), np.uint64(1), np.uint64(size)
+    if part >= 0 and box >= 0:
+        for c in range(zero, last, one):
+            out[result + c] = (line[first + c] + parts[own + c]) + (boxes[beside + c] + value)
+    elif part >= 0:
+        for c in range(zero, last, one):
+            out[result + c] = line[first + c] + (parts[own + c] + value)
+    elif box >= 0:
+        for c in range(zero, last, one):
+            out[result + c] = line[first + c] + (boxes[beside + c] + value)
+    else:
+        for c in range(zero, last, one):
+            out[result + c] = line[first + c] + value
+
+
+def _add_box(out: Float, to: int, spread: Float, box: int, size: int, length: int) -> None:
+    """Add a box, again and again where it is shorter."""
+    for first in range(0, size, length):
+        for c in range(length):
+            out[to + first + c] += spread[box + c]

@@ -16,6 +16,7 @@ from typing import Any
 
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.operator import BlueOperator
+from blue_solvers.results.estimate_rows import TableRows, write_estimates
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (
     ESTIMATES,
@@ -26,7 +27,6 @@ from blue_solvers.results.store import (
     not_answered,
     observed_of,
     seal_result,
-    write_estimates,
     write_measured,
 )
 from constraint_builders.arrays import Float
@@ -83,7 +83,10 @@ def write_joint_result(
             if progress is not None:
                 progress(level, number, len(spine.levels))
             geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
-            tables = list(_tables_at(level, joined, estimate, std_error))
+            tables: list[TableRows] = [
+                (table, cells.__getitem__, errors.__getitem__)
+                for table, cells, errors in _tables_at(level, joined, estimate, std_error)
+            ]
             if tables:
                 (temporary / ESTIMATES).mkdir(exist_ok=True)
                 write_estimates(temporary / estimates_of(level), geocodes, tables)

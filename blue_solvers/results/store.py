@@ -21,6 +21,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from blue_solvers.contract import Info
 from blue_solvers.operator import BlueOperator
 from blue_solvers.proving import is_exact
 from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
+from blue_solvers.results.estimate_rows import TableRows, write_estimates
 from blue_solvers.results.proof import StoredProof
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
@@ -52,11 +54,9 @@ SPINE, VARIANCES, ZEROS, FACILITIES = "spine.parquet", "variances.parquet", "zer
 DESCRIPTION = {"settings": str, "noise": str, "solver": str, "zeros": list, "tables": dict, "files": dict}
 JOINED = "joined"  # what result.json says of a joint result, and the folder of the other products
 PARTS = "parts"  # within it: which products count some people alone
-LISTS = pl.List(pl.Float64)
-ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
 
 Progress = Callable[[str, int, int], None]
-StandardErrors = Callable[[int], Float]  # of a desired table, (geounits, cells), by its number
+StandardErrors = Callable[[int, slice], Float]  # of a desired table by its number, (rows, cells)
 
 
 def write_result(
@@ -316,38 +316,6 @@ def read_description(folder: Path) -> dict[str, Any]:
     return said
 
 
-def write_estimates(
-    path: Path, geocodes: Sequence[str], tables: Sequence[tuple[Table, Float, Float | None]], **options: Any
-) -> None:
-    """Write tables of some geounits of one geolevel.
-
-    Parameters
-    ----------
-    path : Path
-    geocodes : sequence of str, (G,)
-    tables : sequence of (Table, ndarray (G, cells), ndarray (G, cells) or None)
-        Estimates and standard errors.
-    **options
-        As `polars.DataFrame.write_parquet` takes them.
-    """
-    for table, estimate, std_error in tables:
-        for what, cells in (("estimate", estimate), ("standard error", std_error)):
-            if cells is not None and not np.isfinite(cells).all():
-                code = geocodes[int((~np.isfinite(cells)).any(axis=1).argmax())]
-                raise ValueError(
-                    f"the {what} of table {table.name!r} at {code!r} is not finite: are measurements too large?"
-                )
-    codes = pl.Series("geocode", geocodes, dtype=pl.String)
-    frames = [_rows(table, codes, estimate, std_error) for table, estimate, std_error in tables]
-    write_parquet(pl.concat(frames), path, row_group_size=ROW_GROUP, **options)
-
-
-def _rows(table: Table, geocodes: pl.Series, estimate: Float, std_error: Float | None) -> pl.DataFrame:
-    columns = {"estimate": estimate} if std_error is None else {"estimate": estimate, "std_error": std_error}
-    lists = (pl.Series(name, np.ascontiguousarray(cells)).cast(LISTS) for name, cells in columns.items())
-    return pl.DataFrame([pl.repeat(table.name, geocodes.len(), eager=True).alias("table"), geocodes, *lists])
-
-
 def observed_of(problem: StructuredProblem) -> dict[str, dict[str, Float]]:
     """Variances of every table at every geounit of its level, by geolevel and table."""
     observed: dict[str, dict[str, Float]] = {}
@@ -358,20 +326,19 @@ def observed_of(problem: StructuredProblem) -> dict[str, dict[str, Float]]:
     return observed
 
 
-def _estimates_at(
-    problem: Problem, estimate: Float, std_errors: StandardErrors, level: int
-) -> Iterator[tuple[Table, Float, Float]]:
+def _estimates_at(problem: Problem, estimate: Float, std_errors: StandardErrors, level: int) -> Iterator[TableRows]:
     for index, table in enumerate(problem.desired_tables):
         if problem.desired_levels[index] == level:
-            yield table, estimate[problem.desired.block(index)].reshape(-1, table.size), std_errors(index)
+            cells = estimate[problem.desired.block(index)].reshape(-1, table.size)
+            yield table, cells.__getitem__, partial(std_errors, index)
 
 
 def _exact_errors(P: BlueOperator) -> StandardErrors:
     """The exact ones."""
     variances = P.variances_by_table()
 
-    def of(table: int) -> Float:
-        found = variances.of(table)
+    def of(table: int, rows: slice) -> Float:
+        found = variances.of(table, rows)
         return np.sqrt(found, out=found)
 
     return of
@@ -379,7 +346,11 @@ def _exact_errors(P: BlueOperator) -> StandardErrors:
 
 def errors_of(problem: Problem, std_error: Float) -> StandardErrors:
     """Those that are given over the desired layout, (m,)."""
-    return lambda table: std_error[problem.desired.block(table)].reshape(-1, problem.desired_tables[table].size)
+
+    def of(table: int, rows: slice) -> Float:
+        return std_error[problem.desired.block(table)].reshape(-1, problem.desired_tables[table].size)[rows]
+
+    return of
 
 
 def _variance_rows(observed: Mapping[str, Mapping[str, Float]]) -> pl.DataFrame:

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
+from blue_solvers.results.estimate_rows import TableRows, rows_of, write_estimates
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import write_estimates
 from blue_solvers.streaming.crossing_part import estimates_of_part, message_of_part
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
 from blue_solvers.streaming.message_files import (
@@ -30,7 +30,6 @@ from blue_solvers.streaming.proofs import CLAIMED, PROOFS, ResultToProve, proof_
 from blue_solvers.streaming.subtrees import SubtreeForm, require_within, table_bytes
 from blue_solvers.streaming.workplace import Workplace, remove
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.table import Table
 
 CHECKSUMS = "checksums.json"
 PROVING = 8 << 20  # bytes beside a part that its proof takes
@@ -317,7 +316,7 @@ class Job:
                 path = level_file(level_name, output)
                 codes = [part.geocodes[members.start + row] for row in rows.tolist()]
                 with self.place.replacing(path) as temporary:
-                    write_estimates(temporary, codes, tables, compression="lz4")
+                    write_estimates(temporary, codes, tables)
                     files[path] = sha256(temporary)
         self.place.seal(f"{DONE}/{output}", json.dumps(files).encode())
 
@@ -336,16 +335,17 @@ class Job:
             proof = prove_part(self.input.design, part, claim, {}, kept, is_top=False)
             self.place.seal(f"{PROOFS}/{output}", proof.pack())
 
-    def _tables(self, level: int, result: Estimates, rows: Index) -> list[tuple[Table, Float, Float | None]]:
+    def _tables(self, level: int, result: Estimates, rows: Index) -> list[TableRows]:
         """Tables of a level with their standard errors, if these are wanted."""
-        tables = []
+        tables: list[TableRows] = []
         for i, cells in result.cells.items():
             if i >= len(self.input.design.desired):
                 continue
             where, table = self.input.design.desired[i]
             if where == level:
-                errors = np.sqrt(_rows(result.variances[i], rows)) if i in result.variances else None
-                tables.append((table, _rows(cells, rows), errors))
+                variances = result.variances.get(i)
+                errors = None if variances is None else rows_of(variances, rows, np.sqrt)
+                tables.append((table, rows_of(cells, rows), errors))
         return tables
 
     def _files(self, output: str) -> dict[str, str] | None:
@@ -391,7 +391,3 @@ class Job:
         with self.place.replacing(CHECKSUMS) as temporary:
             temporary.write_text(json.dumps(said, indent=1), encoding="utf-8")
         return files, proof
-
-
-def _rows(array: Float, rows: Index) -> Float:
-    return array if rows.size == len(array) else array[rows]

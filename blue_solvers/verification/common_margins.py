@@ -30,7 +30,7 @@ RUN = 32  # cells
 
 
 @dataclass(frozen=True)
-class Axis:
+class CutVariables:
     """A variable, or those together of which cells are known to be empty, as tables cut its levels.
 
     Attributes
@@ -72,7 +72,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Pair:
+class TwoTables:
     """The common margin of two tables.
 
     Attributes
@@ -201,7 +201,7 @@ class CommonMargins:
             one[:, pair.cells[0]] += shared
         return rows
 
-    def _round(self, pair: Pair, tables: tuple[int, int], rows: NDArray, errors: Float, shared: Float) -> None:
+    def _round(self, pair: TwoTables, tables: tuple[int, int], rows: NDArray, errors: Float, shared: Float) -> None:
         """What a step of `agreeing` rounds, whose change is `shared` over the first table's cells."""
         parts = [(abs(rows[:, self.columns[k]]).astype(float), errors[:, self.columns[k]]) for k in tables]
         each = UNIT * pair.adds
@@ -221,7 +221,7 @@ class CommonMargins:
         return found
 
 
-def _axes(schema: Schema, tables: tuple[Table, ...], zeros: Zeros | None) -> list[Axis]:
+def _axes(schema: Schema, tables: tuple[Table, ...], zeros: Zeros | None) -> list[CutVariables]:
     """The axes in use; the variables that tell empty cells apart are one."""
     fused, empty = zeros or ((), np.zeros((), dtype=bool))
     used = sorted({axis for table in tables for axis in table.axes} - set(fused))
@@ -235,7 +235,7 @@ def _axes(schema: Schema, tables: tuple[Table, ...], zeros: Zeros | None) -> lis
             groups.append(_numbered(table, variables, {axis: own[axis][levels[axis]] for axis in own}, allowed.sum()))
         sizes = tuple(int(np.prod([table.shape[table.axes.index(axis)] for axis in _factors(table, variables)],
                                   dtype=int)) for table in tables)  # fmt: skip
-        found.append(Axis(variables, tuple(groups), sizes))
+        found.append(CutVariables(variables, tuple(groups), sizes))
     return found
 
 
@@ -252,13 +252,15 @@ def _numbered(table: Table, variables: tuple[int, ...], cells: dict[int, Index],
     return found
 
 
-def _grid(table: Table, axis: Axis) -> Index:
+def _grid(table: Table, axis: CutVariables) -> Index:
     """For every cell of a table its place along an axis."""
     along = dict(zip(table.axes, np.indices(table.shape).reshape(len(table.shape), -1), strict=True))
     return _numbered(table, axis.variables, along, table.size)
 
 
-def _pair(axes: list[Axis], grids: Sequence[list[Index]], sizes: Sequence[Float], tables: tuple[int, int]) -> Pair:
+def _pair(
+    axes: list[CutVariables], grids: Sequence[list[Index]], sizes: Sequence[Float], tables: tuple[int, int]
+) -> TwoTables:
     number = [np.zeros(own.size, dtype=np.intp) for own in sizes]
     for k, axis in enumerate(axes):
         *of_cells, count = axis.common(*tables)
@@ -278,10 +280,10 @@ def _pair(axes: list[Axis], grids: Sequence[list[Index]], sizes: Sequence[Float]
         cell_of.append(own)
     share = sizes[0][cells[0]].astype(np.longdouble)
     share /= np.bincount(cell_of[0], weights=share.astype(float))[cell_of[0]]
-    return Pair((cells[0], cells[1]), (runs[0], runs[1]), (starts[0], starts[1]), (cell_of[0], cell_of[1]), share)
+    return TwoTables((cells[0], cells[1]), (runs[0], runs[1]), (starts[0], starts[1]), (cell_of[0], cell_of[1]), share)
 
 
-def _require_commuting(schema: Schema, axes: list[Axis], tables: tuple[Table, ...]) -> None:
+def _require_commuting(schema: Schema, axes: list[CutVariables], tables: tuple[Table, ...]) -> None:
     for axis in axes:
         for i, j in combinations(range(len(tables)), 2):
             if not axis.commutes(i, j):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.verification.claims import Claim
-from blue_solvers.verification.holders import PlacedTable
+from blue_solvers.verification.holding_tables import PlacedTable
 from blue_solvers.verification.least_directions import least_standard_errors
 from blue_solvers.verification.least_multipliers import least_multipliers
 from blue_solvers.verification.sums_over_leaves import SumsOverLeaves

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.holders import Holders, PlacedTable
+from blue_solvers.verification.holding_tables import Holders, PlacedTable
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem
@@ -65,7 +65,7 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class Part:
+class SomeLeaves:
     """Some leaves, of which the same cells are known to be empty.
 
     Attributes
@@ -113,12 +113,12 @@ class SumsOverLeaves:
         self.several = len(self.holders.tables) > 1
 
     @cached_property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[SomeLeaves]:
         """All leaves, some at a time."""
         found = []
         for leaves, margins in self._alike():
             most = max(1, PART // self.shape[1])
-            found += [Part(leaves[a : a + most], margins) for a in range(0, leaves.size, most)]
+            found += [SomeLeaves(leaves[a : a + most], margins) for a in range(0, leaves.size, most)]
         return found
 
     def _alike(self) -> Iterator[tuple[Index, CommonMargins | None]]:
@@ -183,7 +183,7 @@ class SumsOverLeaves:
     def figures_of(self, cells: NDArray, power: int | None = None) -> NDArray:
         """M times the leaves' cells, (leaves, cells) to (figures,), in their precision; or powers of M's sizes."""
 
-        def rows(part: Part) -> NDArray:
+        def rows(part: SomeLeaves) -> NDArray:
             own = cells[part.leaves]
             return own if power is not None or part.margins is None else part.margins.agreeing(own)
 

@@ -30,28 +30,26 @@ class AreaLayer:
         Number of areas, and of leaves.
     labels : tuple or None
         Of the areas; None where they are numbered.
-    matrix : csr_array, (areas, leaves), or None
-        With which weight every leaf counts in every area; indices sorted, no zeros.
-    areas : ndarray of int32, (leaves,), or None
-        Instead of it, of every leaf the number of its area; -1 for none.
+    members : csr_array, (areas, leaves), or ndarray of int32, (leaves,)
+        With which weight every leaf counts in every area, indices sorted, no zeros; or of every leaf the number of its
+        area, -1 for none.
     """
 
     size: int
     leaves: int
     labels: tuple[Hashable, ...] | None
-    matrix: sparse.csr_array | None
-    areas: Int32 | None
+    members: sparse.csr_array | Int32
 
     @classmethod
     def of_matrix(cls, matrix: sparse.csr_array, labels: tuple[Hashable, ...] | None = None) -> AreaLayer:
         """From the weights of leaves in areas."""
         size, leaves = matrix.shape
-        return cls(size, leaves, labels, matrix, None)
+        return cls(size, leaves, labels, matrix)
 
     @classmethod
     def of_sets(cls, areas: Int32, size: int, labels: tuple[Hashable, ...] | None = None) -> AreaLayer:
         """From the number of every leaf's area among so many."""
-        return cls(size, areas.size, labels, None, areas)
+        return cls(size, areas.size, labels, areas)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,21 +59,20 @@ class AreaLayer:
     @cached_property
     def incidence(self) -> sparse.csr_array:
         """With which weight every leaf counts in every area, (areas, leaves); indices sorted, no zeros."""
-        if self.matrix is not None:
-            return self.matrix
-        assert self.areas is not None
-        inside = self.areas >= 0
+        if not isinstance(self.members, np.ndarray):
+            return self.members
+        inside = self.members >= 0
         starts = np.concatenate([[0], np.cumsum(inside)])
-        areas = self.areas[inside]
+        areas = self.members[inside]
         shape = self.size, self.leaves
         return sparse.csr_array(sparse.csc_array((np.ones(areas.size), areas, starts), shape=shape).tocsr())
 
     @cached_property
     def area_of_leaf(self) -> Int32 | None:
         """Of every leaf the number of its area, -1 for none; None where one lies in several, or has another weight."""
-        if self.matrix is None:
-            return self.areas
-        columns = self.matrix.tocsc()
+        if isinstance(self.members, np.ndarray):
+            return self.members
+        columns = self.members.tocsc()
         lengths = np.diff(columns.indptr)
         if not self.is_of_sets or lengths.max(initial=0) > 1:
             return None
@@ -86,7 +83,7 @@ class AreaLayer:
     @cached_property
     def is_of_sets(self) -> bool:
         """Whether every leaf is in an area or not, without other weights."""
-        return self.matrix is None or bool((self.matrix.data == 1).all())
+        return isinstance(self.members, np.ndarray) or bool((self.members.data == 1).all())
 
     @cached_property
     def is_of_leaves(self) -> bool:
@@ -100,8 +97,8 @@ class AreaLayer:
             return NotImplemented
         if (self.size, self.leaves, self.labels) != (other.size, other.leaves, other.labels):
             return False
-        if self.areas is not None and other.areas is not None:
-            return np.array_equal(self.areas, other.areas)
+        if isinstance(self.members, np.ndarray) and isinstance(other.members, np.ndarray):
+            return np.array_equal(self.members, other.members)
         return equal(self.incidence, other.incidence)
 
     def __hash__(self) -> int:

@@ -19,6 +19,7 @@ from constraint_builders.files.measurement_constraints import Bounds, ExactCount
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, MeasuredRows, read_measurements
 from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX, OTHER_HISTOGRAM
 from constraint_builders.files.row_accounts import RowAccounts
+from constraint_builders.files.row_windows import AtOnce
 from constraint_builders.files.settings import Settings
 from constraint_builders.files.tied_histograms import (
     TENURE,
@@ -38,6 +39,7 @@ SUMMED_ZEROS = "its zeros are of variables that are summed out"
 KNOWN_TOTALS = "State"  # the geolevel whose totals the mechanism knew
 BATCH_SHARE = 1 / 16  # of the memory: rows are held as lists, as an array, and once more in order
 LARGEST_BATCH = 64 << 20
+GROUP_SHARE, LARGEST_GROUP = 1 / 8, 512 << 20  # the same of a row group, which is decoded as a whole
 
 
 @dataclass
@@ -56,11 +58,11 @@ class Ledger:
                 f"{format_bytes(self.limit)}: raise it, or take less with within="
             )
 
-    def rows_at_once(self, cells: int) -> int | None:
-        """How many rows of so many cells may be held."""
-        if self.limit is None:
-            return None
-        return max(1, int(min(LARGEST_BATCH, BATCH_SHARE * self.limit) // (8 * cells)))
+    def at_once(self) -> AtOnce:
+        """How many cells of a file may be in memory."""
+        limit = np.inf if self.limit is None else self.limit
+        shares = (LARGEST_BATCH, BATCH_SHARE), (LARGEST_GROUP, GROUP_SHARE)
+        return AtOnce(*(int(min(largest, share * limit) // 8) for largest, share in shares))
 
 
 class MeasuredLevel:
@@ -86,7 +88,7 @@ class MeasuredLevel:
     def __init__(
         self,
         name: str,
-        files: Sequence[tuple[str, Path, int | None]],
+        files: Sequence[tuple[str, Path]],
         geocodes: pl.Series,
         kept: KeptVariables,
         within: Sequence[str] | None,
@@ -95,12 +97,12 @@ class MeasuredLevel:
     ) -> None:
         self._name, self._files, self.geocodes = name, files, geocodes
         self._kept, self._settings, self._within = kept, kept.source, within
-        self._accounts, self._ledger = accounts, ledger
+        self._accounts, self._ledger, self._at_once = accounts, ledger, ledger.at_once()
         self.variances: dict[str, Float] = {}
         self.totals: dict[str, Float] = {}
         self.zeros: dict[str, Flags] = {}
         self.is_measured = False
-        self.has_measurements = any(kind == MEASUREMENTS for kind, _, _ in files)
+        self.has_measurements = any(kind == MEASUREMENTS for kind, _ in files)
         self._types: tuple[str, ...] = ()
         self._given: dict[str, Flags] = {}
         self._said: dict[str, Flags] = {}
@@ -111,15 +113,15 @@ class MeasuredLevel:
 
     def read(self, keep: Keep) -> None:
         """Read all files, measurements before constraints, and hand on the values."""
-        for kind, path, rows_at_once in self._files:
+        for kind, path in self._files:
             if kind == MEASUREMENTS:
                 for rows in read_measurements(
-                    path, self._name, self._settings, self._within, self._accounts, rows_at_once
+                    path, self._name, self._settings, self._within, self._accounts, self._at_once
                 ):
                     self._add_measurements(rows, keep)
             else:
                 for known in read_constraints(
-                    path, self._name, self._settings, self._within, self._accounts, rows_at_once
+                    path, self._name, self._settings, self._within, self._accounts, self._at_once
                 ):
                     if isinstance(known, Zeros):
                         self._add_zeros(known)
@@ -138,7 +140,9 @@ class MeasuredLevel:
         """Read all files once more, for a second histogram of the same geounits that is tied by tenure."""
         accounts = RowAccounts()
         housing_units = np.full(self.geocodes.len(), np.nan)
-        of_files = [(kind, (path, self._name, units, self._within, accounts, n)) for kind, path, n in self._files]
+        of_files = [
+            (kind, (path, self._name, units, self._within, accounts, self._at_once)) for kind, path in self._files
+        ]
         said: dict[str, Flags] = {}
         constraints = (
             (where[0], own) for kind, where in of_files if kind == CONSTRAINTS for own in read_constraints(*where)

@@ -19,6 +19,7 @@ from constraint_builders.files.measurement_files import CONSTRAINTS, Values, bat
 from constraint_builders.files.measurement_queries import CONSTRAINT_SUFFIX, Query, other_histogram, query_of
 from constraint_builders.files.naming import naming
 from constraint_builders.files.row_accounts import RowAccounts
+from constraint_builders.files.row_windows import AtOnce
 from constraint_builders.files.settings import Settings
 
 SIGNS = {"=": "=", "==": "=", "<=": "<=", ">=": ">="}
@@ -101,7 +102,7 @@ def read_constraints(
     settings: Settings,
     within: Sequence[str] | None,
     accounts: RowAccounts,
-    rows_at_once: int | None = None,
+    at_once: AtOnce,
 ) -> Iterator[Zeros | ExactCounts | Bounds]:
     """The zeros that one file of constraints implies, its exact counts and its bounds, some rows of the file at a time.
 
@@ -115,7 +116,7 @@ def read_constraints(
         whole number.
     """
     columns = ("sign", *settings.schema.names, *settings.beside)
-    for frame, seen in batches(path, ("geocode", "query_name", "value"), columns, within, rows_at_once):
+    for frame, seen in batches(path, ("geocode", "query_name", "value"), columns, within, settings.schema, at_once):
         accounts.saw(geolevel, CONSTRAINTS, seen)
         leave_outside(geolevel, CONSTRAINTS, seen - frame.height, within, accounts)
         keys = ["query_name", *(name for name in columns if name in frame.columns)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +15,19 @@ from polars._typing import PolarsDataType
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.measurement_queries import (
-    CONSTRAINT_SUFFIX,
     MEASUREMENT_SUFFIX,
     NOT_A_TABLE,
     columns_said,
     measured_table,
     other_histogram,
-    says_nothing,
 )
 from constraint_builders.files.naming import naming
 from constraint_builders.files.numbers import TEXT, held
 from constraint_builders.files.parquet import parquet_schema, scan_parquet
 from constraint_builders.files.row_accounts import RowAccounts
+from constraint_builders.files.row_groups import row_group_heights
+from constraint_builders.files.row_sizes import most_cells_of
+from constraint_builders.files.row_windows import AtOnce, cuts, read_windows
 from constraint_builders.files.settings import Settings
 
 LEVEL_SUFFIX = ".parquet"
@@ -38,7 +38,7 @@ WHOLE_NUMBERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.
 NUMPY_NUMBERS = (*WHOLE_NUMBERS, pl.Float32, pl.Float64)
 ROW, POSITION = "row*", "position*"  # columns of ours: no variable's name has a *
 OWN_COLUMNS = ("query_name", "query_shape", "sign")
-KEYS_AT_ONCE = 1 << 20  # rows of a file whose geocodes are held at once
+KEYS_AT_ONCE = 1 << 20  # rows of a file whose geocodes, or sizes, are held at once
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,12 @@ def files_of(level: Path, kind: str) -> list[Path]:
 
 
 def batches(
-    path: Path, required: Sequence[str], optional: Sequence[str], within: Sequence[str] | None, rows: int | None = None
+    path: Path,
+    required: Sequence[str],
+    optional: Sequence[str],
+    within: Sequence[str] | None,
+    schema: Schema,
+    at_once: AtOnce,
 ) -> Iterator[tuple[pl.DataFrame, int]]:
     """The named columns of one file, with the number of every row, some rows at a time; and how many were looked at.
 
@@ -107,11 +112,12 @@ def batches(
     ----------
     path : Path
     required, optional : sequence of str
-        Names of columns.
+        Names of columns, ``value`` among them.
     within : sequence of str or None
         Keep only rows whose geocodes begin with one of these.
-    rows : int, optional
-        How many at a time; by default all.
+    schema : Schema
+        Tells how many cells a row may have.
+    at_once : AtOnce
 
     Raises
     ------
@@ -120,15 +126,29 @@ def batches(
         names the file, the column and the row.
     """
     with naming(path):
-        present = parquet_schema(path)
-        names = [name for name in (*required, *optional) if name in present]
-        _require_columns(present, required, set(names) - {"value", "variance", "query_shape"})
-        file = scan_parquet(path)
-        height = int(file.select(pl.len()).collect().item())
-    for start in range(0, max(height, 1), rows or max(height, 1)):
+        file, names, height = _opened(path, required, optional)
+        heights = row_group_heights(path)
+        rows = file.with_row_index(ROW, offset=1).select(ROW, *names)
+        said = [name for name in names if name == "query_name" or name in schema.names]
+    for start in range(0, max(height, 1), KEYS_AT_ONCE):
         with naming(path):
-            frame = _batch(file.with_row_index(ROW, offset=1).slice(start, rows).select(ROW, *names), within)
-        yield frame, min(height - start, rows or height)
+            widths = most_cells_of(file.select(said), range(start, min(start + KEYS_AT_ONCE, height)), schema)
+        for first, end in read_windows(heights, widths, start, at_once) if height else [(0, 0)]:
+            with naming(path):
+                frame = _batch(rows.slice(first, end - first), within)
+            numbers = frame[ROW].to_numpy()
+            for a, b in cuts(widths[first - start : end - start], at_once.worked) if height else [(0, 0)]:
+                own = slice(*np.searchsorted(numbers, [first + a + 1, first + b + 1]).tolist())
+                yield frame[own], b - a
+
+
+def _opened(path: Path, required: Sequence[str], optional: Sequence[str]) -> tuple[pl.LazyFrame, list[str], int]:
+    """The rows of a file, which of the columns it has, and how many rows."""
+    present = parquet_schema(path)
+    names = [name for name in (*required, *optional) if name in present]
+    _require_columns(present, required, set(names) - {"value", "variance", "query_shape"})
+    file = scan_parquet(path)
+    return file, names, int(file.select(pl.len()).collect().item())
 
 
 def _require_columns(present: Mapping[str, pl.DataType], required: Sequence[str], texts: Iterable[str]) -> None:
@@ -179,8 +199,8 @@ def require_free_names(schema: Schema) -> None:
             raise ValueError(f"variable {name!r} has the name of a column of measurement files: rename it")
 
 
-def read_keys(path: Path, schema: Schema, within: Sequence[str] | None) -> tuple[pl.Series, int, int]:
-    """All different geocodes of one file, the most cells that one of its rows may have, and the number of rows.
+def read_keys(path: Path, within: Sequence[str] | None) -> tuple[pl.Series, int]:
+    """All different geocodes of one file, and the number of rows.
 
     Raises
     ------
@@ -188,25 +208,13 @@ def read_keys(path: Path, schema: Schema, within: Sequence[str] | None) -> tuple
         As `batches`.
     """
     geocodes = pl.Series("geocode", [], dtype=pl.String)
-    widest, height = 1, 0
-    for frame, seen in batches(path, ("geocode", "query_name"), schema.names, within, KEYS_AT_ONCE):
-        height += seen
-        geocodes = pl.concat([geocodes, frame["geocode"]]).unique()
-        said = frame.drop(ROW, "geocode").unique()
-        widest = max((_most_cells(schema, row) for row in said.iter_rows(named=True)), default=widest)
-    return geocodes, widest, height
-
-
-def _most_cells(schema: Schema, said: Mapping[str, str | None]) -> int:
-    """The most cells of a row that says this of its table."""
-    if any(name not in said for name in schema.names):
-        try:
-            name = str(said["query_name"])
-            return parse_table(schema, name.removesuffix(MEASUREMENT_SUFFIX).removesuffix(CONSTRAINT_SUFFIX)).size
-        except ValueError:
-            return prod(schema.shape)
-    told_apart = [i for i, name in enumerate(schema.names) if not says_nothing(said[name])]
-    return prod(schema.shape[i] for i in told_apart)
+    with naming(path):
+        file, names, height = _opened(path, ("geocode", "query_name"), ())
+        rows = file.with_row_index(ROW, offset=1).select(ROW, *names)
+        for start in range(0, height, KEYS_AT_ONCE):
+            frame = _batch(rows.slice(start, KEYS_AT_ONCE), within)
+            geocodes = pl.concat([geocodes, frame["geocode"]]).unique()
+    return geocodes, height
 
 
 def read_measurements(
@@ -215,7 +223,7 @@ def read_measurements(
     settings: Settings,
     within: Sequence[str] | None,
     accounts: RowAccounts,
-    rows_at_once: int | None = None,
+    at_once: AtOnce,
 ) -> Iterator[MeasuredRows]:
     """The measured rows of one file of measurements by table, some rows of the file at a time.
 
@@ -227,7 +235,7 @@ def read_measurements(
     """
     required = ("geocode", "query_name", "value", "variance")
     optional = ("query_shape", *settings.schema.names, *settings.beside)
-    for frame, seen in batches(path, required, optional, within, rows_at_once):
+    for frame, seen in batches(path, required, optional, within, settings.schema, at_once):
         accounts.saw(geolevel, MEASUREMENTS, seen)
         leave_outside(geolevel, MEASUREMENTS, seen - frame.height, within, accounts)
         with naming(path):

@@ -215,10 +215,10 @@ def _read_levels(
         files, geocodes = [], pl.Series("geocode", [], dtype=pl.String)
         for kind in (MEASUREMENTS, CONSTRAINTS):
             for path in files_of(place, kind):
-                own, widest, height = read_keys(path, kept.source.schema, within)
+                own, height = read_keys(path, within)
                 geocodes = pl.concat([geocodes, own]).unique()
                 if own.len():
-                    files.append((kind, path, ledger.rows_at_once(widest)))
+                    files.append((kind, path))
                 else:
                     accounts.saw(name, kind, height)
                     leave_outside(name, kind, height, within, accounts)

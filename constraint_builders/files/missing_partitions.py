@@ -100,7 +100,7 @@ def _what_there_is(folder: str | os.PathLike[str], settings: Settings, prefix: s
     for name, place in level_folders(folder, settings.geolevels).items():
         level = name
         files = [path for kind in (MEASUREMENTS, CONSTRAINTS) for path in files_of(place, kind)]
-        codes = sorted({code for path in files for code in read_keys(path, settings.schema, None)[0] if code})
+        codes = sorted({code for path in files for code in read_keys(path, None)[0] if code})
         if codes and max(map(len, codes)) >= len(prefix):
             break
     if not codes:

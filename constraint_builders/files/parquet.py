@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from constraint_builders.files.replacing import os_error
+
+FOOTER = "transport error"  # what polars says of a description that could not be written, without the system's number
+MORE = 1 << 20  # bytes
 
 
 def scan_parquet(path: str | os.PathLike[str]) -> pl.LazyFrame:
@@ -72,10 +77,65 @@ def write_parquet(frame: pl.DataFrame, path: str | os.PathLike[str], **options: 
     OSError
         If it cannot be written: the disk is full, say.
     """
-    try:
+    with _told(path):
         frame.write_parquet(os.path.abspath(path), **options)
+
+
+def write_batches(
+    batches: Iterable[pl.DataFrame], schema: pl.Schema, path: str | os.PathLike[str], **options: Any
+) -> None:
+    """Write a Parquet file of frames that are made one after another, and not held together.
+
+    Parameters
+    ----------
+    batches : iterable of polars.DataFrame
+        Their rows follow one another in the file; what is raised there is raised here.
+    schema : polars.Schema
+        Of every one of them.
+    path : path
+        Taken literally.
+    **options
+        As `polars.LazyFrame.sink_parquet` takes them.
+
+    Raises
+    ------
+    OSError
+        As `write_parquet`.
+    """
+    failed: list[BaseException] = []
+
+    def source(*_: object) -> Iterator[pl.DataFrame]:
+        try:
+            yield from batches
+        except Exception as error:
+            failed.append(error)
+            raise
+
+    with _told(path, failed):
+        rows = register_io_source(source, schema=schema)
+        rows.sink_parquet(os.path.abspath(path), maintain_order=True, **options)
+
+
+@contextmanager
+def _told(path: str | os.PathLike[str], failed: Sequence[BaseException] = ()) -> Iterator[None]:
+    """Raise what failed as itself, and what the system refused as `OSError`."""
+    try:
+        yield
     except pl.exceptions.PolarsError as error:
+        if failed:
+            raise failed[0] from None
         number = os_error(error)
+        if number is None and FOOTER in str(error):
+            _require_room(path)
         if number is None:
             raise
         raise OSError(number, os.strerror(number)) from None
+
+
+def _require_room(path: str | os.PathLike[str]) -> None:
+    """Raise what the system says to more at the end of a file whose description, which is written last, it refused."""
+    try:
+        with open(path, "ab") as file:
+            file.write(bytes(MORE))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror) from None

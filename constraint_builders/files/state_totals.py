@@ -105,7 +105,7 @@ def _branches(folder: str | os.PathLike[str], settings: Settings) -> dict[str, l
     """The geounits of every state, by its code."""
     place = level_folders(folder, settings.geolevels).get(STATE)
     files = [] if place is None else [path for kind in (MEASUREMENTS, CONSTRAINTS) for path in files_of(place, kind)]
-    codes = sorted({code for path in files for code in read_keys(path, settings.schema, None)[0]})
+    codes = sorted({code for path in files for code in read_keys(path, None)[0]})
     if not codes:
         raise ValueError(f"{os.fspath(folder)}: state totals need its geolevel {STATE!r}, of which there is nothing")
     found: dict[str, list[str]] = {}

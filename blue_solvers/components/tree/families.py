@@ -6,10 +6,12 @@ Everything that coefficients depend on, below them and above, is then the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from constraint_builders.arrays import Index
+from blue_solvers.components.batches import starts_of
+from constraint_builders.arrays import Index, as_slice
 from constraint_builders.description.levelled_tree import LevelledTree
 
 
@@ -50,6 +52,21 @@ class Families:
         keys = of_parent[pair_parent] * class_of.size + pair_class
         of_pair = np.searchsorted(keys[own], keys)
         return cls(parents[first], of_parent, of_parent[pair_parent[own]], pair_class[own], pair_count[own], of_pair)
+
+    @cached_property
+    def starts(self) -> Index:
+        """Where the pairs of every family start, and end, (families + 1,)."""
+        return starts_of(self.parent, self.geounits.size)
+
+    def pairs_of(self, numbers: Index) -> tuple[slice | Index, Index]:
+        """The pairs of some families, one after the other, and where those of each start, and end."""
+        rows = as_slice(numbers)
+        if isinstance(rows, slice):
+            own = self.starts[rows.start : rows.stop + 1]
+            return slice(int(own[0]), int(own[-1])), own - own[0]
+        firsts, counts = self.starts[numbers], self.starts[numbers + 1] - self.starts[numbers]
+        stops = np.cumsum([0, *counts])
+        return np.repeat(firsts - stops[:-1], counts) + np.arange(stops[-1]), stops
 
 
 def alike_with_children(spine: LevelledTree, own: Index) -> Index:

@@ -19,15 +19,15 @@ from scipy import sparse
 
 from blue_solvers.components.batches import chunks, distinct, starts_of
 from blue_solvers.components.boxes import Box, choose_boxes
-from blue_solvers.components.component_products import multiply
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Coefficients
-from blue_solvers.components.tree.leaf_lanes import Lanes, LeafLanes
-from blue_solvers.components.tree.leaf_order import LeavesOfPairs, leaves_of_pairs
+from blue_solvers.components.tree.leaf_lanes import LeafLanes
+from blue_solvers.components.tree.leaf_order import LeavesByPair, LotGoingDown, LotGoingUp
 from blue_solvers.components.tree.level_plan import LevelPlan
+from blue_solvers.components.tree.slot_products import ProductsByName
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, as_slice
@@ -52,6 +52,7 @@ class LeafForm:
         Whose tables are read and written.
     readers : mapping of str to TableAccess
         By the tables' names.
+    products : ProductsByName
     block_bytes : int
         Working set of a block of geounits.
 
@@ -68,9 +69,10 @@ class LeafForm:
         number: int,
         problem: StructuredProblem,
         readers: Mapping[str, TableAccess],
+        products: ProductsByName,
         block_bytes: int,
     ) -> None:
-        self._plan, self._coefficients, self._level = plan, coefficients, plan.levels[number]
+        self._plan, self._products, self._level = plan, products, plan.levels[number]
         self._problem = problem
         self._shape = tuple(grouping.levels for grouping in plan.groupings)
         self._block_bytes = block_bytes
@@ -142,10 +144,16 @@ class LeafForm:
         return self._lanes is not None and self._lanes.tabulates
 
     @cached_property
-    def _lots(self) -> list[LeavesOfPairs]:
-        parents = self._plan.pair_parent[self._pairs] if self._has_parents else np.zeros(1, dtype=np.intp)
-        order = self._sorted_rows, self._sorted_classes, self._sorted_pairs, self._starts
-        return leaves_of_pairs(*order, self._pairs, parents, self._count_in_cache(1))
+    def _lots_up(self) -> list[LotGoingUp]:
+        return self._by_pair.lots_going_up(self._plan.pair_parent[self._pairs], self._count_in_cache(1))
+
+    @cached_property
+    def _lots_down(self) -> list[LotGoingDown]:
+        return self._by_pair.lots_going_down(self._count_in_cache(1))
+
+    @property
+    def _by_pair(self) -> LeavesByPair:
+        return LeavesByPair(self._sorted_rows, self._sorted_classes, self._sorted_pairs, self._starts, self._pairs)
 
     def _sort_by_pair(self) -> None:
         """Geounits in order of their pair with their parent; the root has none, and counts as one."""
@@ -174,7 +182,7 @@ class LeafForm:
             return
         K = Y.shape[1]
         if self._lanes is not None:
-            yield from workers.in_order(partial(self._sums_in_lanes, self._lanes, Y), self._lots)
+            yield from workers.in_order(partial(self._sums_in_lanes, self._lanes, Y), self._lots_up)
             return
         tables = self._measured(Y)
 
@@ -196,10 +204,10 @@ class LeafForm:
 
         yield from workers.in_order(of_pairs, chunks(self._pairs.size, self._count_in_cache(K)))
 
-    def _sums_in_lanes(self, lanes: LeafLanes, Y: Float, lot: LeavesOfPairs) -> tuple[slice | Index, Float]:
+    def _sums_in_lanes(self, lanes: LeafLanes, Y: Float, lot: LotGoingUp) -> tuple[slice | Index, Float]:
         """The same of some pairs, compiled."""
-        totals = np.empty((lot.going_up.rows_out.size, *self._shape, Y.shape[1]))
-        lanes.estimate(Y, lot.going_up, None, totals)
+        totals = np.empty((lot.lanes.rows_out.size, *self._shape, Y.shape[1]))
+        lanes.estimate(Y, lot.lanes, None, totals)
         if lot.of_parent is not None:
             totals = np.add.reduceat(totals, lot.of_parent, axis=0)
         self._basis.to_slots(totals)
@@ -235,16 +243,15 @@ class LeafForm:
         self, lanes: LeafLanes, Y: Float, learnt: Float, result: Float, X: Float | None, workers: Workers
     ) -> None:
         """The same, compiled."""
-        for lot in self._lots:
+
+        def estimate(lot: LotGoingDown) -> None:
             parts = self._parts(lot.pairs, learnt)
+            if lanes.tabulates and X is not None:
+                lanes.tabulate(Y, lot.lanes, parts, X)
+            else:
+                lanes.estimate(Y, lot.lanes, parts, result)
 
-            def estimate(own: Lanes, parts: Float | None = parts) -> None:
-                if lanes.tabulates and X is not None:
-                    lanes.tabulate(Y, own, parts, X)
-                else:
-                    lanes.estimate(Y, own, parts, result)
-
-            workers.for_each(estimate, lot.going_down)
+        workers.for_each(estimate, self._lots_down)
 
     def _measured(self, Y: Float) -> list[Float]:
         """The tables of the level, (G, *shape, K) each."""
@@ -255,9 +262,7 @@ class LeafForm:
         if not self._has_parents:
             return None
         parts = learnt[self._plan.pair_parent[chosen]]
-        entries = self._plan.families.of_pair[chosen]
-        gains = (own.gain[entries] for own in self._coefficients)
-        multiply(parts, zip(self._plan.components, gains, strict=True))
+        self._products["gain"].multiply(parts, self._plan.families.of_pair[chosen])
         self._basis.to_cells(parts)
         return parts
 

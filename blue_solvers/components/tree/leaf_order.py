@@ -10,69 +10,86 @@ from blue_solvers.components.batches import chunks
 from blue_solvers.components.tree.leaf_lanes import Lanes
 from constraint_builders.arrays import Index, as_slice
 
+LOTS = 8  # of pairs whose sums are in cache together: threads share them evenly
+LEAVES = 512  # that are worth a call, however large their tables
+
 
 @dataclass(frozen=True)
-class LeavesOfPairs:
-    """Leaves of some pairs.
+class LotGoingUp:
+    """Some pairs.
 
     Attributes
     ----------
-    pairs : ndarray of int or slice
     parents : ndarray of int
         Theirs, each once.
     of_parent : ndarray of int or None
         The first of every parent's pairs among them; None where each has one.
-    going_up : Lanes
-        A lane for every pair.
-    going_down : list of Lanes
-        A lane for every leaf; in parts that threads may share.
+    lanes : Lanes
+        One for every pair.
+    """
+
+    parents: slice | Index
+    of_parent: Index | None
+    lanes: Lanes
+
+
+@dataclass(frozen=True)
+class LotGoingDown:
+    """Some leaves.
+
+    Attributes
+    ----------
+    pairs : ndarray of int
+        Theirs.
+    lanes : Lanes
+        One for every leaf.
     """
 
     pairs: slice | Index
-    parents: slice | Index
-    of_parent: Index | None
-    going_up: Lanes
-    going_down: list[Lanes]
+    lanes: Lanes
 
 
-def leaves_of_pairs(
-    rows: Index, classes: Index, pair_of: Index, starts: Index, pairs: Index, parents: Index, count: int
-) -> list[LeavesOfPairs]:
-    """Leaves in lots of so many pairs and, going down, of so many leaves.
+@dataclass(frozen=True)
+class LeavesByPair:
+    """Leaves in the order of their pairs.
 
-    Parameters
+    Attributes
     ----------
     rows, classes, pair_of : ndarray of int, (leaves,)
-        Members of their level in the order of their pairs, their classes, and numbers of their pairs.
+        Members of their level, their classes, and numbers of their pairs.
     starts : ndarray of int, (pairs + 1,)
         Where the leaves of every pair begin.
-    pairs, parents : ndarray of int, (pairs,)
-        What the pairs are called elsewhere, and their parents.
-    count : int
+    pairs : ndarray of int, (pairs,)
+        What they are called elsewhere.
     """
-    found = []
-    for some in chunks(pairs.size, count):
-        first, last = int(starts[some.start]), int(starts[some.stop])
+
+    rows: Index
+    classes: Index
+    pair_of: Index
+    starts: Index
+    pairs: Index
+
+    def lots_going_up(self, parents: Index, count: int) -> list[LotGoingUp]:
+        """Pairs, with their parents (pairs,), in lots of which several have so many."""
+        return [self._going_up(parents, some) for some in chunks(self.pairs.size, max(1, count // LOTS))]
+
+    def _going_up(self, parents: Index, some: slice) -> LotGoingUp:
         distinct, of_parent = np.unique(parents[some], return_index=True)
-        by_class = np.argsort(classes[starts[some]], kind="stable")
-        sizes = np.diff(starts[some.start : some.stop + 1])[by_class]
+        by_class = np.argsort(self.classes[self.starts[some]], kind="stable")
+        sizes = np.diff(self.starts[some.start : some.stop + 1])[by_class]
         ends = np.concatenate([[0], np.cumsum(sizes)])
-        leaves = np.repeat(starts[some][by_class] - ends[:-1], sizes) + np.arange(ends[-1])
-        up = Lanes(
-            ends, rows[leaves], classes[starts[some][by_class]], np.zeros(by_class.size, dtype=np.intp), by_class
-        )
-        down = []
-        order = first + np.argsort(classes[first:last], kind="stable")
-        for own in (order[part] for part in chunks(order.size, count)):
-            each = np.arange(own.size + 1)
-            down.append(Lanes(each, rows[own], classes[own], pair_of[own] - some.start, rows[own]))
-        found.append(
-            LeavesOfPairs(
-                as_slice(pairs[some]),
-                as_slice(distinct),
-                None if distinct.size == by_class.size else of_parent,
-                up,
-                down,
-            )
-        )
-    return found
+        leaves = np.repeat(self.starts[some][by_class] - ends[:-1], sizes) + np.arange(ends[-1])
+        nothing = np.zeros(by_class.size, dtype=np.intp)
+        lanes = Lanes(ends, self.rows[leaves], self.classes[self.starts[some][by_class]], nothing, by_class)
+        return LotGoingUp(as_slice(distinct), None if distinct.size == by_class.size else of_parent, lanes)
+
+    def lots_going_down(self, count: int) -> list[LotGoingDown]:
+        """Leaves in lots of half so many, or more where these are few."""
+        return [self._going_down(some) for some in chunks(self.rows.size, max(count // 2, LEAVES))]
+
+    def _going_down(self, some: slice) -> LotGoingDown:
+        first, last = int(self.pair_of[some.start]), int(self.pair_of[some.stop - 1])
+        own = some.start + np.argsort(self.classes[some], kind="stable")
+        each = np.arange(own.size + 1)
+        lanes = Lanes(each, self.rows[own], self.classes[own], self.pair_of[own] - first, self.rows[own])
+        return LotGoingDown(as_slice(self.pairs[first : last + 1]), lanes)

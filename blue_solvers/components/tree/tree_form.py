@@ -22,7 +22,7 @@ from math import prod
 import numpy as np
 
 from blue_solvers.components.batches import chunks, one_or_all
-from blue_solvers.components.component_products import Component, multiply, sum_of
+from blue_solvers.components.component_products import Component, sum_of
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
@@ -34,6 +34,7 @@ from blue_solvers.components.tree.leaf_form import LeafForm, measured_at
 from blue_solvers.components.tree.level_blocks import LevelBlock, blocks_of
 from blue_solvers.components.tree.level_plan import LevelPlan
 from blue_solvers.components.tree.place_variances import PlaceVariances
+from blue_solvers.components.tree.slot_products import ProductsByName
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
@@ -66,6 +67,7 @@ class TreeForm:
         self.coefficients = solve_components(self.plan, self._boundary())
         self._shape = tuple(grouping.levels for grouping in self.plan.groupings)
         self._basis = Basis(self.plan.groupings)
+        self._products = ProductsByName(self.plan.components, self.coefficients, self._shape)
         self._readers = {table.name: TableAccess(self.plan, table) for table in tables}
         numbers = range(len(self._spine.levels))
         self._desired_at = [[i for i, own in enumerate(problem.desired_levels) if own == number] for number in numbers]
@@ -73,7 +75,8 @@ class TreeForm:
             TableSums(problem.schema, self.plan.finest, [desired[i] for i in chosen]) for chosen in self._desired_at
         ]
         self._leaves = [
-            LeafForm(self.plan, self.coefficients, number, problem, self._readers, BLOCK_BYTES) for number in numbers
+            LeafForm(self.plan, self.coefficients, number, problem, self._readers, self._products, BLOCK_BYTES)
+            for number in numbers
         ]
         self._others = [
             ByParent(self.plan, level, np.delete(np.arange(level.members.size), leaves.rows))
@@ -322,15 +325,12 @@ class TreeForm:
     def _multiply(self, block: Float, entries: Index, name: str, transpose: bool = False) -> None:
         """Multiply components by coefficients of geounits with children, or of pairs, in place."""
         families = self.plan.families
-        places = one_or_all((families.of_parent if name == "children" else families.of_pair)[entries])
-        matrices = (getattr(own, name)[places] for own in self.coefficients)
-        multiply(block, zip(self.plan.components, matrices, strict=True), transpose)
+        of = families.of_parent if name == "children" else families.of_pair
+        self._products[name].multiply(block, of[entries], transpose)
 
     def _multiply_numbers(self, block: Float, classes: Index, name: str) -> None:
         """The same for components of one group sum only, by class."""
-        places = one_or_all(classes)
-        pairs = zip(self.plan.components, self.coefficients, strict=True)
-        multiply(block, ((c, getattr(own, name)[places]) for c, own in pairs if c.size == 1))
+        self._products[name].multiply(block, classes)
 
     def _read_desired(self, number: int, estimates: Float, X: Float, workers: Workers) -> None:
         """The desired tables of a level, but for one that the estimates were worked out in the place of."""

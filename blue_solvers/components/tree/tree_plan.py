@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import chunks, distinct, starts_of
+from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -218,24 +218,9 @@ class TreePlan:
         ranks = self.class_rank[level.inner_classes]
         return self.families.of_parent[self.parent_number[level.members[ranks]]]
 
-    @cached_property
-    def _starts_of_families(self) -> Index:
-        """Where the pairs of every family start, which come in order of their families, and end, (families + 1,)."""
-        return starts_of(self.families.parent, self.families.geounits.size)
-
-    def _pairs_of(self, numbers: Index) -> tuple[slice | Index, Index]:
-        """The pairs of some families, one after the other, and where those of each start, and end."""
-        starts, rows = self._starts_of_families, as_slice(numbers)
-        if isinstance(rows, slice):
-            own = starts[rows.start : rows.stop + 1]
-            return slice(int(own[0]), int(own[-1])), own - own[0]
-        firsts, counts = starts[numbers], starts[numbers + 1] - starts[numbers]
-        stops = np.cumsum([0, *counts])
-        return np.repeat(firsts - stops[:-1], counts) + np.arange(stops[-1]), stops
-
     def sums_of_children(self, numbers: Index, *by_class: Float | Flags) -> list[Float]:
         """Sums over the children of some families, (components, families), of values by class."""
-        pairs, starts = self._pairs_of(numbers)
+        pairs, starts = self.families.pairs_of(numbers)
         classes, counts = as_slice(self.families.child_class[pairs]), self.families.count[pairs].astype(float)
         shape = numbers.size, counts.size
         adding = sparse.csr_array((counts, np.arange(counts.size), starts), shape=shape)
@@ -244,7 +229,7 @@ class TreePlan:
 
     def sums_of_pairs(self, by_pair: Float) -> Float:
         """Sums over the pairs of every family."""
-        return np.add.reduceat(by_pair, self._starts_of_families[:-1], axis=1)
+        return np.add.reduceat(by_pair, self.families.starts[:-1], axis=1)
 
     @cached_property
     def pairs_by_level(self) -> list[Index]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import blue, thread_limit
-from blue_solvers.components.tree import leaf_form, leaf_lanes, tree_form
+from blue_solvers.components.tree import leaf_form, leaf_lanes, leaf_order, tree_form
 from blue_solvers.operator import BlueOperator
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, Spine
@@ -26,6 +26,7 @@ def in_lanes(problem: Problem, whole: int, run: int = 2, few: int = 3) -> BlueOp
         patch.setattr(leaf_form, "has_numba", lambda: True)
         patch.setattr(leaf_form, "LEAVES_OF_A_CLASS", 0)
         patch.setattr(tree_form, "BLOCK_BYTES", few * 8 * 24)
+        patch.setattr(leaf_order, "LEAVES", few)
         patch.setattr(leaf_lanes, "WHOLE", whole)
         patch.setattr(leaf_lanes, "RUN", run)
         P = blue(problem, "two_pass")

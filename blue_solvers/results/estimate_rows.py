@@ -1,0 +1,75 @@
+"""The files of estimates of a result: a row for every table and geounit, written some rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.table import Table
+from constraint_builders.files.parquet import write_batches
+
+LISTS = pl.List(pl.Float64)
+ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
+COMPRESSION: Literal["lz4"] = "lz4"  # digits of estimates hardly compress: others cost several times as much for it
+WHOLE = 2_048  # cells of a table of which so many rows are written at a time
+
+Rows: TypeAlias = Callable[[slice], Float]  # of a table, (rows, cells)
+TableRows: TypeAlias = tuple[Table, Rows, Rows | None]
+
+
+def write_estimates(path: Path, geocodes: Sequence[str], tables: Sequence[TableRows]) -> None:
+    """Write tables of some geounits of one geolevel, some rows at a time.
+
+    Parameters
+    ----------
+    path : Path
+    geocodes : sequence of str, (G,)
+    tables : sequence of (Table, callable, callable or None)
+        Estimates and standard errors, (rows, cells), of the geounits that a slice names; all have standard errors, or
+        none has.
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite.
+    OSError
+        If it cannot be written.
+    """
+    names = ("estimate",) if tables[0][2] is None else ("estimate", "std_error")
+    schema = pl.Schema([("table", pl.String), ("geocode", pl.String), *((name, LISTS) for name in names)])
+    write_batches(_batches(geocodes, tables), schema, path, row_group_size=ROW_GROUP, compression=COMPRESSION)
+
+
+def _batches(geocodes: Sequence[str], tables: Sequence[TableRows]) -> Iterator[pl.DataFrame]:
+    """Rows of all tables, in order, of which each frame holds few enough to stay in cache."""
+    codes, written = pl.Series("geocode", geocodes, dtype=pl.String), 0
+    for table, estimate, std_error in tables:
+        step = ROW_GROUP * max(1, WHOLE // table.size)
+        stops = {*range(step - written % ROW_GROUP, len(geocodes), step), len(geocodes)}  # where row groups end
+        written += len(geocodes)
+        for start, stop in pairwise(sorted({0, *stops})):
+            rows = slice(start, stop)
+            own = codes[rows]
+            frame = [pl.repeat(table.name, own.len(), eager=True).alias("table"), own]
+            for name, what, cells in (("estimate", "estimate", estimate), ("std_error", "standard error", std_error)):
+                if cells is not None:
+                    frame.append(_lists(name, cells(rows), f"{what} of table {table.name!r}", own))
+            yield pl.DataFrame(frame)
+
+
+def _lists(name: str, cells: Float, what: str, codes: pl.Series) -> pl.Series:
+    if not np.isfinite(cells).all():
+        code = codes[int((~np.isfinite(cells)).any(axis=1).argmax())]
+        raise ValueError(f"the {what} at {code!r} is not finite: are measurements too large?")
+    return pl.Series(name, np.ascontiguousarray(cells)).cast(LISTS)
+
+
+def rows_of(array: Float, rows: Index, change: Callable[[Float], Float] = np.asarray) -> Rows:
+    """Rows of an array, (G, cells), changed as they are asked for."""
+    return lambda some: change(array[some] if rows.size == len(array) else array[rows[some]])
