@@ -70,7 +70,8 @@ class Estimate:
     proof : Certificate or None
         How far from the best estimate the values may be, where that was worked out with them.
     observed : ndarray, (n,) or None
-        The estimate of the observed cells, where it was made with the values.
+        The estimate of the observed cells, where it was made with the values; where other cells are desired, NaN in
+        those that were not measured.
     """
 
     operator: Estimator
