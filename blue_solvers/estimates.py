@@ -151,7 +151,7 @@ class Estimate:
             noise = draw_noise(P.problem, 1, generator)[:, 0]
             return noise - P @ noise
 
-        x = P @ self.y + P.offset if self.observed is None else self.observed
+        x = P @ self.y + P.offset if self.observed is None else np.where(np.isnan(self.observed), self.y, self.observed)
         replicate = residuals if draws and P.problem.noise.law != "gaussian" else None
         return fit_test(P.problem, self.y, x, P.variances(), replicate=replicate, draws=draws or 1, rng=rng)
 

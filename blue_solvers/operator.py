@@ -16,7 +16,7 @@ from blue_solvers.about import logger
 from blue_solvers.column_units import finite_weights, in_range, real_columns
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
 from blue_solvers.estimates import Estimate
-from blue_solvers.proving import Judge, certified, is_exact, measured_places, proved
+from blue_solvers.proving import Judge, certified, is_exact, measured_places, proved, where_measured
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification import Certificate
 from constraint_builders import Problem
@@ -228,7 +228,7 @@ class BlueOperator(LinearOperator):
         if certify or (certify is None and self._is_over_observed):
             P = self.over_observed
             x, info, proof = P._proved(y, lambda x: self._judged(y, x))
-            values, observed = (x, x) if P is self else (self._tabulated(x), self._where_measured(x))
+            values, observed = (x, x) if P is self else (self._tabulated(x), where_measured(self.problem, x))
             observed.flags.writeable = False
         else:
             values, info = self._reported(y)
@@ -250,17 +250,14 @@ class BlueOperator(LinearOperator):
         if self._is_over_observed:
             return certified(self.problem, y, values)
         if observed is None:
-            observed = self._where_measured(self.over_observed.estimate(y).values)
-        if self.problem.undetermined is not None:  # what is assumed to be measured is its own estimate
-            assumed = self.problem.unmeasured & ~self._determined.unmeasured
-            observed = np.where(assumed, y, observed)
-        return certified(self._determined, y, observed, values)
+            observed = where_measured(self.problem, self.over_observed.estimate(y).values)
+        assumed = self.problem.unmeasured & ~self._determined.unmeasured  # each is its own estimate
+        return certified(self._determined, y, np.where(assumed, y, observed), values)
 
     def _judged(self, y: Float, x: Float) -> Certificate:
         """The certificate of an estimate of the observed cells together with the desired ones that follow from it."""
-        if self._is_over_observed:
-            return self.certificate(y, x)
-        return self.certificate(y, self._tabulated(x), self._where_measured(x))
+        values = x if self._is_over_observed else self._tabulated(x)
+        return self.certificate(y, values, where_measured(self.problem, x))
 
     def _proved(self, y: Float, judge: Judge) -> tuple[Float, Info, Certificate]:
         """The estimate, (n,), where desired tables are the observed ones: refined, with its report and certificate.
@@ -277,10 +274,6 @@ class BlueOperator(LinearOperator):
                 x, info, certificate = found, replace(told, reason=f"{info.reason}, then {told.reason}"), proof
         reason = info.reason if is_exact(certificate) else f"{info.reason}; {certificate}"
         return x, replace(info, exact=is_exact(certificate), reason=reason, error_bound=certificate.bound), certificate
-
-    def _where_measured(self, x: Float) -> Float:
-        """The observed cells, NaN where nothing was measured: what is wanted of those is composed of the others."""
-        return np.where(self.problem.unmeasured, np.nan, x) if self._has_unmeasured else x
 
     def _tabulated(self, x: Float) -> Float:
         """The desired cells from consistent observed ones, NaN where nothing determines them."""
