@@ -109,6 +109,10 @@ class Told:
             near = TO * self.observed.std_errors + self.floor
             if not (abs(est.observed - self.observed.estimate) <= near)[said].all():
                 wrong.append("observed")
+            if replace(est, proof=None).certificate() != est.proof:
+                wrong.append("proof")
+            if not np.isnan(est.fit(draws=0).residuals[self.problem.unmeasured]).all():
+                wrong.append("residuals")
         return wrong + self._wrong_beside(est, right)
 
     def _wrong_beside(self, est: Estimate, right: Reference) -> list[str]:
