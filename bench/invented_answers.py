@@ -116,8 +116,8 @@ def _configured(solver: str) -> Solver | str:
 
 
 def _was_refined(est: Estimate) -> bool:
-    P = est.operator.over_observed
-    return est.observed is not None and not np.array_equal(P @ est.y + P.offset, est.observed)
+    P, measured = est.operator.over_observed, ~est.problem.unmeasured
+    return est.observed is not None and not np.array_equal((P @ est.y + P.offset)[measured], est.observed[measured])
 
 
 def _estimates(est: Estimate, invented: Any) -> dict[str, float]:

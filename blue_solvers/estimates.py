@@ -70,7 +70,8 @@ class Estimate:
     proof : Certificate or None
         How far from the best estimate the values may be, where that was worked out with them.
     observed : ndarray, (n,) or None
-        The estimate of the observed cells, where it was made with the values.
+        The estimate of the observed cells, where it was made with the values; where other cells are desired, NaN in
+        those that were not measured.
     """
 
     operator: Estimator
@@ -150,7 +151,7 @@ class Estimate:
             noise = draw_noise(P.problem, 1, generator)[:, 0]
             return noise - P @ noise
 
-        x = P @ self.y + P.offset if self.observed is None else self.observed
+        x = P @ self.y + P.offset if self.observed is None else np.where(np.isnan(self.observed), self.y, self.observed)
         replicate = residuals if draws and P.problem.noise.law != "gaussian" else None
         return fit_test(P.problem, self.y, x, P.variances(), replicate=replicate, draws=draws or 1, rng=rng)
 

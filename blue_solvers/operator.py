@@ -16,7 +16,7 @@ from blue_solvers.about import logger
 from blue_solvers.column_units import finite_weights, in_range, real_columns
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
 from blue_solvers.estimates import Estimate
-from blue_solvers.proving import Judge, certified, is_exact, measured_places, proved
+from blue_solvers.proving import Judge, certified, is_exact, measured_places, proved, where_measured
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification import Certificate
 from constraint_builders import Problem
@@ -227,9 +227,9 @@ class BlueOperator(LinearOperator):
         start = time.perf_counter()
         if certify or (certify is None and self._is_over_observed):
             P = self.over_observed
-            observed, info, proof = P._proved(y, lambda x: self._judged(y, x))
+            x, info, proof = P._proved(y, lambda x: self._judged(y, x))
+            values, observed = (x, x) if P is self else (self._tabulated(x), where_measured(self.problem, x))
             observed.flags.writeable = False
-            values = observed if P is self else self._tabulated(observed)
         else:
             values, info = self._reported(y)
             observed, proof = None, None
@@ -250,12 +250,14 @@ class BlueOperator(LinearOperator):
         if self._is_over_observed:
             return certified(self.problem, y, values)
         if observed is None:
-            observed = self.over_observed.estimate(y).values
-        return certified(self._determined, y, observed, values)
+            observed = where_measured(self.problem, self.over_observed.estimate(y).values)
+        assumed = self.problem.unmeasured & ~self._determined.unmeasured  # each is its own estimate
+        return certified(self._determined, y, np.where(assumed, y, observed), values)
 
     def _judged(self, y: Float, x: Float) -> Certificate:
         """The certificate of an estimate of the observed cells together with the desired ones that follow from it."""
-        return self.certificate(y, x if self._is_over_observed else self._tabulated(x), x)
+        values = x if self._is_over_observed else self._tabulated(x)
+        return self.certificate(y, values, where_measured(self.problem, x))
 
     def _proved(self, y: Float, judge: Judge) -> tuple[Float, Info, Certificate]:
         """The estimate, (n,), where desired tables are the observed ones: refined, with its report and certificate.

@@ -56,7 +56,7 @@ def certified(problem: Problem, y: Float, x: Float, desired: Float | None = None
     certificate = certify(problem, y, x, desired)
     if is_exact(certificate) or not problem.unmeasured.any():
         return certificate
-    measured = certify(problem, y, np.where(problem.unmeasured, np.nan, x), desired)
+    measured = certify(problem, y, where_measured(problem, x), desired)
     closer = measured.bound is not None and (certificate.bound is None or measured.bound < certificate.bound)
     return measured if closer else certificate
 
@@ -64,6 +64,11 @@ def certified(problem: Problem, y: Float, x: Float, desired: Float | None = None
 def is_exact(certificate: Certificate) -> bool:
     """Whether an answer is proved to be the best estimate, to 1e-8 standard errors."""
     return certificate.bound is not None and certificate.bound <= EXACT
+
+
+def where_measured(problem: Problem, x: Float) -> Float:
+    """Observed cells, NaN where nothing was measured: what is wanted of those is composed of the others."""
+    return np.where(problem.unmeasured, np.nan, x) if problem.unmeasured.any() else x
 
 
 def measured_places(problem: Problem) -> NDArray[np.intp] | None:

@@ -11,7 +11,7 @@ import numpy as np
 from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import refines
 
@@ -73,9 +73,9 @@ class Holders:
         tables = tuple(problem.observed_tables[i] for i in chosen)
         blocks = [problem.observed.block(i) for i in range(len(problem.observed_tables))]
         observed = zip(problem.observed_levels, problem.observed_tables, blocks, strict=True)
-        parts, start = [], problem.observed.size
+        parts, start, spoken = [], problem.observed.size, _spoken_of(problem, x)
         for level, table, place in observed:
-            if not (problem.unmeasured[place].all() and np.isnan(x[place]).all()):  # of which nobody says anything
+            if spoken[place].any():
                 parts.append((level, table, place))
         for claim in made:
             parts.append((claim.level, claim.table, slice(start, start + claim.figures.size)))
@@ -97,6 +97,14 @@ class Holders:
     def width(self) -> int:
         """Cells of all of them, in each leaf."""
         return self.columns[-1].stop if self.columns else 0
+
+
+def _spoken_of(problem: Problem, x: Float) -> Flags:
+    """Observed cells of which measurements, x or equalities say anything."""
+    spoken = ~(problem.unmeasured & np.isnan(x))
+    if problem.equalities is not None:
+        spoken |= abs(problem.equalities[0]).sum(axis=0) > 0
+    return spoken
 
 
 def _chosen(problem: Problem) -> list[int]:

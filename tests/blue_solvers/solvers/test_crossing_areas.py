@@ -400,14 +400,14 @@ def test_what_cannot_be_proved_says_why() -> None:
     schema = Schema({"a": 20, "b": 30})
     problem = Problem(
         schema,
-        {"Region": {"a": 1.0}, "Product": {"b": 1.0}, "Leaf": {"a": 2.0, "b": 2.0}},
+        {"Region": {"detailed": 1.0}, "Product": {"b": 1.0}, "Leaf": {"a": 2.0, "b": 2.0}},
         areas=areas,
         desired={"Leaf": ["a"]},
     )
     y = rng.standard_normal(problem.observed.size)
     certificate = certify(problem, y, y)
     assert certificate.bound is None
-    assert "too many to list, and no measured table of the leaves holds all others" in certificate.reason
+    assert "too many to list, and no table that was measured in all leaves holds 'detailed'" in certificate.reason
 
 
 def test_fit_of_areas() -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blue_solvers import blue, estimate
@@ -87,7 +87,7 @@ def _described(
     truth, v = described.marginal_matrix() @ counts, described.variances
     if knows and rng.random() < 0.4:
         E = np.zeros((1, truth.size))
-        E[0, rng.choice(np.flatnonzero(np.isfinite(v)), 2, replace=False)] = 1.0, -2.0
+        E[0, rng.choice(truth.size, 2, replace=False)] = 1.0, -2.0
         described = Description(**{**vars_of(described), "equalities": (E, E @ truth)})
     noise = np.where(np.isfinite(v), np.sqrt(np.where(np.isfinite(v), v, 0.0)), 0.0) * rng.standard_normal(v.size)
     return described, np.where(np.isfinite(v), truth + noise, 0.0)
@@ -122,6 +122,7 @@ def test_bounds_are_never_below_the_error(kind: str, knows: bool, seed: int) -> 
 @pytest.mark.parametrize("kind", HELD_BY)
 @examples(30, 5)
 @given(seed=st.integers(0, 10**6))
+@example(seed=399)  # of three tables an equality speaks of a cell that was not measured
 def test_right_answers_are_proved(kind: str, knows: bool, seed: int) -> None:
     """By whichever solver takes them."""
     case = invented(seed, kind, knows)

@@ -13,15 +13,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constraint_builders.files import measured_level, measurement_files, read_noisy_measurements
+from constraint_builders.files import (
+    measured_level,
+    measurement_files,
+    read_noisy_measurements,
+    write_noisy_measurements,
+)
 from constraint_builders.files.kept_variables import keep_variables
 from constraint_builders.files.measurement_outline import read_outline
 from constraint_builders.files.row_groups import row_group_heights
 from constraint_builders.files.row_windows import AtOnce, cuts, read_windows
-from tests.constraint_builders.files.test_noisy_measurements import SETTINGS, folder, part, read
+from tests.helpers.state_files import SETTINGS, STATE, noisy, part, read, small_problem
 
-__all__ = ["folder"]
 CELLS = 8
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A state that was measured everywhere."""
+    problem = small_problem(STATE)
+    write_noisy_measurements(tmp_path / "state", problem, noisy(problem))
+    return tmp_path / "state"
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.sampled_from(["zstd", "uncompressed"]))

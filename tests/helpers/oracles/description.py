@@ -160,9 +160,8 @@ class Description:
             recodes.setdefault(variable, {})[name] = list(groups)
         return Schema(dict(self.sizes), recodes)
 
-    def problem(self) -> Problem:
+    def problem(self, **options: Any) -> Problem:
         """The package's."""
-        options: dict[str, Any] = {}
         if self.zeros:
             options["zeros"] = {self._key(b): self._cut(b) for b in self.zeros}
         if self.equalities is not None:

@@ -1,0 +1,164 @@
+"""Cells that were not measured: whatever an estimate says of them is right to 600 bits, or NaN."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import polars
+import pytest
+from scipy.special import ndtri
+
+from blue_solvers import SOLVERS, ConvergenceError, Estimate, UnsupportedProblemError, blue
+from constraint_builders import Problem
+from tests.helpers.effort import lengths
+from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest
+from tests.helpers.oracles.description import Block, Description
+from tests.helpers.oracles.exact import Reference, solve
+from tests.helpers.oracles.invent import Invented, Kind, invent
+
+KINDS = {
+    "flat": Kind(spine=False, decades=2.0),
+    "flat, cell by cell": Kind(spine=False, cellwise=True, decades=2.0),
+    "spine": Kind(decades=2.0),
+    "spine, cell by cell": Kind(cellwise=True, decades=2.0),
+    "areas": Kind(areas="sets", decades=2.0),
+    "weighted areas, cell by cell": Kind(areas="weights", cellwise=True, decades=2.0),
+    "shared noise": Kind(covariance="shared", decades=2.0),
+}
+TO = 1e-6  # standard errors
+
+
+@pytest.mark.parametrize("open_cells", [False, True], ids=["determined", "NaN where not"])
+@pytest.mark.parametrize("kind", KINDS)
+@lengths("number", 8, 120)
+def test_what_is_said_of_cells_is_right_or_nan(kind: str, open_cells: bool, number: int) -> None:
+    """By every solver, proved while it is made and not; of tables that were wanted, and of all observed ones."""
+    wrong, judged = [], Counter[str]()
+    for seed in range(number):
+        found = invent(seed, KINDS[kind])
+        if found is None or np.isfinite(found.description.variances).all():
+            continue
+        described = _wanting(found, open_cells)
+        try:
+            problem = described.problem(undetermined="nan" if open_cells else "error")
+        except ValueError as error:
+            assert "not estimable" in str(error)  # noqa: PT017  of what several tables determine together
+            judged["refused"] += 1
+            continue
+        told = Told(problem, described, found)
+        for solver in SOLVERS:
+            wrong += [(seed, solver, *own) for own in told.differences(solver, judged)]
+    assert not wrong
+    assert judged["estimates"] > 3 * judged["refused"]
+    assert judged["cells not measured"] or not open_cells
+
+
+def _wanting(found: Invented, open_cells: bool) -> Description:
+    """The observed tables and those that were drawn are wanted, or of these the ones that are determined."""
+    described = found.description
+    own = {(b.level, b.factors): Block(b.level, b.factors) for b in (*described.observed, *described.desired)}
+    described = replace(described, desired=tuple(sorted(own.values(), key=lambda b: b.level)))
+    if open_cells:
+        return described
+    determined = np.split(solve(described, found.y).determined, np.cumsum(_sizes(described))[:-1])
+    kept = [b for b, cells in zip(described.desired, determined, strict=True) if cells.all()]
+    return replace(described, desired=tuple(kept))
+
+
+def _sizes(described: Description) -> list[int]:
+    return [described.members(b.level).size * prod(described.shape(b.factors)) for b in described.desired]
+
+
+class Told:
+    """What estimates say of a problem, beside what is so."""
+
+    def __init__(self, problem: Problem, described: Description, found: Invented) -> None:
+        self.problem, self.y = problem, found.y
+        self.desired = solve(described, found.y)
+        self.observed = solve(replace(described, desired=described.observed), found.y)
+        self.floor = ROUNDING * EPSILON * largest(found)
+        self.measured_of = _measured_of(described, found.y)
+
+    def differences(self, solver: str, judged: Counter[str]) -> list[tuple[bool, str]]:
+        """Everything that a solver says wrongly, with whether it was to be proved."""
+        wrong = []
+        for certify in (False, True):
+            try:
+                est = blue(self.problem, solver).estimate(self.y, certify=certify)
+            except (UnsupportedProblemError, ConvergenceError):
+                continue
+            if est.info.exact:
+                judged["estimates"] += 1
+                judged["cells not measured"] += int(np.isinf(self.measured_of[1]).sum())
+                wrong += [(certify, what) for what in self._wrong(est)]
+        return wrong
+
+    def _wrong(self, est: Estimate) -> list[str]:
+        right, wrong = self.desired, []
+        if not _agree(est.values, right.estimate, TO * right.std_errors + self.floor):
+            wrong.append("values")
+        if not _agree(est.variances, right.variances, TO * right.variances + EPSILON):
+            wrong.append("variances")
+        if est.observed is not None:
+            said = ~np.isnan(est.observed)
+            if not said[~self.problem.unmeasured].all():
+                wrong.append("nothing said of measured cells")
+            near = TO * self.observed.std_errors + self.floor
+            if not (abs(est.observed - self.observed.estimate) <= near)[said].all():
+                wrong.append("observed")
+            if replace(est, proof=None).certificate() != est.proof:
+                wrong.append("proof")
+            if not np.isnan(est.fit(draws=0).residuals[self.problem.unmeasured]).all():
+                wrong.append("residuals")
+        return wrong + self._wrong_beside(est, right)
+
+    def _wrong_beside(self, est: Estimate, right: Reference) -> list[str]:
+        """Adjustments, intervals, and the long table."""
+        (value, variance), own, wrong = self.measured_of, est.adjustments, []
+        if not (np.array_equal(own.value, value, equal_nan=True) and np.allclose(own.variance, variance, 1e-12, 0)):
+            wrong.append("measurements")
+        near = TO * right.std_errors + self.floor
+        if not _agree(own.adjustment, right.estimate - value, near):
+            wrong.append("adjustments")
+        if not np.isnan(own.adjustment_z[np.isinf(variance) | np.isnan(right.estimate)]).all():
+            wrong.append("adjustment_z")
+        half = ndtri(0.975) * right.std_errors
+        for end, sign in zip(est.interval(), (-1, 1), strict=True):
+            if not _agree(end, right.estimate + sign * half, 3 * near + np.sqrt(EPSILON)):
+                wrong.append("interval")
+        frame = est.to_frame()
+        if not _agree(_column(frame, "estimate"), est.values, 0.0):
+            wrong.append("frame")
+        if not _agree(_column(frame, "value"), value, 0.0):
+            wrong.append("frame's values")
+        return wrong
+
+
+def _agree(told: np.ndarray, right: np.ndarray, near: np.ndarray | float) -> bool:
+    """Whether figures are near enough, and NaN where the right ones are."""
+    nan = np.isnan(right)
+    return bool(np.array_equal(np.isnan(told), nan) and (abs(told - right) <= near)[~nan].all())
+
+
+def _column(frame: polars.DataFrame, name: str) -> np.ndarray:
+    return frame[name].cast(polars.Float64).fill_null(np.nan).to_numpy()
+
+
+def _measured_of(described: Description, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of desired cells what was measured, NaN where nothing was, and its variance."""
+    value, variance, start = dict[tuple, np.ndarray](), dict[tuple, np.ndarray](), 0
+    v = described.variances
+    for block in described.observed:
+        own = slice(start, start + block.values.size)
+        variance[block.level, block.factors] = v[own]
+        value[block.level, block.factors] = np.where(np.isinf(v[own]), np.nan, y[own])
+        start = own.stop
+    keys = [(b.level, b.factors) for b in described.desired]
+    wanted = list(zip(keys, _sizes(described), strict=True))
+    return (
+        np.concatenate([value.get(key, np.full(n, np.nan)) for key, n in wanted]),
+        np.concatenate([variance.get(key, np.full(n, np.inf)) for key, n in wanted]),
+    )
