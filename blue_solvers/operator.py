@@ -250,14 +250,14 @@ class BlueOperator(LinearOperator):
         if self._is_over_observed:
             return certified(self.problem, y, values)
         if observed is None:
-            observed = where_measured(self.problem, self.over_observed.estimate(y).values)
+            observed = self.over_observed.estimate(y).values
         assumed = self.problem.unmeasured & ~self._determined.unmeasured  # each is its own estimate
         return certified(self._determined, y, np.where(assumed, y, observed), values)
 
     def _judged(self, y: Float, x: Float) -> Certificate:
         """The certificate of an estimate of the observed cells together with the desired ones that follow from it."""
         values = x if self._is_over_observed else self._tabulated(x)
-        return self.certificate(y, values, where_measured(self.problem, x))
+        return self.certificate(y, values, x)
 
     def _proved(self, y: Float, judge: Judge) -> tuple[Float, Info, Certificate]:
         """The estimate, (n,), where desired tables are the observed ones: refined, with its report and certificate.

