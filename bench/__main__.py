@@ -9,9 +9,9 @@ from pathlib import Path
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SHARED_CODE = (
-    "__init__", "__main__", "contests", "files_peer", "forecast_peers", "general_peers", "interval_designs",
-    "invented_nation", "invented_state", "measuring", "nation_passes", "other_systems", "paper_times",
-    "printed_figures", "release_history", "unequal_variances", "version_cases",
+    "__init__", "__main__", "contests", "datasets", "files_peer", "forecast_peers", "general_peers",
+    "interval_designs", "invented_answers", "invented_nation", "invented_state", "measuring", "nation_passes",
+    "other_systems", "paper_times", "printed_figures", "release_history", "unequal_variances", "version_cases",
 )  # fmt: skip
 
 

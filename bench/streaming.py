@@ -1,7 +1,7 @@
 """Streaming by subtree beside the passes in memory and one read and write of the files; two workers beside one.
 
-python -m bench.streaming            Rhode Island at 2,016 cells a geounit, cut at its counties
-python -m bench.streaming --quick    at 16 cells
+python -m bench streaming            Rhode Island at 2,016 cells a geounit, cut at its counties
+python -m bench streaming --quick    at 16 cells
 """
 
 from __future__ import annotations
@@ -98,21 +98,17 @@ def _on_cluster(place: Path, workers: int) -> float:
         return _seconds(lambda: estimate(client, place / "in", place / f"out{workers}"))
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(prog="python -m bench.streaming", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m bench streaming", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="16 cells a geounit")
     parser.add_argument("--at", default="County", help="geolevel of the cut (County)")
     parser.add_argument("--memory", type=float, help="limit of streaming, bytes (none)")
     parser.add_argument("--no-cluster", action="store_true", help="without Dask")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     problem = problem_of_a_state("16" if options.quick else "2016", 1)
     y = np.round(np.random.default_rng(0).normal(0, 10, problem.observed.size))
     found = measure_streaming(problem, y, options.at, options.memory, not options.no_cluster)
     bound = 2 * found["memory"] + found["read"] + found["write"]
     print_table([*found, "stream / (2 memory + read + write)"],
                 [[f"{value:,.4g}" for value in found.values()] + [f"{found['stream'] / bound:.2f}"]])  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bench import paper_times, squared_error_rule, unequal_variances
+from bench.__main__ import SHARED_CODE
 from bench.invented_answers import HEADER, broken, collect, read, table
 from bench.printed_figures import TABLE_2, TABLE_3, Comparison
 from blue_solvers import blue
@@ -21,6 +22,14 @@ NAMES = sorted(path.stem for path in (ROOT / "bench").glob("*.py") if not path.s
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_is_imported(name: str) -> None:
     assert import_module(f"bench.{name}").__doc__
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in SHARED_CODE])
+def test_a_benchmark_that_is_listed_says_its_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        import_module(f"bench.{name}").main(["--help"])
+    assert end.value.code == 0
+    assert f"python -m bench {name.replace('_', '-')}" in capsys.readouterr().out.replace("_", "-")
 
 
 @pytest.mark.parametrize("row", TABLE_3)
