@@ -8,11 +8,12 @@ where
     Q D z = Q D s^-1 (y - P0 y),    z in the range of Q.
 
 Conjugate gradients solve this with one Q and one D a step, or with one Q and one inverse of D on the multipliers of
-the estimate, whichever is done sooner (`ways`). Nothing else is needed: no constraint matrix, and every estimate agrees
-with itself exactly. Q D Q has its eigenvalues between the least and the greatest of D, so the iterations do not grow
-with the problem, and a residual r bounds what is missing: r' D^-1 r is at least the squared error in units of the
-noise, and by the Cauchy-Schwarz inequality no linear combination of cells misses its estimate by more than the root of
-that of its own standard errors. Whatever way found an estimate, its residual is worked out afresh.
+the estimate, whichever is done sooner (`ways`). Where noise is uncorrelated one more Q a step preconditions them and
+halves the steps (`softened_steps`). Nothing else is needed: no constraint matrix, and every estimate agrees with itself
+exactly. Q D Q has its eigenvalues between the least and the greatest of D, so the iterations do not grow with the
+problem, and a residual r bounds what is missing: r' D^-1 r is at least the squared error in units of the noise, and by
+the Cauchy-Schwarz inequality no linear combination of cells misses its estimate by more than the root of that of its
+own standard errors. Whatever way found an estimate, its residual is worked out afresh.
 
 Rounding takes z and r out of the range of Q, where D may be large. Both are projected before r is worked out afresh,
 and the iterations begin again from there until it is small enough.
@@ -39,6 +40,7 @@ from blue_solvers.normal_equations.cell_variances import variances_by_selected_i
 from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, variance_spread
 from blue_solvers.structured.nearest import Structure, structure_of
 from blue_solvers.structured.scaled_precision import scaled_precision
+from blue_solvers.structured.softened_steps import SoftenedSteps, softened_steps
 from blue_solvers.structured.ways import (
     Way,
     gaps_in,
@@ -88,21 +90,20 @@ class NearestStructuredEstimate(Prepared):
         self._rtol, self._most_error = rtol, most_error
         self._max_iterations = max_iterations
         self.info = info
-        self._scale_by(structure_of(problem))
+        self._around(structure_of(problem))
         multipliers = self._multipliers()
         if multipliers is not None:
             trial = np.random.default_rng(1).standard_normal(self._scale.shape)
             pull = self._project(self._weighed(trial))
-            if multipliers_are_sooner(self._way, multipliers, pull, self._precision.ratio):
-                self._scale_by(structure_of(problem, of_multipliers=True))
-                self._sooner = self._multipliers() or self._way
+            if multipliers_are_sooner(self._way, multipliers, pull, self._precision.ratio, self._projections()):
+                self._sooner = multipliers
                 self.info = replace(info, reason=f"{info.reason}, on its multipliers")
         start = _offset(self._observed, self._deviations.size)
         self._of_offset = replace(info, exact=True, error_bound=0.0)
         constant, self._of_offset = self._estimate(np.zeros_like(self._scale), start)
         self.offset = (constant + _offset(self._desired, problem.desired.size))[:, 0]
 
-    def _scale_by(self, structure: Structure) -> None:
+    def _around(self, structure: Structure) -> None:
         """Iterate around this structured problem, on the estimate."""
         self._desired, self._observed, self._kept = structure.desired, structure.observed, structure.kept
         noisy = (structure.variances > 0) & np.isfinite(structure.variances)
@@ -116,7 +117,9 @@ class NearestStructuredEstimate(Prepared):
         self._precision = scaled_precision(self.problem, deviations)
         self._signs = np.random.default_rng(0).choice([-1.0, 1.0], (deviations.size, 1))
         self._magnification = float(_lengths(self._weighed(self._signs[self._cells]))[0])
-        self._way = on_estimate(self._project, self._weighed, self._precision, self._kept is None)
+        self._softened = self._softened_steps(structure)
+        whole = self._kept is None
+        self._way = on_estimate(self._project, self._weighed, self._precision, whole, self._softened[0])
         self._sooner = self._way
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
@@ -267,7 +270,23 @@ class NearestStructuredEstimate(Prepared):
     def _multipliers(self) -> Way | None:
         """The way on multipliers, where the inverse of D is known and no tables are left out."""
         inverse = self._precision.inverse if self._kept is None else None
-        return None if inverse is None else on_multipliers(self._project, self._precision, inverse)
+        return None if inverse is None else on_multipliers(self._project, self._precision, inverse, self._softened[1])
+
+    def _softened_steps(self, structure: Structure) -> tuple[SoftenedSteps | None, SoftenedSteps | None]:
+        """On the estimate and on its multipliers, where every cell has a precision of its own."""
+        D = self._precision.diagonal
+        if D is None or self._kept is not None:
+            return None, None
+        squares, variances = self._scale**2, structure.observed.variances()[:, None]
+        leverages = np.divide(variances, squares, out=np.zeros_like(squares), where=squares > 0).clip(0, 1)
+        apply, least = self._observed.apply, self._precision.least
+        estimate = softened_steps(apply, D, leverages, self._scale, least, of_multipliers=False)
+        return estimate, softened_steps(apply, D, leverages, self._scale, least, of_multipliers=True)
+
+    def _projections(self) -> tuple[int, int]:
+        """How many a step takes, on the estimate and on its multipliers."""
+        estimate, multipliers = (1 if steps is None else 2 for steps in self._softened)
+        return estimate, multipliers
 
     def _gaps(self, pull: Float, Z: Float, W: Float) -> Float:
         """What multipliers W show of the errors of Z; of what D Z weighs cells with they show nothing."""

@@ -1,17 +1,19 @@
 """The nearest problem that is solved in closed form or in two passes: one variance for every table of every geounit.
 
-The one variance is the geometric mid-range, sqrt(least * greatest), of the table's noisy cells there. It alone makes
-the largest ratio of precisions to the structured ones, over the least, equal to the largest ratio of variances within a
-table; any other average is a worse bound for iterations around it. Measured against the means and the median of
-precisions and of variances, with uniform and log-uniform variances in ratio 3, 100 and 10^4, it takes as few
-iterations as the best of them, within a few percent but for uniform variances in ratio 10^4, where the mean variance
-takes a fifth fewer. Of correlated noise the variances count, the diagonal of Sigma. That of its inverse, the variances
-of every cell's noise given all the others', takes as many iterations within a tenth: equicorrelated,
-autoregressive and random blocks within the tables of 4^4, correlations up to 0.9.
+The one variance is the geometric mean of the table's noisy cells there, which serves the iterations on the estimate,
+averaging precisions, as well as those on its multipliers (`ways`), averaging variances. Measured against the mean
+variance and the geometric mid-range, with uniform and log-uniform variances in ratio 100 and 10^4, preconditioned
+iterations (`softened_steps`) on the better of both take as few steps as with the best of the three, within 3, or a
+tenth. Around the mean variance those on the estimate take up to a half more where logarithms are uniform, around the
+mid-range those on the multipliers take up to twice as many where variances are.
 
-Iterations on the multipliers (`ways`) average variances where those on the estimate average precisions. They are around
-the mean variance, which takes them a third to two thirds of the steps where variances are uniform in ratio 10^4, and as
-many where their logarithms are.
+Where tables are left out or not measured whole it is the geometric mid-range, sqrt(least * greatest). It alone makes
+the largest ratio of precisions to the structured ones, over the least, equal to the largest ratio of variances within a
+table, and what is left is there judged by the least.
+
+Of correlated noise the variances count, the diagonal of Sigma. That of its inverse, the variances of every cell's noise
+given all the others', takes as many iterations within a tenth: equicorrelated, autoregressive and random blocks within
+the tables of 4^4, correlations up to 0.9.
 
 Cells that are known exactly in a table that is not become equalities, x = y there: each costs one covariance column,
 and a product with it in every estimate.
@@ -41,15 +43,15 @@ MOST_EXACT_ENTRIES = 30_000_000  # of their covariance columns, held half a doze
 OTHERWISE = "use preconditioner='jacobi' or solver='cholesky'"
 
 
-def nearest_structured(problem: Problem, of_multipliers: bool = False) -> Problem:
+def nearest_structured(problem: Problem, averaged: bool = False) -> Problem:
     """The same problem with the geometric mid-range of the variances of every table in every geounit.
 
     Parameters
     ----------
     problem : Problem
         With tables; see `why_no_structure`.
-    of_multipliers : bool
-        Take the mean variance instead, for iterations on the multipliers.
+    averaged : bool
+        Take the geometric mean instead; see the module.
 
     Returns
     -------
@@ -63,8 +65,9 @@ def nearest_structured(problem: Problem, of_multipliers: bool = False) -> Proble
         least = np.where(noisy, cells, np.inf).min(axis=1)
         greatest = np.where(noisy, cells, 0).max(axis=1)
         mixed = noisy.any(axis=1)
-        if of_multipliers:
-            one = np.where(noisy, cells, 0.0)[mixed].sum(axis=1) / noisy[mixed].sum(axis=1)
+        if averaged:
+            logarithms = np.log(np.where(noisy, cells, 1.0)[mixed])
+            one = np.exp(logarithms.sum(axis=1) / noisy[mixed].sum(axis=1))
         else:
             one = np.sqrt(least[mixed]) * np.sqrt(greatest[mixed])
         cells[mixed] = one[:, None]
@@ -167,10 +170,11 @@ class Structure:
     kept: KeptTables | None
 
 
-def structure_of(problem: Problem, of_multipliers: bool = False) -> Structure:
+def structure_of(problem: Problem) -> Structure:
     """The structure to iterate around, of a problem for which `why_no_structure` is None."""
-    structured, known, kept = nearest_structured(problem, of_multipliers), exact_in_part(problem), _kept(problem)
+    known, kept = exact_in_part(problem), _kept(problem)
     assert not isinstance(kept, str)
+    structured = nearest_structured(problem, averaged=kept is None and not problem.unmeasured.any())
     variances = np.where(problem.exact, 0.0, structured.variances)
     if kept is not None:
         observed = _exact_form(kept.kept, np.searchsorted(kept.cells, known))

@@ -42,6 +42,8 @@ class ScaledPrecision:
         Of its largest eigenvalue to its smallest, where that is known.
     spread : str
         What makes iterations slow, in words.
+    diagonal : ndarray, (n, 1), or None
+        D itself where noise is uncorrelated and `inverse` is known.
     """
 
     product: Callable[[Float], Float]
@@ -50,6 +52,7 @@ class ScaledPrecision:
     certain: bool
     ratio: float | None
     spread: str
+    diagonal: Float | None = None
 
 
 def scaled_precision(problem: Problem, deviations: Float) -> ScaledPrecision:
@@ -88,6 +91,7 @@ def _uncorrelated(problem: Problem, deviations: Float) -> ScaledPrecision:
         certain,
         greatest / least,
         spread,
+        ratios if certain else None,
     )
 
 

@@ -4,10 +4,10 @@ On the estimate: conjugate gradients with Q D Q. On its multipliers: with R = I 
 
     R E w = R E r, w in the range of R,    z = Q E (r - w),
 
-by conjugate gradients with R E R. Both take one Q and one D or E a step, and both have eigenvalues between the least
-and the greatest of D or of its inverses. Few are as extreme: Q D Q averages what it can of D, R E R of E. So where few
-cells are known much better than the others of their table the multipliers are found sooner, and where few are known
-much worse the estimate is.
+by conjugate gradients with R E R. Both take one Q and one D or E a step, or two Q and half the steps
+(`softened_steps`), and both have eigenvalues between the least and the greatest of D or of its inverses. Few are as
+extreme: Q D Q averages what it can of D, R E R of E. So where few cells are known much better than the others of their
+table the multipliers are found sooner, and where few are known much worse the estimate is.
 
 An error is as large as what is left shows, by the theorem of Prager and Synge. With z* the solution,
 
@@ -32,6 +32,7 @@ import numpy as np
 
 from blue_solvers.normal_equations.krylov import Product, conjugate_gradients
 from blue_solvers.structured.scaled_precision import ScaledPrecision
+from blue_solvers.structured.softened_steps import SoftenedSteps
 from constraint_builders.arrays import Float
 
 FIRST_STEPS = 8  # of each way: they tell which is the better, but for near ties
@@ -52,25 +53,25 @@ class Found:
     ----------
     Z : ndarray, (m, K)
         In the range of Q, but for rounding.
-    W : ndarray, (m, K), or None
-        Multipliers, in the range of R but for rounding, where they were sought.
     steps : int
         Of the slowest column.
     converged : bool
         Whether every column came as far as was asked.
+    W : ndarray, (m, K), or None
+        Multipliers, in the range of R but for rounding, where they were sought.
     """
 
     Z: Float
-    W: Float | None
     steps: int
     converged: bool
+    W: Float | None = None
 
 
 class Way(Protocol):
     """Solves Q D Z = R, each column on its own."""
 
     def __call__(
-        self, R: Float, goal: Float, most: int, raw: Float | None = None, told: Callable[[Float], None] = ...
+        self, R: Float, goal: Float, most: int, raw: Float | None = None, told: Callable[[Float], None] | None = ...
     ) -> Found:
         """Solve until errors are bounded by `goal`, in the unit of `sizes_in`.
 
@@ -83,7 +84,7 @@ class Way(Protocol):
             Iterations.
         raw : ndarray, (m, K), optional
             What R is the projection of: multipliers are then sought from Q E `raw`, not from Q E R.
-        told : callable
+        told : callable, optional
             Given the bounds of the columns that are open, at the start and after every step.
         """
 
@@ -118,49 +119,62 @@ def gaps_in(precision: ScaledPrecision, Z: Float, W: Float, R: Float) -> Float:
     return _sizes(open_, precision.product(open_), precision)
 
 
-def on_estimate(project: Product, weigh: Product, precision: ScaledPrecision, whole: bool) -> Way:
-    """By conjugate gradients with Q D Q, `weigh` being the product with D."""
+def on_estimate(
+    project: Product, weigh: Product, precision: ScaledPrecision, whole: bool, softened: SoftenedSteps | None = None
+) -> Way:
+    """By conjugate gradients with Q D Q, `weigh` being the product with D; by `softened` ones where they are given."""
 
     def solve(
-        R: Float, goal: Float, most: int, raw: Float | None = None, told: Callable[[Float], None] = _nobody
+        R: Float, goal: Float, most: int, raw: Float | None = None, told: Callable[[Float], None] | None = None
     ) -> Found:
         def sizes(left: Float, _: object) -> Float:
             found = sizes_in(precision, left, whole)
-            told(found)
+            if told is not None:
+                told(found)
             return found
 
+        if softened is not None:
+            return Found(*softened(R, goal, most, told))
         Z, steps, converged = conjugate_gradients(lambda Z: project(weigh(Z)), R, lambda R: R, sizes, goal, most)
-        return Found(Z, None, steps, converged)
+        return Found(Z, steps, converged)
 
     return solve
 
 
-def on_multipliers(project: Product, precision: ScaledPrecision, inverse: Product) -> Way:
-    """By conjugate gradients with R E R, for a precision whose inverse is known."""
+def on_multipliers(
+    project: Product, precision: ScaledPrecision, inverse: Product, softened: SoftenedSteps | None = None
+) -> Way:
+    """By conjugate gradients with R E R, for a precision whose inverse is known; by `softened` ones likewise."""
 
     def rest(U: Float) -> Float:
         return U - project(U)
 
     def solve(
-        R: Float, goal: Float, most: int, raw: Float | None = None, told: Callable[[Float], None] = _nobody
+        R: Float, goal: Float, most: int, raw: Float | None = None, told: Callable[[Float], None] | None = None
     ) -> Found:
         def sizes(left: Float, _: object) -> Float:
             found = _sizes(left, precision.product(left), precision)
-            told(found)
+            if told is not None:
+                told(found)
             return found
 
         before = np.zeros_like(R) if raw is None else R - raw
         start = inverse(R - before)
-        W, steps, converged = conjugate_gradients(
-            lambda W: rest(inverse(W)), rest(start), lambda R: R, sizes, SAFELY * goal, most
-        )
-        return Found(project(start - inverse(W)), before + W, steps, converged)
+        if softened is not None:
+            W, steps, converged = softened(rest(start), SAFELY * goal, most, told)
+        else:
+            W, steps, converged = conjugate_gradients(
+                lambda W: rest(inverse(W)), rest(start), lambda R: R, sizes, SAFELY * goal, most
+            )
+        return Found(project(start - inverse(W)), steps, converged, before + W)
 
     return solve
 
 
-def multipliers_are_sooner(estimate: Way, multipliers: Way, R: Float, ratio: float | None) -> bool:
-    """Whether fewer steps on the multipliers solve a problem, from a trial of both.
+def multipliers_are_sooner(
+    estimate: Way, multipliers: Way, R: Float, ratio: float | None, projections: tuple[int, int] = (1, 1)
+) -> bool:
+    """Whether fewer projections on the multipliers solve a problem, from a trial of both.
 
     How fast they are depends on how precisions are spread and on what Q averages, which no ratio tells. A few steps
     tell it but where both ways begin alike and slow down later, at large ratios alone.
@@ -171,15 +185,18 @@ def multipliers_are_sooner(estimate: Way, multipliers: Way, R: Float, ratio: flo
         Some right-hand side, in the range of Q.
     ratio : float or None
         Of the largest precision to the smallest, in units of the structured problem's, where it is known.
+    projections : tuple of int
+        That a step of each way takes.
     """
+    ways = tuple(zip((estimate, multipliers), projections, strict=True))
     if (ratio is not None and not SMALL_RATIO < ratio <= LARGEST_RATIO) or not R.any():
         return False
-    first, second = (_decades(way, R, 0, FIRST_STEPS) for way in (estimate, multipliers))
+    first, second = (_decades(way, R, 0, FIRST_STEPS) / each for way, each in ways)
     if ratio is not None and ratio >= LARGE_RATIO:
         for near, stop in MORE_STEPS:
             if max(first, second) >= near * min(first, second):
                 break
-            first, second = (_decades(way, R, stop // 2, stop) for way in (estimate, multipliers))
+            first, second = (_decades(way, R, stop // (2 * each), stop // each) / each for way, each in ways)
         return second > CLEARLY * first
     return second > first
 
@@ -203,7 +220,3 @@ def _decades(way: Way, R: Float, start: int, stop: int) -> float:
 def _sizes(R: Float, weighted: Float, precision: ScaledPrecision) -> Float:
     squares = np.einsum("ij,ij->j", R, weighted)
     return np.sqrt(precision.least * np.maximum(squares, 0.0))
-
-
-def _nobody(sizes: Float) -> None:
-    """Tell nobody."""

@@ -126,10 +126,10 @@ def test_variances_from_weights_of_half_the_digits(
 @pytest.mark.parametrize(
     ("make", "law", "ratio", "most"),
     [
-        (gallery.pl94, "uniform", 1e2, 47),
-        (gallery.pl94, "uniform", 1e4, 60),
-        (gallery.pl94, "log-uniform", 1e4, 620),
-        (lambda: gallery.cube(5, 5), "uniform", 1e4, 70),
+        (gallery.pl94, "uniform", 1e2, 24),
+        (gallery.pl94, "uniform", 1e4, 33),
+        (gallery.pl94, "log-uniform", 1e4, 270),
+        (lambda: gallery.cube(5, 5), "uniform", 1e4, 35),
     ],
 )
 def test_multipliers_are_taken_where_they_are_sooner(make, law: str, ratio: float, most: int) -> None:
@@ -139,7 +139,7 @@ def test_multipliers_are_taken_where_they_are_sooner(make, law: str, ratio: floa
     assert P.info.reason.endswith("on its multipliers")
     x, info = P.apply(y)
     other, slow = by(problem, multipliers=False).apply(y)
-    assert info.iterations <= min(most, 0.6 * slow.iterations)
+    assert info.iterations <= min(most, 0.85 * slow.iterations)
     assert abs(x - other).max() <= 4e-9 * np.sqrt(problem.variances.max())
     assert info.error_bound <= 2.1e-9
     dot_test(P)
