@@ -40,7 +40,8 @@ class ConjugateGradient(Solver):
         noise whose variance differs from cell to cell, or that is correlated. It forms no constraint matrix, and its
         iterations do not grow with the problem but with the ratio of variances within a table, and with the condition
         of the correlations (see `blue_solvers.structured.iteration`); they are on the estimate or on its multipliers,
-        as a trial tells (see `blue_solvers.structured.ways`). A sparse covariance is factorised; a covariance
+        as a trial tells (see `blue_solvers.structured.ways`), of one such estimate a step or of two and half the
+        steps (see `blue_solvers.structured.softened_steps`). A sparse covariance is factorised; a covariance
         operator must have a method ``solve(V)``, its inverse times (n, K), and has no bound on the error. Up to 500
         cells may be known exactly in tables that are not (see `blue_solvers.structured.nearest`).
     rows : {"all", "independent"}, optional
@@ -82,8 +83,8 @@ class ConjugateGradient(Solver):
                 cls(preconditioner="two_pass"),
                 "a variance for every cell, correlated noise (sparse, or an operator with `solve`), up to 500 cells "
                 "known exactly in part; spines, zeros, equalities",
-                "14 to 19 estimates of `sea_blue` or `two_pass` where variances within a table are in ratio 3, at any "
-                "size; 13 to 111 as measured in ratio 100; no matrix",
+                "7 to 20 estimates of `sea_blue` or `two_pass` where variances within a table are in ratio 3, at any "
+                "size; 12 to 116 as measured in ratio 100; no matrix",
             ),
             Capability(
                 cls.name,

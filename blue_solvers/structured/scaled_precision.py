@@ -81,7 +81,7 @@ def _uncorrelated(problem: Problem, deviations: Float) -> ScaledPrecision:
     ratios = np.zeros((used.size, 1))
     ratios[used, 0] = deviations[used] ** 2 / problem.variances[used]
     least, greatest = float(ratios[used].min(initial=1.0)), float(ratios[used].max(initial=1.0))
-    spread = f"variances within a table being in a ratio of up to {greatest / least:.3g}"
+    spread = f"variances being {1 / greatest:.3g} to {1 / least:.3g} times what is taken for their table"
     certain = bool(used[deviations > 0].all())
     inverses = np.divide(1.0, ratios, out=np.zeros_like(ratios), where=ratios > 0)
     return ScaledPrecision(
