@@ -15,6 +15,7 @@ from scipy import sparse
 
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.normal_equations.factorisation import factorise
+from blue_solvers.structured.nearest import variance_ratio
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.noise import Noise
@@ -81,7 +82,8 @@ def _uncorrelated(problem: Problem, deviations: Float) -> ScaledPrecision:
     ratios = np.zeros((used.size, 1))
     ratios[used, 0] = deviations[used] ** 2 / problem.variances[used]
     least, greatest = float(ratios[used].min(initial=1.0)), float(ratios[used].max(initial=1.0))
-    spread = f"variances being {1 / greatest:.3g} to {1 / least:.3g} times what is taken for their table"
+    within = variance_ratio(problem)
+    spread = f"variances within a table being in a ratio of up to {min(within, greatest / least):.3g}"
     certain = bool(used[deviations > 0].all())
     inverses = np.divide(1.0, ratios, out=np.zeros_like(ratios), where=ratios > 0)
     return ScaledPrecision(
