@@ -8,12 +8,13 @@ where
     Q D z = Q D s^-1 (y - P0 y),    z in the range of Q.
 
 Conjugate gradients solve this with one Q and one D a step, or with one Q and one inverse of D on the multipliers of
-the estimate, whichever is done sooner (`ways`). Where noise is uncorrelated one more Q a step preconditions them and
-halves the steps (`softened_steps`). Nothing else is needed: no constraint matrix, and every estimate agrees with itself
-exactly. Q D Q has its eigenvalues between the least and the greatest of D, so the iterations do not grow with the
-problem, and a residual r bounds what is missing: r' D^-1 r is at least the squared error in units of the noise, and by
-the Cauchy-Schwarz inequality no linear combination of cells misses its estimate by more than the root of that of its
-own standard errors. Whatever way found an estimate, its residual is worked out afresh.
+the estimate, whichever is done sooner (`ways`). Where noise is uncorrelated, and at one place, one more Q a step
+preconditions them and halves the steps (`softened_steps`). Nothing else is needed: no constraint matrix, and every
+estimate agrees with itself exactly. Q D Q has its eigenvalues between the least and the greatest of D, so the
+iterations do not grow with the problem, and a residual r bounds what is missing: r' D^-1 r is at least the squared
+error in units of the noise, and by the Cauchy-Schwarz inequality no linear combination of cells misses its estimate by
+more than the root of that of its own standard errors. Whatever way found an estimate, its residual is worked out
+afresh.
 
 Rounding takes z and r out of the range of Q, where D may be large. Both are projected before r is worked out afresh,
 and the iterations begin again from there until it is small enough.
@@ -273,9 +274,13 @@ class NearestStructuredEstimate(Prepared):
         return None if inverse is None else on_multipliers(self._project, self._precision, inverse, self._softened[1])
 
     def _softened_steps(self, structure: Structure) -> tuple[SoftenedSteps | None, SoftenedSteps | None]:
-        """On the estimate and on its multipliers, where every cell has a precision of its own."""
+        """On the estimate and on its multipliers, of uncorrelated noise at one place.
+
+        Over a spine they save less than the two passes cost: Rhode Island takes 0.7 to 0.8 of the steps in ratio 100
+        and 10^4, 1.0 to 1.4 of the time.
+        """
         D = self._precision.diagonal
-        if D is None or self._kept is not None:
+        if D is None or self._kept is not None or self.problem.places is not None:
             return None, None
         squares, variances = self._scale**2, structure.observed.variances()[:, None]
         leverages = np.divide(variances, squares, out=np.zeros_like(squares), where=squares > 0).clip(0, 1)
