@@ -39,7 +39,7 @@ from blue_solvers.components.corrections import Corrected
 from blue_solvers.contract import ConvergenceError, Info, Prepared, variances_from_weights
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, variance_spread
-from blue_solvers.structured.nearest import Structure, structure_of
+from blue_solvers.structured.nearest import Structure, serves_both_ways, structure_of
 from blue_solvers.structured.scaled_precision import scaled_precision
 from blue_solvers.structured.softened_steps import SoftenedSteps, softened_steps
 from blue_solvers.structured.ways import (
@@ -97,7 +97,9 @@ class NearestStructuredEstimate(Prepared):
             trial = np.random.default_rng(1).standard_normal(self._scale.shape)
             pull = self._project(self._weighed(trial))
             if multipliers_are_sooner(self._way, multipliers, pull, self._precision.ratio, self._projections()):
-                self._sooner = multipliers
+                if not serves_both_ways(problem):
+                    self._around(structure_of(problem, of_multipliers=True))
+                self._sooner = self._multipliers() or self._way
                 self.info = replace(info, reason=f"{info.reason}, on its multipliers")
         start = _offset(self._observed, self._deviations.size)
         self._of_offset = replace(info, exact=True, error_bound=0.0)

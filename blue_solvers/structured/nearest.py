@@ -7,9 +7,10 @@ iterations (`softened_steps`) on the better of both take as few steps as with th
 tenth. Around the mean variance those on the estimate take up to a half more where logarithms are uniform, around the
 mid-range those on the multipliers take up to twice as many where variances are.
 
-Where tables are left out or not measured whole it is the geometric mid-range, sqrt(least * greatest). It alone makes
-the largest ratio of precisions to the structured ones, over the least, equal to the largest ratio of variances within a
-table, and what is left is there judged by the least.
+Over a spine, of correlated noise, and where tables are left out or not measured whole it is the geometric mid-range,
+sqrt(least * greatest), and on the multipliers the mean variance. The mid-range alone makes the largest ratio of
+precisions to the structured ones, over the least, equal to the largest ratio of variances within a table. Around the
+geometric mean Rhode Island takes 162 steps on its multipliers where it takes 140, variances in ratio 100.
 
 Of correlated noise the variances count, the diagonal of Sigma. That of its inverse, the variances of every cell's noise
 given all the others', takes as many iterations within a tenth: equicorrelated, autoregressive and random blocks within
@@ -43,15 +44,15 @@ MOST_EXACT_ENTRIES = 30_000_000  # of their covariance columns, held half a doze
 OTHERWISE = "use preconditioner='jacobi' or solver='cholesky'"
 
 
-def nearest_structured(problem: Problem, averaged: bool = False) -> Problem:
+def nearest_structured(problem: Problem, average: str | None = None) -> Problem:
     """The same problem with the geometric mid-range of the variances of every table in every geounit.
 
     Parameters
     ----------
     problem : Problem
         With tables; see `why_no_structure`.
-    averaged : bool
-        Take the geometric mean instead; see the module.
+    average : {"geometric", "arithmetic", None}
+        Take that mean instead; see the module.
 
     Returns
     -------
@@ -65,7 +66,9 @@ def nearest_structured(problem: Problem, averaged: bool = False) -> Problem:
         least = np.where(noisy, cells, np.inf).min(axis=1)
         greatest = np.where(noisy, cells, 0).max(axis=1)
         mixed = noisy.any(axis=1)
-        if averaged:
+        if average == "arithmetic":
+            one = np.where(noisy, cells, 0.0)[mixed].sum(axis=1) / noisy[mixed].sum(axis=1)
+        elif average == "geometric":
             logarithms = np.log(np.where(noisy, cells, 1.0)[mixed])
             one = np.exp(logarithms.sum(axis=1) / noisy[mixed].sum(axis=1))
         else:
@@ -170,11 +173,18 @@ class Structure:
     kept: KeptTables | None
 
 
-def structure_of(problem: Problem) -> Structure:
+def serves_both_ways(problem: Problem) -> bool:
+    """Whether iterations on the multipliers are around the same structured problem as those on the estimate."""
+    own = problem.covariance is None and problem.places is None and not problem.unmeasured.any()
+    return own and _kept(problem) is None
+
+
+def structure_of(problem: Problem, of_multipliers: bool = False) -> Structure:
     """The structure to iterate around, of a problem for which `why_no_structure` is None."""
     known, kept = exact_in_part(problem), _kept(problem)
     assert not isinstance(kept, str)
-    structured = nearest_structured(problem, averaged=kept is None and not problem.unmeasured.any())
+    average = "geometric" if serves_both_ways(problem) else "arithmetic" if of_multipliers else None
+    structured = nearest_structured(problem, average)
     variances = np.where(problem.exact, 0.0, structured.variances)
     if kept is not None:
         observed = _exact_form(kept.kept, np.searchsorted(kept.cells, known))
