@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 
 LARGEST = 1e100  # of values whose squares, in units of any noise, are numbers
+PARTS = 8  # that threads share
 FIRST_ROWS = 64  # that mostly show whether a column is out of range
 
 
@@ -40,7 +42,9 @@ def in_range(linear: Callable[[Float], Float], X: Float, require_finite: Callabl
 
 def _moderate(X: Float) -> bool:
     """Whether one look at all cells together, and at the first ones of every column, shows finite ones in range."""
-    squares = float(np.vdot(X, X))
+    with Workers(X.nbytes) as workers:
+        parts = np.array_split(X, PARTS if X.nbytes >= WORTH_BYTES else 1)
+        squares = sum(workers.in_order(lambda own: float(np.vdot(own, own)), parts))
     return squares <= LARGEST**2 and bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())
 
 

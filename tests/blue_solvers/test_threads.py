@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from blue_solvers import TwoPass, blue, thread_limit
+from blue_solvers import TwoPass, blue, column_units, thread_limit
 from blue_solvers.components import SweepForm
 from blue_solvers.components.flat import shared_steps
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -22,10 +22,12 @@ from tests.helpers.effort import examples
 EXACT = {"v0 * v1": 0.0}
 
 
-def up_to_three(levels: list[int], exact: dict[str, float] | None = None) -> Problem:
+def up_to_three(
+    levels: list[int], exact: dict[str, float] | None = None, recoded: bool = True, ways: int = 3
+) -> Problem:
     names = [f"v{i}" for i in range(len(levels))]
-    tables = {" * ".join(own): 1.0 + len(own) for way in (1, 2, 3) for own in combinations(names, way)}
-    recodes = {"v0": {"coarse": [i // 2 for i in range(levels[0])]}} if levels[0] > 2 else {}
+    tables = {" * ".join(own): 1.0 + len(own) for way in range(1, ways + 1) for own in combinations(names, way)}
+    recodes = {"v0": {"coarse": [i // 2 for i in range(levels[0])]}} if recoded and levels[0] > 2 else {}
     schema = Schema(dict(zip(names, levels, strict=True)), recodes=recodes)
     return Problem(schema, tables | ({"coarse * v1": 2.0} if recodes else {}) | (exact or {}))
 
@@ -41,22 +43,33 @@ def spine_of_blocks() -> Problem:
     return Problem(schema, dict.fromkeys(("State", "Tract", "Block"), tables), spine=spine, desired="all")
 
 
+def spine_of_few_cells() -> Problem:
+    geoids = [f"{tract:03}{block:04}" for tract in range(90) for block in range(60)]
+    spine = Spine.from_geoids(geoids, {"Tract": 3, "Block": 7}, root="State")
+    tables = {"total": 1.0, "race": 3.0, "adult * race": 9.0}
+    schema = Schema({"adult": 2, "race": 8})
+    return Problem(schema, dict.fromkeys(("State", "Tract", "Block"), tables), spine=spine, desired="all")
+
+
 CASES: dict[str, Callable[[], Problem]] = {
     "up to three-way": lambda: up_to_three([12] * 11),
     "with what is exact": lambda: up_to_three([12] * 11, EXACT),
     "one large table": lambda: gallery.cube(7, 7),
     "a spine": spine_of_blocks,
+    "a spine of few cells": spine_of_few_cells,
 }
+ON_SPINES = [name for name in CASES if name.startswith("a spine")]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = CASES[name]()
     monkeypatch.setattr("blue_solvers.threads.WORTH_BYTES", 1e6)
+    monkeypatch.setattr(column_units, "WORTH_BYTES", np.inf)  # else the look at the values is shared anyway
     monkeypatch.setattr(shared_steps, "WORTH_BYTES", 1e6)
     submitted, submit = [], Workers._submit
     monkeypatch.setattr(Workers, "_submit", lambda own, *item: submitted.append(own) or submit(own, *item))
-    P = blue(problem, TwoPass() if name == "a spine" else "sea_blue")
+    P = blue(problem, TwoPass() if name in ON_SPINES else "sea_blue")
     rng = np.random.default_rng(0)
     y, v = rng.normal(size=problem.observed.size), rng.normal(size=problem.desired.size)
     found = []
@@ -65,7 +78,7 @@ def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: 
             before = threading.active_count()
             found.append((P @ y, P.T @ v))
             assert threading.active_count() == before
-            assert bool(submitted) == (count > 1 and name != "one large table")  # whose steps threads cannot share
+            assert bool(submitted) == (count > 1)
     for x, pulled in found[1:]:
         np.testing.assert_array_equal(x, found[0][0])
         np.testing.assert_array_equal(pulled, found[0][1])
@@ -78,12 +91,17 @@ def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: 
     exact=st.sets(st.sampled_from(["v0", "v1", "v2", "v0 * v1", "v0 * v2", "v1 * v2"]), max_size=3),
     most_beside=st.sampled_from([0.0, 0.05, 0.2, 0.5, 10.0]),
     columns=st.integers(1, 3),
+    recoded=st.booleans(),
+    ways=st.integers(3, 5),
 )
-@example(levels=[3, 3, 3, 3, 3], exact={"v0 * v1", "v1 * v2"}, most_beside=0.05, columns=1)  # these alone are cut
+@example(  # these alone are cut
+    levels=[3, 3, 3, 3, 3], exact={"v0 * v1", "v1 * v2"}, most_beside=0.05, columns=1, recoded=True, ways=3
+)
+@example(levels=[9, 3, 2, 3], exact={"v0 * v1"}, most_beside=0.0, columns=2, recoded=False, ways=4)  # cut in slices
 def test_steps_cut_in_parts_are_the_same_steps(
-    levels: list[int], exact: set[str], most_beside: float, columns: int
+    levels: list[int], exact: set[str], most_beside: float, columns: int, recoded: bool, ways: int
 ) -> None:
-    problem = up_to_three(levels, dict.fromkeys(exact, 0.0))
+    problem = up_to_three(levels, dict.fromkeys(exact, 0.0), recoded, ways)
     rng = np.random.default_rng(0)
     Y = truth_and_noise(problem, rng, columns)
     V = rng.normal(size=(problem.desired.size, columns))
@@ -98,6 +116,30 @@ def test_steps_cut_in_parts_are_the_same_steps(
             assert cut.violation(Y) <= 1e-11
         np.testing.assert_allclose(X, dense @ Y, rtol=0, atol=1e-11)
         np.testing.assert_allclose(V.T @ X, U.T @ Y, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("row", [0, 70, 4095])
+def test_values_are_looked_at_in_parts_alike(row: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finite ones in range, far ones, and what is no number, wherever it is."""
+    problem = gallery.cube(4, 7)
+    y = np.random.default_rng(0).normal(size=problem.observed.size) + 10
+    far = np.full_like(y, 1e-120)
+    far[0], far[row] = 1.0, 1e130
+    P = blue(problem)
+    expected = P @ far
+    monkeypatch.setattr(column_units, "WORTH_BYTES", 0)
+    monkeypatch.setattr("blue_solvers.threads.WORTH_BYTES", 0)
+    looked, submit = [], Workers._submit
+    monkeypatch.setattr(Workers, "_submit", lambda own, *item: looked.append(own) or submit(own, *item))
+    for count in (1, 3):
+        with thread_limit(count):
+            np.testing.assert_array_equal(P @ far, expected)
+            assert bool(looked) == (count > 1)
+            for wrong in (np.nan, np.inf):
+                values = y.copy()
+                values[row] = wrong
+                with pytest.raises(ValueError, match="give a finite number"):
+                    P @ values
 
 
 def truth_and_noise(problem: Problem, rng: np.random.Generator, columns: int) -> np.ndarray:

@@ -2,7 +2,9 @@
 
 Going down, tables that keep one axis read only tables without it. Going up, tables of as many variables add to the same
 coarser ones: all parts but the first add beside them, and what is there is added when all are done, in the order of the
-parts. How steps are cut does not depend on the number of threads, so that neither does any sum.
+parts. Where that is too much beside, tables are cut themselves, along their first axis: what is done along all others
+of it keeps to one part, of the table and of all coarser ones with that axis. How steps are cut does not depend on the
+number of threads, so that neither does any sum.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ import numpy as np
 
 from blue_solvers.components.flat.axis_steps import copy_weighted
 from blue_solvers.threads import WORTH_BYTES, Workers
-from constraint_builders.arrays import Float, Integers
+from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.relations.closed_tables import ClosedTables
 
 PARTS = 4
+SLICES = 8  # of tables that are cut along their first axis: each part stays in cache
 MOST_BESIDE = 0.1  # of all cells: beyond, what parts add beside costs as much as threads save
 
 
@@ -47,12 +50,15 @@ class SharedSteps:
     Attributes
     ----------
     steps : ndarray of int, (rows, 6)
+    rows : ndarray of int, (rows,)
+        Of the list that each is made of, its row there.
     phases : list of Phase
     beside : int
         Cells after those of all tables.
     """
 
     steps: Integers
+    rows: Index
     phases: list[Phase]
     beside: int
 
@@ -64,7 +70,37 @@ class SharedSteps:
                 shared = cls._by_class(tables, rows, steps.copy(), parts)
                 if shared.beside <= MOST_BESIDE * tables.cells:
                     return shared
-        return cls(steps, [Phase([slice(0, len(steps))], [], _no_runs())], 0)
+        if is_large(tables) and len(rows) and (steps[:, 5] < 0).all():
+            return cls._by_first_axis(rows, steps)
+        return cls._in_order(steps)
+
+    @classmethod
+    def _in_order(cls, steps: Integers) -> SharedSteps:
+        return cls(steps, np.arange(len(steps)), [Phase([slice(0, len(steps))], [], _no_runs())], 0)
+
+    @classmethod
+    def _by_first_axis(cls, rows: Integers, steps: Integers) -> SharedSteps:
+        """Of tables whose first axis is one after the other, steps along all others in slices, then those along it."""
+        first_axis = np.full(rows[:, 0].max() + 1, rows[:, 2].max())
+        np.minimum.at(first_axis, rows[:, 0], rows[:, 2])
+        own, used, phases = [steps[:0]], [np.arange(0)], []
+
+        def add(pieces: list[tuple[Index, Integers]]) -> None:
+            ends = sum(map(len, own)) + np.cumsum([0, *(len(piece) for _, piece in pieces)])
+            phases.append(Phase([slice(*pair) for pair in pairwise(ends.tolist())], [], _no_runs()))
+            used.extend(chosen for chosen, _ in pieces)
+            own.extend(piece for _, piece in pieces)
+
+        for axis in np.unique(first_axis[rows[:, 0]]).tolist():
+            here = np.flatnonzero(first_axis[rows[:, 0]] == axis)
+            is_first = rows[here, 2] == axis
+            others, along = here[~is_first], here[is_first]
+            levels = int(steps[along[0], 3])
+            ends = np.unique(np.arange(SLICES + 1) * levels // SLICES).tolist()
+            if others.size:
+                add([(others, _slice(steps[others], levels, *pair)) for pair in pairwise(ends)])
+            add([(along[some], steps[along[some]]) for some in cut(steps[along, 2:5].prod(axis=1), PARTS)])
+        return cls(np.concatenate(own), np.concatenate(used), phases, 0)
 
     @classmethod
     def _by_class(cls, tables: ClosedTables, rows: Integers, steps: Integers, parts: int) -> SharedSteps:
@@ -83,18 +119,18 @@ class SharedSteps:
                 place = int(ends[-1])
             most = max(most, place - tables.cells)
             phases.append(Phase([slice(*pair) for pair in pairwise(cuts.tolist())], beside, np.concatenate(added)))
-        return cls(steps, phases, most)
+        return cls(steps, np.arange(len(steps)), phases, most)
 
     @classmethod
     def going_down(cls, tables: ClosedTables, rows: Integers, steps: Integers, up: SharedSteps) -> SharedSteps:
         """Rows of `ClosedTables.up` axis by axis, and the same as steps; shared if the way up is."""
         if len(up.phases) == 1:
-            return cls(steps, [Phase([slice(0, len(steps))], [], _no_runs())], 0)
+            return cls._in_order(steps)
         phases = []
         for start, stop in pairwise(_changes(rows[:, 2])):
             cuts = start + _cuts(tables.sizes[rows[start:stop, 0]], PARTS)
             phases.append(Phase([slice(*pair) for pair in pairwise(cuts.tolist())], [], _no_runs()))
-        return cls(steps, phases, 0)
+        return cls(steps, np.arange(len(steps)), phases, 0)
 
     def run(self, cells: Float, work: Callable[[Integers, slice], None], workers: Workers) -> None:
         """Do all steps on cells, (S + beside, K): `work` takes some of them, and which they are."""
@@ -126,6 +162,15 @@ def _cuts(costs: Integers, parts: int) -> Integers:
     ends = np.cumsum(costs)
     inner = np.searchsorted(ends, ends[-1] * np.arange(1, parts) / parts) + 1 if len(costs) else np.zeros(0, int)
     return np.unique(np.concatenate([[0], inner, [len(costs)]]))
+
+
+def _slice(steps: Integers, levels: int, first: int, stop: int) -> Integers:
+    """Steps along other axes than the first one of tables, for some of its levels."""
+    found, each = steps.copy(), steps[:, 2] // levels
+    found[:, 0] += first * each * steps[:, 3] * steps[:, 4]
+    found[:, 1] += first * each * steps[:, 4]
+    found[:, 2] = each * (stop - first)
+    return found
 
 
 def _changes(numbers: Integers) -> list[int]:

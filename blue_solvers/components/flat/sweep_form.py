@@ -238,8 +238,10 @@ class Sweep:
         up, down = (np.column_stack([tables.steps(rows), axes.listed[rows[:, 2]]]) for rows in (own, by_axis))
         self._up = SharedSteps.going_up(tables, own, up)
         self._down = SharedSteps.going_down(tables, by_axis, down, self._up)
-        last = np.append(own[1:, 0] != own[:-1, 0], np.ones(min(len(own), 1), dtype=np.bool_))
-        self._factors = np.where(last, self.scale[own[:, 0]], 1.0)
+        tables_up = own[self._up.rows, 0]
+        last = np.zeros(tables_up.size, dtype=np.bool_)
+        last[tables_up.size - 1 - np.unique(tables_up[::-1], return_index=True)[1]] = True
+        self._factors = np.where(last, self.scale[tables_up], 1.0)
         self._ends = [(int(tables.offsets[i]), float(self.scale[i])) for i in np.flatnonzero(tables.sizes == 1)]
 
     @property
@@ -319,6 +321,9 @@ class Runs:
         others = np.setdiff1d(np.arange(tables.sizes.size), places)
         unread = np.stack([np.full(others.size, -1), tables.offsets[others], tables.sizes[others], others * 0], axis=1)
         count = PARTS if is_large(tables) else 1
+        if count > 1:
+            rows, of = _in_pieces(rows)
+            places, weights, again = places[of], weights[of], again[of]
         parts = cut(rows[:, 2], 1 if again.any() else count), cut(unread[:, 2], count)
         return cls(places, weights, rows, unread.astype(np.int64), *parts)
 
@@ -358,6 +363,18 @@ class Runs:
         back = self.rows[:, [1, 0, 2, 3]]
         back[:, 3] = 0
         return np.ascontiguousarray(back)
+
+
+def _in_pieces(rows: Integers) -> tuple[Integers, Index]:
+    """Runs none of which is longer than a part, in their order, and which run each is of."""
+    most = 1 + int(rows[:, 2].sum()) // PARTS
+    counts = -(-rows[:, 2] // most)
+    of = np.repeat(np.arange(len(rows)), counts)
+    first = (np.arange(of.size) - np.repeat(np.cumsum(counts) - counts, counts)) * most
+    found = rows[of]
+    found[:, :2] += first[:, None]
+    found[:, 2] = np.minimum(most, found[:, 2] - first)
+    return found, of
 
 
 def _densities(axes: GroupedAxes, tables: ClosedTables, places: Index, precisions: Float) -> Float:

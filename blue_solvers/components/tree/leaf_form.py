@@ -139,13 +139,20 @@ class LeafForm:
         )
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether both passes are compiled loops."""
+        return self._lanes is not None
+
+    @property
     def tabulates(self) -> bool:
         """Whether `go_down` writes all that is desired of these geounits, where it is given the place."""
         return self._lanes is not None and self._lanes.tabulates
 
     @cached_property
     def _lots_up(self) -> list[LotGoingUp]:
-        return self._by_pair.lots_going_up(self._plan.pair_parent[self._pairs], self._count_in_cache(1))
+        parents = self._plan.pair_parent[self._pairs]
+        children = self._plan.spine.child_counts[self._plan.parents[parents]]
+        return self._by_pair.lots_going_up(parents, children, self._count_in_cache(1))
 
     @cached_property
     def _lots_down(self) -> list[LotGoingDown]:
@@ -169,20 +176,43 @@ class LeafForm:
     def _has_parents(self) -> bool:
         return bool(self._pairs[0] >= 0)
 
-    def go_up(self, Y: Float, workers: Workers) -> Iterator[tuple[slice | Index, Float]]:
-        """Parents, and the sums over these children of their estimates in slots, (parents, ..., K).
+    @cached_property
+    def sets(self) -> Index:
+        """Parents whose sums `go_up` sets, whatever is there; to those of others it adds."""
+        if not self._compiled_up:
+            return np.zeros(0, dtype=np.intp)
+        parents = np.arange(self._plan.parents.size)
+        return np.concatenate([parents[:0], *(parents[lot.parents] for lot in self._lots_up if lot.is_whole)])
+
+    @property
+    def _compiled_up(self) -> bool:
+        return self._lanes is not None and self._has_parents
+
+    def go_up(self, Y: Float, sums: Float, workers: Workers) -> None:
+        """Add to sums over children, (geounits with children, ..., K) in slots, the estimates of these.
 
         Parameters
         ----------
         Y : ndarray, (n, K)
             All measurements.
+        sums : ndarray
+            In place; see `sets`.
         workers : Workers
         """
         if not self.rows.size or not self._has_parents:
             return
+        if self._lanes is not None:
+            whole = [lot for lot in self._lots_up if lot.is_whole]
+            workers.for_each(partial(self._set_in_lanes, self._lanes, Y, sums), whole)
+        for parents, totals in self._totals(Y, workers):
+            sums[parents] += totals
+
+    def _totals(self, Y: Float, workers: Workers) -> Iterator[tuple[slice | Index, Float]]:
+        """Parents, and the sums over these children, (parents, ..., K), but for those that are set."""
         K = Y.shape[1]
         if self._lanes is not None:
-            yield from workers.in_order(partial(self._sums_in_lanes, self._lanes, Y), self._lots_up)
+            others = [lot for lot in self._lots_up if not lot.is_whole]
+            yield from workers.in_order(partial(self._sums_in_lanes, self._lanes, Y), others)
             return
         tables = self._measured(Y)
 
@@ -212,6 +242,12 @@ class LeafForm:
             totals = np.add.reduceat(totals, lot.of_parent, axis=0)
         self._basis.to_slots(totals)
         return lot.parents, totals
+
+    def _set_in_lanes(self, lanes: LeafLanes, Y: Float, sums: Float, lot: LotGoingUp) -> None:
+        """The same in their place."""
+        totals = sums[lot.parents]
+        lanes.estimate(Y, lot.lanes, None, totals)
+        self._basis.to_slots(totals)
 
     def go_down(self, Y: Float, learnt: Float, result: Float, X: Float | None, workers: Workers) -> None:
         """Estimates in cells into these geounits' rows of `result` (G, ..., K).

@@ -11,6 +11,7 @@ from blue_solvers.components.tree.leaf_lanes import Lanes
 from constraint_builders.arrays import Index, as_slice
 
 LOTS = 8  # of pairs whose sums are in cache together: threads share them evenly
+FEWEST = 4  # lots of all, where there are leaves enough
 LEAVES = 512  # that are worth a call, however large their tables
 
 
@@ -26,11 +27,14 @@ class LotGoingUp:
         The first of every parent's pairs among them; None where each has one.
     lanes : Lanes
         One for every pair.
+    is_whole : bool
+        Whether these are all children of their parents, which follow one another.
     """
 
     parents: slice | Index
     of_parent: Index | None
     lanes: Lanes
+    is_whole: bool
 
 
 @dataclass(frozen=True)
@@ -69,23 +73,29 @@ class LeavesByPair:
     starts: Index
     pairs: Index
 
-    def lots_going_up(self, parents: Index, count: int) -> list[LotGoingUp]:
-        """Pairs, with their parents (pairs,), in lots of which several have so many."""
-        return [self._going_up(parents, some) for some in chunks(self.pairs.size, max(1, count // LOTS))]
+    def lots_going_up(self, parents: Index, children: Index, count: int) -> list[LotGoingUp]:
+        """Pairs, with their parents (pairs,) and how many children these have, in lots, several of so many pairs."""
+        worth = LEAVES * self.pairs.size // max(1, self.rows.size)
+        size = max(1, min(count // LOTS, max(worth, -(-self.pairs.size // FEWEST))))
+        return [self._going_up(parents, children, some) for some in chunks(self.pairs.size, size)]
 
-    def _going_up(self, parents: Index, some: slice) -> LotGoingUp:
+    def _going_up(self, parents: Index, children: Index, some: slice) -> LotGoingUp:
         distinct, of_parent = np.unique(parents[some], return_index=True)
         by_class = np.argsort(self.classes[self.starts[some]], kind="stable")
-        sizes = np.diff(self.starts[some.start : some.stop + 1])[by_class]
+        counts = np.diff(self.starts[some.start : some.stop + 1])
+        sizes = counts[by_class]
         ends = np.concatenate([[0], np.cumsum(sizes)])
         leaves = np.repeat(self.starts[some][by_class] - ends[:-1], sizes) + np.arange(ends[-1])
         nothing = np.zeros(by_class.size, dtype=np.intp)
         lanes = Lanes(ends, self.rows[leaves], self.classes[self.starts[some][by_class]], nothing, by_class)
-        return LotGoingUp(as_slice(distinct), None if distinct.size == by_class.size else of_parent, lanes)
+        rows, is_one = as_slice(distinct), distinct.size == by_class.size
+        is_whole = isinstance(rows, slice) and is_one and bool((counts == children[some]).all())
+        return LotGoingUp(rows, None if is_one else of_parent, lanes, is_whole)
 
     def lots_going_down(self, count: int) -> list[LotGoingDown]:
         """Leaves in lots of half so many, or more where these are few."""
-        return [self._going_down(some) for some in chunks(self.rows.size, max(count // 2, LEAVES))]
+        size = max(min(count // 2, -(-self.rows.size // FEWEST)), LEAVES)
+        return [self._going_down(some) for some in chunks(self.rows.size, size)]
 
     def _going_down(self, some: slice) -> LotGoingDown:
         first, last = int(self.pair_of[some.start]), int(self.pair_of[some.stop - 1])

@@ -82,11 +82,6 @@ class TreeForm:
             ByParent(self.plan, level, np.delete(np.arange(level.members.size), leaves.rows))
             for level, leaves in zip(self.plan.levels, self._leaves, strict=True)
         ]
-
-        self._inner = [
-            (as_slice(level.inner), as_slice(self.plan.parent_number[level.members[level.inner]]))
-            for level in self.plan.levels
-        ]
         self._blocks_at: dict[tuple[int, int], list[LevelBlock]] = {}
 
     def _make_plan(self) -> TreePlan:
@@ -123,7 +118,8 @@ class TreeForm:
 
     def _workers(self, Y: Float) -> Workers:
         cells = max(self._problem.observed.size, self._problem.desired.size)
-        return Workers(8.0 * Y.shape[1] * cells if self.plan.finest.size * Y.shape[1] >= WIDE else 0)
+        shared = self.plan.finest.size * Y.shape[1] >= WIDE or any(leaves.is_compiled for leaves in self._leaves)
+        return Workers(8.0 * Y.shape[1] * cells if shared else 0)
 
     def _estimates(self, Y: Float, workers: Workers, X: Float | None = None) -> Iterator[tuple[int, Float]]:
         """Final estimates of every level in cells, from the root down, each forgotten when the next is asked for.
@@ -134,22 +130,25 @@ class TreeForm:
         """
         K, Y = Y.shape[1], np.ascontiguousarray(Y)
         estimates: list[Float] = [np.empty(0)] * len(self.plan.levels)
-        sums = np.zeros((self.plan.parents.size, *self._shape, K))
+        sums = np.empty((self.plan.parents.size, *self._shape, K))
+        sums[self._added_to] = 0
         for number in reversed(range(len(self.plan.levels))):
             estimates[number] = self._room(number, K, X)
             self._go_up(number, Y, sums, estimates[number], workers)
-            for parents, totals in self._leaves[number].go_up(Y, workers):
-                sums[parents] += totals
+            self._leaves[number].go_up(Y, sums, workers)
             self._others[number].add_to_parents(estimates[number], sums)
         learnt = sums  # where it is known, in place
         for number in range(len(self.plan.levels)):
             self._go_down(number, estimates[number], learnt, workers)
-            inner, numbers = self._inner[number]
-            learnt[numbers] = estimates[number][inner] - sums[numbers]
-            self._finish(number, estimates[number], workers)
+            self._finish(number, estimates[number], learnt, workers)
             self._leaves[number].go_down(Y, learnt, estimates[number], X, workers)
             yield number, estimates[number]
             estimates[number] = np.empty(0)
+
+    @cached_property
+    def _added_to(self) -> slice | Index:
+        """Geounits with children, to whose sums over these something is added before it is set."""
+        return as_slice(np.setdiff1d(np.arange(self.plan.parents.size), np.concatenate([x.sets for x in self._leaves])))
 
     def _room(self, number: int, K: int, X: Float | None) -> Float:
         """Memory for the estimates of a level."""
@@ -197,11 +196,13 @@ class TreeForm:
 
         workers.for_each(add, others.lots(self._rows_in_cache(learnt.shape[-1])))
 
-    def _finish(self, number: int, estimates: Float, workers: Workers) -> None:
-        """From slots to cells, in place."""
+    def _finish(self, number: int, estimates: Float, learnt: Float, workers: Workers) -> None:
+        """What geounits learnt beyond the sums of their children, and from slots to cells, both in place."""
 
         def finish(some: LevelBlock) -> None:
             block = estimates[some.rows]
+            numbers = as_slice(some.numbers)
+            learnt[numbers] = block[some.inner] - learnt[numbers]
             self._basis.to_cells(block)
             self._empty(number, some.rows, block)
             _put_back(block, some.rows, estimates)

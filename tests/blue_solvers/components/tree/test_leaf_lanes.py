@@ -20,7 +20,9 @@ DISORDERED = Schema({"a": 3, "b": 5, "c": 2}, recodes=RECODES)
 RECODES_IN_ORDER = {"b": {"g": [0, 1, 1, 1], "h": [0, 1, 1, 2]}, "c": {"q": [0, 0, 1]}}  # of SCHEMA
 
 
-def in_lanes(problem: Problem, whole: int, run: int = 2, few: int = 3) -> BlueOperator:
+def in_lanes(
+    problem: Problem, whole: int, run: int = 2, few: int = 3, levels: tuple[bool, ...] = (False, False, True)
+) -> BlueOperator:
     """The two passes, with all leaves that measured their finest table side by side, in small lots."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leaf_form, "has_numba", lambda: True)
@@ -30,7 +32,7 @@ def in_lanes(problem: Problem, whole: int, run: int = 2, few: int = 3) -> BlueOp
         patch.setattr(leaf_lanes, "WHOLE", whole)
         patch.setattr(leaf_lanes, "RUN", run)
         P = blue(problem, "two_pass")
-        assert [own._lanes is not None for own in P._prepared._method._leaves] == [False, False, True]
+        assert [own._lanes is not None for own in P._prepared._method._leaves] == list(levels)
         P @ np.zeros(P.shape[1])  # lots are made here
         return P
 
@@ -124,6 +126,31 @@ def test_bits_do_not_depend_on_threads_nor_on_who_is_beside(seed: int) -> None:
         found.append(in_lanes(problem, 0, few=100) @ Y)
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)
+
+
+@given(st.data())
+def test_children_of_one_parent_may_lie_at_several_levels(data: st.DataObject) -> None:
+    """Sums over children that are all in one lot are set, to those of others is added: counties without blocks, blocks
+    without counties, whoever comes first.
+    """
+    counties, blocks = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 25))
+    above = data.draw(st.lists(st.integers(0, counties), min_size=blocks, max_size=blocks))
+    spine = Spine([-1] + [0] * counties + above, ["State"] + ["County"] * counties + ["Block"] * blocks)
+    observed = {"County": {"detailed": 3.0, "total": 1.0}, "Block": {"detailed": 2.0, "a": 1.0, "g": 4.0}}
+    problem = Problem(SCHEMA, observed | {"State": {"total": 1.0}}, spine=spine, desired="all")
+    is_leaf = ~np.isin(np.arange(counties) + 1, above)
+    leaves = np.concatenate([np.flatnonzero(is_leaf) + 1, counties + 1 + np.arange(blocks)])
+    parent = np.concatenate([[-1], np.zeros(counties, int), above])
+    county = (leaves == np.arange(1, counties + 1)[:, None]) | (parent[leaves] == np.arange(1, counties + 1)[:, None])
+    inside = {"State": np.ones((1, leaves.size)), "County": county * 1.0, "Block": np.eye(leaves.size)[is_leaf.sum() :]}
+    M = np.concatenate([np.kron(inside[level], sums_of(SCHEMA, table)) for level, table in problem.observed.names])
+    root = 1 / np.sqrt(problem.variances)[:, None]
+    Y = np.random.default_rng(1).standard_normal((problem.observed.size, 2))
+    expected = M @ np.linalg.lstsq(root * M, root * Y, rcond=None)[0]
+    found = in_lanes(problem, 0, levels=(False, bool(is_leaf.any()), True)) @ Y
+    for name in problem.observed.names:
+        own = found[problem.desired.slice(name)]
+        np.testing.assert_allclose(own, expected[problem.observed.slice(name)], rtol=0, atol=1e-9)
 
 
 def test_other_tables_that_tell_all_variables_apart_keep_a_large_table_off_the_line() -> None:
