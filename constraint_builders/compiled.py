@@ -116,6 +116,13 @@ def compiled(reference: Loop) -> Callable[[Loop], CompiledLoop[Loop]]:
     return declare
 
 
+def prefetch(vector: Any, place: int) -> None:
+    """Ask for what lies around a number of a vector, or beyond its end, before it is used.
+
+    Only a compiled loop does so; in plain Python, and for what comes out, this does nothing.
+    """
+
+
 def _declared(module: str, name: str) -> CompiledLoop:
     return getattr(importlib.import_module(module), name)
 
@@ -149,12 +156,34 @@ def _compile(loop: Any, numba: Any) -> Any:
     globals_ = dict(loop.__globals__)
     copies = {function.__name__: _copy(function, globals_) for function in helpers}
     globals_.update({name: numba.njit(**HELPERS)(copy) for name, copy in copies.items()})
+    globals_.update({name: _prefetch() for name, value in globals_.items() if value is prefetch})
     whole = _copy(loop, globals_)
     whole.__qualname__ = f"{loop.__name__}_{_fingerprint([loop, *helpers]):08x}"
     try:
         return _Interruptible(numba.njit(cache=True, **OPTIONS)(whole))
     except RuntimeError:  # numba finds no folder that it may write to
         return _Interruptible(numba.njit(**OPTIONS)(whole))
+
+
+@cache
+def _prefetch() -> Any:
+    """`prefetch` as an instruction; the second level of the cache is asked, for reading."""
+    extending, ir = importlib.import_module("numba.extending"), importlib.import_module("llvmlite.ir")
+    types = importlib.import_module("numba.core.types")
+
+    def typed(_: Any, vector: Any, place: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+            address = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+            number = ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+            called = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+            builder.call(called, [address, number(0), number(2), number(1)])
+            return context.get_dummy_value()
+
+        return types.void(vector, place), generate
+
+    return extending.intrinsic(typed)
 
 
 class _Interruptible:

@@ -1,45 +1,33 @@
 """Linear maps of many geounits at once, a tile of them after another, in numpy and as a loop to be compiled.
 
 A lane is a geounit, or several that are added up, and a column. A tile holds a row of numbers for every cell of some
-lanes: their tables are read into it, sums of rows (`row_program`) are done on it, and tables are written from it, so
-that nothing but the tables themselves leaves the cache. What a lane gets does not depend on which lanes are beside it.
-
-A finest table of many cells never enters the tile. It stays a line of cells, of which margins enter the tile, and to
-which margins of the tile are added when it is written.
+lanes: tables are read into it, sums of rows (`row_program`) done on it, and tables written from it, so that nothing but
+these leaves the cache. What a lane gets does not depend on which lanes are beside it. A finest table of many cells
+stays a line of cells, of which margins enter the tile, and to which margins of the tile are added when it is written.
 
 Arguments of both:
 
 data, columns : ndarray, (n K,), and int
     Tables of all geounits, one after the other; K numbers for every cell.
-firsts, members : ndarray of int, (N + 1,) and (members,)
-    Which geounits each of N lanes adds up.
-classes : ndarray of int, (N,)
-    Of all that a lane adds up, the row of `factors`.
+firsts, members, classes : ndarray of int, (N + 1,), (members,) and (N,)
+    Which geounits each of N lanes adds up; and of all of them, the row of `factors`.
 inputs : ndarray of int, (tables, 3)
     Of every table read into the tile: where it starts in `data`, in cells, its cells, and its first row of the tile.
-line : ndarray of int, (2,)
-    Of the finest table: where it starts in `data`, and its cells; 0 where it is among the inputs.
+line, line_out : ndarray of int, (2,), and int
+    Of the finest table: where it starts in `data`, its cells, 0 where it is among the inputs; where it starts in `out`.
 margins : ndarray of int, (margins, 5)
     Sums along an axis of the line, which margins follow: where it is read, cells before the axis, its levels, cells
     after it, and the first row of the tile that it goes to, or -1.
-parts, part_of : ndarray (P, cells K) and ndarray of int (N,)
-    What is added to the finest table, and which of it to each lane; P may be 0, which adds nothing.
-first_part : int
-    Where parts go in the tile; -1 where they are added to the line.
+parts, part_of, first_part : ndarray (P, cells K), ndarray of int (N,) and int
+    What is added to the finest table, none where P is 0; which of it to each lane; and where it goes in the tile, or -1
+    where it is added to the line.
 targets, lengths, terms, sources, factors
     Runs of sums of rows.
-outputs : ndarray of int, (tables, 3)
-    Of every table written from the tile: where it starts in `out`, in cells, its cells, and where its rows start in
-    `written`.
-written : ndarray of int
-    Rows.
-boxes : ndarray of int, (boxes, 3)
+outputs, written : ndarray of int, (tables, 3) and (rows,)
+    Of every table written from the tile: where it starts in `out`, its cells, and where its rows start in `written`.
+boxes, runs : ndarray of int, (boxes, 3) and (boxes, runs)
     Margins of the tile that are added to the line: how many cells, where its rows start in `written`, and 1 if it has a
-    cell for each of a run, 0 if one for all of it.
-runs : ndarray of int, (boxes, runs)
-    Where in every box each run of the line's cells starts.
-line_out : int
-    Where the line is written in `out`, in cells.
+    cell for each of a run, 0 if one for all of it; and where in every box each run of the line's cells starts.
 out, rows_out, rows : ndarray (m K,), ndarray of int (N,) and int
     Tables of all geounits, which row of each is a lane's, and how many rows the tile has.
 """
@@ -49,11 +37,12 @@ from __future__ import annotations
 import numpy as np
 
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.compiled import compiled
+from constraint_builders.compiled import compiled, prefetch
 
 LANES = 64  # of a tile
 FEW_LANES = 32  # of one of many rows
 MOST_ROWS = 400
+LINE = 8  # that a processor reads together
 FOLDED = 64  # numbers of which the sum is worth adding quarters first, which a processor does side by side
 
 
@@ -130,24 +119,13 @@ def map_lanes(
             stop += 1
         for i in range(inputs.shape[0]):
             first, size, at = inputs[i, 0] * columns, inputs[i, 1] * columns, inputs[i, 2] * stride
-            if is_single:
-                _place(places, first, size, members, start, stop)
-            else:
-                _place(places, 0, size, own, 0, stop - start)
-                for lane in range(start, stop):
-                    _add_up(data, first, members, firsts[lane], firsts[lane + 1], totals, places[lane - start], size)
+            _find(places, data, first, size, members, firsts, start, stop, totals, is_single)
             _enter(cells, at, stride, data if is_single else totals, places, size, stop - start, columns)
         if first_part >= 0 and parts.shape[0]:
             _place(places, 0, parts.shape[1], part_of, start, stop)
             _enter(cells, first_part * stride, stride, all_parts, places, parts.shape[1], stop - start, columns)
         if length:
-            at = line[0] * columns
-            if is_single:
-                _place(starts, at, length, members, start, stop)
-            else:
-                _place(starts, 0, length, own, 0, stop - start)
-                for lane in range(start, stop):
-                    _add_up(data, at, members, firsts[lane], firsts[lane + 1], lines, starts[lane - start], length)
+            _find(starts, data, line[0] * columns, length, members, firsts, start, stop, lines, is_single)
             _sum_lines(all_lines, starts, length, sums, in_margins, margins, columns, stop - start)
             room = 0
             for i in range(margins.shape[0]):
@@ -156,7 +134,11 @@ def map_lanes(
                     _place(places, room, in_margins, own, 0, stop - start)
                     _enter(cells, margins[i, 4] * stride, stride, sums, places, size, stop - start, columns)
                 room += size
-        _add_rows(cells, stride, (stop - start) * columns, targets, lengths, terms, sources, factors[classes[start]])
+        soon = min(stop - start, rows_out.size - stop) if is_single and length else 0
+        _add_rows(
+            cells, stride, (stop - start) * columns, targets, lengths, terms, sources, factors[classes[start]], soon,
+            length, data, line[0] * columns, members[stop:], out, line_out * columns, rows_out[start:],
+        )  # fmt: skip
         for i in range(outputs.shape[0]):
             first, size = outputs[i, 0] * columns, outputs[i, 1] * columns
             _place(places, first, size, rows_out, start, stop)
@@ -185,6 +167,18 @@ def _place(places: Integers, first: int, size: int, numbers: Integers, start: in
     """Where the tables of some geounits begin."""
     for lane in range(start, stop):
         places[lane - start] = first + numbers[lane] * size
+
+
+def _find(
+    places: Integers, data: Float, first: int, size: int, members: Integers, firsts: Integers, start: int, stop: int,
+    totals: Float, is_single: bool,
+) -> None:  # fmt: skip
+    """Where the tables of some lanes begin: in data, or in totals, where several are added up."""
+    if is_single:
+        _place(places, first, size, members, start, stop)
+    for lane in range(start, start if is_single else stop):
+        places[lane - start] = (lane - start) * size
+        _add_up(data, first, members, firsts[lane], firsts[lane + 1], totals, places[lane - start], size)
 
 
 def _add_up(
@@ -229,15 +223,12 @@ def _enter_eight(tile: Float, at: int, stride: int, tables: Float, places: Integ
     to, step = np.uint64(at), np.uint64(stride)
     p0, p1, p2, p3 = np.uint64(places[0]), np.uint64(places[1]), np.uint64(places[2]), np.uint64(places[3])
     p4, p5, p6, p7 = np.uint64(places[4]), np.uint64(places[5]), np.uint64(places[6]), np.uint64(places[7])
-    for c in range(np.uint64(0), np.uint64(size), np.uint64(1)):
-        tile[to] = tables[p0 + c]
-        tile[to + np.uint64(1)] = tables[p1 + c]
-        tile[to + np.uint64(2)] = tables[p2 + c]
-        tile[to + np.uint64(3)] = tables[p3 + c]
-        tile[to + np.uint64(4)] = tables[p4 + c]
-        tile[to + np.uint64(5)] = tables[p5 + c]
-        tile[to + np.uint64(6)] = tables[p6 + c]
-        tile[to + np.uint64(7)] = tables[p7 + c]
+    one, two, four = np.uint64(1), np.uint64(2), np.uint64(4)
+    for c in range(np.uint64(0), np.uint64(size), one):
+        tile[to], tile[to + one] = tables[p0 + c], tables[p1 + c]
+        tile[to + two], tile[to + two + one] = tables[p2 + c], tables[p3 + c]
+        tile[to + four], tile[to + four + one] = tables[p4 + c], tables[p5 + c]
+        tile[to + four + two], tile[to + four + two + one] = tables[p6 + c], tables[p7 + c]
         to += step
 
 
@@ -269,10 +260,8 @@ def _sum_lines(
         stop = lane * each
         for i in range(margins.shape[0]):
             start, after = margins[i, 0] * columns, margins[i, 3] * columns
-            if start < length:
-                _sum_axis(line, starts[lane] + start, margins[i, 1], margins[i, 2], after, sums, stop, room)
-            else:
-                _sum_axis(sums, lane * each + start - length, margins[i, 1], margins[i, 2], after, sums, stop, room)
+            own, at = (line, starts[lane]) if start < length else (sums, lane * each - length)
+            _sum_axis(own, at + start, margins[i, 1], margins[i, 2], after, sums, stop, room)
             stop += margins[i, 1] * after
 
 
@@ -320,10 +309,21 @@ def _sum_run(array: Float, first: int, size: int) -> float:
 
 def _add_rows(
     tile: Float, stride: int, width: int, targets: Integers, lengths: Integers, terms: Integers, sources: Integers,
-    factors: Float,
+    factors: Float, soon: int, length: int, data: Float, at: int, members: Integers, out: Float, to: int, own: Integers,
 ) -> None:  # fmt: skip
-    """Sums of rows, two terms at a time; in a run of rows with what is between them."""
+    """Sums of rows, two terms at a time; in a run of rows with what is between them.
+
+    Meanwhile memory is asked for as many lines as are `soon` read, and written, after them.
+    """
+    lane, asked, share = 0, 0, 1 + soon * length // (LINE * max(1, targets.size))
     for i in range(targets.size):
+        if lane < soon:
+            for c in range(asked, asked + share * LINE, LINE):
+                prefetch(data, at + members[lane] * length + c)
+                prefetch(out, to + own[lane] * length + c)
+            asked += share * LINE
+            if asked >= length:
+                lane, asked = lane + 1, 0
         size, term, last = np.uint64((lengths[i] - 1) * stride + width), terms[i], terms[i + 1]
         target, step, zero, one = np.uint64(targets[i] * stride), np.uint64(stride), np.uint64(0), np.uint64(1)
         if term == last:

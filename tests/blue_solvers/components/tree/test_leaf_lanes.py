@@ -130,9 +130,7 @@ def test_bits_do_not_depend_on_threads_nor_on_who_is_beside(seed: int) -> None:
 
 @given(st.data())
 def test_children_of_one_parent_may_lie_at_several_levels(data: st.DataObject) -> None:
-    """Sums over children that are all in one lot are set, to those of others is added: counties without blocks, blocks
-    without counties, whoever comes first.
-    """
+    """Sums over children that are all in one lot are set, to those of others is added; whoever comes first."""
     counties, blocks = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 25))
     above = data.draw(st.lists(st.integers(0, counties), min_size=blocks, max_size=blocks))
     spine = Spine([-1] + [0] * counties + above, ["State"] + ["County"] * counties + ["Block"] * blocks)
