@@ -43,7 +43,7 @@ def in_range(linear: Callable[[Float], Float], X: Float, require_finite: Callabl
 def _moderate(X: Float) -> bool:
     """Whether one look at all cells together, and at the first ones of every column, shows finite ones in range."""
     with Workers(X.nbytes) as workers:
-        parts = np.array_split(X, PARTS if X.nbytes >= WORTH_BYTES else 1)
+        parts = np.array_split(X, PARTS) if X.nbytes >= WORTH_BYTES else [X]
         squares = sum(workers.in_order(lambda own: float(np.vdot(own, own)), parts))
     return squares <= LARGEST**2 and bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import paper_times, squared_error_rule, unequal_variances
+from bench import paper_times, squared_error_rule, two_cores, unequal_variances
 from bench.__main__ import SHARED_CODE
 from bench.invented_answers import HEADER, broken, collect, read, table
 from bench.printed_figures import TABLE_2, TABLE_3, Comparison
 from blue_solvers import blue
+from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders import Spine, gallery
 from constraint_builders.budget import Measure
 from tests.helpers.places import ROOT
@@ -106,3 +107,20 @@ def test_answers_to_invented_problems_break_no_promise(tmp_path: Path) -> None:
     exact = next(answer for answer in found if answer.verdict == "exact")
     for change in ({"error": 2e-8}, {"variance": 2e-7}, {"known": 65.0}, {"bound": 1e-12, "error": 1e-9}):
         assert len(broken([replace(exact, **change)])) == 1
+
+
+def test_what_two_threads_would_give_is_worked_out_from_parts() -> None:
+    """Each goes to the thread that is free first; what is not in parts is for one alone."""
+    assert two_cores._shared([3.0, 1.0, 1.0, 1.0, 2.0]) == 5.0
+    as_it_is = Workers.in_order
+
+    def run(parts: int) -> None:
+        with Workers(WORTH_BYTES) as workers:
+            workers.for_each(lambda _: sum(range(100_000)), range(parts))
+        sum(range(100_000))
+
+    for parts, expected in ((1, 1.0), (4, 0.6)):
+        found = two_cores._by_parts(lambda parts=parts: run(parts), 5)
+        assert found["by parts"] / found["processor"] == pytest.approx(expected, rel=0.3)
+        assert found["alone"] <= found["by parts"]
+    assert Workers.in_order is as_it_is

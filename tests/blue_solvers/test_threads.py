@@ -15,6 +15,7 @@ from blue_solvers import TwoPass, blue, column_units, thread_limit
 from blue_solvers.components import SweepForm
 from blue_solvers.components.flat import shared_steps
 from blue_solvers.components.structured_problem import StructuredProblem
+from blue_solvers.components.tree import tree_form
 from blue_solvers.threads import VARIABLE, WORTH_BYTES, Workers, threads
 from constraint_builders import Problem, Schema, Spine, gallery
 from tests.helpers.effort import examples
@@ -65,6 +66,7 @@ ON_SPINES = [name for name in CASES if name.startswith("a spine")]
 def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = CASES[name]()
     monkeypatch.setattr("blue_solvers.threads.WORTH_BYTES", 1e6)
+    monkeypatch.setattr(tree_form, "BLOCK_BYTES", 1 << 18)
     monkeypatch.setattr(column_units, "WORTH_BYTES", np.inf)  # else the look at the values is shared anyway
     monkeypatch.setattr(shared_steps, "WORTH_BYTES", 1e6)
     submitted, submit = [], Workers._submit

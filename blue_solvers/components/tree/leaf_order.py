@@ -11,7 +11,7 @@ from blue_solvers.components.tree.leaf_lanes import Lanes
 from constraint_builders.arrays import Index, as_slice
 
 LOTS = 8  # of pairs whose sums are in cache together: threads share them evenly
-FEWEST = 4  # lots of all, where there are leaves enough
+FEWEST = 4  # lots of pairs whose leaves are more than are in cache together
 LEAVES = 512  # that are worth a call, however large their tables
 
 
@@ -75,8 +75,9 @@ class LeavesByPair:
 
     def lots_going_up(self, parents: Index, children: Index, count: int) -> list[LotGoingUp]:
         """Pairs, with their parents (pairs,) and how many children these have, in lots, several of so many pairs."""
-        worth = LEAVES * self.pairs.size // max(1, self.rows.size)
-        size = max(1, min(count // LOTS, max(worth, -(-self.pairs.size // FEWEST))))
+        size = max(1, count // LOTS)
+        if self.rows.size >= count:
+            size = min(size, -(-self.pairs.size // FEWEST))
         return [self._going_up(parents, children, some) for some in chunks(self.pairs.size, size)]
 
     def _going_up(self, parents: Index, children: Index, some: slice) -> LotGoingUp:
@@ -94,8 +95,7 @@ class LeavesByPair:
 
     def lots_going_down(self, count: int) -> list[LotGoingDown]:
         """Leaves in lots of half so many, or more where these are few."""
-        size = max(min(count // 2, -(-self.rows.size // FEWEST)), LEAVES)
-        return [self._going_down(some) for some in chunks(self.rows.size, size)]
+        return [self._going_down(some) for some in chunks(self.rows.size, max(count // 2, LEAVES))]
 
     def _going_down(self, some: slice) -> LotGoingDown:
         first, last = int(self.pair_of[some.start]), int(self.pair_of[some.stop - 1])
