@@ -86,9 +86,13 @@ class Told:
     def differences(self, solver: str, judged: Counter[str]) -> list[tuple[bool, str]]:
         """Everything that a solver says wrongly, with whether it was to be proved."""
         wrong = []
+        try:
+            P = blue(self.problem, solver)
+        except (UnsupportedProblemError, ConvergenceError):
+            return wrong
         for certify in (False, True):
             try:
-                est = blue(self.problem, solver).estimate(self.y, certify=certify)
+                est = P.estimate(self.y, certify=certify)
             except (UnsupportedProblemError, ConvergenceError):
                 continue
             if est.info.exact:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
 
 import numpy as np
 
+from constraint_builders import Problem
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import Reference, solve
 
@@ -51,6 +52,11 @@ class Invented:
     y: np.ndarray
     truth: np.ndarray
     reference: Reference
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The package's, one for all solvers."""
+        return self.description.problem()
 
 
 @lru_cache(maxsize=512)
