@@ -21,6 +21,7 @@ from blue_solvers.testing.possible_truths import PossibleTruths
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
+from tests.helpers.oracles.description import Description
 from tests.helpers.oracles.invent import Invented, Kind, invent
 
 SEEDS = st.integers(0, 100_000)
@@ -45,13 +46,16 @@ ALWAYS = {"flat", "spine", "areas with weights"}  # with solvers that are config
 WITH_EQUALITIES = [name for name in problems() if name.startswith("equalities")]
 
 
+def has_values(described: Description) -> bool:
+    """Whether there are equalities, and not all of them to 0."""
+    return described.equalities is not None and bool(described.equalities[1].any())
+
+
 def drawn(seed: int, kind: Kind) -> tuple[Invented, Problem] | None:
     """The first problem from a seed on whose equalities have right-hand sides and in which something is not known."""
     for s in range(seed, seed + 300):
-        found = invent(s, kind)
-        if found is None or found.description.equalities is None or not found.description.equalities[1].any():
-            continue
-        if not (found.reference.variances > 1e-9).all():
+        found = invent(s, kind, has_values)
+        if found is None or not (found.reference.variances > 1e-9).all():
             continue
         with suppress(ValueError):
             return found, found.description.problem()

@@ -24,7 +24,7 @@ class Tolerance:
 def differences(invented: Invented, solver: Solver | str, tolerance: Tolerance = Tolerance()) -> list[str] | None:
     """Everything that a solver says wrongly; None where it refuses the problem by name or does not call it exact."""
     try:
-        P = blue(invented.problem, solver)
+        P = blue(invented.description.problem(), solver)
         x, info = P.apply(invented.y)
         proved = P.estimate(invented.y, certify=True)
     except (UnsupportedProblemError, ConvergenceError):
