@@ -83,7 +83,7 @@ def test_l1_noise_follows_the_enumerated_law(name: str) -> None:
     assert p_value(draws, *enumerate_law(Lattice(invariants), l1_cost(epsilon), reach)) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("name", L1_SOME)
+@pytest.mark.parametrize("name", L1_CASES)
 def test_mixtures_of_scales_follow_the_enumerated_law(name: str) -> None:
     invariants, _, epsilon, reach = L1_CASES[name]
     draws = ScaleMixtureSampler(Lattice(invariants), epsilon).sample(40_000, rng=7)
