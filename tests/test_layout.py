@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,15 @@ def test_nothing_but_whole_subjects_stands_outside() -> None:
     }
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imported(path: Path) -> set[str]:
     """The modules that a file imports, and names from them."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     whole = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     return whole | {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
 
@@ -75,7 +82,7 @@ def test_no_name_of_a_file_means_two_things() -> None:
 
 
 def test_no_name_of_a_class_means_two_things() -> None:
-    trees = [ast.parse(path.read_text()) for path in OURS]
+    trees = [parsed(path) for path in OURS]
     names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
     assert {name for name, times in names.items() if times > 1} <= {"Fit"}  # of counts, and of the noise
 

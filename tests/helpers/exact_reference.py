@@ -57,9 +57,11 @@ def stacked(schema: Schema, names: Sequence[str]) -> np.ndarray:
 def independent_rows(gram: np.ndarray) -> list[int]:
     """Indices of a maximal independent set of rows of M, from the integer matrix M M'."""
     reduced, rank = nmod_mat(len(gram), len(gram), [int(value) for value in gram.ravel()], PRIME).rref()
-    pivots = []
+    pivots, column = [], 0
     for row in range(rank):
-        pivots.append(next(column for column in range(len(gram)) if int(reduced[row, column])))
+        while not int(reduced[row, column]):
+            column += 1
+        pivots.append(column)
     return pivots
 
 
@@ -111,7 +113,7 @@ def exact_blue(
     exact = [exact[i] for i in independent_rows(M[exact] @ M[exact].T)] if exact else []
     T_noisy, E = _rows(T, noisy), _rows(T, exact)
     if covariance is None:
-        TW = _scaled_transpose(T_noisy, [1 / fmpq(*Fraction(float(v[i])).as_integer_ratio()) for i in noisy])
+        TW = _scaled_transpose(T_noisy, [1 / fmpq(*float(v[i]).as_integer_ratio()) for i in noisy])
     else:
         TW = T_noisy.transpose() * _rationals(covariance).inv()
     r, e = len(R), len(exact)
@@ -136,8 +138,9 @@ def exact_blue(
 
 
 def _rationals(matrix: np.ndarray) -> fmpq_mat:
-    values = [fmpq(*Fraction(float(value)).as_integer_ratio()) for value in np.asarray(matrix).ravel()]
-    return fmpq_mat(*matrix.shape, values)
+    values = np.asarray(matrix, dtype=float).ravel().tolist()
+    distinct = {value: fmpq(*value.as_integer_ratio()) for value in set(values)}
+    return fmpq_mat(*matrix.shape, [distinct[value] for value in values])
 
 
 def _rows(matrix: fmpq_mat, rows: Sequence[int]) -> fmpq_mat:

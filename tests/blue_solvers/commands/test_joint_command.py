@@ -16,7 +16,7 @@ from blue_solvers.results.store import read_description
 from constraint_builders.files import production_settings
 from constraint_builders.geography.joined_releases import JoinedReleases, read_joined_releases
 from tests.helpers.census_pair import CensusPair, write_pair
-from tests.helpers.census_products import DHC_PERSONS
+from tests.helpers.census_products import DHC_PERSONS, Product
 
 BOTH = ["--settings", "pl94_us_persons", "--settings", "dhc_us_persons", "--names", "PL94,DHC"]
 KEPT = ["--variables", "sex,hispanic"]
@@ -37,35 +37,45 @@ def stored(pair: CensusPair, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def sums_of(product: Product, query: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Cells of a query that count together, and which of sex and origin they count, as far as it tells these."""
+    cells, shape = product.cells(product.said(query))
+    sizes = tuple(product.sizes.values())
+    index = np.unravel_index(np.arange(int(np.prod(sizes))), sizes)
+    names = list(product.sizes)
+    sex = index[names.index("sex")] if "sex" in names else None
+    origin = index[names.index("hispanic")]
+    tells_sex = sex is not None and shape[names.index("sex")] > 1
+    tells_origin = shape[names.index("hispanic")] > 1
+    found = []
+    for s in range(OF_SEX) if tells_sex else [None]:
+        for h in range(OF_ORIGIN) if tells_origin else [None]:
+            chosen = np.ones(cells.size, bool)
+            chosen &= (sex == s) if s is not None else True
+            chosen &= (origin == h) if h is not None else True
+            counted = np.ones((OF_SEX, OF_ORIGIN))
+            if s is not None:
+                counted *= np.eye(OF_SEX)[s][:, None]
+            if h is not None:
+                counted *= np.eye(OF_ORIGIN)[h]
+            found.append((np.unique(cells[chosen]), counted.ravel()))
+    return found
+
+
 class Dense:
     """The best linear unbiased estimate of counts by block, sex and origin, from what files hold, summed to these."""
 
     def __init__(self, pair: CensusPair) -> None:
         blocks = len(pair.geoids)
         rows, values, variances = [], [], []
-        for _, _, query, product, inside, noisy, variance in pair.measured():
-            cells, shape = product.cells(product.said(query))
-            sizes = tuple(product.sizes.values())
-            index = np.unravel_index(np.arange(int(np.prod(sizes))), sizes)
-            names = list(product.sizes)
-            sex = index[names.index("sex")] if "sex" in names else None
-            origin = index[names.index("hispanic")]
-            tells_sex = sex is not None and shape[names.index("sex")] > 1
-            tells_origin = shape[names.index("hispanic")] > 1
-            for s in range(OF_SEX) if tells_sex else [None]:
-                for h in range(OF_ORIGIN) if tells_origin else [None]:
-                    chosen = np.ones(cells.size, bool)
-                    chosen &= (sex == s) if s is not None else True
-                    chosen &= (origin == h) if h is not None else True
-                    own = np.unique(cells[chosen])
-                    counted = np.ones((OF_SEX, OF_ORIGIN))
-                    if s is not None:
-                        counted *= np.eye(OF_SEX)[s][:, None]
-                    if h is not None:
-                        counted *= np.eye(OF_ORIGIN)[h]
-                    rows.append(np.kron(inside, counted.ravel()))
-                    values.append(noisy.ravel()[own].sum())
-                    variances.append(variance * own.size)
+        sums: dict[tuple[str, str], list[tuple[np.ndarray, np.ndarray]]] = {}
+        for name, _, query, product, inside, noisy, variance in pair.measured():
+            if (name, query) not in sums:  # a million cells are gone through
+                sums[name, query] = sums_of(product, query)
+            for own, counted in sums[name, query]:
+                rows.append(np.kron(inside, counted))
+                values.append(noisy.ravel()[own].sum())
+                variances.append(variance * own.size)
         known = [
             np.kron(np.ones(blocks), np.ones(4)),
             *(np.eye(4 * blocks)[4 * i + j] for i in EMPTY for j in range(4)),

@@ -25,7 +25,7 @@ from tests.helpers.effort import examples
 from tests.helpers.oracles.compare import differences
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import solve
-from tests.helpers.oracles.invent import Invented, Kind, invent
+from tests.helpers.oracles.invent import Invented, Kind, invent, with_equalities
 
 EQUAL = Kind(areas="sets", zeros=False, equalities=False)
 WEIGHED = replace(EQUAL, areas="weights")
@@ -44,11 +44,20 @@ def require_right(invented: Invented, solver: object) -> None:
     assert found == [], found
 
 
-def some_with(seed: int, kind: Kind, wanted: Callable[[Invented], bool]) -> Invented:
+KNOWLEDGE: dict[str, Callable[[Description], bool]] = {
+    "zeros": lambda own: bool(own.zeros) and own.equalities is None,
+    "equalities": lambda own: not own.zeros and own.equalities is not None,
+    "both": lambda own: bool(own.zeros) and own.equalities is not None,
+    "either": lambda own: bool(own.zeros) or own.equalities is not None,
+    "any": lambda own: True,
+}
+
+
+def some_with(seed: int, kind: Kind, wanted: Callable[[Description], bool]) -> Invented:
     """The first of a kind that is wanted and that the package takes: what equalities alone determine it refuses."""
     for s in range(seed, seed + 300):
-        found = invent(s, kind)
-        if found is not None and wanted(found):
+        found = invent(s, kind, wanted)
+        if found is not None:
             with suppress(ValueError):
                 found.description.problem()
                 return found
@@ -70,19 +79,14 @@ def test_equal_variances_beside_exact_arithmetic(solver: str, kind: Kind, seed: 
 @given(seed=SEEDS)
 def test_zeros_and_equalities_beside_exact_arithmetic(what: str, solver: str, seed: int) -> None:
     """In layers that cross, with weights of any sign; of cells that were not measured too."""
-
-    def wanted(found: Invented) -> bool:
-        has = bool(found.description.zeros), found.description.equalities is not None
-        return has == {"zeros": (True, False), "equalities": (False, True), "both": (True, True)}[what]
-
-    require_right(some_with(seed, KNOWN, wanted), solver)
+    require_right(some_with(seed, KNOWN, KNOWLEDGE[what]), solver)
 
 
 @examples(30, 5)
 @given(seed=SEEDS)
 def test_adjoint_with_zeros_and_equalities(seed: int) -> None:
     """That of the equations, where what is known exactly leaves no choice."""
-    found = some_with(seed, KNOWN, lambda own: own.description.equalities is not None)
+    found = some_with(seed, KNOWN, with_equalities)
     problem = found.description.problem()
     P, other = blue(problem, "areas"), blue(problem, "cholesky")
     V = np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
@@ -93,14 +97,14 @@ def test_adjoint_with_zeros_and_equalities(seed: int) -> None:
 @examples(25, 5)
 @given(seed=SEEDS)
 def test_zeros_and_equalities_of_geounits_taken_as_areas(seed: int) -> None:
-    found = some_with(seed, Kind(), lambda own: bool(own.description.zeros) or own.description.equalities is not None)
+    found = some_with(seed, Kind(), KNOWLEDGE["either"])
     require_right(found, "areas")
 
 
 @examples(25, 5)
 @given(seed=SEEDS)
 def test_iterations_around_zeros_equalities_and_cells_known_in_part(seed: int) -> None:
-    found = some_with(seed, replace(KNOWN, cellwise=True, decades=2.0), lambda own: True)
+    found = some_with(seed, replace(KNOWN, cellwise=True, decades=2.0), KNOWLEDGE["any"])
     require_right(found, ConjugateGradient(preconditioner="two_pass", rtol=1e-12))
 
 

@@ -21,7 +21,7 @@ from blue_solvers.streaming.run import work_through
 from tests.blue_solvers.streaming.known_sums import with_equalities
 from tests.blue_solvers.streaming.split_counties import write_counties
 from tests.helpers.effort import first_of, lengths
-from tests.helpers.oracles.invent import Kind, invent
+from tests.helpers.oracles.invent import Kind, in_a_tree_with_equalities, invent
 from tests.helpers.partitioned import read_estimates
 
 
@@ -34,8 +34,8 @@ def test_bounds_are_never_below_the_error_against_600_bits(enough: int, tmp_path
     """Invented spines with equalities, exact and unmeasured cells, recodes, zeros: cut at every geolevel."""
     found: Counter[str] = Counter()
     for seed in range(4_000):
-        invented = invent(seed, Kind(decades=(2.0, 6.0)[seed % 2]))
-        if invented is not None and invented.description.parent is not None and invented.description.equalities:
+        invented = invent(seed, Kind(decades=(2.0, 6.0)[seed % 2]), in_a_tree_with_equalities)
+        if invented is not None:
             found += proved(invented, tmp_path / str(seed))
         if found["proved"] >= enough:
             break

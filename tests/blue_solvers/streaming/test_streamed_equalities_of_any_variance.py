@@ -11,7 +11,7 @@ from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.streaming import partition, stream
 from constraint_builders import Problem, Schema, Spine
 from tests.helpers.effort import first_of, lengths
-from tests.helpers.oracles.invent import Invented, Kind, invent
+from tests.helpers.oracles.invent import Invented, Kind, in_a_tree_with_equalities, invent
 from tests.helpers.partitioned import read_estimates
 
 COUNTIES, BLOCKS = 200, 100  # blocks of a county
@@ -74,8 +74,8 @@ def test_invented_spines_against_600_bits(decades: float, enough: int, tmp_path:
     """Cut at every geolevel; those with equalities that can be streamed, until there are enough."""
     done = 0
     for seed in range(4_000):
-        invented = invent(seed, Kind(decades=decades))
-        if invented is not None and invented.description.parent is not None and invented.description.equalities:
+        invented = invent(seed, Kind(decades=decades), in_a_tree_with_equalities)
+        if invented is not None:
             done += is_streamed_exactly(invented, tmp_path / str(seed))
         if done == enough:
             return

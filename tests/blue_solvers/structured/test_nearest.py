@@ -23,7 +23,7 @@ from tests.helpers.effort import examples
 from tests.helpers.exact_reference import estimable, exact_blue
 from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest
 from tests.helpers.oracles.exact import solve
-from tests.helpers.oracles.invent import Kind, invent
+from tests.helpers.oracles.invent import Kind, invent, with_equalities
 from tests.helpers.spines import SCHEMA, consistent_measurements, dense_estimate, spine_problems
 from tests.helpers.strategies import Case, cases
 
@@ -96,9 +96,7 @@ def test_the_bound_holds_and_is_not_idle() -> None:
 def test_the_bound_is_of_estimates_with_their_offset(seed: int) -> None:
     """Stopped early, of measurements that are 0, so that all of the estimate is offset."""
     kind = Kind(cellwise=True, zeros=False, exact=False, unmeasured=False, decades=2.0)
-    found = next(
-        own for s in range(seed, seed + 500) if (own := invent(s, kind)) is not None and own.description.equalities
-    )
+    found = next(own for s in range(seed, seed + 500) if (own := invent(s, kind, with_equalities)) is not None)
     problem, y = found.description.problem(), np.zeros(found.y.size)
     assume(SOLVER.supports(problem) is None)
     P = blue(problem, ConjugateGradient(rtol=1e-4, preconditioner="two_pass"))

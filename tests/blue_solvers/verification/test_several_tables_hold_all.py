@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from blue_solvers import blue, estimate
+from blue_solvers import Estimate, blue, estimate
 from blue_solvers.verification import certificate, certify
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.sums_over_leaves import SumsOverLeaves
@@ -184,33 +186,46 @@ def two_products(leaves: int) -> Problem:
     return joint(first, second, names=["A", "B"])
 
 
-@pytest.mark.parametrize("size", [1e-6, 1e-3, 1.0])
-def test_errors_planted_in_a_joint_answer_are_seen(size: float) -> None:
-    problem = two_products(60)
-    rng = np.random.default_rng(3)
+@dataclass
+class JointAnswer:
+    """What is the same however large the errors are that are planted in it."""
+
+    problem: Problem
+    y: np.ndarray
+    estimate: Estimate
+    errors: np.ndarray  # standard errors of observed cells
+    spoilt: list[int]  # cells that an error is planted in
+    alike: np.ndarray  # a change of all cells that keeps them consistent; 1 standard error where it is largest
+
+
+@cache
+def joint_answer() -> JointAnswer:
+    problem, rng = two_products(60), np.random.default_rng(3)
     M = problem.marginal_matrix()
     y = M @ rng.poisson(9, M.shape[1]) + np.sqrt(problem.variances) * rng.standard_normal(problem.observed.size)
     P = blue(problem)
-    est = P.estimate(y, certify=True)
+    est, errors = P.estimate(y, certify=True), np.sqrt(P.over_observed.variances())
+    cells = np.flatnonzero(errors > 0)
+    chosen = [*rng.choice(cells, 20), cells[0]]
+    moved = P.over_observed @ (rng.standard_normal(y.size) * (problem.variances > 0))
+    alike = M @ np.linalg.lstsq(M.toarray(), moved, rcond=None)[0]
+    return JointAnswer(problem, y, est, errors, chosen, alike / (abs(alike)[cells] / errors[cells]).max())
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-3, 1.0])
+def test_errors_planted_in_a_joint_answer_are_seen(size: float) -> None:
+    own = joint_answer()
+    problem, y, est, errors = own.problem, own.y, own.estimate, own.errors
     assert est.proof is not None
     assert est.proof.bound is not None, est.proof
     assert est.proof.bound < 1e-8
     assert est.info.exact
-    errors = np.sqrt(P.over_observed.variances())
-    cells = np.flatnonzero(errors > 0)
-    for cell in [*rng.choice(cells, 20), cells[0]]:
+    for cell in own.spoilt:
         wrong = est.observed.copy()
         wrong[cell] += size * errors[cell]
         proof = certify(problem, y, wrong, est.values)
         assert proof.bound is None or proof.bound >= 0.999 * size
-    alike = (
-        M
-        @ np.linalg.lstsq(
-            M.toarray(), P.over_observed @ (rng.standard_normal(y.size) * (problem.variances > 0)), rcond=None
-        )[0]
-    )
-    alike *= size / (abs(alike)[cells] / errors[cells]).max()  # of possible counts, and no total of all
-    proof = certify(problem, y, est.observed + alike)
+    proof = certify(problem, y, est.observed + size * own.alike)  # of possible counts, and no total of all
     assert proof.bound is not None, proof
     assert proof.bound >= 0.999 * size
     values = est.values.copy()

@@ -120,7 +120,7 @@ class Description:
         cell, count = self.cell_of(block.factors), prod(self.shape(block.factors))
         one = np.zeros((count, cell.size))
         one[cell, np.arange(cell.size)] = 1
-        return np.vstack([np.kron(self.holds(int(g)).astype(float), one) for g in self.members(block.level)])
+        return np.kron(np.array([self.holds(int(g)) for g in self.members(block.level)], dtype=float), one)
 
     def marginal_matrix(self) -> np.ndarray:
         """M, (n, leaves * detailed cells)."""

@@ -73,10 +73,11 @@ class _Reduced:
         exact, self.noisy = np.flatnonzero(v == 0), np.flatnonzero((v > 0) & np.isfinite(v))
         self.start, N = _solutions(*_known(description, M, exact, y))
         NM, self.ND = _times(M, N), _times(self.D, N)
-        self.B = _rows(NM, self.noisy)
-        self.J = _independent_columns(self.B)
+        B = _rows(NM, self.noisy)
+        self.echelon, rank = B.rref()
+        self.J = _pivots(self.echelon, rank)
         self.base_y = [_q(y[i]) - _dot(M[i], self.start) for i in self.noisy]
-        self.A = _columns(self.B, self.J)
+        self.A = _columns(B, self.J)
         self.WA = _precision(description, self.noisy)(self.A)
         self.DJ = _ball(_columns(self.ND, self.J))
         if self.J:
@@ -103,7 +104,7 @@ def solve(description: Description, y: np.ndarray) -> Reference:
         ]
     else:
         estimate, variances = [float(Fraction(int(q.p), int(q.q))) for q in base_D], [0.0] * r.D.shape[0]
-    determined = ~np.array(_moved_by_the_undetermined(r.B, r.ND, r.J), dtype=bool)
+    determined = ~np.array(_moved_by_the_undetermined(r.echelon, r.ND, r.J), dtype=bool)
     return Reference(np.where(determined, estimate, np.nan), np.where(determined, variances, np.nan), determined)
 
 
@@ -123,7 +124,7 @@ def _mids(matrix: arb_mat) -> np.ndarray:
 
 
 def _q(value: float) -> fmpq:
-    return fmpq(*Fraction(float(value)).as_integer_ratio())
+    return fmpq(*float(value).as_integer_ratio())
 
 
 def _to_arb(value: fmpq) -> arb:
@@ -135,7 +136,9 @@ def _mid(value: arb) -> float:
 
 
 def _rational(matrix: np.ndarray) -> fmpq_mat:
-    return fmpq_mat(*matrix.shape, [_q(value) for value in np.asarray(matrix, dtype=float).ravel()])
+    values = np.asarray(matrix, dtype=float).ravel().tolist()
+    distinct = {value: _q(value) for value in set(values)}  # of 0 and 1 nearly always
+    return fmpq_mat(*matrix.shape, [distinct[value] for value in values])
 
 
 def _known(description: Description, M: np.ndarray, exact: np.ndarray, y: np.ndarray) -> tuple[fmpq_mat, list[fmpq]]:
@@ -161,13 +164,13 @@ def _solutions(C: fmpq_mat, right: list[fmpq]) -> tuple[list[fmpq], fmpq_mat]:
             augmented[i, j] = C[i, j]
         augmented[i, columns] = right[i]
     reduced, rank = augmented.rref()
-    pivots = [next(j for j in range(columns + 1) if reduced[i, j]) for i in range(rank)]
+    pivots = _pivots(reduced, rank)
     if columns in pivots:
         raise ContradictionError("no counts satisfy what is known exactly")
     start = [fmpq(0)] * columns
     for i, j in enumerate(pivots):
         start[j] = reduced[i, columns]
-    free = [j for j in range(columns) if j not in set(pivots)]
+    free = sorted(set(range(columns)) - set(pivots))
     N = fmpq_mat(columns, len(free))
     for k, j in enumerate(free):
         N[j, k] = fmpq(1)
@@ -203,22 +206,26 @@ def _dot(row: np.ndarray, values: list[fmpq]) -> fmpq:
     return sum((_q(a) * value for a, value in zip(row, values, strict=True) if a), fmpq(0))
 
 
-def _independent_columns(B: fmpq_mat) -> list[int]:
-    reduced, rank = B.rref()
-    return [next(j for j in range(B.ncols()) if reduced[i, j]) for i in range(rank)]
+def _pivots(echelon: fmpq_mat, rank: int) -> list[int]:
+    """The column of the first entry of each row that is not 0: independent columns of what was reduced."""
+    pivots, j = [], 0
+    for i in range(rank):
+        while not echelon[i, j]:
+            j += 1
+        pivots.append(j)
+    return pivots
 
 
-def _moved_by_the_undetermined(B: fmpq_mat, ND: fmpq_mat, J: list[int]) -> list[bool]:
+def _moved_by_the_undetermined(echelon: fmpq_mat, ND: fmpq_mat, J: list[int]) -> list[bool]:
     """Which desired cells change along directions that no measurement sees."""
-    reduced, _ = B.rref()
-    free = [j for j in range(B.ncols()) if j not in set(J)]
-    moved = []
-    for i in range(ND.nrows()):
-        # the null vector of free column j has 1 there and -reduced[., j] at the pivots
-        moved.append(
-            any(ND[i, j] - sum((reduced[k, j] * ND[i, p] for k, p in enumerate(J)), fmpq(0)) != 0 for j in free)
-        )
-    return moved
+    pivots = set(J)
+    free = [j for j in range(ND.ncols()) if j not in pivots]
+    if not free:
+        return [False] * ND.nrows()
+    # the null vector of free column j has 1 there and -echelon[., j] at the pivots
+    seen = fmpq_mat(len(J), len(free), [echelon[k, j] for k in range(len(J)) for j in free])
+    moved = (_columns(ND, free) - _columns(ND, J) * seen).entries()
+    return [any(moved[i : i + len(free)]) for i in range(0, len(moved), len(free))]
 
 
 def _ball(matrix: fmpq_mat) -> arb_mat:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -54,8 +55,10 @@ class Invented:
 
 
 @lru_cache(maxsize=512)
-def invent(seed: int, kind: Kind = Kind()) -> Invented | None:
-    """The problem of a seed, or None where the seed leads to nothing that can be estimated."""
+def invent(
+    seed: int, kind: Kind = Kind(), wanted: Callable[[Description], bool] = lambda described: True
+) -> Invented | None:
+    """The problem of a seed, or None where it is not `wanted` or the seed leads to nothing that can be estimated."""
     rng = np.random.default_rng(seed)
     sizes, groups = _variables(rng, kind)
     parent, level = _tree(rng) if kind.spine and rng.random() < 0.6 else (None, None)
@@ -78,6 +81,8 @@ def invent(seed: int, kind: Kind = Kind()) -> Invented | None:
         described = replace(described, equalities=_equalities(rng, described, truth))
     if kind.covariance:
         described = _correlated(rng, described, kind.covariance)
+    if not wanted(described):  # before the answer is worked out, which takes longest
+        return None
     y = _measure(rng, described, truth)
     desired, reference = _desired(rng, described, y)
     if not desired:
@@ -283,6 +288,21 @@ def _desired(rng: np.random.Generator, d: Description, y: np.ndarray) -> tuple[t
     cells = np.concatenate([np.arange(cuts[i], cuts[i + 1]) for i in kept]) if kept else np.zeros(0, dtype=int)
     part = Reference(answer.estimate[cells], answer.variances[cells], answer.determined[cells])
     return tuple(candidates[i] for i in kept), part
+
+
+def with_equalities(described: Description) -> bool:
+    """Whether cells are tied."""
+    return described.equalities is not None
+
+
+def with_zeros(described: Description) -> bool:
+    """Whether cells are known to be empty."""
+    return bool(described.zeros)
+
+
+def in_a_tree_with_equalities(described: Description) -> bool:
+    """Whether there are geounits, and equalities between their cells."""
+    return described.parent is not None and described.equalities is not None
 
 
 def all_kinds() -> list[Kind]:

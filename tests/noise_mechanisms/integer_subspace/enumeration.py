@@ -46,11 +46,11 @@ def gaussian_cost(sigma: float) -> Callable[[np.ndarray], np.ndarray]:
 
 def p_value(draws: np.ndarray, points: np.ndarray, probability: np.ndarray) -> float:
     """Chi-square p-value of draws (n, d) of a law on points (N, d), rare points merged with all that is not listed."""
-    index = {tuple(point): i for i, point in enumerate(points.tolist())}
-    observed = np.bincount(
-        [index.get(tuple(draw), probability.size) for draw in draws.tolist()], minlength=len(index) + 1
-    )
-    return _merged_p_value(observed, np.append(probability, 0.0) * len(draws))
+    frequent = probability * len(draws) >= FEWEST_EXPECTED
+    index = {tuple(point): i for i, point in enumerate(points[frequent].tolist())}
+    observed = np.bincount([index.get(tuple(draw), len(index)) for draw in draws.tolist()], minlength=len(index) + 1)
+    rest = probability[~frequent].sum()
+    return _merged_p_value(observed, np.append(probability[frequent], rest) * len(draws))
 
 
 def p_value_of_norms(draws: np.ndarray, points: np.ndarray, probability: np.ndarray) -> float:
