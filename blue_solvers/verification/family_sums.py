@@ -60,6 +60,10 @@ def add_families(cells: Float, bounds: Index, total: Float, lost: Float) -> None
                 part = after - before
                 gone[i] += (before - (after - part)) + (term - part)
                 sums[i] = after
+        for i in range(sums.size):
+            whole = sums[i] + gone[i]
+            gone[i] -= whole - sums[i]
+            sums[i] = whole
 
 
 def _long_sums(cells: Float | Long, starts: Index) -> Long:
