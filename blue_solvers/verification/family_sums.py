@@ -27,7 +27,7 @@ def family_sums(cells: Float | Long, starts: Index, compile_it: bool) -> Long:
     if not compile_it or cells.dtype != np.float64:
         return _long_sums(cells, starts)
     total, lost = np.zeros((2, starts.size, cells.shape[1]))
-    add_families.fastest()(cells, np.append(starts, len(cells)), total, lost)
+    add_families.fastest()(np.asarray(cells, dtype=np.float64), np.append(starts, len(cells)), total, lost)
     return np.add(total, lost, dtype=np.longdouble)
 
 
