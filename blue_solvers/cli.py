@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed inside, 2 bad input, 129 hung up, 130 interrupted, 
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import re
@@ -52,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        Its arguments, by default those of the process, which is to end then: signals find nothing to interrupt.
+        Its arguments, by default those of the process, which is to end then: signals find nothing to interrupt, and
+        no garbage is looked for among what is there.
 
     Returns
     -------
@@ -64,11 +66,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit
         For ``--help``, ``--version`` and arguments that are no command.
     """
+    if argv is not None:
+        return _run(argv, Unwinding(forever=False))
+    gc.disable()  # while modules are loaded, none of which is garbage
+    try:
+        return _run(None, Unwinding(forever=True))
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _run(argv: Sequence[str] | None, unwinding: Unwinding) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # labels that a terminal has no letters for are no reason to stop
         sys.stdout.reconfigure(errors="backslashreplace")
     args = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
     CLOCK.begin()
-    unwinding = Unwinding(forever=argv is None)
+    if argv is None:
+        gc.freeze()
+        gc.enable()
     try:
         with unwinding:
             args.run(args)

@@ -154,6 +154,23 @@ def _gaps(rng: np.random.Generator) -> tuple[Any, ...]:
     return cells + 1e-6 * rng.normal(size=cells.size), np.zeros(cells.size), steps[::-1].copy()
 
 
+def _families(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Children of several parents, large ones and fractions, whose sums have more bits than a double, and 64 hold."""
+    bounds = np.concatenate([[0], np.cumsum(rng.integers(1, 40, 4))])
+    shape = bounds[-1], 3
+    large, small = 4.0 * rng.integers(-(2**50), 2**50, shape), rng.integers(-(2**20), 2**20, shape) / 32
+    return np.where(rng.random(shape) < 0.5, large, small), bounds, np.zeros((4, 3)), np.zeros((4, 3))
+
+
+def _residuals(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Some not measured, some that nothing else checks, with one variance in a row or one for each cell."""
+    shape = (5, 7)
+    precision = rng.random((5, int(rng.choice([1, 7])))) * (rng.random((5, 1)) < 0.8)
+    spread = np.where(rng.random(shape) < 0.8, rng.random(shape), 1.0)
+    spread = np.where(precision > 0, spread / np.where(precision > 0, precision, 1.0), spread)
+    return rng.normal(size=shape), rng.normal(size=shape), precision, spread, np.zeros((5, 4))
+
+
 def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
     d, n, moves = 7, 5, 9
     cells = sparse.csc_array(rng.integers(-1, 2, (d, moves)) * (rng.random((d, moves)) < 0.5))
@@ -266,6 +283,8 @@ CASES: dict[str, tuple[Case, float]] = {
     "constraint_builders.relations.nested_layers.place_layer": (_layer, 0),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
+    "blue_solvers.verification.family_sums.add_families": (_families, 0),
+    "blue_solvers.verification.weighed_residuals.weigh_residuals": (_residuals, 1e-13),
     "blue_solvers.components.flat.axis_steps.copy_weighted": (_runs, 1e-15),
     "blue_solvers.components.flat.axis_steps.spread_evenly": (_steps, 1e-15),
     "blue_solvers.components.flat.margin_steps.sum_together": (_margins, 1e-13),

@@ -6,6 +6,7 @@ import argparse
 import re
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,10 +35,12 @@ from blue_solvers.commands.table_input import (
     require_schema_writable,
     write_schema,
 )
-from blue_solvers.nonnegative import METHODS, Movement, movements
-from blue_solvers.uncertainty import normal_intervals
+
+if TYPE_CHECKING:
+    from blue_solvers.nonnegative import Movement
 
 LEVEL = 0.95
+FITS = ("nnls", "max", "sequential", "reweighted", "anchored")  # the keys of METHODS, which is loaded where it is used
 AMOUNT = re.compile(r"(\d+\.?\d*(?:[eE]\+?\d{1,2})?)\s*([kKMGT]?)(i?)[bB]?", re.ASCII)
 PREFIXES = ("", "K", "M", "G", "T")
 NOT_OF_FOLDERS = {
@@ -108,9 +111,9 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--nonnegative",
         metavar="METHOD",
-        choices=list(METHODS),
+        choices=FITS,
         help=f"also write non-negative counts that microdata can have, beside the unbiased estimates, in a column "
-        f"'nonnegative', and print how far they moved: {', '.join(METHODS)}",
+        f"'nonnegative', and print how far they moved: {', '.join(FITS)}",
     )
     parser.add_argument(
         "--plot",
@@ -146,6 +149,7 @@ def run(args: argparse.Namespace) -> None:
 
 def run_on_table(args: argparse.Namespace) -> None:
     """Estimate from a file of tables, long or wide."""
+    from blue_solvers.uncertainty import normal_intervals
     from constraint_builders.files import estimates_frame, with_measurements
     from constraint_builders.files.formats import writer_of
     from constraint_builders.files.long_table import with_nonnegative
@@ -180,6 +184,8 @@ def run_on_table(args: argparse.Namespace) -> None:
     frame = estimates_frame(problem, estimate, std_error, lower, upper)
     moved: list[Movement] = []
     if args.nonnegative:
+        from blue_solvers.nonnegative import METHODS, movements
+
         progress(f"fitting non-negative cells by {args.nonnegative}")
         counts = METHODS[args.nonnegative](problem, y)
         lost = False if problem.undetermined is None else problem.undetermined

@@ -205,8 +205,8 @@ def _cells(problem: Problem, values: ArrayLike, what: str) -> np.ndarray:
     if vector.shape != (problem.observed.size,):
         raise ValueError(f"{what} must have shape ({problem.observed.size},): got {vector.shape}")
     for here in pieces(vector.size):
-        bad = ~np.isfinite(vector[here]) & ~problem.unmeasured[here]
-        if bad.any():
+        finite = np.isfinite(vector[here])
+        if not finite.all() and (bad := ~finite & ~problem.unmeasured[here]).any():
             where = problem.observed.describe(here.start + int(bad.argmax()))
             raise ValueError(f"{where} of {what} is not finite: give a number")
     if what == "y" and problem.unmeasured.any():

@@ -11,8 +11,9 @@ import scipy
 
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from blue_solvers.verification.weighed_noise import PIECE
+from blue_solvers.verification.weighed_residuals import squares_and_redundancy, studentised, weigh
 from constraint_builders import Problem
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Float, Index
 
 KEPT = 5  # largest residuals that are named
 DOUBTFUL = 1e-4  # the probability of a chi-square, or of a residual, below which measurements do not fit their noise
@@ -165,35 +166,28 @@ class FitOfParts:
         """
         noisy = (noise > 0) & np.isfinite(noise)
         precision = np.divide(1.0, noise, out=np.zeros_like(noise), where=noisy)
-        redundancy = spread * precision
-        np.subtract(1.0, redundancy, out=redundancy)
-        np.clip(redundancy, 0.0, 1.0, out=redundancy)
-        e = y - x
-        if not noisy.all():
-            np.copyto(redundancy, 0.0, where=~noisy)
-            np.copyto(e, 0.0, where=~noisy)
-        checked: Flags = redundancy > LEAST_CHECKED
-        squares = np.square(e)
-        squares *= precision
-        statistic, expectation = squares.sum(axis=1), redundancy.sum(axis=1)
+        of_rows = np.empty((len(y), 4))
+        weigh(y, x, precision, spread, of_rows)
+        statistic, expectation, sizes, checked = of_rows.T
         here = self.tables.setdefault((geolevel, table), TableFit())
         here.statistic += float(statistic.sum())
         here.expectation += float(expectation.sum())
-        here.checked += int(np.count_nonzero(checked))
-        sizes = np.divide(squares, redundancy, out=squares, where=checked)
-        if not checked.all():
-            sizes[~checked] = 0.0
-        for i in self._of_note(sizes.ravel()).tolist():
-            row, cell = divmod(i, e.shape[1])
-            if checked[row, cell]:
-                expected = float(y[row, cell] - e[row, cell] / redundancy[row, cell])
-                value, residual = float(y[row, cell]), float(np.copysign(np.sqrt(sizes[row, cell]), e[row, cell]))
-                self.largest.append(Residual(geolevel, geocodes[row], table, cell, value, expected, residual))
+        here.checked += int(checked.sum())
+        for row in self._of_note(sizes).tolist():
+            own = slice(row, row + 1)
+            squares, redundancy = squares_and_redundancy(y[own], x[own], precision[own], spread[own])
+            cells = studentised(squares, redundancy)[0]
+            for cell in self._of_note(cells).tolist():
+                if redundancy[0, cell] > LEAST_CHECKED:
+                    e = float(y[row, cell] - x[row, cell])
+                    value, residual = float(y[row, cell]), float(np.copysign(np.sqrt(cells[cell]), e))
+                    expected = value - e / float(redundancy[0, cell])
+                    self.largest.append(Residual(geolevel, geocodes[row], table, cell, value, expected, residual))
         self.largest = sorted(self.largest, key=lambda own: -abs(own.residual))[:KEPT]
         return statistic, expectation
 
     def _of_note(self, sizes: Float) -> Index:
-        """Cells whose squared residuals may be among the largest of all."""
+        """Those of some squared residuals, or of the largest of rows, that may be among the largest of all."""
         least = self.largest[-1].residual ** 2 if len(self.largest) == KEPT else 0.0
         if not sizes.size or sizes.max() < least:
             return np.zeros(0, dtype=np.intp)

@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from blue_solvers.verification.family_sums import RUN, family_sums
 from blue_solvers.verification.layers import Below, Layer, Sheet
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.tally import Tally
@@ -24,8 +25,8 @@ from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
 from constraint_builders.arrays import Float, Index, Long
 
 WIDE = 256  # cells of a geounit from which families are worth a loop
-RUN = 16  # geounits added one after another
-CHUNK = 2**17  # cells worked on at a time
+CHUNK, LARGEST_CHUNK = 2**17, 2**19  # cells worked on at a time: more where there are many, which costs fewer calls
+MANY = 128  # of such pieces from which they grow: what they take is little beside the cells themselves
 MOST_CAREFUL = 3_000_000  # cells of a geolevel up to which what tightens the bound is worth its time
 UNIT = 0.501 * float(np.finfo(np.longdouble).eps)  # by which a sum is rounded at most; the rest is for sums of such
 Place = slice | NDArray[np.intp]
@@ -72,7 +73,8 @@ def _families(layer: Layer) -> Iterator[Place]:
     order = np.argsort(layer.parent, kind="stable")
     starts = np.flatnonzero(np.diff(layer.parent[order], prepend=-2))
     stops = np.append(starts[1:], order.size)
-    most, first = max(1, CHUNK // layer.sheets[0].table.size), 0
+    width = layer.sheets[0].table.size
+    most, first = max(1, max(CHUNK, min(LARGEST_CHUNK, order.size * width // MANY)) // width), 0
     while first < starts.size:
         last = max(first + 1, int(np.searchsorted(stops, starts[first] + most, side="right")))
         chosen = order[starts[first] : stops[last - 1]]
@@ -273,10 +275,8 @@ def _add_up(layer: Layer, s: Sum, below: Below, here: Place, true: Float | Long,
     """Add the leaves' figures to those of the parents."""
     parents = layer.parent[here]
     starts = _starts(parents)
-    runs = np.concatenate([np.arange(a, b, RUN) for a, b in pairwise([*starts.tolist(), parents.size])])
-    pieces = pairwise([*runs.tolist(), parents.size])  # in two steps: fewer roundings of every figure
-    added = np.stack([true[a:b].sum(axis=0, dtype=np.longdouble) for a, b in pieces])
-    below.total[parents[starts]] = s.down(np.add.reduceat(added, np.searchsorted(runs, starts), axis=0))
+    summed = family_sums(true, starts, compile_it=not _is_small(layer))
+    below.total[parents[starts]] = s.down(summed)
     counts = np.diff(np.append(starts, parents.size))
     adds = np.minimum(counts, RUN) + counts // RUN + s.adds + 2
     lost = UNIT * adds * np.add.reduceat(norms, starts)

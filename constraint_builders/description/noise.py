@@ -160,6 +160,11 @@ class IndependentNoise(Noise):
     def _of_cells(self, of_runs: NDArray) -> NDArray:
         return of_runs if self._counts is None else np.repeat(of_runs, self._counts)
 
+    def _flags(self, of_runs: Flags) -> Flags:
+        if self._counts is None or of_runs.any():
+            return self._of_cells(of_runs)
+        return np.zeros(int(self._counts.sum()), dtype=bool)  # no memory is taken for what nobody writes to
+
     @cached_property
     def variances(self) -> Float:
         """Of every cell, (n,)."""
@@ -170,12 +175,12 @@ class IndependentNoise(Noise):
     @property
     def exact(self) -> Flags:
         """Cells that are known exactly, (n,)."""
-        return self._of_cells(self._variances == 0)
+        return self._flags(self._variances == 0)
 
     @property
     def unmeasured(self) -> Flags:
         """Cells that were not measured, (n,)."""
-        return self._of_cells(np.isinf(self._variances))
+        return self._flags(np.isinf(self._variances))
 
     @property
     def covariance(self) -> None:

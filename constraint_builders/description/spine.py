@@ -287,6 +287,9 @@ def _longest_prefixes(codes: Iterable[str], position: Mapping[str, int], widths:
     """For each code the position of the longest known one that begins it, or -1; `widths` are theirs, longest first."""
     found = []
     for code in codes:
-        own = (position.get(code[:width], -1) for width in widths if width <= len(code))
-        found.append(next((place for place in own if place >= 0), -1))
+        own = -1
+        for width in widths:
+            if width <= len(code) and (own := position.get(code[:width], -1)) >= 0:
+                break
+        found.append(own)
     return found

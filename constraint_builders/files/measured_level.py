@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -90,12 +91,13 @@ class MeasuredLevel:
         name: str,
         files: Sequence[tuple[str, Path]],
         geocodes: pl.Series,
+        named: Collection[str],
         kept: KeptVariables,
         within: Sequence[str] | None,
         accounts: RowAccounts,
         ledger: Ledger,
     ) -> None:
-        self._name, self._files, self.geocodes = name, files, geocodes
+        self._name, self._files, self.geocodes, self._named = name, files, geocodes, named
         self._kept, self._settings, self._within = kept, kept.source, within
         self._accounts, self._ledger, self._at_once = accounts, ledger, ledger.at_once()
         self.variances: dict[str, Float] = {}
@@ -110,6 +112,17 @@ class MeasuredLevel:
         self.spoken_of: set[str] = set()
         above = kept.source.geolevels[: kept.source.geolevels.index(name) + 1]
         self.bounds = FacilityBounds(has_totals=KNOWN_TOTALS not in above[:-1])
+
+    def tables_named(self) -> list[Table]:
+        """The tables that rows of measurements are named after, once each."""
+        found: dict[str, Table] = {}
+        for name in self._named:
+            with suppress(ValueError):  # what is no table is told when rows are read
+                table = self._kept.table(
+                    parse_table(self._settings.schema, name.removesuffix(MEASUREMENT_SUFFIX)).in_schema_order()
+                )
+                found[table.name] = table
+        return list(found.values())
 
     def read(self, keep: Keep) -> None:
         """Read all files, measurements before constraints, and hand on the values."""

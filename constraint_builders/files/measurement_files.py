@@ -26,6 +26,7 @@ from constraint_builders.files.numbers import TEXT, held
 from constraint_builders.files.parquet import parquet_schema, scan_parquet
 from constraint_builders.files.row_accounts import RowAccounts
 from constraint_builders.files.row_groups import row_group_heights
+from constraint_builders.files.row_lists import ROW, groups, place_of
 from constraint_builders.files.row_sizes import most_cells_of
 from constraint_builders.files.row_windows import AtOnce, cuts, read_windows
 from constraint_builders.files.settings import Settings
@@ -33,10 +34,8 @@ from constraint_builders.files.settings import Settings
 LEVEL_SUFFIX = ".parquet"
 MEASUREMENTS, CONSTRAINTS = "DPQuery", "Constraint"
 EVERY_NAME = "*"
-LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
 WHOLE_NUMBERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 NUMPY_NUMBERS = (*WHOLE_NUMBERS, pl.Float32, pl.Float64)
-ROW, POSITION = "row*", "position*"  # columns of ours: no variable's name has a *
 OWN_COLUMNS = ("query_name", "query_shape", "sign")
 KEYS_AT_ONCE = 1 << 20  # rows of a file whose geocodes, or sizes, are held at once
 
@@ -199,22 +198,23 @@ def require_free_names(schema: Schema) -> None:
             raise ValueError(f"variable {name!r} has the name of a column of measurement files: rename it")
 
 
-def read_keys(path: Path, within: Sequence[str] | None) -> tuple[pl.Series, int]:
-    """All different geocodes of one file, and the number of rows.
+def read_keys(path: Path, within: Sequence[str] | None) -> tuple[pl.Series, pl.Series, int]:
+    """All different geocodes of one file, all different names of queries, and the number of rows.
 
     Raises
     ------
     ValueError
         As `batches`.
     """
-    geocodes = pl.Series("geocode", [], dtype=pl.String)
+    geocodes, queries = (pl.Series(name, [], dtype=pl.String) for name in ("geocode", "query_name"))
     with naming(path):
         file, names, height = _opened(path, ("geocode", "query_name"), ())
         rows = file.with_row_index(ROW, offset=1).select(ROW, *names)
         for start in range(0, height, KEYS_AT_ONCE):
             frame = _batch(rows.slice(start, KEYS_AT_ONCE), within)
             geocodes = pl.concat([geocodes, frame["geocode"]]).unique()
-    return geocodes, height
+            queries = pl.concat([queries, frame["query_name"]]).unique()
+    return geocodes, queries, height
 
 
 def read_measurements(
@@ -247,9 +247,10 @@ def read_measurements(
                 if table is None:
                     accounts.leave(geolevel, MEASUREMENTS, name, reason, rows.height)
                 else:
-                    numbers = values.array(table.size, f"table {table.name!r}")
                     accounts.use(geolevel, MEASUREMENTS, name, rows.height)
-                    yield MeasuredRows(path, table, rows["geocode"], numbers, rows["variance"].to_numpy())
+                    for own, numbers in values.arrays(table.size, f"table {table.name!r}"):
+                        some = rows[own]
+                        yield MeasuredRows(path, table, some["geocode"], numbers, some["variance"].to_numpy())
 
 
 def leave_outside(geolevel: str, kind: str, rows: int, within: Sequence[str] | None, accounts: RowAccounts) -> None:
@@ -273,7 +274,7 @@ def _table_of(name: str, rows: pl.DataFrame, said: Mapping[str, str], settings: 
         table = measured_table(name, [said] if settings.beside else columns_said(rows, settings), settings)
     except ValueError as error:
         _require_shape(rows, parse_table(settings.schema, name).in_schema_order(), settings.schema)
-        raise ValueError(f"{_place(rows)}: {error}") from None
+        raise ValueError(f"{place_of(rows)}: {error}") from None
     if table is not None:
         _require_shape(rows, table, settings.schema)
     return table, NOT_A_TABLE
@@ -284,89 +285,13 @@ def _measured(frame: pl.DataFrame, geolevel: str, accounts: RowAccounts) -> pl.D
     frame = frame.with_columns(pl.col("variance").cast(pl.Float64))
     negative = frame.filter(pl.col("variance") < 0)
     if negative.height:
-        raise ValueError(f"{_place(negative)}: variance {negative['variance'][0]} is negative")
+        raise ValueError(f"{place_of(negative)}: variance {negative['variance'][0]} is negative")
     measured = frame["variance"].is_finite().fill_null(False) & frame["value"].is_not_null()
     if measured.all():
         return frame
     for name, count in frame.filter(~measured)["query_name"].value_counts(sort=True).rows():
         accounts.leave(geolevel, MEASUREMENTS, name, "it was not measured: no value, or an infinite variance", count)
     return frame.filter(measured)
-
-
-def _place(rows: pl.DataFrame) -> str:
-    row, name, geocode = rows.select(ROW, "query_name", "geocode").row(0)
-    return f"row {row} ({name} of {geocode!r})"
-
-
-@dataclass(frozen=True)
-class Values:
-    """The lists of some rows of a file, without a copy where the rows are consecutive.
-
-    Attributes
-    ----------
-    rows : polars.DataFrame
-        Their other columns.
-    elements : polars.Series
-        The elements of all lists of the file, one after another.
-    starts, lengths : ndarray of int, (rows,)
-        Where the list of each row begins, and its length.
-    """
-
-    rows: pl.DataFrame
-    elements: pl.Series
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-
-    def array(self, size: int, what: str) -> NDArray:
-        """The lists as an array, (rows, size).
-
-        Raises
-        ------
-        ValueError
-            If a list has another length, or an element is empty, NaN, infinite or so large that sums would not be
-            exact; the first such row is named.
-        """
-        wrong = np.flatnonzero(self.lengths != size)
-        if wrong.size:
-            place, count = _place(self.rows[int(wrong[0]) :]), self.lengths[wrong[0]]
-            raise ValueError(f"{place}: {count} values, but {what} has {size} cells: is the schema the file's?")
-        if (np.diff(self.starts) == size).all():
-            first = int(self.starts[0]) if self.starts.size else 0
-            values = self.elements.slice(first, self.starts.size * size).to_numpy().reshape(-1, size)
-        else:
-            values = self.elements.to_numpy()[self.starts[:, None] + np.arange(size)]
-        if values.dtype.kind in "iu" and values.dtype.itemsize <= 4:
-            return values  # whole numbers, none of which is so large
-        if values.size and values.min() >= -LARGEST and values.max() <= LARGEST:
-            return values
-        bad = ~np.isfinite(values).all(axis=1)
-        if bad.any():
-            raise ValueError(f"{_place(self.rows[int(bad.argmax()) :])}: a value is empty, NaN or infinite")
-        bad = ~((values >= -LARGEST) & (values <= LARGEST)).all(axis=1)
-        if bad.any():
-            place = _place(self.rows[int(bad.argmax()) :])
-            raise ValueError(f"{place}: a value is beyond {LARGEST:,.0f}: no such number is a count")
-        return values
-
-
-def groups(frame: pl.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, str], pl.DataFrame, Values]]:
-    """The rows of a file that agree in some columns: what these say, the other columns, and the lists of values.
-
-    Groups come in order of first appearance; no list may be null.
-    """
-    lengths = frame["value"].list.len().cast(pl.Int64).to_numpy()
-    empty = np.flatnonzero(lengths == 0)
-    if empty.size:
-        raise ValueError(f"{_place(frame[int(empty[0]) :])}: the list of values is empty")
-    starts, elements = np.cumsum(lengths) - lengths, frame["value"].explode()
-    others = frame.drop("value").with_row_index(POSITION)
-    for said, rows in others.group_by(keys, maintain_order=True):
-        positions = rows[POSITION].to_numpy()
-        yield (
-            dict(zip(keys, said, strict=True)),
-            rows,
-            Values(rows, elements, starts[positions], lengths[positions]),
-        )
 
 
 def _require_shape(rows: pl.DataFrame, table: Table, schema: Schema) -> None:
@@ -378,4 +303,4 @@ def _require_shape(rows: pl.DataFrame, table: Table, schema: Schema) -> None:
     for shape in rows["query_shape"].unique().drop_nulls().to_list():
         whole = len(shape) == len(expected)
         if list(shape) != expected if whole else [n for n in shape if n != 1] != [n for n in expected if n != 1]:
-            raise ValueError(f"{_place(rows)}: query_shape {shape}, but table {table.name!r} has {expected}")
+            raise ValueError(f"{place_of(rows)}: query_shape {shape}, but table {table.name!r} has {expected}")

@@ -16,6 +16,7 @@ import polars as pl
 
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table
 from constraint_builders.files.exact_totals import ExactTotal, totals_by_geounit, with_sums
 from constraint_builders.files.facility_bounds import ImpliedTotal, compared
 from constraint_builders.files.kept_variables import KeptVariables
@@ -42,6 +43,7 @@ from constraint_builders.files.reading_report import ReadingReport
 from constraint_builders.files.row_accounts import RowAccounts
 
 Progress: TypeAlias = Callable[[str, int, int], None]
+Begin: TypeAlias = Callable[[Spine, Mapping[str, Sequence[Table]]], None]
 Arrays: TypeAlias = dict[str, dict[str, Float]]  # by geolevel and table
 ROOT, TOTAL = "Root", "total"
 BYTES_A_GEOUNIT = 1_000  # of a spine while it is made: codes, parents, and the tables that find them
@@ -80,6 +82,7 @@ def read_outline(
     kept: KeptVariables,
     keep: Keep,
     *,
+    begin: Begin | None = None,
     within: Sequence[str] | None = None,
     totals: Sequence[ExactTotal] = (),
     memory: float | None = None,
@@ -96,6 +99,8 @@ def read_outline(
         Called with a geolevel, the canonical name of a table, numbers of geounits within their level (G,), their
         values (G, cells), and the share (G,) that these are to have beside what was kept before, None if they are all
         there is; for some rows of a file after others.
+    begin : callable, optional
+        Called before, with the spine and by geolevel with the tables that rows of measurements name.
     memory : float, optional
         Bytes that reading may take; by default there is no limit, and files are read whole.
 
@@ -125,6 +130,8 @@ def read_outline(
         spine = _spine({name: level.geocodes.to_list() for name, level in levels.items()}, settings.geolevels)
         spine = with_sums(spine, totals)
     require_measurements(folder, spine, [name for name, level in levels.items() if level.has_measurements], settings)
+    if begin is not None:
+        begin(spine, {name: level.tables_named() for name, level in levels.items() if level.geocodes.len()})
     for number, (name, level) in enumerate(levels.items()):
         if progress is not None:
             progress(name, number, len(levels))
@@ -212,17 +219,18 @@ def _read_levels(
     """All geolevels, with their geocodes only."""
     levels = {}
     for name, place in level_folders(folder, kept.source.geolevels).items():
-        files, geocodes = [], pl.Series("geocode", [], dtype=pl.String)
+        files, geocodes, named = [], pl.Series("geocode", [], dtype=pl.String), set[str]()
         for kind in (MEASUREMENTS, CONSTRAINTS):
             for path in files_of(place, kind):
-                own, height = read_keys(path, within)
+                own, names, height = read_keys(path, within)
                 geocodes = pl.concat([geocodes, own]).unique()
                 if own.len():
                     files.append((kind, path))
+                    named.update(names.to_list() if kind == MEASUREMENTS else [])
                 else:
                     accounts.saw(name, kind, height)
                     leave_outside(name, kind, height, within, accounts)
-        levels[name] = MeasuredLevel(name, files, geocodes.sort(), kept, within, accounts, ledger)
+        levels[name] = MeasuredLevel(name, files, geocodes.sort(), named, kept, within, accounts, ledger)
     return levels
 
 

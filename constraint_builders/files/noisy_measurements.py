@@ -32,9 +32,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Float, as_slice
+from constraint_builders.arrays import Float
 from constraint_builders.files.exact_totals import ExactTotal
-from constraint_builders.files.kept_variables import blended, keep_variables
+from constraint_builders.files.kept_variables import keep_variables
+from constraint_builders.files.measured_vector import MeasuredVector
 from constraint_builders.files.measurement_outline import Progress, read_outline
 from constraint_builders.files.reading_report import ReadingReport
 from constraint_builders.files.row_accounts import Unused
@@ -123,19 +124,12 @@ def read_noisy_measurements(
     OSError
         If the folder cannot be opened.
     """
-    found: list[tuple[str, str, NDArray[np.intp], NDArray, Float | None]] = []
-    kept = keep_variables(settings, variables)
-    outline = read_outline(
-        folder, kept, lambda *rows: found.append(rows), within=within, totals=totals, progress=progress
-    )
+    kept, found = keep_variables(settings, variables), MeasuredVector()
+    outline = read_outline(folder, kept, found.keep, begin=found.begin, within=within, totals=totals, progress=progress)
     zeros = outline.zeros
     law, schema = kept.target.noise, kept.target.schema
     problem = Problem(schema, outline.observed, desired, spine=outline.spine, zeros=zeros or None, noise=law)
-    y = np.zeros(problem.observed.size)
-    for level, table, geounits, values, share in found:
-        cells = y[problem.observed.slice((level, table))].reshape(-1, values.shape[1])
-        rows = as_slice(geounits)
-        cells[rows] = values if share is None else blended(values, cells[rows], share)
+    y = found.vector(problem.observed)
     for level, tables in outline.observed.items():
         for table, variances in tables.items():
             y[problem.observed.slice((level, table))].reshape(variances.size, -1)[np.isinf(variances)] = np.nan

@@ -18,6 +18,8 @@ import pytest
 
 from blue_solvers import ConvergenceError, blue, examples
 from blue_solvers.cli import main
+from blue_solvers.commands.estimate import FITS
+from blue_solvers.nonnegative import METHODS
 from constraint_builders import gallery
 from constraint_builders.files import (
     measurements_frame,
@@ -409,6 +411,10 @@ def test_what_is_of_no_use_with_a_file_is_refused(
 ) -> None:
     message = refusal(capsys, "estimate", BERKELEY, "--out", out, option, value)
     assert f"{option} is for a folder of measurement files" in message
+
+
+def test_the_fits_that_are_offered_are_those_that_there_are() -> None:
+    assert list(METHODS) == list(FITS)
 
 
 @pytest.mark.parametrize("method", ["nnls", "max", "sequential", "reweighted", "anchored"])
