@@ -174,3 +174,10 @@ def _is_unmeasured(record: Record, name: Any, cell: tuple[int, ...]) -> bool:
         return False
     place = np.ravel_multi_index(cell, record.desired.shape(name)) if cell else 0
     return bool(record.observed.turned(record.unmeasured, name)[place])
+
+
+def undetermined_refusal(record: Record) -> str | None:
+    """Why what has no place for NaN refuses a problem with cells that nothing determines, or None without any."""
+    if record.undetermined is None:
+        return None
+    return f"{why_undetermined(record, int(record.undetermined.argmax()))}: leave its table out of desired="

@@ -122,8 +122,13 @@ def _told_margins(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Two components: tables (a, g, b), (a, b) of one, where g are groups, and (g, g, a), (a,) of the other."""
+    """Two components: tables (a, g, b), (a, b) of one, where g are groups, and (g, g, a), (a,) of the other.
+
+    Or their tables of one a, of which no axis is left but the last.
+    """
     a, g, b = (int(n) for n in rng.integers(1, 4, 3))
+    outer = np.array([[a], [1]]) if rng.integers(3) else np.zeros((2, 0), dtype=np.int64)
+    a = a if outer.size else 1
     b *= int(rng.choice([1, 50]))
     first = [[group * b, g * b] for group in range(g)] + [[a * g * b, b]]
     start = a * g * b + a * b
@@ -132,7 +137,8 @@ def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
     matrices = rng.normal(size=(g + 1) ** 2 + (g * g + 1) ** 2)
     matrices[rng.random(matrices.size) < 0.3] = 0
     cells = rng.normal(size=(start + g * g * a + a, int(rng.choice([1, 3]))))
-    return cells, heads, np.array([[a], [1]]), np.array(first + second), matrices, bool(rng.integers(2))
+    lines = np.array(first + second)[:, : 1 + outer.shape[1]]
+    return cells, heads, outer, lines, matrices, bool(rng.integers(2))
 
 
 def _runs(rng: np.random.Generator) -> tuple[Any, ...]:

@@ -72,7 +72,7 @@ def variances_by_selected_inversion(
         return np.where(problem.undetermined, np.nan, variances_by_selected_inversion(problem.determined, gather))
     with one_blas_thread():
         own = equations_of(problem, "independent")[-1] if equations is None else equations
-        return _variances([(own, desired_sums(problem))], gather)
+        return _variances([(own, desired_sums(problem))], [_least(problem)], gather)
 
 
 def variances_of_several(given: Sequence[tuple[Problem, Equations]]) -> list[Float]:
@@ -82,7 +82,8 @@ def variances_of_several(given: Sequence[tuple[Problem, Equations]]) -> list[Flo
     """
     with one_blas_thread():
         sums = _sums_of_several([problem for problem, _ in given])
-        found = _variances([(own, T) for (_, own), T in zip(given, sums, strict=True)], None)
+        parts = [(own, T) for (_, own), T in zip(given, sums, strict=True)]
+        found = _variances(parts, [_least(problem) for problem, _ in given], None)
     return np.split(found, np.cumsum([T.shape[0] for T in sums])[:-1])
 
 
@@ -128,8 +129,14 @@ def _sums_of_table(problem: Problem, start: int, stop: int) -> sparse.csr_array:
     )
 
 
-def _variances(parts: list[tuple[Equations, sparse.csr_array]], gather: Gather | None) -> Float:
-    """Of the desired cells of problems that share nothing, given the equations and T of each."""
+def _least(problem: Problem) -> float:
+    """Share of a cell's noise below which a variance is 0 but for rounding: none where nothing is known exactly."""
+    noisy = problem.is_tabular and not problem.exact.any() and problem.zeros is None and problem.equalities is None
+    return 0.0 if noisy else DETERMINED
+
+
+def _variances(parts: list[tuple[Equations, sparse.csr_array]], least: list[float], gather: Gather | None) -> Float:
+    """Of the desired cells of problems that share nothing, given the equations, T and `_least` of each."""
     equations, T = side_by_side([own for own, _ in parts]), _blocks([own for _, own in parts])
     Sigma = equations.entries()
     noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
@@ -156,7 +163,8 @@ def _variances(parts: list[tuple[Equations, sparse.csr_array]], gather: Gather |
         solving = factor if len(parts) == 1 else None
         _mend_cancelled(own, sums, EPSILON * condition, noise[cells], variances[cells], solving)
         start = cells.stop
-    return np.where(variances > DETERMINED * noise, variances, 0.0)
+    shares = np.repeat(least, [sums.shape[0] for _, sums in parts])
+    return np.where(variances > shares * noise, variances, 0.0)
 
 
 def _reached(equations: Equations, T: sparse.csr_array) -> sparse.csc_array:

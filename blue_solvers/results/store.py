@@ -40,6 +40,7 @@ from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.estimability import undetermined_refusal
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.noisy_measurements import Release
 from constraint_builders.files.parquet import write_parquet
@@ -167,7 +168,7 @@ def _not_stored(P: BlueOperator, settings: Settings) -> str:
         return "it has no spine of geounits"
     if problem.schema != settings.schema:
         return "its schema is not that of the settings"
-    return not_answered(P)
+    return undetermined_refusal(problem) or not_answered(P)
 
 
 def not_answered(P: BlueOperator) -> str:

@@ -38,7 +38,7 @@ from blue_solvers.streaming.subtrees import part_bytes
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import LEAF
-from constraint_builders.estimability import lacks
+from constraint_builders.estimability import lacks, undetermined_refusal
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.memory import format_bytes
 from constraint_builders.schema_order import in_schema_order
@@ -145,8 +145,7 @@ def _refuse(problem: Problem) -> None:
         reason = f"it has cells known to be empty, over areas: {IN_MEMORY}"
     elif problem.equalities is not None:
         reason = f"it has equalities, over areas: {IN_MEMORY}"
-    elif problem.undetermined is not None:
-        reason = "it desires cells that nothing determines: leave them out"
+    reason = reason or undetermined_refusal(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
 

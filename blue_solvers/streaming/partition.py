@@ -41,6 +41,7 @@ from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.zeros import EmptyCells, StructuralZeros
+from constraint_builders.estimability import undetermined_refusal
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.relations.spine_constraints import SpineConsistency
 from constraint_builders.relations.spine_tables import read_desired, spine_layout, undetermined
@@ -75,8 +76,8 @@ def partition(
     Raises
     ------
     UnsupportedProblemError
-        If `TwoPass`, or of areas `AreaSolver`, cannot take the problem, it has zeros or equalities over areas, or areas
-        cross between parts.
+        If `TwoPass`, or of areas `AreaSolver`, cannot take the problem, it has zeros or equalities over areas, areas
+        cross between parts, or nothing determines some desired cells.
     ValueError
         If the problem has neither spine nor areas, or `y` is not a vector of its measurements.
     MemoryError, OSError
@@ -87,7 +88,11 @@ def partition(
     if problem.spine is None:
         raise ValueError("only a problem on a spine, or of areas, can be cut into parts: this one has neither")
     order = in_schema_order(problem)
-    reason = TwoPass().refusal(problem if order is None else order.problem) or _unmeasured_in_equalities(problem)
+    reason = (
+        TwoPass().refusal(problem if order is None else order.problem)
+        or _unmeasured_in_equalities(problem)
+        or undetermined_refusal(problem)
+    )
     if reason is not None:
         raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
     values = np.array(y, dtype=np.float64)

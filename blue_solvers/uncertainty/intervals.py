@@ -102,7 +102,7 @@ def half_widths(
         if draws is not None:
             raise ValueError("method 'z' simulates nothing: leave draws out, or use method='t' or 'distribution_free'")
         deviations = np.sqrt(np.maximum(P.variances(), 0))  # 0 may come out as -1e-20
-        return normal_intervals(0.0, deviations, level)[1]
+        return normal_multiple(level) * deviations
     if draws is None:
         raise ValueError(f"method {method!r} simulates errors: say how many, draws=199 for instance")
     draws = read_draws(draws)

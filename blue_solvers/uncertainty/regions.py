@@ -46,6 +46,7 @@ from blue_solvers.uncertainty.monte_carlo import (
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array, whole_number
+from constraint_builders.estimability import why_undetermined
 
 EXACT = 1e-7  # of the largest standard deviation: a variance of less is the rounding error of 0
 RANK_TOLERANCE = 1e-10  # eigenvalue of a correlation matrix; rounding leaves about 1e-15 where it is 0
@@ -205,7 +206,8 @@ def confidence_ellipsoid(
     Raises
     ------
     ValueError
-        If level, W or y are no such things, or there are fewer draws than the rank.
+        If level, W or y are no such things, W weighs a cell that nothing determines, or there are fewer draws than the
+        rank.
     """
     P, W, level = _read(P, W, level)
     centre, rounding = _centre(P, y, W)
@@ -372,7 +374,11 @@ def _band(found: Functionals, multiple: float) -> tuple[Float, Float]:
 def _read(P: BlueOperator | Problem, W: Any, level: float) -> tuple[BlueOperator, sparse.csc_array, float]:
     level = read_level(level)
     P = as_operator(P)
-    return P, read_weights(P, W), level
+    W = read_weights(P, W)
+    lost = None if P.problem.undetermined is None else (abs(W).sum(axis=1) > 0) & P.problem.undetermined
+    if lost is not None and lost.any():
+        raise ValueError(f"W weighs {why_undetermined(P.problem, int(lost.argmax()))}: leave out what it is in")
+    return P, W, level
 
 
 def _centre(P: BlueOperator, y: ArrayLike, W: sparse.csc_array) -> tuple[Float, Float]:
@@ -380,5 +386,5 @@ def _centre(P: BlueOperator, y: ArrayLike, W: sparse.csc_array) -> tuple[Float, 
     found, counts = estimate(P, y), real_array(y, "y")[~P.problem.unmeasured]
     if found.ndim != 1:
         raise ValueError(f"a region is around one estimate: y must have shape ({P.shape[1]},)")
-    largest = max(abs(found).max(initial=0.0), abs(counts).max(initial=0.0))
+    largest = max(np.nanmax(abs(found), initial=0.0), abs(counts).max(initial=0.0))
     return W.T @ found, ROUNDING * largest * np.asarray(abs(W).sum(axis=0)).ravel()

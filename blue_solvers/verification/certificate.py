@@ -121,10 +121,20 @@ def _over_spine(
 
 
 def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray, made: list[Claim]) -> tuple[float, float]:
-    """By the shortest proof that there is."""
+    """By a list of the counts where there are few figures; where that says nothing, by the shortest proof there is."""
     figures = problem.observed.size + sum(claim.figures.size for claim in made)
-    if figures <= MOST_LISTED and can_be_listed(problem, made):
+    if figures > MOST_LISTED or not can_be_listed(problem, made):
+        return _bounded_by_sums(problem, y, x, made)
+    try:
         return certify_listed(problem, WeighedNoise.of(problem), y, x, made)
+    except NotCertifiedError as refusal:
+        with suppress(NotCertifiedError):
+            return _bounded_by_sums(problem, y, x, made)
+        raise refusal
+
+
+def _bounded_by_sums(problem: Problem, y: np.ndarray, x: np.ndarray, made: list[Claim]) -> tuple[float, float]:
+    """By sums; where these say nothing, by a list of the counts."""
     if problem.spine is not None and holds_all(problem, made):
         return _summed(problem, y, x, made)
     noise = WeighedNoise.of(problem)

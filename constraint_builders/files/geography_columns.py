@@ -91,7 +91,37 @@ def spine_by_codes(units: Sequence[Geounit]) -> Spine:
         prefixes = (code[:width] for width in widths if width < len(code))
         longest = next((alike[prefix][-1] for prefix in prefixes if prefix in alike), -1)
         above.append(same[rank - 1] if rank else longest)
+    _refuse_lost_zeros(units, above)
     return _rooted(units, above)
+
+
+def codes_tell(units: Sequence[Geounit], spine: Spine) -> bool:
+    """Whether a spine's parents are those that the codes of its geounits say."""
+    try:
+        return bool(np.array_equal(spine_by_codes(units).parent, spine.parent))
+    except ValueError:
+        return False
+
+
+def _refuse_lost_zeros(units: Sequence[Geounit], above: Sequence[int]) -> None:
+    """Numbers shorter than others of their level, or that all lie in nothing, which another code begins with a zero."""
+    widest: dict[str, int] = {}
+    placed = {level for (level, _), parent in zip(units, above, strict=True) if parent >= 0}
+    for level, code in units:
+        widest[level] = max(widest.get(level, 0), len(code))
+    levels_of: dict[str, set[str]] = {}
+    for level, code in units:
+        levels_of.setdefault(code, set()).add(level)
+    for level, code in units:
+        full = code.zfill(widest[level] + (level not in placed))
+        if not code.isdecimal() or full == code or full in levels_of:
+            continue
+        begun = next((full[:n] for n in range(len(full) - 1, 1, -1) if levels_of.get(full[:n], {level}) != {level}), "")
+        if begun and not code.startswith(begun):
+            raise ValueError(
+                f"{level} {code!r} would lie in {begun!r} if it were {full!r}: where a leading zero is lost, write it; "
+                "otherwise say by a column 'parent' in what it lies"
+            )
 
 
 def _parents(source: Source, pairs: pl.DataFrame, name: str) -> dict[Geounit, str]:

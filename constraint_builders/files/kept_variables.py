@@ -8,7 +8,7 @@ but estimates are then the best from these sums, not from all that was measured.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -128,13 +128,11 @@ def settings_over(settings: Settings, schema: Schema) -> Settings:
 
 
 def _schema(schema: Schema, kept: list[str]) -> Schema:
-    recodes: dict[str, dict[str, list]] = {}
-    for recode in schema.recodes:
+    found = Schema({name: schema.labels_of(name) for name in kept})
+    for recode in schema.recodes:  # whose groups may come in any order
         if schema.names[recode.axis] in kept:
-            counted = recode.labels == tuple(map(str, range(recode.size)))
-            groups = [group if counted else recode.labels[group] for group in recode.groups]
-            recodes.setdefault(schema.names[recode.axis], {})[recode.name] = groups
-    return Schema({name: schema.labels_of(name) for name in kept}, recodes)
+            found = found.with_recode(replace(recode, axis=found.axis_of(schema.names[recode.axis])))
+    return found
 
 
 def _budget(settings: Settings, schema: Schema) -> str:

@@ -43,7 +43,7 @@ from constraint_builders.description.table import Table
 from constraint_builders.files.cell_keys import cell_keys
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, TABLE, find_columns
 from constraint_builders.files.formats import writer_of
-from constraint_builders.files.geography_columns import spine_by_codes, spine_by_parents
+from constraint_builders.files.geography_columns import codes_tell, spine_by_parents
 from constraint_builders.files.measured_table import read_measured_table
 from constraint_builders.files.naming import naming
 from constraint_builders.files.replacing import replacing
@@ -248,7 +248,7 @@ def _codes_of_parents(spine: Spine) -> list[str] | None:
     units = [(spine.levels[level], code) for level, code in zip(spine.level_of.tolist(), spine.geocodes, strict=True)]
     codes = [*spine.geocodes, ""]
     parents = [codes[above] for above in spine.parent.tolist()]
-    if len(set(spine.geocodes)) == spine.size and np.array_equal(spine_by_codes(units).parent, spine.parent):
+    if len(set(spine.geocodes)) == spine.size and codes_tell(units, spine):
         return None
     found = spine_by_parents(units, dict(zip(units, parents, strict=True)))
     if not np.array_equal(found.parent, spine.parent):

@@ -8,6 +8,7 @@
 
     [recodes.age]
     adult = ["minor", "minor", "adult", "adult"]    # for every level its group, by label or by number
+young = {groups = [1, 1, 0, 0], labels = ["no", "yes"]}    # or by number, with the labels in order
 
     [problem]                   # all optional
     desired = ["total", "sex * adult"]    # or "all"
@@ -20,7 +21,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -36,7 +37,16 @@ BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 Levels = Annotated[int | list[str | int], Meta(description="a number of levels, or a list of labels")]
 GROUPS = "a list with one group a level, all text or all numbers"
-Groups = Annotated[list[str | int], Meta(description=GROUPS)]
+
+
+class LabelledGroups(Struct, frozen=True, forbid_unknown_fields=True):
+    """Groups of levels by number, with their labels, where these do not come in the order of the levels."""
+
+    groups: list[int]
+    labels: list[str]
+
+
+Groups = Annotated[list[str | int] | LabelledGroups, Meta(description=GROUPS)]
 Desired = Annotated[list[str] | Literal["all"] | None, Meta(description="a list of tables, or 'all'")]
 
 
@@ -146,13 +156,36 @@ def _require_tables(schema: Schema, desired: list[str] | str | None) -> None:
             parse_table(schema, table)
 
 
-def build_schema(variables: Mapping[str, int | list], recodes: Mapping[str, Mapping[str, list]]) -> Schema:
+def build_schema(
+    variables: Mapping[str, int | list], recodes: Mapping[str, Mapping[str, list | LabelledGroups]]
+) -> Schema:
     """The schema that sections of a file describe; `ValueError` names the key of what is wrong."""
+    plain: dict[str, dict[str, list]] = {}
+    labels: dict[str, tuple[str, ...]] = {}
     for variable, named in recodes.items():
-        for recode, groups in named.items():
+        for recode, own in named.items():
+            groups = own.groups if isinstance(own, LabelledGroups) else own
             if len({type(group) for group in groups}) > 1:
                 raise ValueError(f"recodes.{variable}.{recode} must be {GROUPS}: got {shown(groups)}")
-    return Schema(variables, recodes)
+            plain.setdefault(variable, {})[recode] = groups
+            if isinstance(own, LabelledGroups):
+                labels[recode] = tuple(own.labels)
+    found = Schema(variables, plain)
+    return _labelled(found, labels) if labels else found
+
+
+def _labelled(schema: Schema, labels: Mapping[str, tuple[str, ...]]) -> Schema:
+    """The same schema with other labels of some recodes' groups."""
+    found = Schema({name: schema.labels_of(name) for name in schema.names})
+    for recode in schema.recodes:
+        own = labels.get(recode.name, recode.labels)
+        if len(own) != recode.size or len(set(own)) < len(own):
+            raise ValueError(
+                f"recodes.{schema.names[recode.axis]}.{recode.name}: labels must be one for each of its {recode.size} "
+                f"groups, all different: got {shown(list(own))}"
+            )
+        found = found.with_recode(replace(recode, labels=own))
+    return found
 
 
 def _format_variable(variable: Variable) -> str:
@@ -161,8 +194,12 @@ def _format_variable(variable: Variable) -> str:
 
 
 def _format_recode(recode: Recode) -> str:
-    counted = recode.labels == tuple(map(str, range(recode.size)))
-    return f"{_key(recode.name)} = {_value([group if counted else recode.labels[group] for group in recode.groups])}"
+    groups = list(recode.groups)
+    if recode.labels == tuple(map(str, range(recode.size))):
+        return f"{_key(recode.name)} = {_value(groups)}"
+    if list(dict.fromkeys(groups)) == list(range(recode.size)):
+        return f"{_key(recode.name)} = {_value([recode.labels[group] for group in groups])}"
+    return f"{_key(recode.name)} = {{groups = {_value(groups)}, labels = {_value(list(recode.labels))}}}"
 
 
 def _key(name: str) -> str:

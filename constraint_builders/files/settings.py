@@ -61,7 +61,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.documents import parse_toml, read_document
 from constraint_builders.files.naming import naming, shown
-from constraint_builders.files.schema_file import Levels, build_schema
+from constraint_builders.files.schema_file import LabelledGroups, Levels, build_schema
 
 PRODUCTION = (
     "pl94_us_persons", "pl94_pr_persons", "pl94_us_units", "pl94_pr_units", "dhc_us_persons", "dhc_pr_persons",
@@ -72,7 +72,8 @@ EXAMPLES = ("blocks_adult_race",)
 Selections = Mapping[str, Mapping[str, tuple[int, ...]]]
 
 Partition = Annotated[
-    str | list[str | int], Meta(description="a list with one group a level, or ranges of levels such as '0-17 | 18-99'")
+    str | list[str | int] | LabelledGroups,
+    Meta(description="a list with one group a level, or ranges of levels such as '0-17 | 18-99'"),
 ]
 Selection = Annotated[
     str | list[str | int], Meta(description="a list of labels of levels, or ranges of levels such as '0-17,99'")
@@ -304,7 +305,9 @@ def _levels(part: str, size: int) -> Iterator[int]:
         yield from range(first, last + 1)
 
 
-def _schema(variables: Mapping[str, int | list], recodes: Mapping[str, Mapping[str, str | list]]) -> Schema:
+def _schema(
+    variables: Mapping[str, int | list], recodes: Mapping[str, Mapping[str, str | list | LabelledGroups]]
+) -> Schema:
     plain = build_schema(variables, {})
     groups = {
         variable: {name: _groups(plain, variable, name, value) for name, value in named.items()}
@@ -313,7 +316,7 @@ def _schema(variables: Mapping[str, int | list], recodes: Mapping[str, Mapping[s
     return build_schema(variables, groups)
 
 
-def _groups(schema: Schema, variable: str, recode: str, value: str | list) -> list:
+def _groups(schema: Schema, variable: str, recode: str, value: str | list | LabelledGroups) -> list | LabelledGroups:
     if not isinstance(value, str):
         return value
     if variable not in schema.names:

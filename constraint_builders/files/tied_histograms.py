@@ -13,7 +13,7 @@ facilities, their contrasts are problems of their own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -77,14 +77,12 @@ def _schema(households: Schema, units: Schema) -> Schema:
             variables[TENURE] = units.labels_of(UNITS)[:TENURES]
         else:
             variables[name] = households.labels_of(name)
-    recodes: dict[str, dict[str, list]] = {}
-    for recode in households.recodes:
+    recodes = {TENURE: {name: [households.labels_of(name)[group] for group in own] for name, own in GROUPS.items()}}
+    found = Schema(variables, recodes)
+    for recode in households.recodes:  # whose groups may come in any order
         if households.names[recode.axis] != OF_HOUSEHOLDS:
-            counted = recode.labels == tuple(map(str, range(recode.size)))
-            groups = [group if counted else recode.labels[group] for group in recode.groups]
-            recodes.setdefault(households.names[recode.axis], {})[recode.name] = groups
-    recodes[TENURE] = {name: [households.labels_of(name)[group] for group in groups] for name, groups in GROUPS.items()}
-    return Schema(variables, recodes)
+            found = found.with_recode(replace(recode, axis=found.axis_of(households.names[recode.axis])))
+    return found
 
 
 def _budget(households: Settings, units: Settings, schema: Schema) -> str:

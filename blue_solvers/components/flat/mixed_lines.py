@@ -38,7 +38,7 @@ def mix_lines_in_numpy(
     """
     for (first, count, inner, start), lengths in zip(heads.tolist(), outer, strict=True):
         own, matrix = lines[first : first + count], matrices[start : start + count**2].reshape(count, count)
-        steps = own[:, 1:] @ np.indices(lengths).reshape(len(lengths), -1)
+        steps = own[:, 1:] @ np.indices(lengths).reshape(len(lengths), lengths.prod())
         places = (own[:, :1] + steps)[:, :, None] + np.arange(inner)
         cells[places] = np.tensordot(matrix.T if transpose else matrix, cells[places], 1)
 

@@ -88,6 +88,15 @@ FEATURES = [
         streamed="its equalities speak of cells that were not measured",
         stored="it has equalities",
     ),
+    Feature(
+        "cells that nothing determines",
+        {
+            "observed": {"State": {"detailed": 1.0}, "Tract": {"total": 1.0, "detailed": [np.inf, np.inf, 1.0]}},
+            "undetermined": "nan",
+        },
+        streamed="table .*: it was not measured, and no other measurements determine it",
+        stored="table .*: it was not measured",
+    ),
     Feature("cells exact in part", {"observed": on_county(b=[[0, 1, 1], [1, 1, 1]])}, DIFFER, DIFFER),
     Feature("cells not measured in part", {"observed": on_county(b=[[np.inf, 1, 1], [1, 1, 1]])}, DIFFER, DIFFER),
     Feature("a variance for every cell", {"observed": on_county(b=[[2, 1, 1], [1, 1, 1]])}, DIFFER, DIFFER),

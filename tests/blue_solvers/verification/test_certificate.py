@@ -176,6 +176,16 @@ def test_wide_tables_need_no_joint_table(total: float) -> None:
         assert found.bound is None or found.bound > 1e-7
 
 
+def test_few_figures_of_many_counts_are_proved_by_sums() -> None:
+    """Of 8,100 counts, which rational numbers would take too long for."""
+    problem = Problem(Schema({"a": 90, "b": 90}), {"a": 0.1, "b": 2.0, "total": 50.0})
+    y = problem.marginal_matrix() @ np.arange(8100.0) % 97 + np.random.default_rng(1).normal(size=181)
+    x = blue(problem) @ y
+    assert (certify(problem, y, x).bound or np.inf) < 1e-11
+    x[3] += 1e-3 * np.sqrt(blue(problem).variances()[3])
+    assert (certify(problem, y, x).bound or np.inf) > 0.99e-3
+
+
 def test_a_large_spine_is_proved_by_one_pass_of_sums() -> None:
     """12,000 cells at 124 places: a wrong answer of any cell, and one whose tables agree, are seen."""
     schema = Schema({"sex": 2, "age": 6, "race": 8}, recodes={"race": {"three": [0, 1, 1, 2, 2, 2, 2, 2]}})

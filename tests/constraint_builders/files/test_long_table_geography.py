@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files import measurements_frame, read_long_table, write_frame, write_schema_file
+from tests.helpers.effort import examples
 from tests.helpers.spines import SCHEMA, TABLES, consistent_measurements, dense_estimate, spines
 
 SEX = Schema({"sex": ["f", "m"]})
@@ -240,3 +241,26 @@ def test_an_only_child_may_have_the_code_of_its_parent(tmp_path: Path) -> None:
     assert again.spine is not None
     assert again.spine.levels == spine.levels
     assert parents(again.spine) == parents(spine)
+
+
+@examples(60)
+@given(lost=st.sets(st.sampled_from(["01001", "01003", "01005", "010010201"]), min_size=1), reverse=st.booleans())
+def test_lost_leading_zeros_are_refused(lost: set[str], reverse: bool) -> None:
+    """Such a county would lie beside its state, and nothing would be added up."""
+    codes = {"01": "State", "01001": "County", "01003": "County", "01005": "County", "010010201": "Tract"}
+    rows = [(level, code.removeprefix("0") if code in lost else code) for code, level in codes.items()]
+    frame = pl.DataFrame(rows[::-1] if reverse else rows, ["geolevel", "geocode"], orient="row")
+    frame = frame.with_columns(table=pl.lit("total"), value=1.0, variance=1.0, sex=pl.lit("*"))
+    with pytest.raises(ValueError, match=r"would lie in '0\d*' if it were '0\d+': where a leading zero is lost"):
+        read_long_table(frame, SEX)
+
+
+@pytest.mark.parametrize("places", [5, 12, 120])
+def test_codes_that_begin_one_another_are_written_with_parents(places: int) -> None:
+    """As the codes of geounits that have none, which are their numbers: 1, 10, 11."""
+    spine = Spine([-1, *np.arange(places) // 5])
+    problem = Problem(SEX, {level: {"total": 1.0, "sex": 1.0} for level in spine.levels}, spine=spine)
+    y = problem.marginal_matrix() @ np.ones(problem.domain.size)
+    again, values = read_long_table(measurements_frame(problem, y), SEX)
+    assert parents(again.spine) == parents(problem.spine)
+    assert by_code(again, values) == by_code(problem, y)

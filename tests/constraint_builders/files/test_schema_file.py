@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders import Schema
+from constraint_builders.description.schema import Recode
 from constraint_builders.files import SchemaFile, format_schema, read_schema_file, write_schema_file
 
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
@@ -21,7 +22,10 @@ def schemas(draw: Any) -> Schema:
     first, second, coarse, other = draw(names)
     labels = draw(st.lists(text, min_size=1, max_size=6, unique=True))
     groups = draw(st.sampled_from([[0, 0, 1], [1, 0, 0], ["a", "b", "a"], ["1", "0", "0"]]))
-    return Schema({first: labels, second: 3}, {second: {coarse: groups, other: [0, 1, 1]}})
+    schema = Schema({first: labels, second: 3}, {second: {coarse: groups, other: [0, 1, 1]}})
+    more = draw(st.sampled_from([None, (0, 1, 0), (1, 0, 1), (1, 1, 0)]))
+    called = tuple(draw(st.lists(text, min_size=2, max_size=2, unique=True)))
+    return schema if more is None else schema.with_recode(Recode("more", 1, more, called))
 
 
 @given(schema=schemas())
@@ -66,6 +70,14 @@ def test_a_plain_schema_is_pleasant_to_read() -> None:
         ("[variables]\nupper = 2", "'upper' is reserved"),
         ("[variables]\nsex = 2\n[recodes.age]\nold = [0, 1]", "recodes are given for 'age', which is not a variable"),
         ("[variables]\nsex = 2\n[recodes]\nsex = [0, 1]", r"recodes\.sex must be a section"),
+        (
+            "[variables]\nage = 3\n[recodes.age]\nold = {groups = [0, 1, 1], labels = ['a']}",
+            r"recodes\.age\.old: labels",
+        ),
+        (
+            "[variables]\nage = 3\n[recodes.age]\nold = {groups = [0, 1, 1], labels = ['a', 'a']}",
+            r"recodes\.age\.old: labels must be one for each of its 2 groups",
+        ),
         ("[variables]\nage = 3\n[recodes.age]\nold = 'x'", r"recodes\.age\.old must be a list"),
         ("[variables]\nage = 3\n[recodes.age]\nold = [0, 'a', 1]", r"recodes\.age\.old must be a list"),
         ("[variables]\nage = 3\n[recodes.age]\nold = [0, 1]", "recode 'old' gives 2 groups for the 3 levels"),

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from fractions import Fraction
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from constraint_builders import Schema
+from constraint_builders.description.schema import Recode
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import PRODUCTION, production_settings, read_settings
-from constraint_builders.files.settings import find_settings, parse_partition
+from constraint_builders.files.kept_variables import keep_variables, settings_over
+from constraint_builders.files.settings import find_settings, parse_partition, parse_settings
 from constraint_builders.relations.marginals import refines
 from tests.helpers.places import DHC_SETTINGS, PRODUCTION_SETTINGS
 
@@ -219,3 +224,28 @@ def test_partitions_may_be_scattered() -> None:
 
 def test_groups_are_numbered_in_the_order_written() -> None:
     assert parse_partition("1,3-4 | 0,2", 5) == [1, 0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("groups", list(permutations(range(3))))
+def test_groups_keep_their_order_where_variables_are_summed_out(groups: tuple[int, ...]) -> None:
+    """Labels in any order: those of a joint problem's recodes come in that of another product's variable."""
+    labels = ["p", "q", "r"]
+    text = f"""
+        geolevels = ["State"]
+        [variables]
+        sex = 2
+        age = 4
+        [recodes.age]
+        three = {{groups = {[*groups, 0]}, labels = {labels}}}
+        [budget]
+        measure = "zcdp"
+        neighbours = "bounded"
+        losses."sex * three" = ["1/2"]
+        losses.detailed = ["1/2"]
+    """
+    settings = parse_settings(text, "ours")
+    expected = Recode("three", 1, (*groups, 0), tuple(labels))
+    assert settings.schema.recodes == (expected,)
+    assert keep_variables(settings, ["age"]).target.schema.recodes == (replace(expected, axis=0),)
+    finer = Schema({"sex": 2, "age": 4}).with_recode(expected)
+    assert settings_over(settings, finer).schema.recodes == (expected,)

@@ -16,7 +16,7 @@ from blue_solvers import blue
 from blue_solvers.components import ArrayForm, SweepForm, TableForm, TreeForm, choice, components_of
 from blue_solvers.components.flat import outer_tables
 from blue_solvers.components.structured_problem import StructuredProblem
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Problem, Schema, compiled, gallery
 from constraint_builders.relations.closed_tables import ALWAYS, NOTHING, ClosedTables, TooManyTablesError
 from constraint_builders.schema_order import in_schema_order
 from tests.helpers.effort import examples
@@ -36,10 +36,12 @@ def close(X: np.ndarray, expected: np.ndarray, errors: np.ndarray) -> bool:
     return bool((abs(X - expected) <= 1e-9 * errors[:, None] + 1e-13 * abs(expected).max(initial=1)).all())
 
 
-@pytest.fixture(scope="module", params=["as usual", "wherever it can be"])
+@pytest.fixture(scope="module", params=["as usual", "wherever it can be", "without compiled loops"])
 def outer(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small problems take outer tables through their margins too."""
     with pytest.MonkeyPatch.context() as patch:
+        if request.param == "without compiled loops":
+            patch.setattr(compiled, "has_numba", lambda: False)
         if request.param != "as usual":
             patch.setattr(outer_tables, "WORTH", np.inf)
             patch.setattr(outer_tables, "LEAST", 0)

@@ -1,0 +1,61 @@
+"""Intervals and regions where nothing determines some desired cells: those of the others, and no numbers for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from blue_solvers import blue, intervals
+from blue_solvers.uncertainty import (
+    confidence_ellipsoid,
+    distribution_free_band,
+    distribution_free_ellipsoid,
+    simultaneous_band,
+)
+from constraint_builders import Problem, Schema
+
+SCHEMA = Schema({"a": 2, "b": 3})
+MEASURED = {"total": 0.0, "a": 1.0, "b": 2.0}
+WHOLE = Problem(SCHEMA, MEASURED)
+PARTLY = Problem(SCHEMA, {**MEASURED, "detailed": np.inf}, undetermined="nan")
+Y = np.array([30.0, 10, 20, 9, 11, 12])
+MORE = np.concatenate([Y, np.full(6, np.nan)])
+SEEN = np.eye(12)[:, :6]
+REGIONS: list[Callable[..., Any]] = [
+    confidence_ellipsoid,
+    simultaneous_band,
+    lambda *given: distribution_free_band(*given, draws=99, rng=0),
+    lambda *given: distribution_free_ellipsoid(*given, draws=99, rng=0),
+]
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_regions_of_what_is_determined_are_the_same(region: Callable[..., Any]) -> None:
+    weights = SEEN[:, [0, 1, 3]]
+    found, expected = region(PARTLY, MORE, weights), region(WHOLE, Y, weights[:6])
+    if isinstance(found, tuple):
+        np.testing.assert_allclose(found, expected, rtol=0.05 if region is simultaneous_band else 1e-9)
+        return
+    assert found.rank == expected.rank == 2
+    np.testing.assert_allclose(found.half_widths, expected.half_widths, rtol=1e-9)
+    assert found.contains(found.centre)
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_regions_of_what_nothing_determines_are_refused(region: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match=r"table 'detailed', cell \(a=0, b=1\): it was not measured"):
+        region(PARTLY, MORE, np.eye(12)[:, [1, 7]])
+
+
+@pytest.mark.parametrize("method", ["z", "t", "distribution_free"])
+def test_intervals_are_nan_where_nothing_determines_a_cell(method: str) -> None:
+    draws = {} if method == "z" else {"draws": 99, "rng": 0}
+    found, expected = intervals(PARTLY, MORE, method=method, **draws), intervals(WHOLE, Y, method=method, **draws)
+    for one, other in zip(found, expected, strict=True):
+        assert np.isnan(one[6:]).all()
+        np.testing.assert_allclose(one[:6], other, atol=0.0 if method == "z" else 5.0)
+    assert (found[0][1:6] < found[1][1:6]).all()
+    assert np.isnan((blue(PARTLY) @ np.nan_to_num(MORE))[6:]).all()
