@@ -10,8 +10,8 @@
 
 One row is one geounit. Column ``geocode`` names it and ``parent`` gives its parent's position within the part, geounits
 being counted through the part's levels from its root down. Every observed table has a column of fixed-size lists, cells
-in C order, and one of variances, ``<table>:variance`` (0 exact, infinite where not measured). Structural zeros are in
-column ``*:empty``, over the variables that tell them apart.
+in C order as int32 or float64, and one of variances, ``<table>:variance`` (0 exact, infinite where not measured).
+Structural zeros are in column ``*:empty``, over the variables that tell them apart.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
 EMPTY = "*:empty"
 BUFFERS = 8 << 20  # bytes of Parquet and of blocks of geounits in cache, whatever the size of a part
-FORMAT = 6
+FORMAT = 7
 
 
 class PartitionError(ValueError):
@@ -206,7 +206,7 @@ class Partitions:
             known = frame[variance_column(table.name)].to_numpy() if frame.height else np.zeros(0)
             variances.append(known)
             found = frame[table.name].rechunk().to_numpy() if table.name in frame.columns else _zeros(known, table.size)
-            values.append(found.reshape(known.size, table.size))
+            values.append(found.astype(np.float64, copy=False).reshape(known.size, table.size))
         return variances, values
 
 
@@ -288,6 +288,7 @@ def write_manifest(folder: Path, design: Design, parts: Sequence[PartEntry], top
         "equal_to": design.equal_to,
         "checked": [[level, table.name] for level, table in design.checked],
         "ties": None if design.ties is None else asdict(design.ties),
+        "put_in": design.put_in,
         "parts": [asdict(part) for part in parts],
         "top": asdict(top),
     }
@@ -327,4 +328,5 @@ def _design(said: Mapping[str, Any], schema_file: Path) -> Design:
         tables("checked"),
         None if said["ties"] is None else Ties(**said["ties"]),
         None if said["zero_kinds"] is None else tuple(said["zero_kinds"]),
+        tuple(said["put_in"]),
     )
