@@ -8,6 +8,7 @@ import numpy as np
 
 from constraint_builders import Spine
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.memory import format_bytes
 
 
@@ -34,6 +35,13 @@ def choose_cut(spine: Spine, own: Float, memory: float | None, at: str | None = 
     MemoryError
         If a geounit without children, or all geounits above the cut, need more than `memory`.
     """
+    roots = largest_subtrees(spine, own, memory, at)[0]
+    require_top(own, members_of_parts(spine, roots)[-1], memory)
+    return roots
+
+
+def largest_subtrees(spine: Spine, own: Float, memory: float | None, at: str | None = None) -> tuple[Index, Float]:
+    """Roots of the parts as `choose_cut` gives them, whatever the top needs; and the bytes of every subtree."""
     if memory is None and at is None:
         raise ValueError("nothing says where to cut: give memory= in bytes, or at= a geolevel")
     limit = np.inf if memory is None else memory
@@ -47,22 +55,25 @@ def choose_cut(spine: Spine, own: Float, memory: float | None, at: str | None = 
             f"{spine.levels[spine.level_of[alone[0]]]} {spine.geocodes[alone[0]]!r} alone needs "
             f"{format_bytes(below[alone[0]])} and the limit is {format_bytes(limit)}: raise it, or want fewer tables"
         )
-    roots = np.flatnonzero(fits & ((spine.parent < 0) | ~fits[spine.parent]))
-    needed = own[~fits].sum() + own[roots].sum()
-    if needed > limit:
+    return np.flatnonzero(fits & ((spine.parent < 0) | ~fits[spine.parent])), below
+
+
+def require_top(own: Float, top: Index, memory: float | None) -> None:
+    """Raise `MemoryError` if the geounits at and above the cut need more than a limit."""
+    needed = own[top].sum()
+    if memory is not None and needed > memory:
         raise MemoryError(
-            f"the {int((~fits).sum()) + roots.size:,} geounits at and above the cut need {format_bytes(needed)} and "
-            f"the limit is {format_bytes(limit)}: raise it"
+            f"the {top.size:,} geounits at and above the cut need {format_bytes(needed)} and the limit is "
+            f"{format_bytes(memory)}: raise it"
         )
-    return roots
 
 
-def members_of_parts(spine: Spine, roots: Index) -> list[Index]:
+def members_of_parts(tree: LevelledTree, roots: Index) -> list[Index]:
     """Geounits of every part, then those of the top, which has the roots of all parts."""
-    part = np.full(spine.size, -1)
+    part = np.full(tree.size, -1)
     part[roots] = np.arange(roots.size)
-    for members in spine.members[1:]:
-        part[members] = np.maximum(part[members], part[spine.parent[members]])
+    for members in tree.members[1:]:
+        part[members] = np.maximum(part[members], part[tree.parent[members]])
     order = np.argsort(part, kind="stable")
     bounds = np.searchsorted(part[order], np.arange(roots.size + 1))
     parts = [order[start:stop] for start, stop in pairwise(bounds)]

@@ -21,8 +21,8 @@ from scipy.linalg import qr
 from blue_solvers.components.corrections import orthonormal, pivots
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.subtrees import SubtreeForm
-from constraint_builders import Spine
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.levelled_tree import LevelledTree
 
 CONTRADICTION_TOLERANCE = 1e-11  # relative to the sizes of the cells that a combination adds
 ROUNDING = 1e-12  # share of a variance that is left by rounding where nothing is
@@ -36,35 +36,35 @@ class Shares:
     Parameters
     ----------
     design : Design
-    spine : Spine
+    tree : LevelledTree
     matrix : csr_array, (k, observed cells)
         Over the observed layout: every table with all geounits of its level.
     """
 
-    def __init__(self, design: Design, spine: Spine, matrix: sparse.csr_array) -> None:
-        self._design, self._spine, self._rows = design, spine, matrix.shape[0]
+    def __init__(self, design: Design, tree: LevelledTree, matrix: sparse.csr_array) -> None:
+        self._design, self._tree, self._rows = design, tree, matrix.shape[0]
         sizes = np.array([table.size for _, table in design.observed])
         levels = np.array([level for level, _ in design.observed])
-        counts = np.array([spine.members[level].size for level in levels.tolist()])
+        counts = np.array([tree.members[level].size for level in levels.tolist()])
         offsets = np.concatenate([[0], np.cumsum(sizes * counts)])
         entries = matrix.tocoo()
         self._row, self._weight = entries.coords[0], entries.data
         self._table = np.searchsorted(offsets, entries.coords[1], side="right") - 1
         place = entries.coords[1] - offsets[self._table]
         self._cell = place % sizes[self._table]
-        starts = np.concatenate([[0], np.cumsum([members.size for members in spine.members])])
-        self._geounit = np.concatenate(spine.members)[starts[levels[self._table]] + place // sizes[self._table]]
+        starts = np.concatenate([[0], np.cumsum([members.size for members in tree.members])])
+        self._geounit = np.concatenate(tree.members)[starts[levels[self._table]] + place // sizes[self._table]]
 
     def of(self, ordered: Index, own: Index) -> sparse.csr_array:
         """The share of a part, (k, cells of its tables); of the geounits that it has, those that are its own."""
-        levels = self._spine.level_of[ordered]
+        levels = self._tree.level_of[ordered]
         counts = [np.count_nonzero(levels == level) for level, _ in self._design.observed]
         sizes = np.array([table.size for _, table in self._design.observed])
         offsets = np.concatenate([[0], np.cumsum(sizes * counts)])
         chosen = np.flatnonzero(np.isin(self._geounit, own))
         by_number = np.argsort(ordered)
         position = by_number[np.searchsorted(ordered, self._geounit[chosen], sorter=by_number)]
-        rank = position - np.searchsorted(levels, self._spine.level_of[self._geounit[chosen]])
+        rank = position - np.searchsorted(levels, self._tree.level_of[self._geounit[chosen]])
         table = self._table[chosen]
         column = offsets[table] + rank * sizes[table] + self._cell[chosen]
         entries = (self._weight[chosen], (self._row[chosen], column))

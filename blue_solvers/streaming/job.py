@@ -264,7 +264,7 @@ class Job:
         if self.input.design.equal_to:
             above = self._above(name, ALIKE_DOWN)
             alike = SubtreeForm(self._asked, with_equal_noise(part), above=above).estimates(self.variances)
-        self._write(output, part, result, alike, np.arange(part.level_of.size))
+        self._write(output, part, result, alike, part.own(self.input.design))
 
     def prove_split(self, name: str) -> None:
         """Prove a part that is split, one table after another."""

@@ -305,7 +305,7 @@ class _Run:
         known = json.loads(self._place.sealed(READ) or b"{}")["files"]
         known |= {f"{ESTIMATES}/{path}": digest for path, digest in files.items()}
         known[f"{ESTIMATES}/{CHECKSUMS}"] = sha256(self._out / ESTIMATES / CHECKSUMS)
-        design = job.input.design
+        design = job.input.design.without_put_in()
         axes = design.zero_axes or ()
         with self._place.replacing(OUTLINE) as temporary:
             text = describe(self._settings, design.levels, design.desired, _info(proof), axes, known, proof, read)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -45,6 +45,8 @@ class Design:
     zero_kinds : tuple of int or None
         Of every cell of `zero_axes` the kind of those that are empty in the same geounits of the whole tree; -1 for
         cells that are empty in all.
+    put_in : tuple of int
+        Numbers of the levels whose geounits stand for siblings below them and are none of the problem's.
     """
 
     schema: Schema
@@ -56,6 +58,24 @@ class Design:
     checked: tuple[LevelTable, ...] = ()
     ties: Ties | None = None
     zero_kinds: tuple[int, ...] | None = None
+    put_in: tuple[int, ...] = ()
+
+    def with_levels(self, levels: tuple[str, ...], numbers: Index) -> Design:
+        """The design with levels put in; `numbers` says where every level is now."""
+        put_in = tuple(sorted({*range(len(levels))} - {*numbers.tolist()}))
+        return replace(self._renumbered(numbers), levels=levels, put_in=put_in)
+
+    def without_put_in(self) -> Design:
+        """The design of the problem as it was before levels were put in."""
+        kept = np.setdiff1d(np.arange(len(self.levels)), self.put_in)
+        levels = tuple(self.levels[level] for level in kept.tolist())
+        return replace(self._renumbered(np.searchsorted(kept, np.arange(len(self.levels)))), levels=levels, put_in=())
+
+    def _renumbered(self, numbers: Index) -> Design:
+        def moved(tables: Sequence[LevelTable]) -> tuple[LevelTable, ...]:
+            return tuple((int(numbers[level]), table) for level, table in tables)
+
+        return replace(self, observed=moved(self.observed), desired=moved(self.desired), checked=moved(self.checked))
 
     @property
     def estimated(self) -> tuple[LevelTable, ...]:
@@ -120,6 +140,10 @@ class Part:
         if self.combinations is None:
             return sparse.csr_array((count, sum(values.size for values in self.values)))
         return self.combinations
+
+    def own(self, design: Design) -> Index:
+        """Positions of the geounits that are the problem's."""
+        return np.flatnonzero(~np.isin(self.level_of, design.put_in))
 
     def members(self, level: int) -> slice:
         """Positions of the geounits of a geolevel."""

@@ -49,7 +49,7 @@ MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
 EMPTY = "*:empty"
 BUFFERS = 8 << 20  # bytes of Parquet and of blocks of geounits in cache, whatever the size of a part
-FORMAT = 6
+FORMAT = 7
 
 
 class PartitionError(ValueError):
@@ -288,6 +288,7 @@ def write_manifest(folder: Path, design: Design, parts: Sequence[PartEntry], top
         "equal_to": design.equal_to,
         "checked": [[level, table.name] for level, table in design.checked],
         "ties": None if design.ties is None else asdict(design.ties),
+        "put_in": design.put_in,
         "parts": [asdict(part) for part in parts],
         "top": asdict(top),
     }
@@ -327,4 +328,5 @@ def _design(said: Mapping[str, Any], schema_file: Path) -> Design:
         tables("checked"),
         None if said["ties"] is None else Ties(**said["ties"]),
         None if said["zero_kinds"] is None else tuple(said["zero_kinds"]),
+        tuple(said["put_in"]),
     )

@@ -11,12 +11,13 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.crossing_partition import partition_areas
-from blue_solvers.streaming.cutting import choose_cut, members_of_parts
+from blue_solvers.streaming.cutting import members_of_parts
 from blue_solvers.streaming.equalities import Shares
 from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.part_files import (
@@ -33,6 +34,7 @@ from blue_solvers.streaming.part_files import (
     write_manifest,
     write_matrix,
 )
+from blue_solvers.streaming.siblings import Cut, cut_with_siblings
 from blue_solvers.streaming.subtrees import LevelTable, part_bytes
 from blue_solvers.verification.layers import finest_tables
 from blue_solvers.verification.ties import Ties
@@ -118,8 +120,8 @@ def partition(
         return blocks[problem.observed.names[problem.observed.index((level, table))]][ranks]
 
     empty = None if problem.zeros is None else problem.zeros.empty
-    shares = None if problem.equalities is None else Shares(design, spine, problem.equalities[0])
-    return _write_parts(folder, design, spine, variances, read, memory, at, empty, shares)
+    equalities = None if problem.equalities is None else problem.equalities[0]
+    return _write_parts(folder, design, spine, variances, read, memory, at, empty, equalities)
 
 
 def _ties(design: Design, problem: Problem) -> Ties | None:
@@ -300,18 +302,20 @@ def _write_parts(
     memory: float | None,
     at: str | None,
     empty: NDArray[np.bool_] | None = None,
-    shares: Shares | None = None,
+    equalities: sparse.csr_array | None = None,
 ) -> Partitions:
     require_file_names(design)
     flags = None if empty is None else empty.reshape(spine.size, -1)
     own = part_bytes(design, spine.level_of, spine.child_counts > 0, flags)
-    roots = choose_cut(spine, own, None if memory is None else memory - BUFFERS, at)
-    members = members_of_parts(spine, roots)
+    cut = cut_with_siblings(spine, own, None if memory is None else memory - BUFFERS, at)
+    design, tree, roots, own = design.with_levels(cut.tree.levels, cut.level_numbers), cut.tree, cut.roots, cut.own
+    shares = None if equalities is None else Shares(design, tree, equalities)
+    members = members_of_parts(tree, roots)
     top = members.pop()
-    order = np.lexsort((top, spine.level_of[top]))
+    order = np.lexsort((top, tree.level_of[top]))
     leaves = {geounit: position for position, geounit in enumerate(top[order].tolist())}
     with new_folder(folder) as temporary:
-        writer = _PartWriter(temporary, design, spine, variances, read, empty, shares)
+        writer = _PartWriter(temporary, design, cut, variances, read, flags, shares)
         parts = [
             writer.write(f"{number:05d}", geounits, geounits, leaves[int(root)], own[geounits].sum() + BUFFERS)
             for number, (root, geounits) in enumerate(zip(roots, members, strict=True))
@@ -328,43 +332,52 @@ class _PartWriter:
         self,
         folder: Path,
         design: Design,
-        spine: Spine,
+        cut: Cut,
         variances: list[Float],
         read: Read,
         empty: NDArray[np.bool_] | None,
         shares: Shares | None,
     ) -> None:
-        self._folder, self._design, self._spine = folder, design, spine
+        self._folder, self._design, self._cut, self._tree = folder, design, cut, cut.tree
         self._variances, self._read, self._empty, self._shares = variances, read, empty, shares
 
     def write(self, name: str, geounits: Index, own: Index, leaf: int, needed: float) -> PartEntry:
         """Write one part; `geounits` are positions in the spine, of which `own` are in no other part."""
-        spine = self._spine
-        ordered = geounits[np.lexsort((geounits, spine.level_of[geounits]))]
+        tree = self._tree
+        ordered = geounits[np.lexsort((geounits, tree.level_of[geounits]))]
         by_number = np.argsort(ordered)
         files = {}
-        for level in np.unique(spine.level_of[ordered]).tolist():
-            here = ordered[spine.level_of[ordered] == level]
-            columns: dict[str, NDArray] = {"parent": _positions(ordered, by_number, spine.parent[here])}
+        for level in np.unique(tree.level_of[ordered]).tolist():
+            here = ordered[tree.level_of[ordered] == level]
+            columns: dict[str, NDArray] = {"parent": _positions(ordered, by_number, tree.parent[here])}
             if self._empty is not None:
-                columns[EMPTY] = self._empty[here].reshape(here.size, -1)
+                columns[EMPTY] = self._empty_at(self._empty, here)
             for i, (where, table) in enumerate(self._design.observed):
                 if where == level:
-                    columns[variance_column(table.name)] = self._variances[i][spine.rank_in_level[here]]
+                    columns[variance_column(table.name)] = self._variances[i][tree.rank_in_level[here]]
                     columns[table.name] = self._measured(i, here)
-            path = level_file(spine.levels[level], name)
-            files[path] = write_level(self._folder / path, [spine.geocodes[i] for i in here.tolist()], columns)
+            path = level_file(tree.levels[level], name)
+            files[path] = write_level(self._folder / path, [self._cut.geocodes[i] for i in here.tolist()], columns)
         if self._shares is not None:
             path = combinations_file(name)
             files[path] = write_matrix(self._folder / path, self._shares.of(ordered, own))
         root = int(ordered[0])
-        level_name, geocode = spine.levels[spine.level_of[root]], spine.geocodes[root]
+        level_name, geocode = tree.levels[tree.level_of[root]], self._cut.geocodes[root]
         return PartEntry(name, level_name, geocode, leaf, ordered.size, int(needed), files)
+
+    def _empty_at(self, empty: NDArray[np.bool_], here: Index) -> NDArray[np.bool_]:
+        """Cells known to be empty, (G, cells): above siblings those that are so in all of them."""
+        return np.stack(
+            [
+                empty[i] if i < len(empty) else empty[self._cut.together[i - len(empty)]].all(axis=0)
+                for i in here.tolist()
+            ]
+        )
 
     def _measured(self, number: int, geounits: Index) -> Float:
         level, table = self._design.observed[number]
-        name = self._spine.levels[level]
-        ranks = self._spine.rank_in_level[geounits]
+        name = self._tree.levels[level]
+        ranks = self._tree.rank_in_level[geounits]
         values = np.array(self._read(name, table.name, ranks), dtype=np.float64).reshape(ranks.size, -1)
         values[np.isinf(self._variances[number][ranks])] = 0
         if values.shape[1] != table.size:
@@ -372,7 +385,7 @@ class _PartWriter:
         if not np.isfinite(values).all():
             broken = geounits[~np.isfinite(values).all(axis=1)][0]
             raise ValueError(
-                f"table {table.name!r} of {name} {self._spine.geocodes[broken]!r} is not finite: give numbers, or an "
+                f"table {table.name!r} of {name} {self._cut.geocodes[broken]!r} is not finite: give numbers, or an "
                 "infinite variance"
             )
         return values
