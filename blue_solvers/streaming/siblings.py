@@ -72,7 +72,7 @@ def cut_with_siblings(spine: Spine, own: Float, memory: float | None, at: str | 
 def _shared_out(siblings: Index, needed: Float, limit: float) -> list[Index]:
     """Siblings that follow one another and keep to a limit, in as few lots as can be, as even as can be."""
     most = len(_lots(needed, limit))
-    low, high = float(needed.sum()) / most, limit
+    low, high = min(limit, float(needed.sum()) / most), limit
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if len(_lots(needed, middle)) <= most else (middle, high)

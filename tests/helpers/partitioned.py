@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from blue_solvers.streaming import Partitions, partition
+from blue_solvers.streaming.part_files import BUFFERS
+from blue_solvers.streaming.subtrees import part_bytes
 from constraint_builders import Problem
 from constraint_builders.description.table import parse_table
 from tests.helpers.random_trees import uneven_spine
@@ -48,6 +51,20 @@ def invented_problem(seed: int = 0, size: int = 45) -> Problem:
     second["total"] = np.where(rng.random(spine.members[1].size) < 0.5, 0.0, 3.0)
     second["detailed"][0] = np.inf
     return Problem(SCHEMA, observed, spine=spine, desired=["detailed", "b", "total"])
+
+
+def partition_tightly(folder: Path, problem: Problem, y: np.ndarray, share: float) -> Partitions:
+    """Cut with so large a share of the memory that one part would take, or with the next more that is not refused."""
+    spine = problem.spine
+    design = partition(folder.with_name(f"{folder.name}-whole"), problem, y, at=spine.levels[0]).design
+    empty = None if problem.zeros is None else problem.zeros.empty.reshape(spine.size, -1)
+    whole = float(part_bytes(design, spine.level_of, spine.child_counts > 0, empty).sum())
+    while True:
+        try:
+            return partition(folder, problem, y, memory=BUFFERS + min(share, 1.001) * whole)
+        except MemoryError:
+            assert share <= 1
+            share *= 1.1
 
 
 def read_estimates(out: Path, problem: Problem, what: str = "estimate") -> np.ndarray:

@@ -24,7 +24,7 @@ from constraint_builders.files import read_noisy_measurements, read_settings
 from noise_mechanisms import add_noise
 from tests.blue_solvers.streaming.uneven_release import TIGHT, invented_release
 from tests.helpers.effort import first_of
-from tests.helpers.partitioned import invented_problem
+from tests.helpers.partitioned import invented_problem, partition_tightly
 
 
 def proof_of(folder: Path, problem: Problem, x: np.ndarray) -> StoredProof:
@@ -33,8 +33,8 @@ def proof_of(folder: Path, problem: Problem, x: np.ndarray) -> StoredProof:
     place = {(spine.levels[level], code): [] for level, code in zip(spine.level_of, spine.geocodes, strict=True)}
     tables = {}
     for i, (level, table) in enumerate(parts.design.estimated):
-        name = next(n for n in problem.observed.names if n == (spine.levels[level], table.name))
-        tables[i] = x[problem.observed.slice(name)].reshape(spine.members[level].size, -1)
+        name = next(n for n in problem.observed.names if n == (parts.design.levels[level], table.name))
+        tables[i] = x[problem.observed.slice(name)].reshape(-1, table.size)
     rank = {(spine.levels[level], spine.geocodes[i]): r for level, own in enumerate(spine.members)
             for r, i in enumerate(own)}  # fmt: skip
     assert len(rank) == len(place)
@@ -44,28 +44,29 @@ def proof_of(folder: Path, problem: Problem, x: np.ndarray) -> StoredProof:
         for i, (level, _) in enumerate(parts.design.estimated):
             codes = part.geocodes[part.members(level)]
             if codes:
-                found[i] = tables[i][[rank[spine.levels[level], code] for code in codes]]
+                found[i] = tables[i][[rank[parts.design.levels[level], code] for code in codes]]
         return found
 
     proofs = {}
     for name in parts.parts:
         part = parts.read(name)
-        proof = prove_part(
-            parts.design, part, ResultToProve(cells(part), {}), {}, np.arange(part.level_of.size), is_top=False
-        )
+        proof = prove_part(parts.design, part, ResultToProve(cells(part), {}), {}, part.own(parts.design), is_top=False)
         proofs[name] = PartProof.unpack(proof.pack())
     return proof_of_all(parts, proofs, ResultToProve(cells(parts.read("top")), {}))
 
 
 @pytest.mark.parametrize("seed", first_of(range(12), 5))
-@pytest.mark.parametrize("at", [1, 2])
-def test_parts_prove_what_the_whole_does_and_never_too_much(tmp_path: Path, seed: int, at: int) -> None:
+@pytest.mark.parametrize("at", [1, 2, "siblings together"])
+def test_parts_prove_what_the_whole_does_and_never_too_much(tmp_path: Path, seed: int, at: int | str) -> None:
     problem = invented_problem(seed).observing()
     rng = np.random.default_rng(seed)
     M = problem.marginal_matrix()
     noise = rng.standard_normal(problem.observed.size) * np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
     y = M @ rng.poisson(30, M.shape[1]).astype(float) + noise
-    partition(tmp_path / "in", problem, y, at=problem.spine.levels[at])
+    if isinstance(at, int):
+        partition(tmp_path / "in", problem, y, at=problem.spine.levels[at])
+    else:
+        assert partition_tightly(tmp_path / "in", problem, y, 0.4).design.put_in
     P = blue(problem)
     x, errors = P @ y + P.offset, np.sqrt(np.maximum(P.variances(), 0))
     proved = proof_of(tmp_path / "in", problem, x).certificate
