@@ -34,6 +34,7 @@ from blue_solvers.streaming.part_files import (
     write_manifest,
     write_matrix,
 )
+from blue_solvers.streaming.siblings import names_not_in, shared_out
 from blue_solvers.streaming.subtrees import part_bytes
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float, Index
@@ -62,12 +63,16 @@ class Cut:
         For every layer down to it the area of every leaf.
     owner : list of ndarray of int
         For every layer inside the area of the cut that holds each of its areas.
+    together : tuple of str
+        Names of the areas of the cut, where that is no layer of the problem: each was put in above siblings that go
+        together.
     """
 
     levels: tuple[str, ...]
     depth: int
     above: list[Index]
     owner: list[Index]
+    together: tuple[str, ...] = ()
 
     @classmethod
     def at(cls, areas: Areas, used: Sequence[str], name: str) -> Cut:
@@ -109,6 +114,20 @@ class Cut:
             chain.insert(0, (top, np.zeros_like(own)))
         levels = *(level for level, _ in chain), *(level for level, _ in inside)
         return cls(levels, len(chain) - 1, [labels for _, labels in chain], [owner for _, owner in inside])
+
+    def with_siblings(self, names: Sequence[str], lots: Sequence[Index]) -> Cut:
+        """Cut above so many lots of the areas of the cut, whose names are given, each in one area above."""
+        lot = np.empty(len(names), dtype=np.intp)
+        for number, own in enumerate(lots):
+            lot[own] = number
+        level = next(names_not_in(self.levels))
+        return Cut(
+            (*self.levels[: self.depth], level, *self.levels[self.depth :]),
+            self.depth,
+            [*self.above[:-1], lot[self.above[-1]]],
+            [lot, *(lot[owner] for owner in self.owner)],
+            tuple(names[own[0]] if own.size == 1 else f"{names[own[0]]} to {names[own[-1]]}" for own in lots),
+        )
 
 
 def partition_areas(
@@ -178,6 +197,11 @@ def _chosen(problem: Problem, memory: float | None, at: str | None) -> tuple[Cut
             refusal = refusal or error
             continue
         design, needed, top = _needs(problem, cut)
+        if needed.max() <= limit and name != at:
+            together = _together(problem, cut, needed, limit)
+            fewer = _needs(problem, together)
+            if max(fewer[1].max(), fewer[2]) <= limit:
+                return together, *fewer
         if max(needed.max(), top) <= limit:
             return cut, design, needed, top
         worst = int(needed.argmax())
@@ -217,7 +241,8 @@ def _needs(problem: Problem, cut: Cut) -> tuple[Design, Float, float]:
         for own, level in zip(observed, problem.observed_levels, strict=True)
         if own not in desired and lacks(problem, level, own[1]) is None
     )
-    design = Design(problem.domain.schema, cut.levels, observed, desired, checked=checked)
+    put_in = (cut.depth,) if cut.together else ()
+    design = Design(problem.domain.schema, cut.levels, observed, desired, checked=checked, put_in=put_in)
     each = part_bytes(design, np.arange(len(cut.levels)), np.zeros(len(cut.levels), dtype=bool))
     for level, table in (*observed, *design.estimated):
         each[level] += 8 * COPIES * table.size
@@ -230,6 +255,23 @@ def _needs(problem: Problem, cut: Cut) -> tuple[Design, Float, float]:
     return design, needed, float(counts @ inner) + BUFFERS
 
 
+def _together(problem: Problem, cut: Cut, needed: Float, limit: float) -> Cut:
+    """Areas of a cut in one area above put together as far as memory allows; the cut itself where none are."""
+    if not cut.depth:
+        return cut
+    areas, parent = problem.domain.areas, np.zeros(needed.size, dtype=np.intp)
+    parent[cut.above[-1]] = cut.above[-2]
+    alone = _needs(problem, cut.with_siblings(areas.names(cut.levels[cut.depth]), [np.arange(needed.size)]))[1].sum()
+    room = float(alone - BUFFERS - (needed - BUFFERS).sum())  # of an area that is put in
+    lots = []
+    for above in np.unique(parent).tolist():
+        siblings = np.flatnonzero(parent == above)
+        lots += shared_out(siblings, needed[siblings] - BUFFERS, limit - BUFFERS - room)
+    if len(lots) == needed.size:
+        return cut
+    return cut.with_siblings(areas.names(cut.levels[cut.depth]), lots)
+
+
 class _AreaWriter:
     """Writes the files of parts."""
 
@@ -237,9 +279,12 @@ class _AreaWriter:
         self._folder, self._areas, self._design, self._cut = folder, problem.domain.areas, design, cut
         self._variances, self._blocks = equal_variances(problem), blocks
         self._leaves = cut.above[-1]
-        own = self._areas.layer(cut.levels[cut.depth])
         self._names = [self._areas.names(name) if name in self._areas.levels else ("all",) for name in cut.levels]
-        self._incidence = [own.incidence, *(self._areas.layer(name).incidence for name in cut.levels[cut.depth + 1 :])]
+        if cut.together:
+            self._names[cut.depth] = cut.together
+        leaves = self._leaves.size
+        roots = sparse.csr_array((np.ones(leaves), (self._leaves, np.arange(leaves))))
+        self._incidence = [roots, *(self._areas.layer(name).incidence for name in cut.levels[cut.depth + 1 :])]
 
     def part(self, number: int, needed: int) -> PartEntry:
         """Write an area of the cut, and all inside it."""

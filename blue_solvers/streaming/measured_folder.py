@@ -63,6 +63,7 @@ from constraint_builders.memory import format_bytes, require_limit
 from constraint_builders.relations.spine_tables import spine_layout
 
 READER = 40 << 20  # bytes that the Parquet library keeps once it has read and written, however little at a time
+LARGEST = 2 << 30  # bytes of a part where smaller ones will do: arrays that are larger cost more, to clear their memory
 READING, PARTS, READ = "reading", "parts", "read"  # in the folder of work
 INFO = Info("two_pass", exact=True, reason="two passes over the spine, streamed by subtree, exact")
 
@@ -255,7 +256,16 @@ class _Run:
         zeros = StructuralZeros(schema, spine, layout, outline.zeros) if outline.zeros else None
         left_over = self._memory - outline.bytes - (0 if zeros is None else zeros.empty.nbytes)
         parts = folder / PARTS
-        partition_known(parts, schema, spine, outline.observed, self._desired, store.read, zeros, left_over)
+
+        def cut(memory: float) -> None:
+            partition_known(parts, schema, spine, outline.observed, self._desired, store.read, zeros, memory)
+
+        try:
+            cut(min(left_over, LARGEST))
+        except MemoryError:
+            if left_over <= LARGEST:
+                raise
+            cut(left_over)
         write_measured(measured, self._settings, spine, outline.observed, zeros, outline.facilities)
         seen.require_unchanged()
         files = {path.name: sha256(path) for path in sorted(measured.iterdir())}

@@ -10,8 +10,8 @@
 
 One row is one geounit. Column ``geocode`` names it and ``parent`` gives its parent's position within the part, geounits
 being counted through the part's levels from its root down. Every observed table has a column of fixed-size lists, cells
-in C order, and one of variances, ``<table>:variance`` (0 exact, infinite where not measured). Structural zeros are in
-column ``*:empty``, over the variables that tell them apart.
+in C order as int32 or float64, and one of variances, ``<table>:variance`` (0 exact, infinite where not measured).
+Structural zeros are in column ``*:empty``, over the variables that tell them apart.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class Partitions:
             known = frame[variance_column(table.name)].to_numpy() if frame.height else np.zeros(0)
             variances.append(known)
             found = frame[table.name].rechunk().to_numpy() if table.name in frame.columns else _zeros(known, table.size)
-            values.append(found.reshape(known.size, table.size))
+            values.append(found.astype(np.float64, copy=False).reshape(known.size, table.size))
         return variances, values
 
 

@@ -374,15 +374,20 @@ class _PartWriter:
             ]
         )
 
-    def _measured(self, number: int, geounits: Index) -> Float:
+    def _measured(self, number: int, geounits: Index) -> NDArray:
+        """Values of a table, (G, cells), int32 where they came so; 0 where nothing was measured."""
         level, table = self._design.observed[number]
         name = self._tree.levels[level]
         ranks = self._tree.rank_in_level[geounits]
-        values = np.array(self._read(name, table.name, ranks), dtype=np.float64).reshape(ranks.size, -1)
-        values[np.isinf(self._variances[number][ranks])] = 0
+        values = np.asarray(self._read(name, table.name, ranks)).reshape(ranks.size, -1)
+        if values.dtype != np.int32:
+            values = values.astype(np.float64, copy=False)
+        unmeasured = np.isinf(self._variances[number][ranks])
+        if unmeasured.any():
+            values = np.where(unmeasured[:, None], 0, values)
         if values.shape[1] != table.size:
             raise ValueError(f"table {table.name!r} of {name} has {table.size} cells: got {values.shape[1]} a geounit")
-        if not np.isfinite(values).all():
+        if values.dtype != np.int32 and not np.isfinite(values).all():
             broken = geounits[~np.isfinite(values).all(axis=1)][0]
             raise ValueError(
                 f"table {table.name!r} of {name} {self._cut.geocodes[broken]!r} is not finite: give numbers, or an "

@@ -63,20 +63,21 @@ def cut_with_siblings(spine: Spine, own: Float, memory: float | None, at: str | 
         inner = (parents >= 0) & (spine.level_of[parents] >= first)
         for parent in np.unique(parents[inner]).tolist():
             siblings = roots[parents == parent]
-            together += _shared_out(siblings, below[siblings], memory - float(own[parent]))
+            lots = shared_out(siblings, below[siblings], memory - float(own[parent]))
+            together += [lot for lot in lots if lot.size > 1]
     cut = _put_in(spine, own, roots, together)
     require_top(cut.own, members_of_parts(cut.tree, cut.roots)[-1], memory)
     return cut
 
 
-def _shared_out(siblings: Index, needed: Float, limit: float) -> list[Index]:
+def shared_out(siblings: Index, needed: Float, limit: float) -> list[Index]:
     """Siblings that follow one another and keep to a limit, in as few lots as can be, as even as can be."""
     most = len(_lots(needed, limit))
     low, high = min(limit, float(needed.sum()) / most), limit
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if len(_lots(needed, middle)) <= most else (middle, high)
-    return [siblings[lot] for lot in _lots(needed, high) if lot.stop - lot.start > 1]
+    return [siblings[lot] for lot in _lots(needed, high)]
 
 
 def _lots(needed: Float, limit: float) -> list[slice]:
@@ -95,7 +96,7 @@ def _put_in(spine: Spine, own: Float, roots: Index, together: list[Index]) -> Cu
     parents = np.array([spine.parent[lot[0]] for lot in together], dtype=np.intp)
     above = np.unique(spine.level_of[parents])  # each has a level more below it
     numbers = np.arange(len(spine.levels)) + np.searchsorted(above, np.arange(len(spine.levels)))
-    levels, names = [""] * (len(spine.levels) + above.size), _names(spine.levels)
+    levels, names = [""] * (len(spine.levels) + above.size), names_not_in(spine.levels)
     for number, name in zip(numbers.tolist(), spine.levels, strict=True):
         levels[number] = name
     levels = [name or next(names) for name in levels]
@@ -117,7 +118,8 @@ def _put_in(spine: Spine, own: Float, roots: Index, together: list[Index]) -> Cu
     )
 
 
-def _names(taken: Sequence[str]) -> Iterator[str]:
+def names_not_in(taken: Sequence[str]) -> Iterator[str]:
+    """What levels that are put in are called, where there are these."""
     name = SIBLINGS
     while True:
         if name not in taken:

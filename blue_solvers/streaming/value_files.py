@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.files.kept_variables import blended
 
 
 class ValueFiles:
-    """A file for every table of a geolevel: a row of float64 for every geounit, in their order within the level.
+    """A file for every table of a geolevel: a row of numbers for every geounit, in their order within the level.
+
+    They are int32 as long as all of a table are whole and fit, and float64 otherwise.
 
     Parameters
     ----------
@@ -23,43 +26,83 @@ class ValueFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._sizes: dict[tuple[str, str], int] = {}
-        self._heights: dict[tuple[str, str], int] = {}
-
-    def _path(self, level: str, table: str) -> Path:
-        return self._folder / str(list(self._sizes).index((level, table)))
+        self._tables: dict[tuple[str, str], _Table] = {}
 
     def write(self, level: str, table: str, ranks: Index, values: NDArray, share: Float | None = None) -> None:
         """Keep the values, (G, cells), of some geounits; of those from before all but a share (G,), by default none."""
-        if share is not None and (level, table) in self._sizes:
-            values = blended(values, self.read(level, table, ranks), share)
-        self._sizes.setdefault((level, table), values.shape[1])
-        path, known = self._path(level, table), self._heights.get((level, table))
-        self._heights[level, table] = max(known or 0, int(ranks.max(initial=-1)) + 1)
-        with path.open("xb" if known is None else "r+b") as file:
-            for rows, start in _runs(ranks):
-                file.seek(8 * values.shape[1] * start)
-                file.write(np.ascontiguousarray(values[rows], dtype=np.float64).data)
+        if (known := self._tables.get((level, table))) is None:
+            path = self._folder / str(len(self._tables))
+            known = self._tables[level, table] = _Table(path, values.shape[1])
+        elif share is not None:
+            values = blended(values, known.read(ranks), share)
+        known.write(ranks, values)
 
-    def read(self, level: str, table: str, ranks: Index) -> Float:
-        """The values of some geounits, (G, cells); zeros where nothing was written.
+    def read(self, level: str, table: str, ranks: Index) -> NDArray:
+        """The values of some geounits, (G, cells), int32 or float64; zeros where nothing was written.
 
         Raises
         ------
         OSError
             If the file is gone, or shorter than what was written.
         """
-        size, path = self._sizes[level, table], self._path(level, table)
-        values = np.zeros((ranks.size, size))
-        with path.open("rb") as file:
+        return self._tables[level, table].read(ranks)
+
+
+class _Table:
+    """The file of one table of a geolevel."""
+
+    def __init__(self, path: Path, cells: int) -> None:
+        self._path, self._cells, self._height = path, cells, 0
+        self._dtype: np.dtype[np.int32 | np.float64] = np.dtype(np.int32)
+        path.touch(exist_ok=False)
+
+    def write(self, ranks: Index, values: NDArray) -> None:
+        """Keep the values of some geounits, (G, cells)."""
+        if self._dtype == np.int32:
+            with np.errstate(invalid="ignore"):  # what is no number is not equal to any
+                whole = values.astype(np.int32)
+            if np.array_equal(whole, values):
+                values = whole
+            else:
+                self._widen()
+        values = np.ascontiguousarray(values, dtype=self._dtype)
+        self._height = max(self._height, int(ranks.max(initial=-1)) + 1)
+        with self._path.open("r+b") as file:
             for rows, start in _runs(ranks):
-                file.seek(8 * size * start)
-                own = np.zeros((rows.size, size))
-                written = min(max(self._heights[level, table] - start, 0), rows.size)
-                if written and file.readinto(own[:written].data) < 8 * size * written:
-                    raise OSError(f"{path}: what was written there is gone: let nobody remove it, and run again")
-                values[rows] = own
+                file.seek(self._dtype.itemsize * self._cells * start)
+                file.write(values[as_slice(rows)].data)
+
+    def _widen(self) -> None:
+        before = self.read(np.arange(self._height))
+        self._dtype = np.dtype(np.float64)
+        self._path.write_bytes(before.astype(self._dtype).data)
+
+    def read(self, ranks: Index) -> NDArray:
+        """The values of some geounits, (G, cells)."""
+        values = np.empty((ranks.size, self._cells), dtype=self._dtype)
+        with self._path.open("rb", buffering=0) as file:
+            for rows, start in _runs(ranks):
+                file.seek(self._dtype.itemsize * self._cells * start)
+                place = as_slice(rows)
+                own = values[place]
+                written = min(max(self._height - start, 0), rows.size)
+                if written and not _filled(file, own[:written]):
+                    raise OSError(f"{self._path}: what was written there is gone: let nobody remove it, and run again")
+                own[written:] = 0
+                if not isinstance(place, slice):
+                    values[place] = own
         return values
+
+
+def _filled(file: FileIO, values: NDArray) -> bool:
+    """Read numbers, as many as there is room for; False where the file ends before."""
+    room, got = memoryview(values.data).cast("B"), 0
+    while got < room.nbytes:
+        more = file.readinto(room[got:])
+        if not more:
+            return False
+        got += more
+    return True
 
 
 def _runs(ranks: Index) -> Iterator[tuple[Index, int]]:

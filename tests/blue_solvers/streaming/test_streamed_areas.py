@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.streaming import Partitions, partition, stream
+from blue_solvers.streaming.part_files import BUFFERS
 from constraint_builders import Areas, Problem, Schema
 from tests.helpers.effort import examples
 from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest
@@ -136,7 +137,8 @@ def test_areas_without_one_that_holds_all(tmp_path: Path) -> None:
 def test_memory_chooses_where_to_cut(tmp_path: Path) -> None:
     problem = invented()
     y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
-    assert len(partition(tmp_path / "large", problem, y, memory=1e9).parts) == 2  # counties
+    assert len(partition(tmp_path / "large", problem, y, memory=1e9).parts) == 1  # both counties together
+    assert len(partition(tmp_path / "counties", problem, y, memory=1e9, at="County").parts) == 2
     needed = [max(own.bytes for own in partition(tmp_path / at, problem, y, at=at).parts.values())
               for at in ("County", "Tract")]  # fmt: skip
     assert needed[1] < needed[0]
@@ -145,6 +147,53 @@ def test_memory_chooses_where_to_cut(tmp_path: Path) -> None:
     with pytest.raises(MemoryError, match=r"with all inside it needs .* the limit is .*: raise it"):
         partition(tmp_path / "none", problem, y, memory=1e6)
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("above", [True, False])
+@pytest.mark.parametrize("share", [0.45, 0.7])
+def test_siblings_that_fit_together_are_one_part(share: float, above: bool, tmp_path: Path) -> None:
+    """Six tracts to a county; with tables of the tracts, and what lies in them, as in memory."""
+    number = np.arange(72)
+    tract = number // 6
+    layers = {"County": tract // 6, "Tract": tract, "Group": 10 * tract + number % 6 // 2,
+              "Other": 10 * tract + (number % 6 + 1) // 3}  # fmt: skip
+    kept = list(layers)[0 if above else 1 :]
+    tables = {layer: MEASURED[layer] for layer in (*kept, "Leaf")}
+    problem = Problem(SCHEMA, tables, areas=Areas(number.size, {layer: layers[layer] for layer in kept}))
+    y = blue(problem, "areas") @ np.random.default_rng(1).normal(50, 5, problem.observed.size)  # exact totals agree
+    y += np.where(problem.variances > 0, np.random.default_rng(2).normal(0, 3, y.size), 0)
+    tracts = partition(tmp_path / "tracts", problem, y, at="Tract").parts.values()
+    whole = sum(own.bytes - BUFFERS for own in tracts) / (2 if above else 1)  # of a county, or of all
+    limit = BUFFERS + share * whole
+    x, variances = run(problem, y, tmp_path, memory=limit)
+    parts = Partitions.open(tmp_path / "in").parts.values()
+    assert all(own.bytes <= limit for own in parts)
+    together = [own for own in parts if own.geolevel == "siblings"]
+    assert together
+    assert len(parts) < 12
+    P = blue(problem, "areas")
+    np.testing.assert_allclose(x, P @ y, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(variances, P.variances(), rtol=1e-9, atol=1e-13)
+    assert not (tmp_path / "out" / "siblings.parquet").exists()
+
+
+@examples(20, 3)
+@given(seed=SEEDS, share=st.floats(0.1, 1.2))
+def test_siblings_together_beside_exact_arithmetic(seed: int, share: float) -> None:
+    found = some(seed)
+    problem, reference = found.description.problem(), found.reference
+    floor = ROUNDING * EPSILON * largest(found)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            large = partition(Path(folder) / "large", problem, found.y, memory=1e9)
+            limit = BUFFERS + share * sum(own.bytes - BUFFERS for own in large.parts.values())
+            x, variances = run(problem, found.y, Path(folder), memory=limit)
+        except (UnsupportedProblemError, MemoryError):
+            return
+    assert (abs(x - reference.estimate) <= 1e-8 * reference.std_errors + floor).all()
+    known = reference.variances == 0
+    assert (abs(variances - reference.variances)[~known] <= 1e-7 * reference.variances[~known]).all()
+    assert (variances[known] <= 1e-12).all()
 
 
 @pytest.mark.parametrize("seed", range(2))

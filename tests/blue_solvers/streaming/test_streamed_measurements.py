@@ -224,6 +224,21 @@ def test_values_are_kept_in_any_order(tmp_path: Path) -> None:
     assert np.array_equal(kept.read("A", "t", np.array([45, 3])), [[0, 0, 0], values[3]])
 
 
+@pytest.mark.parametrize("odd", [0.5, -(2.0**31) - 1, 2.0**31, 1e300])
+def test_values_that_are_not_small_and_whole_are_kept_as_they_are(tmp_path: Path, odd: float) -> None:
+    values, kept = np.arange(-30.0, 30.0).reshape(20, 3), ValueFiles(tmp_path)
+    values[0, 0], values[0, 1] = 2**31 - 1, -(2**31)
+    kept.write("A", "t", np.arange(10), values[:10])
+    assert kept.read("A", "t", np.arange(10)).dtype == np.int32
+    values[13, 2] = odd
+    kept.write("A", "t", np.arange(10, 15), values[10:15])
+    kept.write("A", "t", np.arange(15, 20)[::-1], values[15:][::-1].astype(int))
+    assert np.array_equal(kept.read("A", "t", np.arange(20)), values)
+    share = np.full(3, 0.25)
+    kept.write("A", "t", np.arange(3), np.zeros((3, 3), dtype=int), share)
+    assert np.array_equal(kept.read("A", "t", np.arange(3)), 0.75 * values[:3])
+
+
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
 def test_the_memory_limit_is_kept(release: Path, tmp_path: Path) -> None:
     """Peak memory of a second run in one process, beside that of a small first one, which loads all that is needed."""
