@@ -1,7 +1,8 @@
 """Areas that cross inside parts, streamed beside the same in memory: seconds, and the peak memory of each process.
 
     python -m bench streamed_areas            Rhode Island with a second partition of every tract's blocks, at 16 cells
-                                              cut at counties and at tracts, at 2,016 cells at counties
+                                              cut at counties, at tracts and by memory, at 2,016 cells the same without
+                                              tracts
     python -m bench streamed_areas --quick    at 16 cells cut at counties
 
 Each figure is of a process of its own, with its imports in its memory: describing, estimating and all variances in
@@ -28,7 +29,7 @@ from blue_solvers.streaming import Partitions, partition, stream
 
 TIMEOUT = 1200.0
 QUICK = [("16", "County")]
-FULL = [("16", "County"), ("16", "Tract"), ("2016", "County")]
+FULL = [("16", "County"), ("16", "Tract"), ("16", "24e6"), ("2016", "County"), ("2016", "1e9")]  # layers, or bytes
 HEADER = ["cells", "cut at", "parts", "in memory s", "peak GB", "cut s", "peak GB", "stream s", "peak GB"]
 
 
@@ -66,7 +67,10 @@ def measure(step: str, size: str, at: str, folder: Path) -> tuple[float, float]:
     y = np.round(np.random.default_rng(0).normal(0, 10, problem.observed.size))
     start = time.process_time()
     if step == "cut":
-        partition(folder / "in", problem, y, at=at)
+        if at[0].isdigit():
+            partition(folder / "in", problem, y, memory=float(at))
+        else:
+            partition(folder / "in", problem, y, at=at)
     else:
         P = blue(problem)
         x, variances = P @ y, P.variances()

@@ -173,9 +173,9 @@ def partition_source(
         Structural zeros, as in `Problem`.
     memory : float, optional
         Bytes that the work on a part may take beside the program itself; parts are the largest subtrees that keep to
-        it. By default there is no limit, and `at` is needed.
+        it, and siblings together that do. By default there is no limit, and `at` is needed.
     at : str, optional
-        Cut at this geolevel, or below where `memory` demands it.
+        Cut at this geolevel, each of its subtrees by itself, or below where `memory` demands it.
 
     Returns
     -------
