@@ -34,7 +34,7 @@ from blue_solvers.streaming.part_files import (
     write_manifest,
     write_matrix,
 )
-from blue_solvers.streaming.siblings import Cut, cut_with_siblings
+from blue_solvers.streaming.siblings import CutSpine, cut_with_siblings
 from blue_solvers.streaming.subtrees import LevelTable, part_bytes
 from blue_solvers.verification.layers import finest_tables
 from blue_solvers.verification.ties import Ties
@@ -332,7 +332,7 @@ class _PartWriter:
         self,
         folder: Path,
         design: Design,
-        cut: Cut,
+        cut: CutSpine,
         variances: list[Float],
         read: Read,
         empty: NDArray[np.bool_] | None,

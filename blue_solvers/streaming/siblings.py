@@ -21,7 +21,7 @@ HALVINGS = 40  # until siblings are shared out as evenly as can be
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutSpine:
     """A spine, with geounits put in above siblings that go together, and where it is cut.
 
     Attributes
@@ -47,7 +47,7 @@ class Cut:
     level_numbers: Index
 
 
-def cut_with_siblings(spine: Spine, own: Float, memory: float | None, at: str | None = None) -> Cut:
+def cut_with_siblings(spine: Spine, own: Float, memory: float | None, at: str | None = None) -> CutSpine:
     """Cut a spine as `choose_cut`, and put siblings below the geolevel together as far as memory allows.
 
     Raises
@@ -91,7 +91,7 @@ def _lots(needed: Float, limit: float) -> list[slice]:
     return lots
 
 
-def _put_in(spine: Spine, own: Float, roots: Index, together: list[Index]) -> Cut:
+def _put_in(spine: Spine, own: Float, roots: Index, together: list[Index]) -> CutSpine:
     """Put a geounit in above each of some siblings."""
     parents = np.array([spine.parent[lot[0]] for lot in together], dtype=np.intp)
     above = np.unique(spine.level_of[parents])  # each has a level more below it
@@ -108,7 +108,7 @@ def _put_in(spine: Spine, own: Float, roots: Index, together: list[Index]) -> Cu
     new = spine.size + np.arange(len(together))
     apart = np.setdiff1d(roots, np.concatenate([np.zeros(0, dtype=np.intp), *together]))
     order = np.argsort(np.array([*apart.tolist(), *(int(lot[0]) for lot in together)]), kind="stable")
-    return Cut(
+    return CutSpine(
         LevelledTree(parent, level_of, tuple(levels)),
         [*spine.geocodes, *codes],
         np.concatenate([own, own[parents]]),
