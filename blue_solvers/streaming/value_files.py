@@ -26,13 +26,13 @@ class ValueFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._tables: dict[tuple[str, str], _Table] = {}
+        self._tables: dict[tuple[str, str], _TableFile] = {}
 
     def write(self, level: str, table: str, ranks: Index, values: NDArray, share: Float | None = None) -> None:
         """Keep the values, (G, cells), of some geounits; of those from before all but a share (G,), by default none."""
         if (known := self._tables.get((level, table))) is None:
             path = self._folder / str(len(self._tables))
-            known = self._tables[level, table] = _Table(path, values.shape[1])
+            known = self._tables[level, table] = _TableFile(path, values.shape[1])
         elif share is not None:
             values = blended(values, known.read(ranks), share)
         known.write(ranks, values)
@@ -48,7 +48,7 @@ class ValueFiles:
         return self._tables[level, table].read(ranks)
 
 
-class _Table:
+class _TableFile:
     """The file of one table of a geolevel."""
 
     def __init__(self, path: Path, cells: int) -> None:
