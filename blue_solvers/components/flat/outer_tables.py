@@ -60,7 +60,8 @@ class OuterChoice:
     ) -> OuterChoice:
         """Of tables that are observed, some of them noisy and some exact, and desired, by their places among all."""
         observed, noisy = observed_at[noisy | exact], noisy[noisy | exact]
-        if np.unique(desired_at).size < desired_at.size:
+        few = _has_few_finest(tables, observed) and np.isin(desired_at, observed).all()
+        if few or np.unique(desired_at).size < desired_at.size:
             return cls(tables, {}, np.ones(tables.sizes.size, dtype=np.bool_))
         grouped = np.array([*(own < -1 for own in axes.instead), False])
         levels = np.array([axis for axis, _ in axes.several], dtype=np.intp)
@@ -106,6 +107,14 @@ class OuterChoice:
         every = {axes_of(self.tables, table): table for table in range(self.tables.sizes.size)}
         number_of = {axes_of(held, table): table for table in range(held.sizes.size)}
         return held, np.array([every[own] for own in number_of], dtype=np.intp), number_of
+
+
+def _has_few_finest(tables: ClosedTables, observed: Index) -> bool:
+    """Whether the observed tables that nothing at hand refines have too few cells to be outer ones."""
+    finest = np.ones(tables.sizes.size, dtype=np.bool_)
+    finest[tables.up[:, 1]] = False
+    cells = tables.sizes[observed]
+    return bool(cells[finest[observed]].sum() < max(LEAST, MOST_OF_ALL * cells.sum()))
 
 
 def _owners(tables: ClosedTables, axes: GroupedAxes, observed: Index, shared: Index) -> tuple[Index, Index]:

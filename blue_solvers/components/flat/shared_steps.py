@@ -96,8 +96,16 @@ class SharedSteps:
             phases.append(Phase([slice(*pair) for pair in pairwise(cuts.tolist())], [], _no_runs()))
         return cls(steps, phases, 0)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether they come in parts for threads."""
+        return len(self.phases) > 1
+
     def run(self, cells: Float, work: Callable[[Integers, slice], None], workers: Workers) -> None:
         """Do all steps on cells, (S + beside, K): `work` takes some of them, and which they are."""
+        if not self.is_shared:
+            work(self.steps, slice(None))
+            return
         for phase in self.phases:
 
             def do(number: int, phase: Phase = phase) -> None:

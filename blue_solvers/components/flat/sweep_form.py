@@ -50,12 +50,12 @@ class SweepForm:
 
     def __init__(self, problem: StructuredProblem, most_cells: float = np.inf, most_bytes: float = np.inf) -> None:
         self._observed, self._desired = problem.observed.size, problem.desired.size
-        together = [*problem.desired_tables, *problem.observed_tables]
-        self._axes = axes = GroupedAxes(problem.schema, together)
-        kept = [axes.of(table) for table in together]
+        self._axes = axes = GroupedAxes(problem.schema, problem.tables)
+        kept = [axes.of(table) for table in problem.tables]
         most_cells = min(most_cells, most_bytes / CELL_BYTES)
         self._every = every = ClosedTables.of(axes.shape, kept, most_cells, axes.instead)
-        desired_at, observed_at = np.split(every.place_of, [len(problem.desired_tables)])
+        desired_at = every.place_of[: len(problem.desired_tables)]
+        observed_at = every.place_of[-len(problem.observed_tables) :]
         variances, starts = np.concatenate(problem.geounit_variances), problem.observed.offsets[:-1]
         noisy, exact = np.isfinite(variances) & (variances > 0), variances == 0
         precisions = np.divide(1.0, variances, out=np.ones_like(variances), where=noisy)
@@ -79,10 +79,11 @@ class SweepForm:
 
         outer = noisy & np.isin(observed_at, list(choice.axes))
         own = runs(observed_at[noisy & ~outer], starts[noisy & ~outer], precisions[noisy & ~outer])
-        known = runs(observed_at[exact], starts[exact], precisions[exact])
         self._noisy = Sweep(axes, tables, own, density, np.ones(density.size, dtype=np.bool_), self._mixing)
-        members = known_density > 0
-        self._exact = Sweep(axes, tables, known, known_density, members, self._mixing, True) if exact.any() else None
+        self._exact = None
+        if exact.any():
+            known = runs(observed_at[exact], starts[exact], precisions[exact])
+            self._exact = Sweep(axes, tables, known, known_density, known_density > 0, self._mixing, True)
         offsets = problem.desired.offsets[:-1]
         self._wanted = runs(desired_at, offsets, np.ones(desired_at.size))
         self._desired_at = desired_at
@@ -250,7 +251,7 @@ class Sweep:
     @property
     def is_shared(self) -> bool:
         """Whether steps come in parts for threads."""
-        return len(self._up.phases) > 1
+        return self._up.is_shared
 
     def components(self, cells: Float, workers: Workers, transpose: bool = False) -> Float:
         """What is known of every component, from information about cells, in place."""
@@ -297,18 +298,20 @@ class Runs:
     rows : ndarray of int, (tables, 4)
         Where they start in the layout, where among the closed tables, how long they are, and whether the same table
         came before.
-    unread : ndarray of int, (others, 4)
-        The same for those that the layout does not have.
-    parts, unread_parts : list of slice
+    reads : ndarray of int, (others + tables, 4)
+        The same for those that the layout does not have, and then for them.
+    read_weights : ndarray, (others + tables,)
+    parts, read_parts : list of slice
         Of both, for threads; runs that add to what another copied stay together.
     """
 
     places: Index
     weights: Float
     rows: Integers
-    unread: Integers
+    reads: Integers
+    read_weights: Float
     parts: list[slice]
-    unread_parts: list[slice]
+    read_parts: list[slice]
 
     @classmethod
     def of(cls, tables: ClosedTables, starts: Integers, places: Index, weights: Float) -> Runs:
@@ -318,17 +321,22 @@ class Runs:
         rows = np.stack([starts, tables.offsets[places], tables.sizes[places], again], axis=1).astype(np.int64)
         others = np.setdiff1d(np.arange(tables.sizes.size), places)
         unread = np.stack([np.full(others.size, -1), tables.offsets[others], tables.sizes[others], others * 0], axis=1)
-        count = PARTS if is_large(tables) else 1
-        parts = cut(rows[:, 2], 1 if again.any() else count), cut(unread[:, 2], count)
-        return cls(places, weights, rows, unread.astype(np.int64), *parts)
+        reads = np.concatenate([unread, rows]).astype(np.int64)
+        read_weights = np.concatenate([np.zeros(others.size), weights])
+        parts = read_parts = [slice(0, None)]
+        if is_large(tables):
+            parts = cut(rows[:, 2], 1 if again.any() else PARTS)
+            read_parts = (
+                [*cut(unread[:, 2], PARTS), slice(others.size, None)] if again.any() else cut(reads[:, 2], PARTS)
+            )
+        return cls(places, weights, rows, reads, read_weights, parts, read_parts)
 
     def read(self, values: Float, size: int, workers: Workers) -> Float:
         """All closed tables, (size, K): values times weights, 0 where there are none."""
         cells = np.empty((size, values.shape[1]))
         values = np.ascontiguousarray(values)
-        copy, nothing = copy_weighted.fastest(), np.zeros(len(self.unread))
-        workers.for_each(lambda some: copy(values, cells, self.unread[some], nothing[some]), self.unread_parts)
-        workers.for_each(lambda some: copy(values, cells, self.rows[some], self.weights[some]), self.parts)
+        copy, reads, weights = copy_weighted.fastest(), self.reads, self.read_weights
+        workers.for_each(lambda some: copy(values, cells, reads[some], weights[some]), self.read_parts)
         return cells
 
     def write(self, cells: Float, size: int, workers: Workers) -> Float:
