@@ -15,12 +15,13 @@ from functools import cached_property
 
 import numpy as np
 
-from blue_solvers.components.flat.axis_steps import copy_weighted, spread_evenly, sum_groups, take_means
+from blue_solvers.components.flat.axis_steps import spread_evenly, sum_groups, take_means
 from blue_solvers.components.flat.group_mixing import GroupMixing
 from blue_solvers.components.flat.group_variances import group_variances
 from blue_solvers.components.flat.grouped_axes import GroupedAxes
 from blue_solvers.components.flat.outer_tables import OuterChoice, OuterTables
-from blue_solvers.components.flat.shared_steps import PARTS, SharedSteps, cut, is_large
+from blue_solvers.components.flat.shared_steps import PARTS, SharedSteps, cut, going_down, is_large
+from blue_solvers.components.flat.weighted_runs import copy_weighted
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers
@@ -235,10 +236,10 @@ class Sweep:
         if mixing is not None:
             self.scale[mixing.mixed] = 1.0
         own = tables.up[members[tables.up[:, 0]]]
-        by_axis = own[np.argsort(own[:, 2], kind="stable")]
-        up, down = (np.column_stack([tables.steps(rows), axes.listed[rows[:, 2]]]) for rows in (own, by_axis))
-        self._up = SharedSteps.going_up(tables, own, up)
-        self._down = SharedSteps.going_down(tables, by_axis, down, self._up)
+        down, phases = going_down(tables, own)
+        up_steps, down_steps = (np.column_stack([tables.steps(rows), axes.listed[rows[:, 2]]]) for rows in (own, down))
+        self._up = SharedSteps.going_up(tables, own, up_steps)
+        self._down = SharedSteps.going_down(tables, down, down_steps, phases, self._up)
         last = np.append(own[1:, 0] != own[:-1, 0], np.ones(min(len(own), 1), dtype=np.bool_))
         self._factors = np.where(last, self.scale[own[:, 0]], 1.0)
         self._ends = [(int(tables.offsets[i]), float(self.scale[i])) for i in np.flatnonzero(tables.sizes == 1)]
