@@ -63,7 +63,7 @@ class TableRelations(Relations):
     def partly_measured(self) -> bool:
         """Whether unmeasured cells must be eliminated: tables measured in part, or other equations."""
         m = self._measured
-        if self._special:
+        if self._special or not m.has_unmeasured:
             return m.has_unmeasured
         if m.places is not None:
             sizes = [table.size for table in m.observed_tables]

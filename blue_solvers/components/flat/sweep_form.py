@@ -136,8 +136,17 @@ class SweepForm:
         return worst
 
     def _workers(self, Y: Float) -> Workers:
-        shared = any(own.is_shared for own in self._sweeps) or (self._outer is not None and self._outer.is_shared)
-        return Workers(8.0 * self._every.cells * Y.shape[1] if shared else 0)
+        return Workers(8.0 * self._every.cells * Y.shape[1] if self._is_shared else 0)
+
+    @cached_property
+    def _is_shared(self) -> bool:
+        """Whether there are parts for threads."""
+        return any(own.is_shared for own in self._sweeps) or (self._outer is not None and self._outer.is_shared)
+
+    @cached_property
+    def _rooms(self) -> int:
+        """Cells of all tables, and those beside them: exact ones may be cut where all together are not."""
+        return max(own.rooms for own in self._sweeps)
 
     @property
     def _sweeps(self) -> list[Sweep]:
@@ -145,7 +154,7 @@ class SweepForm:
 
     def _estimate(self, Y: Float, workers: Workers) -> tuple[Float, Float]:
         """All closed tables, (S, K), and rooms beside them; and what outer ones said."""
-        size = max(own.rooms for own in self._sweeps)  # exact tables may be cut where all together are not
+        size = self._rooms
         cells, margins = self._noisy.runs.read(Y, size, workers), np.zeros((0, Y.shape[1]))
         if self._outer is not None:
             values, weights = np.ascontiguousarray(Y), self._outer.precisions
