@@ -43,31 +43,36 @@ class MatrixForm:
         That works them out, when the first estimate is made.
     cells : int
         Observed ones, n.
+
+    Attributes
+    ----------
+    form : Components
+        Which rounds less where variances differ by many decades, as iterations need.
     """
 
     def __init__(self, form: Components, cells: int) -> None:
-        self._form, self._cells = form, cells
+        self.form, self._cells = form, cells
 
     @cached_property
     def _matrix(self) -> Float:
-        return np.ascontiguousarray(self._form.apply(np.eye(self._cells)))
+        return np.ascontiguousarray(self.form.apply(np.eye(self._cells)))
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         if self._matrix.size * Y.shape[1] > MOST_PRODUCTS:
-            return self._form.apply(Y)
+            return self.form.apply(Y)
         return self._matrix @ np.ascontiguousarray(Y)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
         if self._matrix.size * V.shape[1] > MOST_PRODUCTS:
-            return self._form.adjoint(V)
+            return self.form.adjoint(V)
         return self._matrix.T @ np.ascontiguousarray(V)
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        return self._form.variances()
+        return self.form.variances()
 
     def violation(self, Y: Float) -> float:
         """Of the other form's estimate from Y the largest disagreement, and how far this one is from it."""
-        return self._form.violation(Y) + float(abs(self._form.apply(Y) - self.apply(Y)).max(initial=0.0))
+        return self.form.violation(Y) + float(abs(self.form.apply(Y) - self.apply(Y)).max(initial=0.0))
