@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Float
@@ -42,17 +43,38 @@ def in_range(linear: Callable[[Float], Float], X: Float, require_finite: Callabl
 
 def _moderate(X: Float) -> bool:
     """Whether one look at all cells together, and at the first ones of every column, shows finite ones in range."""
+    squares = _sum_of_squares(X)
+    if not squares <= LARGEST**2:
+        return False
+    if X.shape[1] == 1:
+        return squares >= X.size / LARGEST**2
+    return bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())
+
+
+def _sum_of_squares(X: Float) -> float:
+    if X.nbytes < WORTH_BYTES:
+        return float(np.vdot(X, X))
     with Workers(X.nbytes) as workers:
-        parts = np.array_split(X, PARTS) if X.nbytes >= WORTH_BYTES else [X]
-        squares = sum(workers.in_order(lambda own: float(np.vdot(own, own)), parts))
-    return squares <= LARGEST**2 and bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())
+        return sum(workers.in_order(lambda own: float(np.vdot(own, own)), np.array_split(X, PARTS)))
 
 
 def real_columns(X: Any) -> Float:
     """Columns of real numbers, contiguous; truth values count as 0 and 1."""
+    if type(X) is np.ndarray and X.dtype == np.float64:
+        return np.ascontiguousarray(X)
     if np.iscomplexobj(X):
         raise TypeError("tables are real: got complex values")
     return np.ascontiguousarray(real_array(X, "the vector", truth_values=True))
+
+
+def require_dense(x: Any) -> None:
+    """Refuse tables by name and sparse vectors, by what to write instead."""
+    if isinstance(x, Mapping):
+        raise TypeError("the estimate takes vectors: write P @ problem.vector(tables)")
+    if sparse.issparse(x):
+        raise TypeError(
+            "the estimate takes dense vectors, and makes dense ones: write P @ x.toarray(), some columns at a time"
+        )
 
 
 def finite_weights(V: Float) -> None:

@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.about import logger
-from blue_solvers.column_units import finite_weights, in_range, real_columns
+from blue_solvers.column_units import finite_weights, in_range, real_columns, require_dense
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
 from blue_solvers.estimates import Estimate
 from blue_solvers.proving import Judge, certified, is_exact, measured_places, proved, where_measured
@@ -164,7 +164,7 @@ class BlueOperator(LinearOperator):
 
     @cached_property
     def _has_unmeasured(self) -> bool:
-        return bool(self.problem.unmeasured.any())
+        return self.problem.has_unmeasured
 
     def _require_finite(self, Y: Float) -> None:
         finite = np.isfinite(Y)
@@ -175,14 +175,10 @@ class BlueOperator(LinearOperator):
 
     def dot(self, x: Any) -> Any:
         """Matrix-matrix or matrix-vector product; also composes with another operator."""
-        if isinstance(x, LinearOperator) or np.isscalar(x):
-            return super().dot(x)
-        if isinstance(x, Mapping):
-            raise TypeError("the estimate takes vectors: write P @ problem.vector(tables)")
-        if sparse.issparse(x):
-            raise TypeError(
-                "the estimate takes dense vectors, and makes dense ones: write P @ x.toarray(), some columns at a time"
-            )
+        if type(x) is not np.ndarray:
+            if isinstance(x, LinearOperator) or np.isscalar(x):
+                return super().dot(x)
+            require_dense(x)
         x = self._by_position(x)
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
             raise ValueError(
@@ -190,6 +186,9 @@ class BlueOperator(LinearOperator):
                 f"layout: got {x.shape}; problem.vector makes one from tables"
             )
         return self._matmat(x[:, None])[:, 0] if x.ndim == 1 else self._matmat(x)
+
+    def __matmul__(self, x: Any) -> Any:
+        return self.dot(x) if type(x) is np.ndarray else super().__matmul__(x)
 
     def _by_position(self, x: Any) -> Any:
         """An array over the observed layout; what has labels is laid out by them where they name nodes, or refused."""

@@ -54,7 +54,7 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
 def certified(problem: Problem, y: Float, x: Float, desired: Float | None = None) -> Certificate:
     """As `certify`; cells of x that were not measured are left out where they stand in the way of a proof."""
     certificate = certify(problem, y, x, desired)
-    if is_exact(certificate) or not problem.unmeasured.any():
+    if is_exact(certificate) or not problem.has_unmeasured:
         return certificate
     measured = certify(problem, y, where_measured(problem, x), desired)
     closer = measured.bound is not None and (certificate.bound is None or measured.bound < certificate.bound)
@@ -68,7 +68,7 @@ def is_exact(certificate: Certificate) -> bool:
 
 def where_measured(problem: Problem, x: Float) -> Float:
     """Observed cells, NaN where nothing was measured: what is wanted of those is composed of the others."""
-    return np.where(problem.unmeasured, np.nan, x) if problem.unmeasured.any() else x
+    return np.where(problem.unmeasured, np.nan, x) if problem.has_unmeasured else x
 
 
 def measured_places(problem: Problem) -> NDArray[np.intp] | None:

@@ -18,14 +18,14 @@ from constraint_builders.description.areas import Areas
 from constraint_builders.description.labelled import Nodes, aligned, row_labels
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.linear import read_matrix, read_vector
-from constraint_builders.description.noise import Noise
+from constraint_builders.description.noise import IndependentNoise, Noise
 from constraint_builders.description.noise_covariance import read_noise, read_repeated_noise
 from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.description.variances import checked_variances
+from constraint_builders.description.variances import checked_variances, plain_variances
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.estimability import ASSUMED_VARIANCE, lacks, refuse_unestimable, undetermined_cells
 from constraint_builders.measured import Measured
@@ -75,7 +75,7 @@ def read_problem(
     if equalities is not None:
         measured = replace(measured, equalities=_read_equalities(measured.observed.size, *equalities))
     assumed = np.zeros(0, dtype=np.intp)
-    if undetermined == "nan" and measured.unmeasured.any():
+    if undetermined == "nan" and measured.has_unmeasured:
         assumed = measured.relations.open_elimination.free_columns
     known = measured
     if assumed.size:
@@ -111,20 +111,24 @@ def _read_measured(
     if places is None:
         tables = tuple(parse_table(schema, name) for name in observed)
         levels = (0,) * len(tables)
-        layout = table_layout(schema, list(observed))
-        own = zip(observed.items(), tables, strict=True)
-        given = np.concatenate([_table_variances(schema, name, table, value) for (name, value), table in own])
-        law: Noise = read_noise(layout, given, covariance, noise)
+        layout = table_layout(schema, list(observed), tables)
+        by_table = None if covariance is not None else plain_variances(list(observed.values()))
+        if by_table is None:
+            own = zip(observed.items(), tables, strict=True)
+            given = np.concatenate([_table_variances(schema, name, table, value) for (name, value), table in own])
+            law: Noise = read_noise(layout, given, covariance, noise)
+        else:
+            law = IndependentNoise(noise, by_table, layout.sizes)
     else:
-        names, by_table = read_observed(schema, places, observed)
+        names, by_level = read_observed(schema, places, observed)
         tables = tuple(parse_table(schema, table) for _, table in names)
         levels = tuple(places.level_index(level) for level, _ in names)
         layout = spine_layout(schema, places, names)
-        alike = covariance is None and all(own.strides[1:] == (0,) * (own.ndim - 1) for own in by_table)
+        alike = covariance is None and all(own.strides[1:] == (0,) * (own.ndim - 1) for own in by_level)
         if alike:
-            law = read_repeated_noise(layout, by_table, noise)
+            law = read_repeated_noise(layout, by_level, noise)
         else:
-            law = read_noise(layout, np.concatenate(by_table, axis=None), covariance, noise)
+            law = read_noise(layout, np.concatenate(by_level, axis=None), covariance, noise)
     return Measured(
         observed=layout,
         noise=law,
@@ -152,7 +156,8 @@ def _read_zeros(schema: Schema, places: Places | None, zeros: Mapping[Any, Any])
     names = list(zeros)
     if places is not None:
         return StructuralZeros(schema, places, spine_layout(schema, places, names), zeros)
-    return StructuralZeros(schema, Spine([-1], ["all"]), table_layout(schema, names), zeros)
+    layout = table_layout(schema, names, [parse_table(schema, name) for name in names])
+    return StructuralZeros(schema, Spine([-1], ["all"]), layout, zeros)
 
 
 def _read_equalities(size: int, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_array, Float]:
@@ -165,14 +170,15 @@ def _read_equalities(size: int, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_a
 def _read_desired(schema: Schema, measured: Measured, desired: Any) -> dict[str, Any]:
     """The fields of a record that say what is wanted."""
     places, observed = measured.places, measured.observed
-    if desired is None and not measured.unmeasured.any():
+    if desired is None and not measured.has_unmeasured:
         tables, levels = measured.observed_tables, measured.observed_levels
         return {"desired": observed, "desired_tables": tables, "desired_levels": levels}
     if places is None:
         names = _desired_names(schema, measured, desired)
+        wanted_tables = tuple(parse_table(schema, name) for name in names)
         return {
-            "desired": table_layout(schema, names),
-            "desired_tables": tuple(parse_table(schema, name) for name in names),
+            "desired": table_layout(schema, names, wanted_tables),
+            "desired_tables": wanted_tables,
             "desired_levels": (0,) * len(names),
         }
     wanted = [(str(name[0]), str(name[1])) for name in observed.names if isinstance(name, tuple)]

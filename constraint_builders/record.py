@@ -15,7 +15,7 @@ from scipy import sparse
 from constraint_builders.arrays import Float
 from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.table import Table
+from constraint_builders.description.table import Table, factors_of
 from constraint_builders.measured import Measured
 from constraint_builders.relations.tabulation import Tabulation, Wanted
 
@@ -45,6 +45,18 @@ class Record(Measured):
         if isinstance(law := changes.get("noise"), str):
             changes["noise"] = self.noise.of_law(law)
         return Record(**_values(self, Record) | changes)
+
+    @cached_property
+    def has_turned_tables(self) -> bool:
+        """Whether some table's name has its factors in another order than the schema's."""
+        same = self.desired_tables is self.observed_tables
+        return any(table.is_turned for table in (*self.observed_tables, *(() if same else self.desired_tables)))
+
+    @cached_property
+    def factors(self) -> set[str]:
+        """What observed and desired tables keep: names of variables and recodes."""
+        same = self.desired_tables is self.observed_tables
+        return factors_of(self.observed_tables) | (set() if same else factors_of(self.desired_tables))
 
     @cached_property
     def sums(self) -> Tabulation:

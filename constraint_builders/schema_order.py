@@ -41,7 +41,7 @@ class SchemaOrder:
 
 def in_schema_order(problem: Problem) -> SchemaOrder | None:
     """The same problem with all tables in the schema's order; None where they are in it already."""
-    if not any(table.is_turned for table in (*problem.observed_tables, *problem.desired_tables)):
+    if not problem.has_turned_tables:
         return None
     observed = _order(problem.observed, problem.observed_tables)
     desired = _order(problem.desired, problem.desired_tables)
@@ -75,7 +75,8 @@ def _order(layout: Layout, tables: Sequence[Table]) -> Index:
 def _layout(problem: Problem, layout: Layout, tables: Sequence[Table]) -> Layout:
     domain = problem.domain
     if problem.places is None:
-        return table_layout(domain.schema, [table.name for table in tables])
+        ordered = [table.in_schema_order() for table in tables]
+        return table_layout(domain.schema, [table.name for table in ordered], ordered)
     levels = [str(name[0]) for name in layout.names if isinstance(name, tuple)]
     names = list(zip(levels, (table.name for table in tables), strict=True))
     return spine_layout(domain.schema, domain.places, names)

@@ -81,10 +81,21 @@ def _plain_steps(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(a * b + b + a + 1, K)), steps.astype(np.int64)
 
 
+def _neighbours(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A table (a, 2, 2, b), those without one of its axes of two levels, and that without both."""
+    a, b, K = (int(rng.choice(counts)) for counts in ([1, 3], [1, 2, 3, 20], [1, 3]))
+    size, half = 4 * a * b, 2 * a * b
+    steps = [[0, size, a, 2, 2 * b, -1], [0, size + half, 2 * a, 2, b, -1], [size, 2 * size, a, 2, b, -1]]
+    return rng.normal(size=(2 * size + a * b, K)), np.array(steps), np.zeros(0, np.int64)
+
+
 def _steps(rng: np.random.Generator) -> tuple[Any, ...]:
-    """The same, or the groups of the first variable in its place."""
+    """Two variables, neighbours, or the groups of the first variable in its place."""
     cells, steps = _plain_steps(rng)
-    if rng.random() < 0.5:
+    kind = rng.integers(3)
+    if kind == 0:
+        return _neighbours(rng)
+    if kind == 1:
         return cells, np.column_stack([steps, [-1, -1, -1]]), np.zeros(0, np.int64)
     a, b = steps[0, 3:]
     groups = rng.permutation(np.concatenate([[0, 1], rng.integers(0, 2, a - 2)]))
@@ -291,7 +302,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.verification.family_sums.add_families": (_families, 0),
     "blue_solvers.verification.weighed_residuals.weigh_residuals": (_residuals, 1e-13),
-    "blue_solvers.components.flat.axis_steps.copy_weighted": (_runs, 1e-15),
+    "blue_solvers.components.flat.weighted_runs.copy_weighted": (_runs, 1e-15),
     "blue_solvers.components.flat.axis_steps.spread_evenly": (_steps, 1e-15),
     "blue_solvers.components.flat.margin_steps.sum_together": (_margins, 1e-13),
     "blue_solvers.components.flat.margin_steps.add_together": (_added_margins, 1e-15),

@@ -40,11 +40,10 @@ def flat_refusal(problem: Problem) -> str | None:
         return Refusal("it has areas", "use solver='two_pass' where they nest, 'areas' elsewhere")
     if problem.zeros is not None or problem.equalities is not None:
         return Refusal("it has structural zeros or equalities", "use solver='two_pass', 'cholesky' or 'cg'")
-    factors = {f for t in (*problem.observed_tables, *problem.desired_tables) for f in t.factors}
-    has_recodes = not factors <= set(problem.domain.schema.names)
+    has_recodes = not problem.factors.issubset(problem.domain.schema.names)
     if problem.table_variances is not None:
         return _recodes_too_large(problem) if has_recodes else None
-    if problem.unmeasured.any():
+    if problem.has_unmeasured:
         return Refusal("some cells of a table were not measured", "use solver='cholesky' or 'cg'")
     if has_recodes:
         return Refusal("variances differ within tables and there are recodes", "use solver='cholesky' or 'cg'")

@@ -24,6 +24,7 @@ from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
 from blue_solvers.components import Components, components_of
+from blue_solvers.components.flat.matrix_form import MatrixForm
 from blue_solvers.components.spoken_of import spoken_of, whole_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
@@ -174,7 +175,8 @@ class Corrected:
 def form_of_places(problem: Problem) -> Components:
     """The exact estimate of a problem of equal variances within the tables of a geounit, but for its equalities."""
     special = problem.places is not None or problem.zeros is not None
-    return TreeForm(StructuredProblem.of(problem)) if special else components_of(problem)
+    form = TreeForm(StructuredProblem.of(problem)) if special else components_of(problem)
+    return form.form if isinstance(form, MatrixForm) else form
 
 
 def pretended_cells(problem: Problem, form_of: FormOf) -> Index:

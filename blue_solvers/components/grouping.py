@@ -8,6 +8,7 @@ its groups.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from constraint_builders import Schema
 from constraint_builders.arrays import Float
-from constraint_builders.description.table import Table
+from constraint_builders.description.table import Table, factors_of
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,19 @@ class Grouping:
         return self.sizes.size < self.levels
 
 
-def groupings_of(schema: Schema, tables: list[Table], told_apart: tuple[int, ...] = ()) -> list[Grouping]:
+def groupings_of(schema: Schema, tables: Sequence[Table], told_apart: tuple[int, ...] = ()) -> list[Grouping]:
     """The grouping of every variable that some table keeps, in schema order.
 
     Variables in `told_apart` have a group for every level.
     """
+    return groupings_of_factors(schema, factors_of(tables), told_apart)
+
+
+def groupings_of_factors(schema: Schema, used: set[str], told_apart: tuple[int, ...] = ()) -> list[Grouping]:
+    """The same from the factors that tables keep."""
     factors: dict[int, set[str]] = {axis: {schema.names[axis]} for axis in told_apart}
-    for table in tables:
-        for axis, factor in zip(table.axes, table.factors, strict=True):
-            factors.setdefault(axis, set()).add(factor)
+    for factor in used:
+        factors.setdefault(schema.axis_of(factor), set()).add(factor)
     groupings = []
     for axis in sorted(factors):
         recodes = [schema.groups_of(factor) for factor in sorted(factors[axis]) if factor != schema.names[axis]]

@@ -18,7 +18,7 @@ def spoken_of(problem: Problem) -> Index:
 
     Those do not count that a table measured in the same geounit can be summed to.
     """
-    if problem.equalities is None or not problem.unmeasured.any():
+    if problem.equalities is None or not problem.has_unmeasured:
         return np.zeros(0, dtype=np.intp)
     touched = np.zeros(problem.observed.size, dtype=bool)
     touched[problem.equalities[0].indices] = True

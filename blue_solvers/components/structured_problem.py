@@ -35,6 +35,12 @@ class StructuredProblem:
     desired_tables: tuple[Table, ...]
     desired_levels: tuple[int, ...]
 
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The desired tables, and then the observed ones; once where they are the same."""
+        same = self.desired_tables is self.observed_tables
+        return self.desired_tables if same else self.desired_tables + self.observed_tables
+
     @classmethod
     def of(cls, problem: Problem) -> StructuredProblem:
         """The tables of a problem, without its equalities.

@@ -131,7 +131,7 @@ def equal_variances(problem: Problem) -> list[Float]:
 
 def anything_will_do(problem: Problem) -> bool:
     """Whether cells are desired that nothing determines, of which any value will do; see `Problem.observing`."""
-    return problem.desired is problem.observed and bool(problem.unmeasured.any())
+    return problem.desired is problem.observed and problem.has_unmeasured
 
 
 def component_problem(

@@ -208,7 +208,7 @@ class _Chosen(Prepared):
         self.offset = prepared.offset
         self._prepared = prepared
         self._reason = reason
-        self.info = self._with_reason(prepared.info)
+        self.info = self._told(prepared.info)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         X, info = self._prepared.apply(Y)
@@ -234,4 +234,7 @@ class _Chosen(Prepared):
         return self._prepared.functional_covariance(W)
 
     def _with_reason(self, info: Info) -> Info:
+        return self.info if info is self._prepared.info else self._told(info)
+
+    def _told(self, info: Info) -> Info:
         return replace(info, reason=f"auto chose {info.solver}: {self._reason}")

@@ -90,11 +90,8 @@ def partition(
     if problem.spine is None:
         raise ValueError("only a problem on a spine, or of areas, can be cut into parts: this one has neither")
     order = in_schema_order(problem)
-    reason = (
-        TwoPass().refusal(problem if order is None else order.problem)
-        or _unmeasured_in_equalities(problem)
-        or undetermined_refusal(problem)
-    )
+    reason = TwoPass().refusal(problem if order is None else order.problem)
+    reason = reason or _unmeasured_in_equalities(problem) or undetermined_refusal(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
     values = np.array(y, dtype=np.float64)

@@ -219,7 +219,7 @@ def _cells(problem: Problem, values: ArrayLike, what: str) -> np.ndarray:
         if not finite.all() and (bad := ~finite & ~problem.unmeasured[here]).any():
             where = problem.observed.describe(here.start + int(bad.argmax()))
             raise ValueError(f"{where} of {what} is not finite: give a number")
-    if what == "y" and problem.unmeasured.any():
+    if what == "y" and problem.has_unmeasured:
         return np.where(problem.unmeasured, 0.0, vector)
     return vector
 

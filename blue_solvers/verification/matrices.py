@@ -108,7 +108,7 @@ def _has_few_figures(listed: Listed) -> bool:
 
 def _relations(problem: Problem, listed: Listed, cells: NDArray[np.intp]) -> sparse.csr_array:
     """Combinations of noisy cells that are known for every possible truth; of equations these themselves."""
-    if problem.matrix is not None and not problem.unmeasured.any():
+    if problem.matrix is not None and not problem.has_unmeasured:
         return sparse.csr_array(problem.matrix[:, cells], dtype=np.longdouble)
     return relations(sparse.csr_array(listed.M[cells]), listed.F)
 

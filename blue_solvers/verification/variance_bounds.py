@@ -139,7 +139,7 @@ def certify_variances(
 def _closest(problem: Problem, y: Float, x: Float, desired: Float | None) -> Certificate:
     """The better proof of two: with cells that were not measured, or without."""
     found = [certify(problem, y, x, desired)]
-    if problem.unmeasured.any():
+    if problem.has_unmeasured:
         found.append(certify(problem, y, np.where(problem.unmeasured, np.nan, x), desired))
     return min(found, key=lambda proof: np.inf if proof.bound is None else proof.bound)
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import Dimension, aligned
 from constraint_builders.description.reals import real_array, refuse_masked
-from constraint_builders.memory import require_cells
+from constraint_builders.memory import SURE_CELLS, require_cells
 
 Name = Hashable
 Place = slice
@@ -35,6 +35,8 @@ class Layout:
     dimensions : callable, optional
         What the axes of a block are, in the order that some spelling of its name says: arrays given under another
         spelling than the layout's are turned, arrays with labels are laid out by label.
+    keys : sequence of str, optional
+        The names in canonical form, where that is known already.
 
     Raises
     ------
@@ -50,24 +52,26 @@ class Layout:
         shapes: Sequence[tuple[int, ...]],
         canonical: Callable[[Any], Name] | None = None,
         dimensions: Dimensions | None = None,
+        keys: Sequence[Name] | None = None,
     ) -> None:
         self.names = tuple(names)
         self._dimensions = dimensions
         self._shapes = tuple(tuple(map(int, shape)) for shape in shapes)
         self._canonical = canonical
         sizes = [prod(shape) for shape in self._shapes]
-        for name, size in zip(self.names, sizes, strict=True):
-            require_cells(size, f"table {name!r}")
-        require_cells(sum(sizes), f"a layout of {len(sizes)} tables")
+        if sum(sizes) > SURE_CELLS:
+            for name, size in zip(self.names, sizes, strict=True):
+                require_cells(size, f"table {name!r}")
+            require_cells(sum(sizes), f"a layout of {len(sizes)} tables")
         self.sizes = np.array(sizes, dtype=np.int64)
         self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
-        self._index: dict[Name, int] = {}
-        for index, name in enumerate(self.names):
-            key = canonical(name) if canonical else name
-            if key in self._index:
-                first = self.names[self._index[key]]
-                raise ValueError(f"{first!r} and {name!r} are names of one table: give it once")
-            self._index[key] = index
+        if keys is None:
+            keys = [canonical(name) for name in self.names] if canonical else self.names
+        self._index = dict(zip(keys, range(len(keys)), strict=True))
+        if len(self._index) < len(keys):
+            second = next(index for index, key in enumerate(keys) if key in keys[:index])
+            first, name = self.names[keys.index(keys[second])], self.names[second]
+            raise ValueError(f"{first!r} and {name!r} are names of one table: give it once")
 
     @property
     def size(self) -> int:

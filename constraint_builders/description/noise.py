@@ -66,6 +66,11 @@ class Noise(ABC):
         return np.isinf(self.variances)
 
     @property
+    def has_unmeasured(self) -> bool:
+        """Whether some cell was not measured."""
+        return bool(np.isinf(self._variances).any())
+
+    @property
     @abstractmethod
     def covariance(self) -> sparse.csr_array | LinearOperator | None:
         """Sigma as it was given; None where noise is uncorrelated."""
@@ -224,6 +229,8 @@ class IndependentNoise(Noise):
 
     def by_table(self, observed: Layout) -> Float | None:
         """The one variance of every table."""
+        if self._counts is not None and np.array_equal(self._counts, observed.sizes):
+            return self._variances
         starts = observed.offsets[:-1]
         low, high = (reduction.reduceat(self.variances, starts) for reduction in (np.minimum, np.maximum))
         return low if np.array_equal(low, high) else None

@@ -142,6 +142,11 @@ class Schema:
     def _axes(self) -> dict[str, int]:
         return {name: axis for axis, name in enumerate(self.names)} | {r.name: r.axis for r in self.recodes}
 
+    @cached_property
+    def axes_and_sizes(self) -> dict[str, tuple[int, int]]:
+        """For every factor (a variable or a recode) the position of its variable, and its number of cells."""
+        return {name: (self._axes[name], factor.size) for name, factor in self._factors.items()}
+
     def axis_of(self, factor: str) -> int:
         """Position of the variable that a factor (a variable or a recode) belongs to.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
-from operator import itemgetter
+from operator import itemgetter, lt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +43,7 @@ class Table:
     @property
     def is_turned(self) -> bool:
         """Whether the factors are in another order than the schema's."""
-        return list(self.axes) != sorted(self.axes)
+        return not all(map(lt, self.axes, self.axes[1:]))
 
     @property
     def schema_order(self) -> tuple[int, ...]:
@@ -105,6 +107,17 @@ def parse_table(schema: Schema, name: str) -> Table:
     """
     if not isinstance(name, str):
         raise ValueError(f"table name {name!r} is not text: write factors joined by ' * ', or 'total', or 'detailed'")
+    factors = tuple(name.split(" * "))
+    try:
+        axes, shape = zip(*map(schema.axes_and_sizes.__getitem__, factors), strict=True)
+    except KeyError:
+        return _parse_any_spelling(schema, name)
+    if not all(map(lt, axes, axes[1:])):
+        return _parse_any_spelling(schema, name)
+    return Table(axes, factors, shape, "detailed" if factors == schema.names else name)
+
+
+def _parse_any_spelling(schema: Schema, name: str) -> Table:
     if name.strip() == "total":
         return make_table(schema, ())
     if name.strip() == "detailed":
@@ -117,3 +130,8 @@ def parse_table(schema: Schema, name: str) -> Table:
     if factors == table.factors:
         return table
     return table._transposed(tuple(table.factors.index(factor) for factor in factors))
+
+
+def factors_of(tables: Iterable[Table]) -> set[str]:
+    """The factors that some of the tables keep."""
+    return set(chain.from_iterable(table.factors for table in tables))

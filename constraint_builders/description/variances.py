@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -9,6 +12,17 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 
 SMALLEST = 1e-100  # what precisions and their products with values hold in float64
+
+
+def plain_variances(variances: Sequence[Any]) -> Float | None:
+    """Numbers of Python that are usable variances, as one array; None where some are anything else."""
+    if not set(map(type, variances)) <= {int, float, np.float64}:
+        return None
+    try:
+        found = np.array(variances, dtype=np.float64)
+    except OverflowError:
+        return None
+    return found if ((found >= SMALLEST) | (found == 0)).all() else None
 
 
 def checked_variances(variances: ArrayLike, what: str) -> Float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import gcd
 
 import numpy as np
@@ -71,7 +71,7 @@ def factor_bases(schema: Schema, factors: Iterable[str]) -> dict[str, FactorBasi
 
 def factors_cross(schema: Schema, tables: Iterable[Table]) -> bool:
     """Whether recodes of tables cross so that no basis of group sums serves all of them."""
-    factors = dict.fromkeys(factor for table in tables for factor in table.factors)
+    factors = dict.fromkeys(chain.from_iterable(table.factors for table in tables))
     recoded = [schema.axis_of(factor) for factor in factors if factor not in schema.names]
     several = {axis for axis in recoded if recoded.count(axis) > 1}  # one recode and the levels nest
     try:

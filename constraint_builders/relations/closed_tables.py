@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -72,9 +72,9 @@ class ClosedTables:
             If it has more than so many cells, or so many variables that sets of them have no number.
         """
         axes = _Axes.of(shape, instead)
-        width = max(map(len, tables), default=0)
-        rows = np.array([(*own, *[len(shape)] * (width - len(own))) for own in tables], dtype=np.intp)
-        rows = rows.reshape(len(tables), width)
+        lengths = np.fromiter(map(len, tables), dtype=np.intp, count=len(tables))
+        rows = np.full((len(tables), lengths.max(initial=0)), len(shape), dtype=np.intp)
+        rows[np.arange(rows.shape[1]) < lengths[:, None]] = np.fromiter(chain.from_iterable(tables), dtype=np.intp)
         sizes = axes.steps[rows].sum(axis=1)
         classes: list[_Class] = []
         coarser, cells, count = rows[:0], 0.0, 0

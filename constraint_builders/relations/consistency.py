@@ -63,8 +63,8 @@ class TableRelations(Relations):
     def partly_measured(self) -> bool:
         """Whether unmeasured cells must be eliminated: tables measured in part, or other equations."""
         m = self._measured
-        if self._special:
-            return bool(m.unmeasured.any())
+        if self._special or not m.has_unmeasured:
+            return m.has_unmeasured
         if m.places is not None:
             sizes = [table.size for table in m.observed_tables]
             typical = zip(sizes, m.typical_variances(), strict=True)
@@ -92,7 +92,7 @@ class TableRelations(Relations):
         m = self._measured
         if m.zeros is not None or self.recodes_cross:
             return _homogeneous(self._between_possible_cells(rows))
-        if m.equalities is None or not m.unmeasured.any():
+        if m.equalities is None or not m.has_unmeasured:
             return _homogeneous(self.structure.matrix(rows))
         return _homogeneous(self._structure_of_all().matrix(rows))
 

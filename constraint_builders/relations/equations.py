@@ -59,7 +59,7 @@ class Relations(ABC):
     @cached_property
     def partly_measured(self) -> bool:
         """Whether unmeasured cells must be eliminated: tables measured in part, or other equations."""
-        return bool(self._measured.unmeasured.any())
+        return self._measured.has_unmeasured
 
     @property
     def rank(self) -> int:

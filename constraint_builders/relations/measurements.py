@@ -96,9 +96,16 @@ class Measurements:
         """Observed cells that were not measured (variance infinite)."""
         return self.noise.unmeasured
 
+    @property
+    def has_unmeasured(self) -> bool:
+        """Whether some observed cell was not measured."""
+        return self.noise.has_unmeasured
+
     @cached_property
     def measured_tables(self) -> NDArray[np.bool_]:
         """For every observed table whether any of its cells was measured."""
+        if self.table_variances is not None:
+            return np.isfinite(self.table_variances)
         return np.array([np.isfinite(v).any() for v in np.split(self.variances, self.observed.offsets[1:-1])])
 
     @cached_property

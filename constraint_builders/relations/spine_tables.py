@@ -94,10 +94,10 @@ def spine_layout(schema: Schema, places: Places, names: Sequence[LevelTable]) ->
     return Layout(names, shapes, reader, SpineDimensions(schema, places))
 
 
-def table_layout(schema: Schema, names: Sequence[str]) -> Layout:
-    """Layout of tables without a geography."""
-    shapes = [parse_table(schema, name).shape for name in names]
-    return Layout(names, shapes, TableNames(schema), TableDimensions(schema))
+def table_layout(schema: Schema, names: Sequence[str], tables: Sequence[Table]) -> Layout:
+    """Layout of tables without a geography, each under some spelling of its name."""
+    shapes, keys = [table.shape for table in tables], [table.name for table in tables]
+    return Layout(names, shapes, TableNames(schema), TableDimensions(schema), keys)
 
 
 def read_observed(

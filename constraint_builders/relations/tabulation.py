@@ -86,6 +86,8 @@ class Tabulation:
         m, found = self._measured, list[int]()
         if not m.is_tabular:
             return found
+        if self._same and m.measured_tables.all():
+            return list(range(len(self._wanted.tables)))
         schema = m.domain.schema
         order = sorted(np.flatnonzero(m.measured_tables).tolist(), key=lambda i: m.observed_tables[i].size)
         by_name = {m.observed_tables[i].name: i for i in order}

@@ -144,6 +144,25 @@ def test_values_are_looked_at_in_parts_alike(row: int, monkeypatch: pytest.Monke
                     P @ values
 
 
+@examples(40)
+@given(levels=st.lists(st.integers(2, 4), min_size=3, max_size=6), recoded=st.booleans())
+def test_going_down_no_part_touches_what_another_writes(levels: list[int], recoded: bool) -> None:
+    problem = up_to_three([4 if recoded else 2, *levels])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_steps, "WORTH_BYTES", 0)
+        patch.setattr(shared_steps, "MOST_BESIDE", 10.0)
+        down = SweepForm(StructuredProblem.of(problem))._noisy._down
+    assert sum(len(range(*part.indices(len(down.steps)))) for own in down.phases for part in own.parts) == len(
+        down.steps
+    )
+    for phase in down.phases:
+        written = [set(down.steps[part, 0].tolist()) for part in phase.parts]
+        read = [set(down.steps[part, 1].tolist()) for part in phase.parts]
+        for number, own in enumerate(written):
+            others = [*written[:number], *written[number + 1 :], *read]
+            assert not any(own & touched for touched in others)
+
+
 def truth_and_noise(problem: Problem, rng: np.random.Generator, columns: int) -> np.ndarray:
     """Columns of measurements, those that are exact as they may be."""
     counts = rng.integers(0, 9, (problem.domain.size, columns))

@@ -26,6 +26,34 @@ def test_desired_defaults_to_observed() -> None:
     assert problem().desired.names == ("total", "sex", "detailed")
 
 
+@pytest.mark.parametrize("value", [2, 2.0, np.float64(2.0), np.full((2, 3), 2.0), np.array(2)])
+def test_equal_variances_are_one_number_or_many(value: Any) -> None:
+    """And say the same, also of what is exact, not measured, or asked for cell by cell."""
+    others = {"total": 0, "sex": np.inf}
+    found = Problem(SCHEMA, others | {"detailed": value}, desired=["total", "detailed"])
+    assert found == Problem(SCHEMA, others | {"detailed": 2.0}, desired=["total", "detailed"])
+    assert found.variances.tolist() == [0, np.inf, np.inf] + [2] * 6
+    assert found.exact.tolist() == [True] + [False] * 8
+    assert found.unmeasured.tolist() == [False, True, True] + [False] * 6
+    assert found.has_unmeasured
+    assert not problem().has_unmeasured
+    assert found.table_variances is not None
+    assert found.table_variances.tolist() == [0, np.inf, 2]
+    assert found.measured_tables.tolist() == [True, False, True]
+
+
+def test_equal_variances_are_laid_out_where_somebody_asks() -> None:
+    own = gallery.cube(3, 4)
+    assert "variances" not in vars(own.noise)
+    assert own.variances.shape == (125,)
+
+
+@pytest.mark.parametrize("value", [True, -1, -1.0, np.nan, 1e-200, 10**400, "2", 2j])
+def test_a_number_that_is_no_variance_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"^variance of table 'sex'"):
+        problem(sex=value)
+
+
 def test_all_is_every_plain_marginal_and_the_observed_tables() -> None:
     everything = Problem(SCHEMA, {"sex * adult": 1.0, "sex * age": 1.0}, "all")
     assert set(everything.desired.names) == {"total", "sex", "age", "sex * adult", "detailed"}

@@ -20,7 +20,7 @@ from blue_solvers.components.axis_sums import add_to_levels, sum_middle
 from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders import Schema
 from constraint_builders.arrays import Float
-from constraint_builders.description.table import Table
+from constraint_builders.description.table import Table, factors_of
 
 
 class ArrayForm:
@@ -36,13 +36,13 @@ class ArrayForm:
         self._problem = problem
         observed, desired = list(problem.observed_tables), list(problem.desired_tables)
         variances = np.concatenate(problem.geounit_variances)
-        self._grid = Grid(problem.schema, axes_in_use(problem.schema, [*observed, *desired]))
+        self._grid = Grid(problem.schema, axes_in_use(problem.schema, factors_of([*observed, *desired])))
         noisy, exact = (np.flatnonzero(chosen) for chosen in (np.isfinite(variances) & (variances > 0), variances == 0))
         self._precisions = np.repeat(_inverse(variances), problem.observed.sizes)[:, None]
         self._noisy = self._places(self._grid, observed, noisy)
         density = self._grid.densities([observed[i] for i in noisy], 1 / variances[noisy])
         if exact.size:
-            kept = axes_in_use(problem.schema, [observed[i] for i in exact])
+            kept = axes_in_use(problem.schema, factors_of(observed[i] for i in exact))
             self._exact_grid = Grid(problem.schema, kept)
             self._exact = self._places(self._exact_grid, observed, exact)
             known = self._exact_grid.densities([observed[i] for i in exact], np.ones(exact.size))
@@ -224,14 +224,14 @@ class Places:
         return values
 
 
-def axes_in_use(schema: Schema, tables: list[Table]) -> list[int]:
-    """Variables of several levels that some table keeps."""
-    return sorted({axis for table in tables for axis in table.axes if schema.shape[axis] > 1})
+def axes_in_use(schema: Schema, factors: set[str]) -> list[int]:
+    """Variables of several levels that some table keeps, from the factors of all tables."""
+    return sorted({schema.axis_of(factor) for factor in factors if schema.size_of(factor) > 1})
 
 
-def array_size(schema: Schema, tables: list[Table]) -> int:
-    """Slots of the array that `ArrayForm` would use for these tables."""
-    return prod(schema.shape[axis] + 1 for axis in axes_in_use(schema, tables))
+def array_size(schema: Schema, axes: Sequence[int]) -> int:
+    """Slots of the array that `ArrayForm` would use for these axes."""
+    return prod(schema.shape[axis] + 1 for axis in axes)
 
 
 def _inverse(values: Float) -> Float:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from blue_solvers.components.grouping import group_sums, groupings_of
+from blue_solvers.components.grouping import group_sums, groupings_of_factors
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.description.table import Table
+from constraint_builders.description.table import Table, factors_of
 from constraint_builders.relations.closed_tables import ALWAYS, NOTHING
 
 
@@ -43,17 +43,16 @@ class GroupedAxes:
         self.several: list[tuple[int, Integers]] = []
         self.whitened: dict[int, Float] = {}
         self.roots: dict[int, Float] = {}
-        self._number: dict[tuple[int, str], int] = {}
-        factors = sorted(
-            {(axis, factor) for table in tables for axis, factor in zip(table.axes, table.factors, strict=True)}
-        )
+        self._number: dict[str, int] = {}
+        used = factors_of(tables)
+        factors = sorted((schema.axis_of(factor), factor) for factor in used)
         groups: list[Integers] = []
         listed: list[int] = []
-        for grouping in groupings_of(schema, list(tables)):
+        for grouping in groupings_of_factors(schema, used):
             axis, sizes = grouping.axis, grouping.sizes
             if schema.shape[axis] == 1:
                 continue
-            self._number[axis, schema.names[axis]] = len(self.shape)
+            self._number[schema.names[axis]] = len(self.shape)
             if sizes.size == 1:
                 self._add(schema.shape[axis], NOTHING)
                 listed.append(-1)
@@ -67,11 +66,12 @@ class GroupedAxes:
             self._add(sizes.size, ALWAYS)
             for factor in (own for at, own in factors if at == axis and own != schema.names[axis]):
                 if schema.size_of(factor) > 1:
-                    self._number[axis, factor] = len(self.shape)
+                    self._number[factor] = len(self.shape)
                     self.whitened[len(self.shape)] = group_sums(schema, grouping, factor) * np.sqrt(sizes)
                     self.roots[len(self.shape)] = np.ones(schema.size_of(factor))
                     self._add(schema.size_of(factor), ALWAYS)
             listed += [-1] * (len(self.shape) - len(listed))
+        self._is_whole = used <= self._number.keys()
         self.groups = np.concatenate([np.zeros(0, dtype=np.int64), *groups]).astype(np.int64)
         self.listed = np.array(listed, dtype=np.int64)
 
@@ -81,8 +81,10 @@ class GroupedAxes:
 
     def of(self, table: Table) -> tuple[int, ...]:
         """The axes of a table."""
-        pairs = zip(table.axes, table.factors, strict=True)
-        return tuple(self._number[axis, factor] for axis, factor in pairs if (axis, factor) in self._number)
+        number = self._number
+        if self._is_whole:
+            return tuple(map(number.__getitem__, table.factors))
+        return tuple(number[factor] for factor in table.factors if factor in number)
 
     def group_of(self, axis: int) -> Integers:
         """The groups of the levels of an axis of levels."""

@@ -60,7 +60,8 @@ class OuterChoice:
     ) -> OuterChoice:
         """Of tables that are observed, some of them noisy and some exact, and desired, by their places among all."""
         observed, noisy = observed_at[noisy | exact], noisy[noisy | exact]
-        if np.unique(desired_at).size < desired_at.size:
+        few = _has_few_finest(tables, observed) and np.isin(desired_at, observed).all()
+        if few or np.unique(desired_at).size < desired_at.size:
             return cls(tables, {}, np.ones(tables.sizes.size, dtype=np.bool_))
         grouped = np.array([*(own < -1 for own in axes.instead), False])
         levels = np.array([axis for axis, _ in axes.several], dtype=np.intp)
@@ -68,7 +69,8 @@ class OuterChoice:
         recoded = desired_at[~whole]  # no steps lead to these from tables of the levels
         first, last = _owners(tables, axes, observed, recoded)
         shared = first != last
-        order = np.argsort(tables.up[:, 0], kind="stable")
+        shares = _shares(tables, axes)
+        order = np.lexsort((-shares, tables.up[:, 0]))
         starts = np.searchsorted(tables.up[order, 0], np.arange(tables.sizes.size + 1))
         times = np.bincount(observed, minlength=tables.sizes.size)
         alone = ~shared[observed] & (first[observed] == observed) & (times[observed] == 1) & noisy
@@ -76,7 +78,7 @@ class OuterChoice:
         found: dict[int, Axes] = {}
         for table in observed[alone].tolist():
             rows = order[starts[table] : starts[table + 1]]
-            chosen = _fewest(tables, axes, rows, shared, order, starts)
+            chosen = _fewest(tables, shares, rows, shared, order, starts)
             if chosen is not None:
                 found[table] = chosen
         if tables.sizes[list(found)].sum() < max(LEAST, MEAN * len(found), MOST_OF_ALL * tables.sizes[observed].sum()):
@@ -108,6 +110,14 @@ class OuterChoice:
         return held, np.array([every[own] for own in number_of], dtype=np.intp), number_of
 
 
+def _has_few_finest(tables: ClosedTables, observed: Index) -> bool:
+    """Whether the observed tables that nothing at hand refines have too few cells to be outer ones."""
+    finest = np.ones(tables.sizes.size, dtype=np.bool_)
+    finest[tables.up[:, 1]] = False
+    cells = tables.sizes[observed]
+    return bool(cells[finest[observed]].sum() < max(LEAST, MOST_OF_ALL * cells.sum()))
+
+
 def _owners(tables: ClosedTables, axes: GroupedAxes, observed: Index, shared: Index) -> tuple[Index, Index]:
     """The first and the last of the observed tables that say anything about a table's component, or any number.
 
@@ -135,11 +145,11 @@ def _owners(tables: ClosedTables, axes: GroupedAxes, observed: Index, shared: In
 
 
 def _fewest(
-    tables: ClosedTables, axes: GroupedAxes, rows: Index, shared: Flags, order: Index, starts: Index
+    tables: ClosedTables, shares: Float, rows: Index, shared: Flags, order: Index, starts: Index
 ) -> Axes | None:
     """The axes of a table with the fewest cells in margins: what keeps them all must be seen by nothing else."""
-    costs = {row: _share(tables, axes, row) for row in rows.tolist()}
-    longest_first = tuple(sorted(costs, key=lambda row: (-costs[row], row)))
+    longest_first = tuple(rows.tolist())
+    costs = dict(zip(longest_first, shares[rows].tolist(), strict=True))
     if len(rows) > MOST_SUBSETS or shared[tables.up[rows, 1]].all():
         return longest_first if sum(costs.values()) <= WORTH else None
 
@@ -160,10 +170,10 @@ def _fewest(
     return None
 
 
-def _share(tables: ClosedTables, axes: GroupedAxes, row: int) -> float:
-    """Cells of a margin for each of the table."""
-    listed = axes.listed[tables.up[row, 2]]
-    return (1 if listed < 0 else int(axes.groups[listed])) / int(tables.up[row, 4])
+def _shares(tables: ClosedTables, axes: GroupedAxes) -> Float:
+    """Of every row of `ClosedTables.up` the cells of the margin for each of the table."""
+    cells = np.array([1 if own < 0 else int(axes.groups[own]) for own in axes.listed])
+    return cells[tables.up[:, 2]] / tables.up[:, 4]
 
 
 class OuterTables:

@@ -1,21 +1,22 @@
 """Steps of the sweeps in phases: within one, parts that threads may take, none of which needs another.
 
-Going down, tables that keep one axis read only tables without it. Going up, tables of as many variables add to the same
-coarser ones: all parts but the first add beside them, and what is there is added when all are done, in the order of the
-parts. Where that is too much beside, tables are cut themselves, along their first axis: what is done along all others
-of it keeps to one part, of the table and of all coarser ones with that axis. How steps are cut does not depend on the
-number of threads, so that neither does any sum.
+Going down, tables that keep one axis, or two, read only tables without one of them. Going up, tables of as many
+variables add to the same coarser ones: all parts but the first add beside them, and what is there is added when all are
+done, in the order of the parts. Where that is too much beside, tables are cut themselves, along their first axis: what
+is done along all others of it keeps to one part, of the table and of all coarser ones with that axis. How steps are cut
+does not depend on the number of threads, so that neither does any sum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from blue_solvers.components.flat.axis_steps import copy_weighted
+from blue_solvers.components.flat.weighted_runs import copy_weighted
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.relations.closed_tables import ClosedTables
@@ -122,18 +123,29 @@ class SharedSteps:
         return cls(steps, np.arange(len(steps)), phases, most)
 
     @classmethod
-    def going_down(cls, tables: ClosedTables, rows: Integers, steps: Integers, up: SharedSteps) -> SharedSteps:
-        """Rows of `ClosedTables.up` axis by axis, and the same as steps; shared if the way up is."""
-        if len(up.phases) == 1:
+    def going_down(
+        cls, tables: ClosedTables, rows: Integers, steps: Integers, phase_of: Integers, up: SharedSteps
+    ) -> SharedSteps:
+        """Rows of `ClosedTables.up` with their phases, as `going_down` has them, and as steps; shared as the way up."""
+        if not up.is_shared:
             return cls._in_order(steps)
         phases = []
-        for start, stop in pairwise(_changes(rows[:, 2])):
-            cuts = start + _cuts(tables.sizes[rows[start:stop, 0]], PARTS)
+        for start, stop in pairwise(_changes(phase_of)):
+            firsts = start + np.array(_changes(rows[start:stop, 0]))
+            cuts = firsts[_cuts(tables.sizes[rows[firsts[:-1], 0]] * np.diff(firsts), PARTS)]
             phases.append(Phase([slice(*pair) for pair in pairwise(cuts.tolist())], [], _no_runs()))
         return cls(steps, np.arange(len(steps)), phases, 0)
 
+    @cached_property
+    def is_shared(self) -> bool:
+        """Whether they come in parts for threads."""
+        return any(len(phase.parts) > 1 for phase in self.phases)
+
     def run(self, cells: Float, work: Callable[[Integers, slice], None], workers: Workers) -> None:
         """Do all steps on cells, (S + beside, K): `work` takes some of them, and which they are."""
+        if not self.is_shared:
+            work(self.steps, slice(None))
+            return
         for phase in self.phases:
 
             def do(number: int, phase: Phase = phase) -> None:
@@ -145,6 +157,22 @@ class SharedSteps:
             workers.for_each(do, range(len(phase.parts)))
             if len(phase.added):
                 copy_weighted.fastest()(cells, cells, phase.added, np.ones(len(phase.added)))
+
+
+def going_down(tables: ClosedTables, rows: Integers) -> tuple[Integers, Integers]:
+    """Rows of `ClosedTables.up` in an order to go down, and their phases, none of which needs a later one.
+
+    Axes are taken two by two, so that the rows of a table that keeps both stand together: first tables that keep the
+    first of the two alone, then those that keep both, which read the former and the latter, then those that keep the
+    second alone.
+    """
+    pair, second = rows[:, 2] // 2, rows[:, 2] % 2
+    keeps = np.zeros((tables.sizes.size, len(tables.shape) + 2), dtype=np.bool_)
+    keeps[rows[:, 0], rows[:, 2]] = True
+    both = keeps[rows[:, 0], rows[:, 2] + 1 - 2 * second]
+    phase = 3 * pair + np.where(both, 1, 2 * second)
+    order = np.lexsort((rows[:, 2], rows[:, 0], phase))
+    return rows[order], phase[order]
 
 
 def is_large(tables: ClosedTables) -> bool:

@@ -10,17 +10,17 @@ and written once going up and once for each of their variables going down.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from blue_solvers.components.flat.axis_steps import copy_weighted, spread_evenly, sum_groups, take_means
+from blue_solvers.components.flat.axis_steps import spread_evenly, sum_groups, take_means
 from blue_solvers.components.flat.group_mixing import GroupMixing
 from blue_solvers.components.flat.group_variances import group_variances
 from blue_solvers.components.flat.grouped_axes import GroupedAxes
+from blue_solvers.components.flat.layout_runs import Runs
 from blue_solvers.components.flat.outer_tables import OuterChoice, OuterTables
-from blue_solvers.components.flat.shared_steps import PARTS, SharedSteps, cut, is_large
+from blue_solvers.components.flat.shared_steps import SharedSteps, going_down
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers
@@ -50,12 +50,12 @@ class SweepForm:
 
     def __init__(self, problem: StructuredProblem, most_cells: float = np.inf, most_bytes: float = np.inf) -> None:
         self._observed, self._desired = problem.observed.size, problem.desired.size
-        together = [*problem.desired_tables, *problem.observed_tables]
-        self._axes = axes = GroupedAxes(problem.schema, together)
-        kept = [axes.of(table) for table in together]
+        self._axes = axes = GroupedAxes(problem.schema, problem.tables)
+        kept = [axes.of(table) for table in problem.tables]
         most_cells = min(most_cells, most_bytes / CELL_BYTES)
         self._every = every = ClosedTables.of(axes.shape, kept, most_cells, axes.instead)
-        desired_at, observed_at = np.split(every.place_of, [len(problem.desired_tables)])
+        desired_at = every.place_of[: len(problem.desired_tables)]
+        observed_at = every.place_of[-len(problem.observed_tables) :]
         variances, starts = np.concatenate(problem.geounit_variances), problem.observed.offsets[:-1]
         noisy, exact = np.isfinite(variances) & (variances > 0), variances == 0
         precisions = np.divide(1.0, variances, out=np.ones_like(variances), where=noisy)
@@ -79,10 +79,11 @@ class SweepForm:
 
         outer = noisy & np.isin(observed_at, list(choice.axes))
         own = runs(observed_at[noisy & ~outer], starts[noisy & ~outer], precisions[noisy & ~outer])
-        known = runs(observed_at[exact], starts[exact], precisions[exact])
         self._noisy = Sweep(axes, tables, own, density, np.ones(density.size, dtype=np.bool_), self._mixing)
-        members = known_density > 0
-        self._exact = Sweep(axes, tables, known, known_density, members, self._mixing, True) if exact.any() else None
+        self._exact = None
+        if exact.any():
+            known = runs(observed_at[exact], starts[exact], precisions[exact])
+            self._exact = Sweep(axes, tables, known, known_density, known_density > 0, self._mixing, True)
         offsets = problem.desired.offsets[:-1]
         self._wanted = runs(desired_at, offsets, np.ones(desired_at.size))
         self._desired_at = desired_at
@@ -134,8 +135,17 @@ class SweepForm:
         return worst
 
     def _workers(self, Y: Float) -> Workers:
-        shared = any(own.is_shared for own in self._sweeps) or (self._outer is not None and self._outer.is_shared)
-        return Workers(8.0 * self._every.cells * Y.shape[1] if shared else 0)
+        return Workers(8.0 * self._every.cells * Y.shape[1] if self._is_shared else 0)
+
+    @cached_property
+    def _is_shared(self) -> bool:
+        """Whether there are parts for threads."""
+        return any(own.is_shared for own in self._sweeps) or (self._outer is not None and self._outer.is_shared)
+
+    @cached_property
+    def _rooms(self) -> int:
+        """Cells of all tables, and those beside them: exact ones may be cut where all together are not."""
+        return max(own.rooms for own in self._sweeps)
 
     @property
     def _sweeps(self) -> list[Sweep]:
@@ -143,7 +153,7 @@ class SweepForm:
 
     def _estimate(self, Y: Float, workers: Workers) -> tuple[Float, Float]:
         """All closed tables, (S, K), and rooms beside them; and what outer ones said."""
-        size = max(own.rooms for own in self._sweeps)  # exact tables may be cut where all together are not
+        size = self._rooms
         cells, margins = self._noisy.runs.read(Y, size, workers), np.zeros((0, Y.shape[1]))
         if self._outer is not None:
             values, weights = np.ascontiguousarray(Y), self._outer.precisions
@@ -234,10 +244,10 @@ class Sweep:
         if mixing is not None:
             self.scale[mixing.mixed] = 1.0
         own = tables.up[members[tables.up[:, 0]]]
-        by_axis = own[np.argsort(own[:, 2], kind="stable")]
-        up, down = (np.column_stack([tables.steps(rows), axes.listed[rows[:, 2]]]) for rows in (own, by_axis))
-        self._up = SharedSteps.going_up(tables, own, up)
-        self._down = SharedSteps.going_down(tables, by_axis, down, self._up)
+        down, phases = going_down(tables, own)
+        up_steps, down_steps = (np.column_stack([tables.steps(rows), axes.listed[rows[:, 2]]]) for rows in (own, down))
+        self._up = SharedSteps.going_up(tables, own, up_steps)
+        self._down = SharedSteps.going_down(tables, down, down_steps, phases, self._up)
         tables_up = own[self._up.rows, 0]
         last = np.zeros(tables_up.size, dtype=np.bool_)
         last[tables_up.size - 1 - np.unique(tables_up[::-1], return_index=True)[1]] = True
@@ -252,7 +262,7 @@ class Sweep:
     @property
     def is_shared(self) -> bool:
         """Whether steps come in parts for threads."""
-        return len(self._up.phases) > 1
+        return self._up.is_shared
 
     def components(self, cells: Float, workers: Workers, transpose: bool = False) -> Float:
         """What is known of every component, from information about cells, in place."""
@@ -285,96 +295,6 @@ class Sweep:
         if self._mixing is not None:
             self._mixing.apply(cells, workers, self._exactly, transpose)
         return cells
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Tables of a layout among closed ones, each with a weight.
-
-    Attributes
-    ----------
-    places : ndarray of int, (tables,)
-        Which of the closed tables they are.
-    weights : ndarray, (tables,)
-    rows : ndarray of int, (tables, 4)
-        Where they start in the layout, where among the closed tables, how long they are, and whether the same table
-        came before.
-    unread : ndarray of int, (others, 4)
-        The same for those that the layout does not have.
-    parts, unread_parts : list of slice
-        Of both, for threads; runs that add to what another copied stay together.
-    """
-
-    places: Index
-    weights: Float
-    rows: Integers
-    unread: Integers
-    parts: list[slice]
-    unread_parts: list[slice]
-
-    @classmethod
-    def of(cls, tables: ClosedTables, starts: Integers, places: Index, weights: Float) -> Runs:
-        """Of tables that start at places of a layout."""
-        first = np.unique(places, return_index=True)[1]
-        again = np.isin(np.arange(places.size), first, invert=True)
-        rows = np.stack([starts, tables.offsets[places], tables.sizes[places], again], axis=1).astype(np.int64)
-        others = np.setdiff1d(np.arange(tables.sizes.size), places)
-        unread = np.stack([np.full(others.size, -1), tables.offsets[others], tables.sizes[others], others * 0], axis=1)
-        count = PARTS if is_large(tables) else 1
-        if count > 1:
-            rows, of = _in_pieces(rows)
-            places, weights, again = places[of], weights[of], again[of]
-        parts = cut(rows[:, 2], 1 if again.any() else count), cut(unread[:, 2], count)
-        return cls(places, weights, rows, unread.astype(np.int64), *parts)
-
-    def read(self, values: Float, size: int, workers: Workers) -> Float:
-        """All closed tables, (size, K): values times weights, 0 where there are none."""
-        cells = np.empty((size, values.shape[1]))
-        values = np.ascontiguousarray(values)
-        copy, nothing = copy_weighted.fastest(), np.zeros(len(self.unread))
-        workers.for_each(lambda some: copy(values, cells, self.unread[some], nothing[some]), self.unread_parts)
-        workers.for_each(lambda some: copy(values, cells, self.rows[some], self.weights[some]), self.parts)
-        return cells
-
-    def write(self, cells: Float, size: int, workers: Workers) -> Float:
-        """The layout's values, (size, K): cells times weights, 0 in tables that are not here; `cells` is used up."""
-        in_place = self._cells_as_they_lie == size and len(cells) <= 2 * size
-        values = cells[:size] if in_place else np.zeros((size, cells.shape[1]))
-        if not (in_place and self._is_plain):
-            self.write_to(values, cells, workers)
-        return values
-
-    def write_to(self, values: Float, cells: Float, workers: Workers) -> None:
-        """Set the tables' own values in a layout."""
-        copy, back = copy_weighted.fastest(), self._back
-        workers.for_each(lambda some: copy(cells, values, back[some], self.weights[some]), self.parts)
-
-    @cached_property
-    def _cells_as_they_lie(self) -> int:
-        """The cells of the tables, where the layout has them in their order; else 0."""
-        return int(self.rows[:, 2].sum()) if np.array_equal(self.rows[:, 0], self.rows[:, 1]) else 0
-
-    @cached_property
-    def _is_plain(self) -> bool:
-        return bool((self.weights == 1).all())
-
-    @cached_property
-    def _back(self) -> Integers:
-        back = self.rows[:, [1, 0, 2, 3]]
-        back[:, 3] = 0
-        return np.ascontiguousarray(back)
-
-
-def _in_pieces(rows: Integers) -> tuple[Integers, Index]:
-    """Runs none of which is longer than a part, in their order, and which run each is of."""
-    most = 1 + int(rows[:, 2].sum()) // PARTS
-    counts = -(-rows[:, 2] // most)
-    of = np.repeat(np.arange(len(rows)), counts)
-    first = (np.arange(of.size) - np.repeat(np.cumsum(counts) - counts, counts)) * most
-    found = rows[of]
-    found[:, :2] += first[:, None]
-    found[:, 2] = np.minimum(most, found[:, 2] - first)
-    return found, of
 
 
 def _densities(axes: GroupedAxes, tables: ClosedTables, places: Index, precisions: Float) -> Float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from itertools import combinations
@@ -13,16 +15,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import blue
-from blue_solvers.components import ArrayForm, SweepForm, TableForm, TreeForm, choice, components_of
-from blue_solvers.components.flat import outer_tables
+from blue_solvers.components import ArrayForm, MatrixForm, SweepForm, TableForm, TreeForm, choice, components_of
+from blue_solvers.components.flat import matrix_form, outer_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders import Problem, Schema, compiled, gallery
 from constraint_builders.relations.closed_tables import ALWAYS, NOTHING, ClosedTables, TooManyTablesError
 from constraint_builders.schema_order import in_schema_order
 from tests.helpers.effort import examples
+from tests.helpers.places import ROOT
 from tests.helpers.strategies import Case, cases
 
-FORMS = [ArrayForm, SweepForm, TableForm, TreeForm]
+
+def as_matrix(problem: StructuredProblem) -> MatrixForm:
+    """The matrix of what another form makes."""
+    return MatrixForm(TableForm(problem), problem.observed.size)
+
+
+FORMS = [ArrayForm, SweepForm, TableForm, TreeForm, as_matrix]
 
 
 def in_order(problem: Problem) -> Problem:
@@ -166,8 +175,10 @@ def test_input_is_not_changed(make) -> None:
 
 def test_the_cheaper_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = gallery.wide(variables=20, levels=5, max_way=2)
-    assert isinstance(components_of(gallery.toy()), ArrayForm)
+    assert isinstance(components_of(gallery.toy()), MatrixForm)
+    assert isinstance(components_of(with_recode(2)), MatrixForm)
     monkeypatch.setattr(choice, "has_numba", lambda: True)
+    assert isinstance(components_of(gallery.cube(2, 30)), SweepForm)
     assert isinstance(components_of(gallery.pl94()), SweepForm)
     assert isinstance(components_of(gallery.cube(6, 4)), SweepForm)
     assert isinstance(components_of(wide), SweepForm)
@@ -175,6 +186,28 @@ def test_the_cheaper_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(components_of(gallery.pl94()), TreeForm)
     assert isinstance(components_of(gallery.cube(6, 4)), ArrayForm)
     assert isinstance(components_of(wide), TableForm)
+
+
+def test_few_cells_load_no_compiled_loops() -> None:
+    """In a process of its own, which nothing else has loaded them in."""
+    work = "import sys; from blue_solvers import blue; from constraint_builders import gallery; p = gallery.toy(); "
+    work += "blue(p) @ p.vector({'B': [6, 9, 17], 'total': 29}); assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", work], check=True, cwd=ROOT)
+
+
+@examples(20)
+@given(columns=st.integers(1, 60), most=st.sampled_from([0, 40, 1 << 21]))
+def test_a_matrix_and_what_makes_it_are_one_map(columns: int, most: int) -> None:
+    """Whatever number of columns goes through either."""
+    problem = gallery.berkeley()
+    form = ArrayForm(StructuredProblem.of(problem))
+    rng = np.random.default_rng(columns)
+    Y, V = (rng.normal(size=(size, columns)) for size in (problem.observed.size, problem.desired.size))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matrix_form, "MOST_PRODUCTS", most)
+        made = MatrixForm(form, problem.observed.size)
+        assert np.allclose(made.apply(Y), form.apply(Y), rtol=1e-12, atol=1e-12)
+        assert np.allclose(made.adjoint(V), form.adjoint(V), rtol=1e-12, atol=1e-12)
 
 
 def test_no_sweep_where_what_is_coarser_is_more_than_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +229,7 @@ def test_a_recode_is_no_reason_for_sweeps_over_all_that_is_coarser(monkeypatch: 
     """Of 20 binary variables the sweeps would take 3^20 cells, 28 GB, and the form of a tree takes 2^20."""
     monkeypatch.setattr(choice, "has_numba", lambda: True)
     monkeypatch.setattr(choice, "free_memory", lambda: np.inf)
-    assert isinstance(components_of(with_recode(6)), SweepForm)
+    assert isinstance(components_of(with_recode(8)), SweepForm)
     assert isinstance(components_of(with_recode(11)), TreeForm)
 
 
@@ -230,6 +263,7 @@ def test_sweeps_take_the_bytes_that_they_are_allowed(exact: dict[str, float]) ->
         except TooManyTablesError:
             too_few = (fits + too_few) / 2
     y, v = np.ones((problem.observed.size, 1)), np.ones((problem.desired.size, 1))
+    SweepForm(problem, most_bytes=fits).apply(y)  # loads what compiles
     tracemalloc.start()
     form = SweepForm(problem, most_bytes=fits)
     form.apply(y)
