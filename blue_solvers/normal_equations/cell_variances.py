@@ -27,6 +27,7 @@ DIGITS = 1e-8  # relative error of a variance that rounding may leave
 POWER_STEPS = 6
 DETERMINED = 1e-22  # of a cell's noise: variances below it are 0 but for rounding
 REFINED_BLOCK = 32  # columns of the adjoint held at once
+NOTHING = 1e-12  # of what a cell sums: weights that together are less say nothing of it
 PAIR_BYTES = 64  # of a pair of rows: itself, its value, and their sorted copies
 MOST_PAIR_BYTES = 2.0**31  # of pairs at once
 Solving: TypeAlias = SparseFactor | DenseFactor | Factor
@@ -279,11 +280,13 @@ def _variances_from_weights(equations: Equations, solving: Solving, T: sparse.cs
 
 
 def _variances_from_refined_weights(equations: Equations, solving: Solving, T: sparse.csr_array) -> Float:
-    """The same with weights as near as rounding permits."""
+    """The same with weights as near as rounding permits: 0 where these are rounding, as of an area without leaves."""
     stage = Stage(equations, lambda system: _Solver(solving, system))
     variances = np.empty(T.shape[0])
     for start in range(0, T.shape[0], REFINED_BLOCK):
-        weights = stage.adjoint(T[start : start + REFINED_BLOCK].toarray().T)
+        sums = T[start : start + REFINED_BLOCK].toarray().T
+        weights = stage.adjoint(sums)
+        weights[:, abs(weights).sum(axis=0) < NOTHING * abs(sums).sum(axis=0)] = 0
         variances[start : start + REFINED_BLOCK] = np.einsum("ij,ij->j", weights, equations.Sigma @ weights)
     return variances
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blue_solvers import blue
@@ -62,6 +62,8 @@ def test_right_answers_are_proved(kind: Kind, seed: int) -> None:
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @examples(30, 5)
 @given(seed=st.integers(0, 50_000))
+@example(seed=384)  # figures that are 0 by what the areas are, with nothing known exactly
+@example(seed=2341)
 def test_no_figure_is_further_off_than_the_bound(kind: Kind, seed: int) -> None:
     """Of answers that are the best of other measurements, so that they agree, and of those that do not."""
     found, problem = crossing(seed, kind)
