@@ -17,7 +17,7 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,7 @@ WIDTHS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 15}
 GROUPS_16 = {"total": "total", "votingage": "votingage", "cenrace": "race", "detailed": "detailed"}
 SEED = 2024
 LEAST_SECONDS = 0.05  # of processor, that a step is repeated for
+TREES = {13: (3, 3), 111: (10, 10), 1_111: (10, 10, 10), 11_111: (10,) * 4, 101_111: (10, 10, 10, 10, 9)}
 ALL_STEPS = ("describe", "prepare", "apply", "apply 8", "adjoint", "variances", "memory")
 
 
@@ -70,6 +71,52 @@ def dhc_persons() -> Problem:
     return Problem(settings.schema, settings.variances()["State"])
 
 
+def margins(levels: tuple[int, ...], ways: int, detailed: bool = False) -> Problem:
+    """All tables of up to so many variables, in three precisions, and the one of them all where that is wanted."""
+    names = [f"v{i}" for i in range(len(levels))]
+    sizes = [*range(ways + 1), *([len(names)] if detailed else [])]
+    tables = [" * ".join(chosen) or "total" for size in sizes for chosen in combinations(names, size)]
+    precisions = {table: 1.0 + number % 3 for number, table in enumerate(tables)}
+    return Problem(Schema(dict(zip(names, levels, strict=True))), precisions)
+
+
+def recoded(number: int) -> Problem:
+    """A schema of a hundred to a million cells, some tables of it, up to three recodes on some of its variables."""
+    rng = np.random.default_rng([SEED, number])
+    size = int(rng.integers(2, 7))
+    most = 10 ** rng.uniform(2, 6)
+    share = most ** (1 / size)
+    levels = [max(2, int(share * rng.uniform(0.6, 1.6))) for _ in range(size)]
+    names = [f"v{i}" for i in range(size)]
+    factors = {name: [name] for name in names}
+    recodes: dict[str, dict[str, list[int]]] = {}
+    for i in rng.permutation(size)[: int(rng.integers(1, min(size, 4) + 1))].tolist():
+        for j in range(int(rng.integers(1, 4))):
+            groups = int(rng.integers(2, max(3, min(levels[i], 8))))
+            own = np.sort(rng.integers(0, groups, levels[i])) if j else np.arange(levels[i]) * groups // levels[i]
+            own = np.unique(own, return_inverse=True)[1]
+            if 1 < own.max() + 1 < levels[i]:
+                recodes.setdefault(names[i], {})[f"r{i}{j}"] = own.tolist()
+                factors[names[i]].append(f"r{i}{j}")
+    schema = Schema(dict(zip(names, levels, strict=True)), recodes=recodes)
+    tables = {"detailed": 1.0, "total": 4.0} if number % 3 else {"total": 4.0, **dict.fromkeys(names, 2.0)}
+    for _ in range(int(rng.integers(3, 12))):
+        chosen = [str(rng.choice(factors[name])) for name in names if rng.random() < 0.5]
+        if chosen:
+            tables[" * ".join(chosen)] = float(rng.integers(1, 9))
+    return Problem(schema, {table: variance for table, variance in tables.items() if not _is_detailed(table, names)})
+
+
+def _is_detailed(table: str, names: list[str]) -> bool:
+    return table != "detailed" and set(table.split(" * ")) == set(names)
+
+
+def small(number: int) -> Problem:
+    """Nine to 64 cells in all tables of three variables, each measured."""
+    levels = [(2, 2, 1), (2, 2, 2), (3, 2, 2), (3, 3, 3)][number]
+    return margins(levels, 3)
+
+
 def cellwise(problem: Problem) -> Problem:
     """The same tables with a variance between 1 and 3 for every cell."""
     return problem.with_variances(np.random.default_rng(SEED).uniform(1, 3, problem.observed.size))
@@ -96,6 +143,7 @@ def _sums(group: np.ndarray) -> sparse.csr_array:
     return sparse.csr_array((np.ones(group.size, dtype=np.int8), (group, np.arange(group.size))))
 
 
+SHORT = ("prepare", "apply", "adjoint", "variances")
 NO_VARIANCES = tuple(step for step in ALL_STEPS if step != "variances")
 CASES: dict[str, Case] = {
     "pl94": Case(gallery.pl94),
@@ -103,6 +151,12 @@ CASES: dict[str, Case] = {
     "6^6": Case(partial(gallery.cube, 6, 6)),
     "2^12": Case(partial(gallery.cube, 12, 2)),
     "dhc persons": Case(gallery.dhc),
+    "7^7": Case(partial(gallery.cube, 7, 7), steps=SHORT),
+    "50 x 10": Case(gallery.wide, steps=("prepare", "apply", "variances")),
+    "14 distinct": Case(partial(margins, tuple(range(2, 16)), 3), steps=SHORT),
+    "14 binary one-way and detailed": Case(partial(margins, (2,) * 14, 1, True), steps=SHORT),
+    "12 binary two-way and detailed": Case(partial(margins, (2,) * 12, 2, True), steps=SHORT),
+    "10 of 2 to 5 two-way and detailed": Case(partial(margins, (2, 3, 4, 5, 2, 3, 4, 5, 2, 3), 2, True), steps=SHORT),
     "pl94 x 55": Case(gallery.pl94_counties),
     "adult two-way": Case(partial(gallery.adult, 2)),
     "adult three-way": Case(partial(gallery.adult, 3), steps=("describe", "prepare", "apply", "variances", "memory")),
@@ -111,6 +165,9 @@ CASES: dict[str, Case] = {
     "Rhode Island x 2016": Case(
         partial(rhode_island, 2016), steps=("describe", "prepare", "apply", "variances", "memory")
     ),
+    **{f"recoded {number}": Case(partial(recoded, number), steps=SHORT) for number in range(24)},
+    **{f"small {number}": Case(partial(small, number), steps=("describe", *SHORT)) for number in range(4)},
+    **{f"tree of {n}": Case(partial(summing, children), steps=("describe", *SHORT)) for n, children in TREES.items()},
     "summing tree": Case(partial(summing, (5, 20, 15, 30))),
     "crossed sums": Case(crossed_sums),
     "cg 5^5": Case(lambda: cellwise(gallery.cube(5, 5)), "cg", NO_VARIANCES),

@@ -37,14 +37,14 @@ class Adjustments:
     adjustment_z: Float
 
 
-def adjustments(problem: Problem, y: Float, values: Float, variances: Float, best: bool) -> Adjustments:
+def adjustments(problem: Problem, y: Float, noise: Float, values: Float, variances: Float, best: bool) -> Adjustments:
     """Compare estimates with what was measured.
 
     Parameters
     ----------
     problem : Problem
-    y : ndarray, (n,)
-        Over the observed layout.
+    y, noise : ndarray, (n,)
+        What was measured over the observed layout, and the variances of its noise, infinite where nothing was.
     values, variances : ndarray, (m,)
         Estimates over the desired layout, and their variances.
     best : bool
@@ -55,9 +55,9 @@ def adjustments(problem: Problem, y: Float, values: Float, variances: Float, bes
     Adjustments
     """
     place = measured_places(problem)
-    measured = place >= 0
+    measured = (place >= 0) & np.isfinite(noise[place])
     value, variance = np.full(place.size, np.nan), np.full(place.size, np.inf)
-    value[measured], variance[measured] = y[place[measured]], problem.variances[place[measured]]
+    value[measured], variance[measured] = y[place[measured]], noise[place[measured]]
     adjustment = values - value
     z = np.full(place.size, np.nan)
     if best:

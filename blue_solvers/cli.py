@@ -1,25 +1,28 @@
 """The command ``blue-solvers``.
 
-Exit codes: 0 done, 1 failed inside, 2 bad input, 129 hung up, 130 interrupted, 143 terminated.
+Exit codes: 0 done, 1 failed inside, 2 bad input, 3 done and in doubt (with ``--strict``), 129 hung up, 130 interrupted,
+143 terminated.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import io
-import os
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
 from blue_solvers.about import __version__
 from blue_solvers.commands.progress import CLOCK
+from blue_solvers.commands.screen import SCREEN
+from blue_solvers.commands.strict import DoubtfulError
 from blue_solvers.contract import ConvergenceError
 from blue_solvers.signals import Unwinding
 from constraint_builders.extras import EXTRA_OF, missing_extra
+from constraint_builders.printable import printable
 
 COMMANDS = {  # and their modules, of which no more are loaded than are asked for
     "estimate": "estimate",
@@ -38,13 +41,18 @@ COMMANDS = {  # and their modules, of which no more are loaded than are asked fo
 
 LONGEST, MOST_READ = 400, 100_000  # characters of a message that are shown, and looked at
 FLAGS = (  # parameters of the library, in messages, and what they are called here
-    (re.compile(r"\b(desired|memory|schema|settings|solver|totals|undetermined|within)=(?!\S)"), r"--\1"),
+    (
+        re.compile(r"\b(desired|exact|memory|schema|settings|solver|suppressed|totals?|undetermined|within)=(?!\S)"),
+        r"--\1",
+    ),
+    (re.compile(r"\brecodes=\{('[^']*'): ('[^']*'|\.\.\.)\}"), r"--same \1=\2"),
+    (re.compile(r"\brecodes=(?!\S)"), "--same"),
     (re.compile(r"\bcells=\['(\w+)', '(\w+)'\]"), r"--cells \1 --cells \2"),
     (re.compile(r"\bcolumns=\{('[^']*'): \.\.\.\}"), r"--columns \1=..."),
     (re.compile(r"\bcolumns=(?![\w\[{])"), "--columns"),
     (re.compile(r"(?<!['\w])names_(to|sep)\b=?"), r"--names-\1"),
 )
-FAILED, BAD_INPUT = 1, 2
+FAILED, BAD_INPUT, DOUBTFUL = 1, 2, 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,36 +85,49 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None, unwinding: Unwinding) -> int:
-    if isinstance(sys.stdout, io.TextIOWrapper):  # labels that a terminal has no letters for are no reason to stop
-        sys.stdout.reconfigure(errors="backslashreplace")
-    args = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
-    CLOCK.begin()
-    if argv is None:
-        gc.freeze()
-        gc.enable()
+    SCREEN.open()
     try:
-        with unwinding:
+        args = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
+        CLOCK.begin()
+        if argv is None:
+            gc.freeze()
+            gc.enable()
+        with warnings.catch_warnings(), unwinding:
+            warnings.showwarning = lambda message, *_, **__: SCREEN.tell(f"blue-solvers: {message}")
             args.run(args)
-            sys.stdout.flush()
+            SCREEN.close()
+    except SystemExit as end:  # help, the version, or wrong arguments, which were said
+        if end.code or SCREEN.lost is None:
+            raise
     except KeyboardInterrupt:
         return _complain(*unwinding.message())
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
     except (ValueError, OSError, ImportError, MemoryError) as error:
         return _complain(_reason(error), BAD_INPUT)
+    except DoubtfulError as error:
+        SCREEN.close()
+        if SCREEN.lost is None:
+            return _complain(str(error), DOUBTFUL)
     except ConvergenceError as error:
         return _complain(str(error), FAILED)
     except Exception as error:  # the last resort: a defect of ours, told in one line like everything else
         return _complain(f"internal error, please report it: {type(error).__name__}: {error}", FAILED)
-    return 0
+    if SCREEN.lost is None:
+        return 0
+    if isinstance(SCREEN.lost, BrokenPipeError):  # the reader of our output went away, as `head` does
+        return FAILED
+    return _complain(f"standard output: {SCREEN.lost.strerror}", FAILED)
 
 
 class _Parser(argparse.ArgumentParser):
     """Reports wrong arguments in one line, as `main` does everything else."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, _line(f"{message} (see {self.prog} --help)"))
+        raise SystemExit(_complain(f"{message} (see {self.prog} --help)", BAD_INPUT))
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Help, and the version."""
+        SCREEN.say(*message.rstrip("\n").split("\n"))
+        SCREEN.close()
 
 
 def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
@@ -140,17 +161,12 @@ def _complaint(error: Exception) -> str:
 
 
 def _complain(message: str, code: int) -> int:
-    print(_line(message), end="", file=sys.stderr)
-    return code
-
-
-def _line(message: str) -> str:
-    """A message in one line that a terminal can show, its end kept if it is too long."""
-    text = " ".join(message[:MOST_READ].split())
-    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    """Say what is wrong, in one line, its end kept if it is too long."""
+    text = printable(" ".join(message[:MOST_READ].split()))
     if len(text) > LONGEST:
         text = f"{text[: LONGEST - 100]} ... {text[-90:]}"
-    return f"blue-solvers: {text}\n"
+    SCREEN.tell(f"blue-solvers: {text}")
+    return code
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ from scipy import sparse
 
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Float
-from constraint_builders.description.reals import real_array
+from constraint_builders.description.layout import Layout
+from constraint_builders.description.reals import real_array, refuse_masked
+from constraint_builders.description.variances import LARGEST_VALUE, LARGEST_WEIGHT, refuse_large
 
-LARGEST = 1e100  # of values whose squares, in units of any noise, are numbers
 PARTS = 8  # that threads share
 FIRST_ROWS = 64  # that mostly show whether a column is out of range
 
@@ -31,9 +32,9 @@ def in_range(linear: Callable[[Float], Float], X: Float, require_finite: Callabl
         return linear(X)
     require_finite(X)
     sizes = abs(X).max(axis=0)
-    if not ((sizes > LARGEST) | ((sizes < 1 / LARGEST) & (sizes > 0))).any():
+    if not ((sizes > LARGEST_VALUE) | ((sizes < 1 / LARGEST_VALUE) & (sizes > 0))).any():
         return linear(X)
-    exponents = np.where((sizes > LARGEST) | (sizes < 1 / LARGEST), np.frexp(sizes)[1], 0)
+    exponents = np.where((sizes > LARGEST_VALUE) | (sizes < 1 / LARGEST_VALUE), np.frexp(sizes)[1], 0)
     with np.errstate(over="ignore", under="ignore"):
         result = np.ldexp(linear(np.ldexp(X, -exponents)), exponents)
     if not np.isfinite(result).all():
@@ -44,11 +45,11 @@ def in_range(linear: Callable[[Float], Float], X: Float, require_finite: Callabl
 def _moderate(X: Float) -> bool:
     """Whether one look at all cells together, and at the first ones of every column, shows finite ones in range."""
     squares = _sum_of_squares(X)
-    if not squares <= LARGEST**2:
+    if not squares <= LARGEST_VALUE**2:
         return False
     if X.shape[1] == 1:
-        return squares >= X.size / LARGEST**2
-    return bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST).all())
+        return squares >= X.size / LARGEST_VALUE**2
+    return bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST_VALUE).all())
 
 
 def _sum_of_squares(X: Float) -> float:
@@ -62,9 +63,15 @@ def real_columns(X: Any) -> Float:
     """Columns of real numbers, contiguous; truth values count as 0 and 1."""
     if type(X) is np.ndarray and X.dtype == np.float64:
         return np.ascontiguousarray(X)
+    require_real(X)
+    return np.ascontiguousarray(real_array(X, "the vector", truth_values=True))
+
+
+def require_real(X: Any) -> None:
+    """Refuse complex values, by a `TypeError` as scipy's operators do."""
+    refuse_masked(X, "the vector")
     if np.iscomplexobj(X):
         raise TypeError("tables are real: got complex values")
-    return np.ascontiguousarray(real_array(X, "the vector", truth_values=True))
 
 
 def require_dense(x: Any) -> None:
@@ -75,6 +82,22 @@ def require_dense(x: Any) -> None:
         raise TypeError(
             "the estimate takes dense vectors, and makes dense ones: write P @ x.toarray(), some columns at a time"
         )
+
+
+def read_weights(desired: Layout, W: Any) -> sparse.csc_array:
+    """Functionals over the desired layout, one in every column, as a finite sparse array, (m, K)."""
+    W = W if sparse.issparse(W) else desired.flat(W, "W", truth_values=True)
+    W = W.reshape((-1, 1)) if W.ndim == 1 else W
+    if W.ndim != 2 or W.shape[0] != desired.size:
+        raise ValueError(
+            f"W holds a functional over the desired layout in every column, ({desired.size}, K): got {np.shape(W)}"
+        )
+    weights = sparse.csc_array(W)
+    weights.data = real_array(weights.data, "W", truth_values=True)
+    if not np.isfinite(weights.data).all():
+        raise ValueError("W holds NaN or infinite weights: give finite numbers")
+    refuse_large(weights.data, "W", LARGEST_WEIGHT)
+    return weights
 
 
 def finite_weights(V: Float) -> None:

@@ -15,7 +15,9 @@ from blue_solvers.quantiles import normal_multiple, read_level
 from blue_solvers.verification import Certificate, Fit, fit_test
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+from constraint_builders.tied_together import TiedTogether, tied_together
 from noise_mechanisms import draw_noise
+from noise_mechanisms.laws import draw
 
 if TYPE_CHECKING:
     import polars
@@ -145,11 +147,14 @@ class Estimate:
         rng : Generator or int, optional
             What they are drawn from.
         """
-        P = self.operator.over_observed
+        P, sources = self.operator.over_observed, self.problem.sources_of(self.y)
 
         def residuals(generator: np.random.Generator) -> Float:
-            noise = draw_noise(P.problem, 1, generator)[:, 0]
-            return noise - P @ noise
+            if sources is None:
+                noise = draw_noise(P.problem, 1, generator)[:, 0]
+                return noise - P @ noise
+            noise = draw(P.problem.noise.law, sources.variances, generator, 1)[:, 0]
+            return noise - (P @ sources.combined(noise, self.y.size))[sources.cell]
 
         x = P @ self.y + P.offset if self.observed is None else np.where(np.isnan(self.observed), self.y, self.observed)
         replicate = residuals if draws and P.problem.noise.law != "gaussian" else None
@@ -157,8 +162,22 @@ class Estimate:
 
     @cached_property
     def adjustments(self) -> Adjustments:
-        """What was measured of every desired cell, by how much the estimate moved it, and how unlikely that is."""
-        return adjustments(self.problem, self.y, self.values, self.variances, self.operator.info.exact)
+        """What was measured of every desired cell, by how much the estimate moved it, and how unlikely that is.
+
+        Of cells that several sources measured it is their combination; `adjustments_by_source` says each.
+        """
+        return self._adjustments(self.y, self.problem.variances)
+
+    @cached_property
+    def adjustments_by_source(self) -> Mapping[str, Adjustments]:
+        """The same of what each source measured; empty where no cell was measured by several."""
+        sources = self.problem.sources_of(self.y)
+        if sources is None:
+            return {}
+        return {name: self._adjustments(*sources.by(i, self.y.size)) for i, name in enumerate(sources.names)}
+
+    def _adjustments(self, y: Float, noise: Float) -> Adjustments:
+        return adjustments(self.problem, y, noise, self.values, self.variances, self.operator.info.exact)
 
     @overload
     def to_frame(self, level: float = 0.95) -> polars.DataFrame: ...
@@ -181,13 +200,25 @@ class Estimate:
         data frame
             The keys of the cell, ``estimate``, ``std_error``, ``lower``, ``upper``, ``note`` where some cells are NaN,
             then what was measured: ``value`` and ``variance``, empty and ``inf`` where nothing was, ``adjustment`` and
-            ``adjustment_z`` (see `Adjustments`).
+            ``adjustment_z`` (see `Adjustments`); where several sources measured a cell, these four for every source,
+            ``value (register)`` and so on.
         """
-        from constraint_builders.files import estimates_frame, frame_like, with_measurements
+        from constraint_builders.files import estimates_frame, frame_like
 
         frame = estimates_frame(self.problem, self.values, self.std_errors, *self.interval(level))
-        frame = with_measurements(frame, **vars(self.adjustments))
+        frame = self.with_measurements(frame)
         return frame if like is None else frame_like(like, frame)
+
+    def with_measurements(self, frame: polars.DataFrame) -> polars.DataFrame:
+        """A frame with a row for every desired cell, and after its columns what was measured, as in `to_frame`."""
+        from constraint_builders.files import with_measurements
+        from constraint_builders.files.source_columns import MEASURED, with_source
+
+        if not self.adjustments_by_source:
+            return with_measurements(frame, **vars(self.adjustments))
+        for source, own in self.adjustments_by_source.items():
+            frame = with_measurements(frame, **vars(own)).rename({name: with_source(name, source) for name in MEASURED})
+        return frame
 
     def to_xarray(self) -> xarray.Dataset:
         """Every table as an array over its factors, with its standard errors beside it; needs the extra ``arrays``.
@@ -207,8 +238,12 @@ class Estimate:
         """The values: an estimate of the observed tables may be given to `certify`."""
         return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
 
+    @cached_property
+    def tied(self) -> TiedTogether:
+        """What ties the numbers together; as text it is one line."""
+        return tied_together(self.problem)
+
     def __repr__(self) -> str:
         proof = "" if self.proof is None else f"; {self.proof}"
-        return (
-            f"Estimate({len(self.problem.desired.names)} tables, {self.values.size:,} cells; {self.info.reason}{proof})"
-        )
+        what = f"{len(self.problem.desired.names)} tables, {self.values.size:,} cells"
+        return f"Estimate({what}; {self.info.reason}{proof}; {self.tied})"

@@ -1,6 +1,8 @@
-"""The fit of measurements to their noise, with the estimate that it needs."""
+"""The fit of measurements to their noise, with the estimate that it needs, and what it comes to in a word."""
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,8 +10,58 @@ from numpy.typing import ArrayLike
 from blue_solvers.contract import Solver
 from blue_solvers.operator import estimate
 from blue_solvers.solvers import SolverName
-from blue_solvers.verification import Fit
+from blue_solvers.verification import Fit, FitOfParts
+from blue_solvers.verification.fit_of_parts import DOUBTFUL
 from constraint_builders import Problem
+from noise_mechanisms.laws import kind_of
+
+MISFIT = "DOES NOT FIT the noise that is declared"
+LOOSE = "nothing ties the numbers together, so that nothing checks them"
+NOT_TESTED = "the fit was not tested when it was estimated"
+
+
+def doubt_of(fit: FitOfParts | None, noticed: str = "") -> str:
+    """What is doubtful about what a result was estimated from, by the fit that is stored with it; or "".
+
+    `noticed` is what was when the files were read.
+    """
+    if fit is None:
+        said = NOT_TESTED
+    elif not fit.degrees_of_freedom:
+        said = LOOSE
+    else:
+        said = "" if fit.fits else MISFIT
+    return "; ".join(filter(None, (said, noticed)))
+
+
+class Verdict(StrEnum):
+    """What a fit comes to."""
+
+    FITS = "as declared"
+    TOO_CLOSE = "too close"
+    CONTRADICTORY = "contradictory"
+    UNTESTED = "cannot be tested"
+
+    @property
+    def explained(self) -> str:
+        """The end of a sentence about the measurements."""
+        return {
+            Verdict.FITS: "values agree with the variances that they claim",
+            Verdict.TOO_CLOSE: "values differ by less than their variances claim",
+            Verdict.CONTRADICTORY: "values differ by more than their variances allow",
+            Verdict.UNTESTED: "no measurement checks another",
+        }[self]
+
+
+def verdict(fit: Fit) -> Verdict:
+    """Whether all residuals together are improbable, or of Gaussian noise the largest of them is."""
+    if not fit.degrees_of_freedom:
+        return Verdict.UNTESTED
+    if fit.p_value < DOUBTFUL:
+        return Verdict.TOO_CLOSE if fit.statistic < fit.degrees_of_freedom else Verdict.CONTRADICTORY
+    gaussian = kind_of(fit.problem.noise.law).family == "gaussian"
+    alone = min((own.probability for own in fit.outliers(1)), default=1.0) if gaussian else 1.0
+    return Verdict.CONTRADICTORY if alone < DOUBTFUL else Verdict.FITS
 
 
 def fit_test(

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.about import logger
-from blue_solvers.column_units import finite_weights, in_range, real_columns, require_dense
+from blue_solvers.column_units import finite_weights, in_range, read_weights, real_columns, require_dense, require_real
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
+from blue_solvers.contract.table_variances import NOTHING, WithoutRounding, without_rounding
 from blue_solvers.estimates import Estimate
-from blue_solvers.proving import Judge, certified, is_exact, measured_places, proved, where_measured
+from blue_solvers.normal_equations.noisy_equations import least_noise
+from blue_solvers.proving import Judge, bound_of, certified, is_exact, measured_places, proved, where_measured
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification import Certificate
+from blue_solvers.verification.time_limit import at_most
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.labelled import has_row_labels, refuse_labels
-from constraint_builders.description.reals import refuse_masked
+from constraint_builders.description.over_layouts import OverLayouts, ProductOverLayouts
+from constraint_builders.vectors import refuse_not_finite, refuse_unusable
 
+ESTIMATES_A_PROOF = 10.0  # that a proof may take as long as, with preparing each
+PROOF_SECONDS = 10.0  # that it may take where that is more
 MOST_DENSE = 1_000  # cells up to which the dense solver is tried where another's answer is not proved
 
 
@@ -72,12 +77,13 @@ def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator
         solver = SOLVERS[solver]()
     if not isinstance(solver, Solver):
         raise TypeError(f"solver must be a name or a configured Solver: got {solver!r}")
-    start = time.perf_counter()
+    start, processor = time.perf_counter(), time.thread_time()
     try:
         prepared = solver.prepare(problem)
     except UnsupportedProblemError as refusal:
         raise UnsupportedProblemError(f"solver {solver.name!r} cannot take this problem: {refusal}") from None
     P = BlueOperator(problem, solver, prepared)
+    P._seconds = time.thread_time() - processor
     logger.info("%s prepared in %.3g s for %r: %s", solver.name, time.perf_counter() - start, problem, P.info.reason)
     return P
 
@@ -118,7 +124,7 @@ def estimate(problem: Problem, y: Any, solver: SolverName | Solver = "auto", cer
     return blue(problem, solver).estimate(y, certify=certify)
 
 
-class BlueOperator(LinearOperator):
+class BlueOperator(OverLayouts):
     """The linear part P of an estimate, (desired cells, observed cells); made by `blue`.
 
     Attributes
@@ -131,12 +137,15 @@ class BlueOperator(LinearOperator):
     """
 
     def __init__(self, problem: Problem, solver: Solver, prepared: Prepared) -> None:
-        super().__init__(np.dtype(np.float64), (problem.desired.size, problem.observed.size))
+        super().__init__(problem.desired, problem.observed)
         self.problem = problem
         self.solver = solver
         self._prepared = prepared
         self.offset = prepared.offset
         self.offset.flags.writeable = False
+        self._has_unmeasured = problem.has_unmeasured
+        self._require_finite = partial(refuse_not_finite, problem)
+        self._seconds = 0.0  # of the processor, that preparing took
 
     def _matmat(self, X: Float) -> Float:
         Y = self._readable(X)
@@ -151,9 +160,6 @@ class BlueOperator(LinearOperator):
         V = real_columns(X)
         return in_range(self._prepared.adjoint, V, finite_weights) if V.shape[1] else np.zeros((self.shape[1], 0))
 
-    def _transpose(self) -> LinearOperator:  # of real numbers: scipy's own would copy every vector twice
-        return self._adjoint()
-
     def _readable(self, X: Float) -> Float:
         """A float copy where needed: cells that were not measured may hold anything, their columns are zero."""
         Y = real_columns(X)
@@ -161,17 +167,6 @@ class BlueOperator(LinearOperator):
             Y = Y.copy()
             Y[self.problem.unmeasured] = 0
         return Y
-
-    @cached_property
-    def _has_unmeasured(self) -> bool:
-        return self.problem.has_unmeasured
-
-    def _require_finite(self, Y: Float) -> None:
-        finite = np.isfinite(Y)
-        if not finite.all():
-            position = int(np.flatnonzero(~finite.all(axis=1))[0])
-            where = self.problem.observed.describe(position)
-            raise ValueError(f"{where} is {Y[position][~finite[position]][0]}: give a finite number")
 
     def dot(self, x: Any) -> Any:
         """Matrix-matrix or matrix-vector product; also composes with another operator."""
@@ -190,17 +185,10 @@ class BlueOperator(LinearOperator):
     def __matmul__(self, x: Any) -> Any:
         return self.dot(x) if type(x) is np.ndarray else super().__matmul__(x)
 
-    def _by_position(self, x: Any) -> Any:
+    def _by_position(self, x: Any) -> Float:
         """An array over the observed layout; what has labels is laid out by them where they name nodes, or refused."""
-        if type(x) is np.ndarray and x.dtype == np.float64:
-            return x
-        what = "the vector over the observed layout"
-        refuse_masked(x, what)
-        if has_row_labels(x):
-            if self.problem.is_tabular:
-                refuse_labels(x, what)
-            x = self.problem.observed.vector({"x": x})
-        return np.asarray(x)
+        require_real(x)
+        return self.problem.observed.flat(x, "the vector over the observed layout", truth_values=True)
 
     @property
     def info(self) -> Info:
@@ -240,16 +228,18 @@ class BlueOperator(LinearOperator):
 
         Parameters
         ----------
-        y : ndarray, (n,)
-        values : ndarray, (m,)
-        observed : ndarray, (n,), optional
+        y : array_like, (n,)
+        values : array_like, (m,)
+        observed : array_like, (n,), optional
             Of the observed cells what belongs to them; by default this operator's own estimate, refined. Where the
             observed cells are desired, `values` say it.
         """
+        y, values = self.problem.observed.flat(y, "y"), self.problem.desired.flat(values, "values")
         if self._is_over_observed:
             return certified(self.problem, y, values)
         if observed is None:
             observed = self.over_observed.estimate(y).values
+        observed = self.problem.observed.flat(observed, "observed")
         assumed = self.problem.unmeasured & ~self._determined.unmeasured  # each is its own estimate
         return certified(self._determined, y, np.where(assumed, y, observed), values)
 
@@ -262,15 +252,17 @@ class BlueOperator(LinearOperator):
         """The estimate, (n,), where desired tables are the observed ones: refined, with its report and certificate.
 
         Where refinement does not reach a proof, `auto` tries the dense solver on what is small enough. What then is not
-        proved is not called exact.
+        proved is not called exact. All of that takes as long as some estimates at most.
         """
+        start = time.thread_time()
         x, info = self._reported(y)
-        x, certificate = proved(y, x, self.matvec, judge)
-        if not is_exact(certificate) and self.solver == Auto() and self.problem.observed.size <= MOST_DENSE:
-            other = blue(self.problem, Dense())
-            found, told, proof = other._proved(y, judge)
-            if (proof.bound or np.inf) < (certificate.bound or np.inf):
-                x, info, certificate = found, replace(told, reason=f"{info.reason}, then {told.reason}"), proof
+        with at_most(max(ESTIMATES_A_PROOF * (self._seconds + time.thread_time() - start), PROOF_SECONDS)):
+            x, certificate = proved(y, x, self.matvec, judge)
+            if not is_exact(certificate) and self.solver == Auto() and self.problem.observed.size <= MOST_DENSE:
+                with suppress(UnsupportedProblemError):
+                    found, told, proof = blue(self.problem, Dense())._proved(y, judge)
+                    if bound_of(proof) < bound_of(certificate):
+                        x, info, certificate = found, replace(told, reason=f"{info.reason}, then {told.reason}"), proof
         reason = info.reason if is_exact(certificate) else f"{info.reason}; {certificate}"
         return x, replace(info, exact=is_exact(certificate), reason=reason, error_bound=certificate.bound), certificate
 
@@ -317,7 +309,7 @@ class BlueOperator(LinearOperator):
             return X
 
         start = time.perf_counter()
-        x = in_range(apply, columns, self._require_finite)[:, 0]
+        x = in_range(apply, columns, partial(refuse_unusable, self.problem))[:, 0]
         if self.offset.any() or np.may_share_memory(x, y):
             x = x + self.offset
         violation = reports[0].violation
@@ -354,11 +346,12 @@ class BlueOperator(LinearOperator):
     @property
     def covariance(self) -> LinearOperator:
         """Covariance P Sigma P' of the estimate, (m, m): columns by applying it to unit vectors."""
-        return self @ self.problem.noise_covariance @ self.T
+        product = self @ self.problem.noise_covariance @ self.T
+        return ProductOverLayouts(product, self.problem.desired, self.problem.desired)
 
     def variances_by_table(self) -> TableVariances:
         """What `variances` gives, some geounits of a desired table at a time, without a vector of them all."""
-        return self._prepared.variances_by_table()
+        return WithoutRounding(self._prepared.variances_by_table(), self._nothing)
 
     def variances(self) -> Float:
         """Exact variance of every desired cell, (m,), in squared units of the counts.
@@ -368,14 +361,19 @@ class BlueOperator(LinearOperator):
         ndarray, (m,)
             Diagonal of `covariance`: closed form where the solver has one, otherwise column by column.
         """
-        return self._prepared.variances()
+        return without_rounding(self._prepared.variances(), self._nothing)
 
-    def functional_covariance(self, W: sparse.csc_array) -> Float:
+    @cached_property
+    def _nothing(self) -> float:
+        """What a variance is at least that is not rounding."""
+        return NOTHING * least_noise(self.problem)
+
+    def functional_covariance(self, W: Any) -> Float:
         """Covariance W' P Sigma P' W of linear functionals of the estimate, (K, K).
 
         Parameters
         ----------
-        W : csc_array, (m, K)
+        W : array_like or sparse array, (m, K) or (m,)
             A functional over the desired layout in every column.
 
         Returns
@@ -383,8 +381,13 @@ class BlueOperator(LinearOperator):
         ndarray, (K, K)
             By one pass over the geounits that are weighed and their ancestors where the solver has it, otherwise by one
             adjoint apply for each functional.
+
+        Raises
+        ------
+        ValueError
+            If the shape does not fit, or a weight is not finite.
         """
-        return self._prepared.functional_covariance(W)
+        return self._prepared.functional_covariance(read_weights(self.problem.desired, W))
 
     def __reduce__(self) -> tuple:
         return blue, (self.problem.replace(truth=None), self.solver)  # the truth is secret, no part of the estimate

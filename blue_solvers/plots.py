@@ -19,7 +19,6 @@ from blue_solvers.verification import Fit
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Name
-from constraint_builders.description.reals import real_array
 from constraint_builders.pictures import (
     BLUE,
     COLOURS,
@@ -121,8 +120,7 @@ def quantiles_by_table(ax: Axes, fit: Fit) -> Axes:
 
 def _residuals(fit: Fit) -> dict[str, Float]:
     """Of every table."""
-    layout = fit.problem.observed
-    return {str(name): fit.residuals[layout.slice(name)] for name in layout.names}
+    return {str(name): fit.residuals[fit.of_table(name)] for name in fit.problem.observed.names}
 
 
 def _thinned(size: int) -> Index:
@@ -181,7 +179,7 @@ def _unchecked(fit: Fit, by_table: Mapping[str, Float]) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for name, own in zip(by_table, fit.problem.observed.names, strict=True):
         if not np.isfinite(by_table[name]).any():
-            statuses = {fit.reason(i) for i in range(*fit.problem.observed.slice(own).indices(fit.y.size))}
+            statuses = {fit.reason(i) for i in fit.of_table(own).tolist()}
             reasons.setdefault(" or ".join(sorted(statuses)), []).append(name)
     return [f"not drawn, {reason}: {mentioned(names)}" for reason, names in reasons.items()]
 
@@ -208,7 +206,7 @@ def noisy_against_estimated(
         If no table is both observed and desired, or y is unreadable.
     """
     lower, upper = intervals(P, y, level) if bounds is None else bounds
-    noisy, centre = real_array(y, "y"), estimate(P, y)
+    noisy, centre = P.problem.observed.flat(y, "y"), estimate(P, y)
     shared = _compared(P.problem)
     with_bars = sum(cells.size for _, _, cells in shared) <= MOST_ERROR_BARS
     for i, (name, observed, desired) in enumerate(shared):

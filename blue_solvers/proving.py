@@ -37,14 +37,14 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
     """
     certificate = judge(x)
     for _ in range(REFINEMENTS):
-        bound = np.inf if certificate.bound is None else certificate.bound  # rounding may hide what is known exactly
+        bound = bound_of(certificate)  # rounding may hide what is known exactly
         if bound <= PROMISE:
             break
         refined = x + linear(y - x)
         better = judge(refined)
-        if better.bound is None or better.bound >= bound:
+        if bound_of(better) >= bound and np.isfinite(bound):
             break
-        gained = better.bound <= bound / 2  # otherwise what is left is rounding
+        gained = bound_of(better) <= bound / 2 < np.inf  # otherwise what is left is rounding
         x, certificate = refined, better
         if not gained:
             break
@@ -52,18 +52,22 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
 
 
 def certified(problem: Problem, y: Float, x: Float, desired: Float | None = None) -> Certificate:
-    """As `certify`; cells of x that were not measured are left out where they stand in the way of a proof."""
+    """As `certify`; where `desired` says what is wanted, cells of x that were not measured may stay unjudged."""
     certificate = certify(problem, y, x, desired)
-    if is_exact(certificate) or not problem.has_unmeasured:
+    if is_exact(certificate) or not problem.has_unmeasured or desired is None:
         return certificate
     measured = certify(problem, y, where_measured(problem, x), desired)
-    closer = measured.bound is not None and (certificate.bound is None or measured.bound < certificate.bound)
-    return measured if closer else certificate
+    return measured if bound_of(measured) < bound_of(certificate) else certificate
 
 
 def is_exact(certificate: Certificate) -> bool:
     """Whether an answer is proved to be the best estimate, to 1e-8 standard errors."""
-    return certificate.bound is not None and certificate.bound <= EXACT
+    return bound_of(certificate) <= EXACT
+
+
+def bound_of(certificate: Certificate) -> float:
+    """Of how far an answer is from the best estimate; infinite where nothing is proved."""
+    return np.inf if certificate.bound is None else certificate.bound
 
 
 def where_measured(problem: Problem, x: Float) -> Float:

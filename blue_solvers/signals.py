@@ -91,7 +91,8 @@ class Unwinding:
 
 
 def _is_command() -> bool:
-    return os.path.basename(sys.argv[0]) == COMMAND or ("-m", MODULE) in pairwise(sys.orig_argv)
+    started = ("-m", MODULE) in pairwise(sys.orig_argv) or f"-m{MODULE}" in sys.orig_argv
+    return os.path.splitext(os.path.basename(sys.argv[0]))[0] == COMMAND or started
 
 
 if _is_command():

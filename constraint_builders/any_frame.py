@@ -20,6 +20,7 @@ def problem_from(
     cells: str | Sequence[str] | None = None,
     suppressed: str | float | Sequence[str | float] = (),
     exact: str | float | Sequence[str | float] = (),
+    total: str | Sequence[str] = (),
     desired: Sequence[str] | str | None = None,
     noise: str = "gaussian",
     undetermined: Literal["error", "nan"] = "nan",
@@ -28,11 +29,14 @@ def problem_from(
 
     Columns are recognised by their names: the value (``value`` or ``estimate``); how precise it is (``variance``,
     ``std_error``, ``moe_90`` of any level, ``cv_percent``, with their usual spellings); ``geolevel``, ``geocode``,
-    ``parent``, ``source``, notes; all others are variables. A row counts what its labels say, ``*``, ``total`` or
-    ``all`` where a variable is summed out; a column ``table`` may say it too. Labels that may count everybody, such as
-    ``All ages``, and the Census Bureau's marks, such as -666666666, are asked about.
+    ``parent``, ``source``, notes; all others are variables. A row counts what its labels say, ``*`` or ``total``, in
+    one of many languages, where a variable is summed out; a column ``table`` may say it too. Labels that may count
+    everybody, such as ``All ages``, levels that are the sum of others within noise, and the Census Bureau's marks,
+    such as -666666666, are asked about.
 
-    An empty value was not measured, whatever is said of its precision: it is estimated where others determine it.
+    An empty value was not measured, whatever is said of its precision: it is estimated where others determine it. Where
+    these leave nothing of a total for it, and neither value nor precision is given, the row is taken for a footer and
+    refused, unless ``suppressed`` has an empty mark.
 
     A dataset of xarray holds tables by their dimensions: an array, and beside it one for its precision, ``counts`` or
     ``counts estimate``, and ``counts std_error``, as `blue_solvers.Estimate.to_xarray` gives them.
@@ -59,6 +63,8 @@ def problem_from(
         Marks of cells that were not published, such as ``["(D)"]`` or ``[-666666666]``.
     exact : str, float or sequence of them
         Marks, in the column of the precision, of values that are known exactly: ``["*****"]`` of the Census Bureau.
+    total : str or sequence of str
+        The labels that count everybody: then no others do, and none is asked about; ``"*"`` if none of the labels does.
     desired, noise, undetermined
         As in `Problem`; cells that nothing determines are by default NaN, each with a note that says why.
 
@@ -92,9 +98,9 @@ def problem_from(
     from constraint_builders.files.survey_frame import Said, measured_as_said
 
     if is_dataset(frame):
-        if columns or names_to or cells or suppressed or exact:
+        if columns or names_to or cells or suppressed or exact or total:
             raise TypeError("a dataset says its tables by its dimensions: columns, names_to and marks are for frames")
         return problem_from_dataset(frame, schema, desired=desired, noise=noise, undetermined=undetermined)
-    said = Said(columns or {}, names_to, names_sep, cells, suppressed, exact)
+    said = Said(columns or {}, names_to, names_sep, cells, suppressed, exact, total)
     table = measured_as_said(open_source(frame), schema, said, desired=desired, noise=noise, undetermined=undetermined)
     return table.problem, table.y

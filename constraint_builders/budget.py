@@ -31,18 +31,17 @@ Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", N
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from numbers import Rational as AnyRational
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import numpy as np
 
-from constraint_builders.description.reals import shown
+from constraint_builders.description.exact_numbers import Rational, exact_number, in_digits
+from constraint_builders.description.variances import LARGEST, SMALLEST
 
 __all__ = [
     "Budget",
@@ -55,13 +54,11 @@ __all__ = [
     "split",
 ]
 
-Rational: TypeAlias = Fraction | int | str
 Measure: TypeAlias = Literal["zcdp", "pure"]
 Neighbours: TypeAlias = Literal["bounded", "unbounded"]
 Shares: TypeAlias = Mapping[str, Rational | None]
 Losses: TypeAlias = Mapping[str, Mapping[str, Fraction]]
 
-_UNWIELDY = re.compile(r".{200}|[eE][+-]?\d{4}")  # text whose Fraction would fill the memory
 _SENSITIVITY = {"bounded": 2, "unbounded": 1}
 
 
@@ -157,10 +154,11 @@ def split(total: Rational, shares: Shares, what: str = "shares") -> dict[str, Fr
     }
     for name, share in exact.items():
         if share < 0:
-            raise ValueError(f"{what}: share of {name!r} is {share}: a share cannot be negative")
-    whole = sum(exact.values())
+            raise ValueError(f"{what}: share of {name!r} is {in_digits(share)}: a share cannot be negative")
+    whole = sum(exact.values(), Fraction(0))
     if whole != 1:
-        raise ValueError(f"{what}: the shares sum to {whole} (1 {float(whole - 1):+.3g}): they must sum to exactly 1")
+        more = Decimal((whole - 1).numerator) / (whole - 1).denominator
+        raise ValueError(f"{what}: the shares sum to {in_digits(whole)} (1 {more:+.3g}): they must sum to exactly 1")
     part = _positive(total, f"{what}: total")
     return {name: part * share for name, share in exact.items() if share}
 
@@ -315,8 +313,17 @@ class Budget:
         return {level: {table: 2 * scale**2 for table, scale in row.items()} for level, row in self.scales().items()}
 
     def variances(self) -> dict[str, dict[str, float]]:
-        """Return `exact_variances` as floats: what ``Problem(observed=...)`` takes."""
-        return {level: {table: float(v) for table, v in row.items()} for level, row in self.exact_variances().items()}
+        """Return `exact_variances` as floats: what ``Problem(observed=...)`` takes.
+
+        Raises
+        ------
+        ValueError
+            If one is too small or too large for that.
+        """
+        return {
+            level: {table: usable_variance(v, f"table {table!r} at {level!r}") for table, v in row.items()}
+            for level, row in self.exact_variances().items()
+        }
 
     def scales(self) -> dict[str, dict[str, Fraction]]:
         """Return the exact scale of the (discrete) Laplace noise of every table, by geolevel and table.
@@ -351,26 +358,18 @@ def _epsilon_of_variance(variance: Fraction, neighbours: Neighbours) -> Fraction
     return laplace_epsilon(scale, neighbours)
 
 
-def exact_number(value: Rational, what: str) -> Fraction:
-    """A number as a fraction; `TypeError` or `ValueError` that names what it is where it is none, or no exact one."""
-    if isinstance(value, (float, np.floating)):
-        raise TypeError(f"{what} is the float {value}, which is not exact: give a Fraction or a string such as '1/10'")
-    if isinstance(value, str) and _UNWIELDY.search(value):
-        raise ValueError(f"{what} is {value[:20]!r} and so on: give a number of fewer digits")
-    if not isinstance(value, (bool, np.timedelta64)) and isinstance(value, AnyRational):
-        return Fraction(int(value.numerator), int(value.denominator))  # numpy's integers would overflow
-    try:
-        if isinstance(value, (str, Decimal)):
-            return Fraction(value)
-    except (ValueError, ArithmeticError):
-        pass
-    raise ValueError(f"{what} is {shown(value)}: give a Fraction or a string such as '104/4099'")
+def usable_variance(variance: Fraction, what: str) -> float:
+    """A variance that follows from a loss as a float; `ValueError` that names what it is of where none is usable."""
+    if SMALLEST <= variance <= LARGEST:
+        return float(variance)
+    loss, bound = ("large", f"below {SMALLEST:g}") if variance < SMALLEST else ("small", f"above {LARGEST:g}")
+    raise ValueError(f"the loss of {what} is so {loss} that its noise has a variance {bound}: give another")
 
 
 def _positive(value: Rational, what: str) -> Fraction:
     exact = exact_number(value, what)
     if exact <= 0:
-        raise ValueError(f"{what} is {value}: it must be positive")
+        raise ValueError(f"{what} is {in_digits(exact)}: it must be positive")
     return exact
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from types import FunctionType
 from typing import Any, Generic, TypeVar
 
@@ -46,7 +47,7 @@ class CompiledLoop(Generic[Loop]):
     ----------
     loop : function
         Plain Python in the subset that numba compiles. It may call functions of its own file, which are compiled with
-        it, and read numbers that are global there.
+        it, and other kernels, and read numbers that are global there.
     reference : function
         The same in numpy: the same arguments, results and changes of arrays in place.
     """
@@ -59,6 +60,10 @@ class CompiledLoop(Generic[Loop]):
     def name(self) -> str:
         """Where it is declared: ``module.function``."""
         return f"{self.loop.__module__}.{self.loop.__name__}"
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the loop in plain Python; in a loop that is compiled, the compiled one."""
+        return self.loop(*arguments)
 
     def fastest(self) -> Loop:
         """The compiled loop where numba is installed, otherwise the reference."""
@@ -116,13 +121,6 @@ def compiled(reference: Loop) -> Callable[[Loop], CompiledLoop[Loop]]:
     return declare
 
 
-def prefetch(vector: Any, place: int) -> None:
-    """Ask for what lies around a number of a vector, or beyond its end, before it is used.
-
-    Only a compiled loop does so; in plain Python, and for what comes out, this does nothing.
-    """
-
-
 def _declared(module: str, name: str) -> CompiledLoop:
     return getattr(importlib.import_module(module), name)
 
@@ -154,36 +152,15 @@ def _compile(loop: Any, numba: Any) -> Any:
     """Compile a loop with all functions of its file that it calls."""
     helpers = list(_helpers(loop))
     globals_ = dict(loop.__globals__)
+    globals_.update({name: kernel.compiled().dispatcher for name, kernel in _kernels([loop, *helpers])})
     copies = {function.__name__: _copy(function, globals_) for function in helpers}
     globals_.update({name: numba.njit(**HELPERS)(copy) for name, copy in copies.items()})
-    globals_.update({name: _prefetch() for name, value in globals_.items() if value is prefetch})
     whole = _copy(loop, globals_)
     whole.__qualname__ = f"{loop.__name__}_{_fingerprint([loop, *helpers]):08x}"
     try:
         return _Interruptible(numba.njit(cache=True, **OPTIONS)(whole))
     except RuntimeError:  # numba finds no folder that it may write to
         return _Interruptible(numba.njit(**OPTIONS)(whole))
-
-
-@cache
-def _prefetch() -> Any:
-    """`prefetch` as an instruction; the second level of the cache is asked, for reading."""
-    extending, ir = importlib.import_module("numba.extending"), importlib.import_module("llvmlite.ir")
-    types = importlib.import_module("numba.core.types")
-
-    def typed(_: Any, vector: Any, place: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-            address = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
-            number = ir.IntType(32)
-            kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
-            called = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
-            builder.call(called, [address, number(0), number(2), number(1)])
-            return context.get_dummy_value()
-
-        return types.void(vector, place), generate
-
-    return extending.intrinsic(typed)
 
 
 class _Interruptible:
@@ -202,6 +179,11 @@ class _Interruptible:
             if isinstance(cause, KeyboardInterrupt):
                 raise cause from None
             raise
+
+    @property
+    def dispatcher(self) -> Any:
+        """What another loop calls."""
+        return self._loop
 
     @property
     def stats(self) -> Any:
@@ -228,8 +210,16 @@ def _helpers(loop: Any) -> Iterator[Any]:
                 yield found
 
 
+def _kernels(functions: list[Any]) -> list[tuple[str, CompiledLoop]]:
+    """The kernels that functions call, by the names that they call them by."""
+    found = [(name, function.__globals__.get(name)) for function in functions for name in function.__code__.co_names]
+    return [(name, value) for name, value in found if isinstance(value, CompiledLoop)]
+
+
 def _fingerprint(functions: list[Any]) -> int:
-    """A checksum of what numba compiles in without looking at it again: global numbers, and the options."""
+    """A checksum of what numba compiles in without looking at it again: global numbers, options, other kernels."""
     found = [(name, function.__globals__.get(name)) for function in functions for name in function.__code__.co_names]
     numbers = [(name, value) for name, value in found if isinstance(value, int | float)]
-    return zlib.crc32(repr((OPTIONS, HELPERS, numbers)).encode())
+    kernels = [kernel.loop for _, kernel in _kernels(functions)]
+    called = [(_fingerprint([k, *_helpers(k)]), zlib.crc32(Path(inspect.getfile(k)).read_bytes())) for k in kernels]
+    return zlib.crc32(repr((OPTIONS, HELPERS, numbers, called)).encode())

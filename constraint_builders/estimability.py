@@ -93,7 +93,12 @@ def _refuse_undetermined_cells(record: Record) -> None:
     """
     if record.places is not None and (_rests_on_several_levels(record) or _rests_on_zeros(record)):
         record.tabulation  # noqa: B018  refuses, by name, what rests on undetermined cells
-    if record.places is not None or not record.relations.partly_measured or record.relations.tree is not None:
+    if record.places is not None or not record.relations.partly_measured:
+        return
+    if record.relations.tree is not None:
+        lost = record.relations.tree.undetermined(record.variances)
+        if lost is not None:
+            raise ValueError(f"row {lost} of S is not estimable: it was not measured, and no other rows determine it")
         return
     elimination = record.relations.elimination("independent")
     arbitrary = np.zeros(record.observed.size)

@@ -11,12 +11,15 @@ from scipy import sparse
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.areas import LEAF
 from constraint_builders.description.common_leaves import CommonLeaves
-from constraint_builders.description.common_schema import CommonSchema, common_schema
+from constraint_builders.description.common_schema import CommonSchema, common_schema, require_known_factors
 from constraint_builders.description.counted_parts import CountedParts, Parts
 from constraint_builders.description.joined_noise import joined_covariance
+from constraint_builders.description.labelled import read_names
 from constraint_builders.description.leaves_by_group import LeavesByGroup
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.source_values import SourceValues
 from constraint_builders.description.table import make_table, parse_table
+from constraint_builders.description.understood import Understood
 from constraint_builders.problem import Problem
 from constraint_builders.relations.spine_tables import spine_layout
 
@@ -51,8 +54,8 @@ def joint(
         The finer schema, by default that of the problems that refines all others.
     recodes : mapping of str to str, optional
         For variables and recodes of the other schemas which variable or recode of the finer one they are, with as many
-        levels in the same order. By default those of the same name and labels, or else of the same labels. Recodes of a
-        variable that is a recode are added.
+        levels in the same order. By default those of the same name and labels. Recodes of a variable that is a recode
+        are added.
     names : sequence of str, optional
         Of the products, by default ``"1"``, ``"2"`` and so on.
     desired, undetermined
@@ -76,8 +79,8 @@ def joint(
     Raises
     ------
     ValueError
-        If no schema refines the others, levels or leaves differ, noise is of several laws, or correlated in ways that
-        cannot be joined; or as `Problem`. The problem is named.
+        If no schema refines the others, `recodes` names a factor that none has, levels or leaves differ, noise is of
+        several laws, or correlated in ways that cannot be joined; or as `Problem`. The problem is named.
 
     Examples
     --------
@@ -151,7 +154,9 @@ def _joint(
 ) -> tuple[Problem, LeavesByGroup | None]:
     """The joint problem, and which of its layers tell apart what products count, if some count a part."""
     products = _products(problems, names)
-    common = common_schema({name: own.domain.schema for name, own in products.items()}, schema, recodes or {})
+    schemas = {name: own.domain.schema for name, own in products.items()}
+    require_known_factors(recodes or {}, schemas, schema)
+    common = common_schema(schemas, schema, recodes or {})
     places = {name: own.domain.places for name, own in products.items()}
     leaves = CommonLeaves(places, [name for name, own in products.items() if _speaks_of_leaves(own)])
     observed: list[Measured] = []
@@ -190,8 +195,28 @@ def _joint(
         undetermined=undetermined,
     )
     together = _in_order(together, [(layer, table) for layer, table, _ in observed], np.argsort(order))
+    together = together.replace(understood=_understood(products), sources=_sources(products))
     covariance = joined_covariance({name: own.noise for name, own in products.items()})
     return together if covariance is None else together.with_covariance(covariance), apart
+
+
+def _understood(products: Mapping[str, Problem]) -> Understood:
+    """What was understood of all products, which are the sources."""
+    known = [own.understood for own in products.values()]
+    totals, notes = ([said for own in known for said in getattr(own, what)] for what in ("totals", "notes"))
+    return Understood(tuple(products), tuple(dict.fromkeys(totals)), notes=tuple(dict.fromkeys(notes)))
+
+
+def _sources(products: Mapping[str, Problem]) -> SourceValues | None:
+    """What each source within a product measured, over the products' layouts one after another."""
+    if all(own.sources is None for own in products.values()):
+        return None
+    found, start = [], 0
+    for name, own in products.items():
+        known = own.sources or SourceValues.unknown(np.flatnonzero(~own.unmeasured))
+        found.append(known.within(name, start))
+        start += own.observed.size
+    return SourceValues.joined(found)
 
 
 def _by_layer(tables: Iterable[tuple[str, str, Any]]) -> dict[str, dict[str, Any]]:
@@ -244,7 +269,8 @@ def _products(problems: Sequence[Problem], names: Sequence[str] | None) -> dict[
     """The problems by name, if they can be joined."""
     if len(problems) < 2:
         raise ValueError(f"joint estimates are of two problems or more: got {len(problems)}")
-    known = [str(i) for i in range(1, len(problems) + 1)] if names is None else list(map(str, names))
+    numbers = range(1, len(problems) + 1)
+    known = list(map(str, numbers if names is None else read_names(names, "names")))
     if len(known) != len(problems) or len(set(known)) < len(known):
         raise ValueError(f"names must be one for each of the {len(problems)} problems, all different: got {known}")
     products = dict(zip(known, problems, strict=True))

@@ -123,5 +123,6 @@ class Measured(Measurements):
     def check_vector(self, y: Float) -> None:
         """Raise `ValueError` for a vector over the observed layout that no table can hold; see `vector`."""
         refuse_unreadable(self, y)
-        if np.count_nonzero(self.exact) > 1:
+        known = np.count_nonzero(self.exact)
+        if known > 1 or (known and not self.is_structural):
             refuse_contradictions(self, self.relations.between_exact, y)

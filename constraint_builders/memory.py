@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import inf, log10
 from pathlib import Path
+from time import monotonic
 
 import psutil
 
@@ -16,7 +18,17 @@ UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def free_memory() -> float:
-    """Bytes that this process can still take.
+    """Bytes that this process can still take, as `free_now` said in this second."""
+    return _free_in(int(monotonic()))
+
+
+@lru_cache(maxsize=1)
+def _free_in(second: int) -> float:
+    return free_now()
+
+
+def free_now() -> float:
+    """Bytes that this process can still take: a dozen files are read.
 
     The least of what the machine has free, what control groups of Linux (containers; versions 1 and 2) leave of their
     limits, and what ``ulimit -v`` and ``ulimit -d`` leave.

@@ -75,15 +75,10 @@ class NestedAreas:
         nested = _nested(areas, levels)
         if nested is None:
             return None
-        rest = np.flatnonzero(nested.rest)
-        first = int(np.count_nonzero(nested.parent < 0) > 1)  # behind a root of their own, if there is one
-        parent = np.empty(first + chosen.size + rest.size, dtype=np.intp)
-        parent[:first] = -1
-        np.add(nested.parent, first, out=parent[first : first + chosen.size])
-        np.add(rest, first, out=parent[first + chosen.size :])
+        spine, first = spine_of(nested)
         node = np.full(areas.size, -1, dtype=np.intp)
         node[chosen] = np.arange(first, first + chosen.size)
-        return cls(areas, node, Spine(parent), rest + first)
+        return cls(areas, node, spine, np.flatnonzero(nested.rest) + first)
 
     def problem(self, record: Record) -> OverSpine:
         """A problem of these areas over the spine."""
@@ -165,6 +160,17 @@ class NestedAreas:
         if used.size + self.rest.size < self.spine.size:
             own[0] = 1  # the root of their own
         return StructuralZeros.of(schema, zeros.axes, (own == 0).reshape(self.spine.size, *zeros.empty.shape[1:]))
+
+
+def spine_of(nested: NestedNodes) -> tuple[Spine, int]:
+    """Nodes as geounits, and the number of the first: behind a root of their own, if they have several; then rests."""
+    rest = np.flatnonzero(nested.rest)
+    first = int(np.count_nonzero(nested.parent < 0) > 1)
+    parent = np.empty(first + nested.parent.size + rest.size, dtype=np.intp)
+    parent[:first] = -1
+    np.add(nested.parent, first, out=parent[first : first + nested.parent.size])
+    np.add(rest, first, out=parent[first + nested.parent.size :])
+    return Spine(parent), first
 
 
 def _nested(areas: Areas, levels: list[int]) -> NestedNodes | None:

@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from constraint_builders.printable import printable
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -70,13 +72,13 @@ def folded(axes: Axes, names: Sequence[str], which: str) -> list[str]:
     """Names of what lies along an axis, in lines that leave it more than half of the picture."""
     across = _length(axes, "x" if which == "y" else "y")
     letters = max(12, int(NAMES_SHARE * across / (_pixels(axes) * LETTER_WIDTH)))
-    return [textwrap.fill(name, letters) for name in names]
+    return [textwrap.fill(printable(name), letters) for name in names]
 
 
 def mentioned(names: Sequence[str]) -> str:
     """Some names and how many more there are, for a note."""
     more = len(names) - MOST_MENTIONED
-    return ", ".join(names[:MOST_MENTIONED]) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(map(printable, names[:MOST_MENTIONED])) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _length(axes: Axes, which: str) -> float:

@@ -16,7 +16,7 @@ from constraint_builders.description.noise_covariance import read_noise, read_va
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.estimability import ASSUMED_VARIANCE, why_undetermined
-from constraint_builders.nested_areas import over_spine
+from constraint_builders.nested_areas import over_spine, spine_of
 from constraint_builders.reading import read_equations, read_problem, read_summing_matrix
 from constraint_builders.record import NOTHING_ASSUMED, Record
 
@@ -35,7 +35,7 @@ class Problem(Record):
     Values follow the order of the variables in the name that they are given under, in and out: the array of
     ``"vote * sex"`` has the votes along its first axis, wherever the schema has them, and its cells are in C order in
     every vector, covariance and equality over a layout. ``"sex * vote"`` is the same table, its array the transpose.
-    Frames of pandas and arrays of xarray are laid out by their labels, not by position.
+    Frames of pandas, arrays of xarray and mappings are laid out by their labels, not by position.
 
     Parameters
     ----------
@@ -92,12 +92,17 @@ class Problem(Record):
         none.
     assumed : ndarray of int
         Observed cells whose measurements would determine those.
+    understood : Understood
+        What whoever read an input made of it; no part of what is compared.
+    sources : SourceValues or None
+        Where several sources measured some cell: what each of them did, of which `variances`, and the values that came
+        with the problem, are the combination. `sources_of(y)` gives it for these values only.
 
     Raises
     ------
     ValueError
         For an unknown, repeated or unestimable table, a variance that is negative, NaN or of the wrong shape, a
-        covariance that is not symmetric positive definite.
+        covariance that is not symmetric and positive semi-definite.
 
     Examples
     --------
@@ -151,7 +156,8 @@ class Problem(Record):
         Raises
         ------
         ValueError
-            If a shape does not fit, a value is not finite, or the covariance is not symmetric positive definite.
+            If a shape does not fit, a value is not finite, or the covariance is not symmetric and positive
+            semi-definite.
         """
         return cls(read_equations(A, covariance, b))
 
@@ -169,7 +175,8 @@ class Problem(Record):
         variances : array_like, () or (n,)
             Variance of the noise in every node. 0 means known exactly, ``inf`` not measured.
         covariance : sparse array, ndarray, LinearOperator or LowRankPlusDiagonal, (n, n)
-            Instead of the variances, of noise that is correlated between nodes, in the order of the rows of S.
+            Instead of the variances, of noise that is correlated between nodes, in the order of the rows of S; a frame
+            by its labels.
 
         Returns
         -------
@@ -211,11 +218,17 @@ class Problem(Record):
             if nested is None:
                 return None
             return ProblemOverSpine(Problem(nested.record), nested.observed, nested.desired)
-        tree = self.relations.tree
-        if tree is None:
+        if self.relations.tree is None or self.summing is None or self.summing.nested is None:
             return None
-        observed = {level: {"total": own} for level, own in zip(tree.spine.levels, tree.variances, strict=True)}
-        return ProblemOverSpine(Problem(tree.schema, observed, spine=tree.spine), tree.places, tree.places)
+        spine, first = spine_of(self.summing.nested)
+        nodes = slice(first, first + self.summing.size)
+        variances = np.full(spine.size, np.inf)
+        variances[nodes] = self.variances
+        own = zip(spine.levels, spine.members, strict=True)
+        observed = {level: {"total": variances[members]} for level, members in own}
+        starts = np.cumsum([0, *(members.size for members in spine.members)])
+        places = (starts[spine.level_of[nodes]] + spine.rank_in_level[nodes]).astype(np.intp)
+        return ProblemOverSpine(Problem(Schema({"node": 1}), observed, spine=spine), places, places)
 
     @cached_property
     def determined(self) -> Problem:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,14 @@ from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.areas import Areas
-from constraint_builders.description.labelled import Nodes, aligned, row_labels
-from constraint_builders.description.layout import Layout
+from constraint_builders.description.labelled import Nodes, aligned, refuse_sets, row_labels
+from constraint_builders.description.layout import Layout, by_table
 from constraint_builders.description.linear import read_matrix, read_vector
 from constraint_builders.description.noise import IndependentNoise, Noise
 from constraint_builders.description.noise_covariance import read_noise, read_repeated_noise
 from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine import Spine
+from constraint_builders.description.spine import ONE_PLACE, Spine
 from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.variances import checked_variances, plain_variances
@@ -38,6 +39,8 @@ from constraint_builders.relations.spine_tables import (
     table_layout,
 )
 from constraint_builders.relations.summing import SummingMatrix
+
+MOST_UNEVEN = 1e8  # ratio of the weights in an equality: the root of what doubles tell apart
 
 
 def read_problem(
@@ -74,6 +77,7 @@ def read_problem(
         measured = replace(measured, zeros=_read_zeros(schema, measured.places, zeros))
     if equalities is not None:
         measured = replace(measured, equalities=_read_equalities(measured.observed.size, *equalities))
+        _refuse_filled_zeros(measured)
     assumed = np.zeros(0, dtype=np.intp)
     if undetermined == "nan" and measured.has_unmeasured:
         assumed = measured.relations.open_elimination.free_columns
@@ -153,18 +157,45 @@ def _table_variances(schema: Schema, name: str, table: Table, value: Any) -> Flo
 
 
 def _read_zeros(schema: Schema, places: Places | None, zeros: Mapping[Any, Any]) -> StructuralZeros:
-    names = list(zeros)
     if places is not None:
-        return StructuralZeros(schema, places, spine_layout(schema, places, names), zeros)
+        zeros = by_table(zeros)
+        return StructuralZeros(schema, places, spine_layout(schema, places, list(zeros)), zeros)
+    names = list(zeros)
     layout = table_layout(schema, names, [parse_table(schema, name) for name in names])
-    return StructuralZeros(schema, Spine([-1], ["all"]), layout, zeros)
+    return StructuralZeros(schema, ONE_PLACE, layout, zeros)
 
 
 def _read_equalities(size: int, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_array, Float]:
     E = read_matrix(matrix)
     if E.shape[1] != size:
         raise ValueError(f"equalities must have {size} columns, one for every observed cell: got {E.shape[1]}")
+    sizes = abs(E).tocoo()
+    largest = abs(E).max(axis=1).toarray().ravel()
+    lost = np.flatnonzero((sizes.data > 0) & (sizes.data * MOST_UNEVEN < largest[sizes.row]))
+    if lost.size:
+        row = int(sizes.row[lost[0]])
+        raise ValueError(
+            f"equality {row} weighs cells by {sizes.data[lost[0]]:.3g} and by {largest[row]:.3g}: rounding would "
+            "decide what so small a weight says; leave it out, or state what it ties in an equality of its own"
+        )
     return E, read_vector(b, E.shape[0], "right-hand side of the equalities")
+
+
+def _refuse_filled_zeros(measured: Measured) -> None:
+    """Refuse equalities that put something into cells known to be empty."""
+    if measured.zeros is None or measured.equalities is None:
+        return
+    places, (E, b) = measured.domain.places, measured.equalities
+    own = zip(measured.observed_levels, measured.observed_tables, strict=True)
+    empty = np.concatenate([measured.zeros.cells(table, places.members[level]).ravel() for level, table in own])
+    filled = np.flatnonzero((b != 0) & (abs(E) @ empty > 0) & (abs(E) @ ~empty == 0))
+    if filled.size:
+        row = int(filled[0])
+        cell = measured.observed.describe(int(E[[row]].nonzero()[1][0]))
+        raise ValueError(
+            f"equality {row} and the structural zeros contradict one another: it makes {b[row]:.6g} of cells that are "
+            f"known to be empty, such as {cell}: correct its right-hand side, or leave out the zeros"
+        )
 
 
 def _read_desired(schema: Schema, measured: Measured, desired: Any) -> dict[str, Any]:
@@ -198,6 +229,7 @@ def _desired_names(schema: Schema, measured: Measured, desired: Sequence[str] | 
         if desired != "all":
             raise ValueError(f"desired must be a list of tables, or 'all': got {desired!r}")
         return _all_names(schema, measured)
+    refuse_sets(desired, "desired tables")
     names = list(desired)
     if not names:
         raise ValueError("no table is desired: name at least one, or leave it out for the observed ones")
@@ -214,7 +246,7 @@ def _all_names(schema: Schema, of: Measured) -> list[str]:
             name = " * ".join(f for f, keep in zip(kept, chosen, strict=True) if keep) or "total"
             marginal = parse_table(schema, name)
             plain.setdefault(marginal.name, marginal)
-    return sorted(plain, key=lambda name: (len(plain[name].axes), plain[name].axes, name))
+    return [table.name for table in sorted(plain.values(), key=attrgetter("sort_key"))]
 
 
 def _read_truth(observed: Layout, truth: Any) -> Float:
@@ -231,7 +263,7 @@ def read_equations(A: Any, covariance: Any, b: ArrayLike | None) -> Record:
     return _of_nodes(size, covariance, "covariance", None, matrix=matrix, b=right)
 
 
-def read_summing_matrix(S: Any, variances: ArrayLike | None, covariance: Any) -> Record:
+def read_summing_matrix(S: Any, variances: Any, covariance: Any) -> Record:
     """A problem of nodes that are sums of leaves; see `Problem.from_summing_matrix`."""
     labels, S = row_labels(S, "S")
     summing = SummingMatrix(S)
@@ -243,12 +275,11 @@ def read_summing_matrix(S: Any, variances: ArrayLike | None, covariance: Any) ->
         if np.shape(covariance) != (size, size):
             raise ValueError(f"covariance must have shape ({size}, {size}): got {np.shape(covariance)}")
         return _of_nodes(size, covariance, "covariance", labels, summing=summing)
-    given = aligned(variances, partial(Nodes(size, labels), "x"), "variances")
-    if np.shape(given) not in ((), (size,)):
+    if np.shape(variances) not in ((), (size,)):
         raise ValueError(
-            f"variances must be a number or have shape ({size},), one for every row of S: got {np.shape(given)}"
+            f"variances must be a number or have shape ({size},), one for every row of S: got {np.shape(variances)}"
         )
-    return _of_nodes(size, given, "variances", labels, summing=summing)
+    return _of_nodes(size, variances, "variances", labels, summing=summing)
 
 
 def _of_nodes(size: int, covariance: Any, what: str, labels: tuple[str, ...] | None, **given: Any) -> Record:
@@ -258,7 +289,7 @@ def _of_nodes(size: int, covariance: Any, what: str, labels: tuple[str, ...] | N
     if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) or np.ndim(covariance) == 2:
         noise = read_noise(layout, np.full(size, np.nan), covariance)
     elif np.shape(covariance) in ((), (size,)):
-        own = checked_variances(covariance, what)
+        own = checked_variances(layout.flat(covariance, what), what)
         noise = read_noise(layout, np.array(np.broadcast_to(own, (size,))))
     else:
         raise ValueError(

@@ -15,7 +15,9 @@ from scipy import sparse
 from constraint_builders.arrays import Float
 from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Layout
+from constraint_builders.description.source_values import SourceValues
 from constraint_builders.description.table import Table, factors_of
+from constraint_builders.description.understood import Understood
 from constraint_builders.measured import Measured
 from constraint_builders.relations.tabulation import Tabulation, Wanted
 
@@ -32,6 +34,8 @@ class Record(Measured):
     truth: Float | None = None
     undetermined: NDArray[np.bool_] | None = None
     assumed: NDArray[np.intp] = field(default_factory=lambda: NOTHING_ASSUMED["assumed"])
+    understood: Understood = field(default_factory=Understood, compare=False)
+    sources: SourceValues | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, measured: Measured, **wanted: Any) -> Record:
@@ -45,6 +49,12 @@ class Record(Measured):
         if isinstance(law := changes.get("noise"), str):
             changes["noise"] = self.noise.of_law(law)
         return Record(**_values(self, Record) | changes)
+
+    def sources_of(self, y: Float) -> SourceValues | None:
+        """What every source measured, of which values, (n,), are the combination; None where nothing is known of it."""
+        if self.sources is None or not self.sources.are_of(self.noise, y):
+            return None
+        return self.sources.completed(self.noise, y)
 
     @cached_property
     def has_turned_tables(self) -> bool:
@@ -82,7 +92,7 @@ class Record(Measured):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Record):
             return NotImplemented
-        return all(equal(value, getattr(other, name)) for name, value in _values(self, Record).items())
+        return all(equal(getattr(self, own.name), getattr(other, own.name)) for own in fields(Record) if own.compare)
 
     def __hash__(self) -> int:
         return hash((self.observed.names, self.desired.names, self.noise.law))

@@ -60,6 +60,7 @@ def in_schema_order(problem: Problem) -> SchemaOrder | None:
         undetermined=None if problem.undetermined is None else problem.undetermined[desired],
         assumed=np.flatnonzero(np.isin(observed, problem.assumed)),
         truth=None if problem.truth is None else problem.truth[observed],
+        sources=None,
         **changes,
     )
     return SchemaOrder(turned, observed, desired)

@@ -35,7 +35,7 @@ def of_tables(problem: Problem, kept: Sequence[int], wanted: Sequence[int] | Non
     if problem.covariance is not None:
         raise ValueError("the noise is correlated: it belongs to all tables together")
     cells = problem.observed.cells(kept)
-    changes: dict[str, Any] = {**NOTHING_ASSUMED, "noise": problem.noise.at(cells), "truth": None}
+    changes: dict[str, Any] = {**NOTHING_ASSUMED, "noise": problem.noise.at(cells), "truth": None, "sources": None}
     if problem.equalities is not None:
         E, b = problem.equalities
         changes["equalities"] = sparse.csr_array(E[:, cells]), b

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Name
+from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.source_values import SourceValues
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.variances import checked_variances
 from constraint_builders.problem import Problem
+
+
+class SourceTable(NamedTuple):
+    """A table by one source: its values, NaN where not measured, and variances, of one shape."""
+
+    source: str
+    values: Float
+    variances: Float
+
 
 Source = tuple[Mapping[str, Any], Mapping[Any, ArrayLike]]
 
@@ -50,9 +62,9 @@ def combine_sources(values: Sequence[ArrayLike], variances: Sequence[ArrayLike])
     """
     if not values or len(values) != len(variances):
         raise ValueError(f"give values and variances of the same sources: got {len(values)} and {len(variances)}")
-    y = np.stack([np.asarray(own, dtype=np.float64) for own in values])
-    spread = [np.broadcast_to(np.asarray(own, dtype=np.float64), y.shape[1:]) for own in variances]
-    v = np.stack([checked_variances(own, f"variance of source {i}") for i, own in enumerate(spread, 1)])
+    y = np.stack([real_array(own, f"values of source {i}") for i, own in enumerate(values, 1)])
+    spread = [checked_variances(own, f"variance of source {i}") for i, own in enumerate(variances, 1)]
+    v = np.stack([np.broadcast_to(own, y.shape[1:]) for own in spread])
     wrong = np.argwhere(~np.isfinite(y) & np.isfinite(v))
     if wrong.size:
         source, *cell = wrong[0].tolist()
@@ -89,7 +101,8 @@ def problem_of_sources(
     problem : Problem
         Its observed tables are those of all surveys, in order of first appearance.
     y : ndarray, (n,)
-        Their combined values, NaN where no survey measured.
+        Their combined values, NaN where no survey measured. What each measured is in ``problem.sources``, by number:
+        the fit of an estimate from y tests every measurement against all others.
 
     Raises
     ------
@@ -107,28 +120,58 @@ def problem_of_sources(
     """
     if not sources:
         raise ValueError("there are no sources: give (observed, values) of each")
-    found: dict[tuple[int, str], list[tuple[Problem, Name, Float]]] = {}
+    canonical: dict[tuple[int, str], Name] = {}
+    given: dict[Name, list[SourceTable]] = {}
     for number, source in enumerate(sources, 1):
         own, y = _read_source(schema, spine, source, number)
-        for level, table, name in zip(own.observed_levels, own.observed_tables, own.observed.names, strict=True):
-            found.setdefault((level, table.name), []).append((own, name, y))
+        for level, table, spelt in zip(own.observed_levels, own.observed_tables, own.observed.names, strict=True):
+            name = canonical.setdefault((level, table.name), spelt)
+            parts = given.setdefault(name, [])
+            shape = parts[0].values.shape if parts else own.observed.shape(name)
+            cells = (own.observed.turned(vector, name).reshape(shape) for vector in (y, own.variances))
+            parts.append(SourceTable(str(number), *cells))
     observed: dict[Any, Any] = {}
     values: dict[Any, Float] = {}
-    for parts in found.values():
-        first, name, _ = parts[0]
-        shape = first.observed.shape(name)
-        of_each = [own.observed.turned(cells, name).reshape(shape) for own, _, cells in parts]
-        spreads = [own.observed.turned(own.variances, name).reshape(shape) for own, _, _ in parts]
-        try:
-            values[name], variances = combine_sources(of_each, spreads)
-        except ValueError as error:
-            raise ValueError(f"table {name!r}: {error}") from None
+    for name, parts in given.items():
+        values[name], variances = together(name, parts)
         if isinstance(name, tuple):
             observed.setdefault(name[0], {})[name[1]] = variances
         else:
             observed[name] = variances
     problem = Problem(schema, observed, desired, spine=spine, zeros=zeros, undetermined=undetermined)
+    problem = told_apart(problem, given, [str(number) for number in range(1, len(sources) + 1)])
     return problem, problem.vector(values)
+
+
+def together(name: Name, parts: Sequence[SourceTable]) -> tuple[Float, Float]:
+    """Values and variances of a table that sources measured, by `combine_sources`, whose errors then name the table."""
+    try:
+        return combine_sources([own.values for own in parts], [own.variances for own in parts])
+    except ValueError as error:
+        raise ValueError(f"table {name!r}: {error}") from None
+
+
+def told_apart(problem: Problem, given: Mapping[Name, Sequence[SourceTable]], names: Sequence[str]) -> Problem:
+    """A problem of combined sources, with what each of them measured.
+
+    Parameters
+    ----------
+    problem : Problem
+    given : mapping of name to sequence of SourceTable
+        For every observed table what sources say, in the order of its cells.
+    names : sequence of str
+        Of the sources; there are no others than one that is called ``""``.
+    """
+    found = []
+    for name, parts in given.items():
+        start = problem.observed.slice(name).start
+        for own in parts:
+            cells = np.flatnonzero(np.isfinite(own.variances))
+            number = np.full(cells.size, names.index(own.source))
+            found.append((number, start + cells, own.values.ravel()[cells], own.variances.ravel()[cells]))
+    sources = SourceValues(tuple(names), *(np.concatenate(own) for own in zip(*found, strict=True)))
+    understood = replace(problem.understood, sources=tuple(filter(None, names)))
+    return problem.replace(understood=understood, sources=sources if sources.repeated.any() else None)
 
 
 def _read_source(schema: Schema, spine: Spine | None, source: Source, number: int) -> tuple[Problem, Float]:

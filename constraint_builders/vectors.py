@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.reals import real_array
+from constraint_builders.description.variances import LARGEST_VALUE
 from constraint_builders.relations.equations import Equations
 from constraint_builders.relations.measurements import Measurements
 
@@ -15,9 +15,9 @@ CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding 
 
 
 def refuse_unreadable(measured: Measurements, y: Float) -> None:
-    """Raise `ValueError` for a vector over the observed layout with values that are missing or not finite."""
-    y = real_array(y, "y")
-    if all(np.isfinite(y[start : start + PIECE]).all() for start in range(0, len(y), PIECE)):
+    """Raise `ValueError` for a vector over the observed layout with values that are missing or unusable."""
+    y = measured.observed.flat(y, "y")
+    if _all_usable(y):
         return
     bad = ~np.isfinite(y)
     bad[measured.unmeasured & np.isnan(y).reshape(y.shape[0], -1).all(axis=1)] = False
@@ -25,6 +25,40 @@ def refuse_unreadable(measured: Measurements, y: Float) -> None:
         position = int(np.flatnonzero(bad.reshape(y.shape[0], -1).any(axis=1))[0])
         value = "NaN" if np.isnan(y[position]).any() else "infinite"
         raise ValueError(f"{measured.observed.describe(position)} is {value}: give a finite number")
+    refuse_large_values(measured, y)
+
+
+def refuse_not_finite(measured: Measurements, Y: Float) -> None:
+    """Raise `ValueError` for columns over the observed layout, (n, K), with values that are NaN or infinite."""
+    finite = np.isfinite(Y)
+    if not finite.all():
+        position = int(np.flatnonzero(~finite.all(axis=1))[0])
+        where = measured.observed.describe(position)
+        raise ValueError(f"{where} is {Y[position][~finite[position]][0]}: give a finite number")
+
+
+def refuse_unusable(measured: Measurements, Y: Float) -> None:
+    """As `refuse_not_finite` and `refuse_large_values`."""
+    refuse_not_finite(measured, Y)
+    refuse_large_values(measured, Y)
+
+
+def refuse_large_values(measured: Measurements, y: Float, what: str = "") -> None:
+    """Raise `ValueError` for values of measured cells whose squares, in units of some noise, would not be numbers."""
+    if _all_usable(y):
+        return
+    large = abs(y) > LARGEST_VALUE
+    large[measured.unmeasured] = False
+    if large.any():
+        position = int(np.flatnonzero(large.reshape(len(y), -1).any(axis=1))[0])
+        raise ValueError(
+            f"{what}{measured.observed.describe(position)} is {y[position][large[position]].flat[0]:g}, beyond "
+            f"{LARGEST_VALUE:g}: give values in larger units"
+        )
+
+
+def _all_usable(y: Float) -> bool:
+    return all((abs(y[start : start + PIECE]) <= LARGEST_VALUE).all() for start in range(0, len(y), PIECE))
 
 
 def refuse_contradictions(measured: Measurements, between_exact: Equations, y: Float) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders import Problem
-from constraint_builders.description.reals import real_array, whole_number
+from constraint_builders.description.reals import whole_number
 from noise_mechanisms.laws import draw, kind_of
 
 LARGEST_WHOLE = 2.0**53
@@ -40,7 +40,7 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
         If truth has another length, is not finite, or is too large for noise of whole numbers; or correlated noise is
         not Gaussian or known only as an operator.
     """
-    values = real_array(truth, "truth")
+    values = problem.observed.flat(truth, "truth")
     if values.shape != (problem.observed.size,):
         raise ValueError(f"truth must have shape ({problem.observed.size},): got {values.shape}")
     if not np.isfinite(values[~problem.unmeasured]).all():

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders import Problem
-from constraint_builders.description.reals import real_array
 from noise_mechanisms.add_noise import LARGEST_WHOLE
 from noise_mechanisms.laws import kind_of, release
 
@@ -40,7 +39,7 @@ def release_counts(problem: Problem, truth: ArrayLike) -> NDArray[np.float64]:
     noise, size = problem.noise, problem.observed.size
     if noise.covariance is not None:
         raise ValueError("release-grade noise is drawn for every cell by itself: the problem's noise is correlated")
-    values = real_array(truth, "truth")
+    values = problem.observed.flat(truth, "truth")
     if values.shape != (size,):
         raise ValueError(f"truth must have shape ({size},): got {values.shape}")
     measured = ~problem.unmeasured

@@ -2,8 +2,10 @@
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+from constraint_builders import memory
 from tests.helpers.effort import THOROUGH, USUAL
 
 REPEATABLE = bool(os.environ.get("CI"))
@@ -17,3 +19,9 @@ for name, number in (("usual", USUAL), ("thorough", THOROUGH)):
         print_blob=REPEATABLE,
     )
 settings.load_profile("usual")
+
+
+@pytest.fixture(autouse=True)
+def _free_memory_is_asked_anew() -> None:
+    """What one test says is free is not what is free in the next, within the same second."""
+    memory._free_in.cache_clear()

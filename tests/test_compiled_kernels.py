@@ -81,55 +81,45 @@ def _plain_steps(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(a * b + b + a + 1, K)), steps.astype(np.int64)
 
 
-def _neighbours(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A table (a, 2, 2, b), those without one of its axes of two levels, and that without both."""
+def _neighbours(rng: np.random.Generator) -> tuple[np.ndarray, list[list[int]]]:
+    """A table (a, 2, 2, b), and those without one of its axes of two levels; up, or in the order to go down."""
     a, b, K = (int(rng.choice(counts)) for counts in ([1, 3], [1, 2, 3, 20], [1, 3]))
     size, half = 4 * a * b, 2 * a * b
-    steps = [[0, size, a, 2, 2 * b, -1], [0, size + half, 2 * a, 2, b, -1], [size, 2 * size, a, 2, b, -1]]
-    return rng.normal(size=(2 * size + a * b, K)), np.array(steps), np.zeros(0, np.int64)
+    steps = [[0, 0, size, a, 2, 2 * b, -1], [0, 0, size + half, 2 * a, 2, b, -1]]
+    return rng.normal(size=(2 * size + a * b, K)), steps[:: rng.choice([1, -1])]
+
+
+def _apart(rng: np.random.Generator, listed: bool) -> tuple[np.ndarray, list[list[int]]]:
+    """A table (a, b, c), without its first and last axes, or with groups of the first, in two reductions."""
+    a, b, c, K = (int(rng.choice(counts)) for counts in ([2, 4], [1, 3, 20], [2, 5, 9], [1, 3]))
+    count, size = 2 if listed else 1, a * b * c
+    target, room, last = size, size + count * b, size + count * b + a * b
+    first, then = [0, room, a * b, c, 1, -1], [room, last, 1, a, b, 0 if listed else -1]
+    rows = [[1, *first], [1, *then], [2, last, target, 1, count * b, 1, -1], [3, *then], [4, *first], [5, *first]]
+    return rng.normal(size=(last + count * b, K)), rows
 
 
 def _steps(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Two variables, neighbours, or the groups of the first variable in its place."""
-    cells, steps = _plain_steps(rng)
-    kind = rng.integers(3)
+    """Two variables, neighbours, the groups of the first variable in its place, or axes apart."""
+    cells, plain = _plain_steps(rng)
+    kind = rng.integers(5)
+    a, b = plain[0, 3:]
+    lists = np.concatenate([[2], rng.permutation(np.concatenate([[0, 1], rng.integers(0, 2, a - 2)]))])
     if kind == 0:
-        return _neighbours(rng)
-    if kind == 1:
-        return cells, np.column_stack([steps, [-1, -1, -1]]), np.zeros(0, np.int64)
-    a, b = steps[0, 3:]
-    groups = rng.permutation(np.concatenate([[0, 1], rng.integers(0, 2, a - 2)]))
-    steps = np.array([[0, a * b, 1, a, b, 1]])
-    return rng.normal(size=(a * b + 2 * b, cells.shape[1])), steps, np.concatenate([[9, 2], groups])
+        cells, rows = _neighbours(rng)
+    elif kind == 1:
+        rows = [[0, *row, -1] for row in plain.tolist()]
+    elif kind == 2:
+        cells, rows = rng.normal(size=(a * b + 2 * b, cells.shape[1])), [[0, 0, a * b, 1, a, b, 0]]
+    else:
+        cells, rows = _apart(rng, kind == 3)
+        lists = np.array([2, 0, 1, 1, 0][: 1 + rows[1][4]])
+    return cells, np.array(rows), lists.astype(np.int64)
 
 
 def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
-    cells, steps, groups = _steps(rng)
-    return cells, steps, groups, rng.choice([1.0, 0.5], len(steps))
-
-
-def _margins(rng: np.random.Generator) -> tuple[Any, ...]:
-    """A table (a, b, c) and its margins without each axis, of the first its groups or not."""
-    a, b = int(rng.integers(2, 6)), int(rng.integers(2, 12))
-    c, K = int(rng.choice([1, 3, 40, 9000])), int(rng.choice([1, 3]))
-    grouped = rng.random() < 0.5
-    groups = np.concatenate([[9, 2], rng.permutation(np.concatenate([[0, 1], rng.integers(0, 2, a - 2)]))])
-    first = (2 if grouped else 1) * b * c
-    steps = [[0, 1, a, b * c, 1 if grouped else -1], [first, a, b, c, -1], [first + a * c, a * b, c, 1, -1]]
-    heads = np.array([[2, 1, a * b * c, 0, 3]])
-    cells = rng.normal(size=(a * b * c + 2, K))
-    return cells, rng.normal(size=(first + a * c + a * b, K)), heads, np.array(steps), groups
-
-
-def _added_margins(rng: np.random.Generator) -> tuple[Any, ...]:
-    cells, margins, *rest = _margins(rng)
-    return cells, rng.normal(size=cells.shape), margins, *rest
-
-
-def _told_margins(rng: np.random.Generator) -> tuple[Any, ...]:
-    _, margins, _, steps, groups = _margins(rng)
-    rows = np.column_stack([steps[::-1, 0] * 0, steps])
-    return rng.normal(size=margins.shape), margins, rows, groups, rng.normal(size=3), bool(rng.integers(2))
+    cells, steps, lists = _steps(rng)
+    return cells, steps, lists, rng.choice([1.0, 0.5], len(steps))
 
 
 def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
@@ -215,21 +205,6 @@ def _lower_triangle(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 # By kernel: invented arguments, and how far results may differ, relative to the largest.
-def _nodes(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Nodes of a tree of sets with leaves in any order, some twice, some of one child; every other time two cross."""
-    labels = [rng.permutation(30)]
-    for divisor in (3, 2, 5):
-        labels.append(labels[-1] // divisor)
-    rows = [np.flatnonzero(own == label) for own in labels for label in np.unique(own)] + [np.arange(30)] * 2
-    if rng.random() < 0.5:
-        rows.append(rng.choice(30, 7, replace=False))
-    rows = [rows[i] for i in rng.permutation(len(rows))]
-    indptr = np.cumsum([0, *(row.size for row in rows)]).astype(np.int32)
-    order = np.argsort(-np.diff(indptr), kind="stable")
-    leaves = np.concatenate(rows).astype(np.int32)
-    return indptr, leaves, order, np.full(30, -1, dtype=np.int32), np.full(len(rows), -1)
-
-
 def _layer(rng: np.random.Generator) -> tuple[Any, ...]:
     """Sets of leaves below others, some leaves in none; every other time one lies in two of them."""
     latest = rng.integers(-1, 4, 30).astype(np.int32)
@@ -254,30 +229,29 @@ def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
     return arrays, np.array(axes), np.concatenate(groups)
 
 
-def _lanes(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Tables of two cells and of a x b, through the tile or as a line; lanes of one geounit each, or of several."""
-    a, b, K, G, N = int(rng.integers(1, 5)), int(rng.choice([2, 40, 70])), int(rng.choice([1, 3])), 7, 90
-    whole, counts = bool(rng.integers(2)), rng.integers(1, 4, N) if rng.random() < 0.5 else np.ones(N, np.int64)
-    firsts = np.concatenate([[0], np.cumsum(counts)])
-    classes = np.sort(rng.integers(0, 2, N))
-    inputs = np.array([[0, 2, 0], [2 * G, a * b, 2]][: 1 + whole])
-    line = np.array([2 * G, 0 if whole else a * b])
-    margins = np.array(
-        [[0, 1, a, b, 2], [0, a, b, 1, -1], [a * b + b, 1, a, 1, 2 + b]][: 0 if whole else 3], dtype=np.int64
-    )
-    read = 2 + 2 * a * b if whole else 3 + b
-    targets, lengths = np.array([read, read + 1, read + 5, 0]), np.array([1, 3, 1, 1])
-    terms, sources = np.array([0, 3, 5, 5, 6]), np.array([0, 1, 2, 0, 1, 0])
-    outputs = np.array([[0, 3, 0], [3 * N, 2, 3]])
-    written = np.concatenate([read + rng.permutation(6)[:5], rng.integers(0, read + 6, b + a)])
-    boxes = np.array([[b, 5, 1], [a, 5 + b, 0]][: 0 if whole else 2], dtype=np.int64)
-    runs = np.array([np.zeros(a, np.int64), np.arange(a)][: 0 if whole else 2], dtype=np.int64).reshape(-1, a)
-    parts = rng.normal(size=(int(rng.choice([0, 4])), a * b * K))
+def _leaves(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Tables of (a, b), its margins and the total, which nobody measured; lanes of one geounit each, or of several."""
+    a, b, K, G, N = int(rng.integers(2, 5)), int(rng.choice([2, 40])), int(rng.choice([1, 3])), 7, 90
+    transpose, size, total = bool(rng.integers(2)), a * b, a + b
+    whole, wanted = total + 1, total + 1 + size
+    counts = rng.integers(1, 4, N) if not transpose and rng.random() < 0.5 else np.ones(N, np.int64)
+    firsts, classes = np.concatenate([[0], np.cumsum(counts)]), np.sort(rng.integers(0, 2, N))
+    places = np.cumsum([0, size, a, b]) * max(G, N)
+    measured = [[places[0], size, whole], [places[1], a, 0], [places[2], b, a], [-1, 1, total]]
+    to_a, to_b, to_total = [whole, 0, a, b, 1, -1], [whole, a, 1, a, b, -1], [0, total, 1, a, 1, -1]
+    up = np.array([[0, *to_total], [0, a, total, 1, b, 1, -1]])
+    sums = np.array([[1, *to_a], [1, *to_b], [1, *to_total]])
+    gathered = np.array([[1, whole, wanted, 1, a, b, -1]])
+    shares, scattered = sums[::-1].copy(), gathered.copy()
+    shares[:, 0] = scattered[:, 0] = 5
+    heads, lines = np.array([[0, 2, 1, 0]]), np.array([[0], [a]])  # as if their first cells were groups
+    precisions = rng.normal(size=(2, 3)) * [1, 1, 0]
     return (
-        rng.normal(size=(2 + a * b) * G * K), K, firsts, rng.integers(0, G, firsts[-1]), classes, inputs, line,
-        margins.reshape(-1, 5), parts, rng.integers(0, 4, N), 2 + a * b if whole else -1, targets, lengths, terms,
-        sources, rng.normal(size=(2, 6)), outputs, written, boxes.reshape(-1, 3), runs, 5 * N,
-        np.zeros((5 + a * b) * N * K), rng.permutation(N), read + 6,
+        rng.normal(size=places[-1] * K), K, firsts, rng.integers(0, G, firsts[-1]), classes, np.array(measured),
+        np.array([[places[0], size, whole], [places[2], b, wanted]]), precisions, rng.normal(size=(2, 3)), sums, up,
+        up[::-1].copy(), shares, gathered, scattered, np.zeros(0, np.int64), heads, np.zeros((1, 0), np.int64), lines,
+        rng.normal(size=(2, 4)), rng.normal(size=(int(rng.choice([0, 4])), size * K)), rng.integers(0, 4, N),
+        np.zeros(places[-1] * K), rng.permutation(N), wanted + b, int(rng.choice([1, 9])), transpose,
     )  # fmt: skip
 
 
@@ -294,21 +268,17 @@ def _slot_runs(rng: np.random.Generator) -> tuple[Any, ...]:
 
 CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.axis_reflections.reflect_axes": (_arrays, 1e-14),
-    "blue_solvers.components.lanes.map_lanes": (_lanes, 1e-13),
+    "blue_solvers.components.tree.leaf_sweeps.sweep_leaves": (_leaves, 1e-13),
     "blue_solvers.components.tree.slot_products.multiply_runs": (_slot_runs, 1e-14),
-    "constraint_builders.relations.holders.find_holders": (_nodes, 0),
     "constraint_builders.relations.nested_layers.place_layer": (_layer, 0),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.verification.family_sums.add_families": (_families, 0),
     "blue_solvers.verification.weighed_residuals.weigh_residuals": (_residuals, 1e-13),
-    "blue_solvers.components.flat.weighted_runs.copy_weighted": (_runs, 1e-15),
-    "blue_solvers.components.flat.axis_steps.spread_evenly": (_steps, 1e-15),
-    "blue_solvers.components.flat.margin_steps.sum_together": (_margins, 1e-13),
-    "blue_solvers.components.flat.margin_steps.add_together": (_added_margins, 1e-15),
-    "blue_solvers.components.flat.margin_steps.exchange": (_told_margins, 1e-14),
-    "blue_solvers.components.flat.mixed_lines.mix_lines": (_lines, 1e-13),
-    "blue_solvers.components.flat.axis_steps.take_means": (_weighted_steps, 1e-14),
+    "blue_solvers.components.lattice.runs.copy_weighted": (_runs, 1e-15),
+    "blue_solvers.components.lattice.sweeps.go_down": (_steps, 1e-14),
+    "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
+    "blue_solvers.components.lattice.lines.mix_lines": (_lines, 1e-13),
     "blue_solvers.normal_equations.kernels.gather": (_submatrices, 0),
     "blue_solvers.normal_equations.factor_size.count_entries": (_lower_triangle, 0),
     "blue_solvers.normal_equations.kernels.keep_largest": (_errors, 0),

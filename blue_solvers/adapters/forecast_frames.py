@@ -16,7 +16,7 @@ from constraint_builders.arrays import Float
 if TYPE_CHECKING:
     import polars
 
-BOUND = re.compile(r"(.*)-(lo|hi)-(\d+(?:\.\d+)?)")
+BOUND = re.compile(r"(.*)-(lo|hi)-(\d+(?:\.\d+)?)", re.ASCII)
 
 
 def reconcile(

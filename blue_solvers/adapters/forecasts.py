@@ -15,6 +15,7 @@ from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.quantiles import normal_multiple
 from constraint_builders import LowRankPlusDiagonal, Problem
 from constraint_builders.arrays import Float
+from constraint_builders.description.labelled import refuse_labels
 from constraint_builders.description.reals import real_array
 
 BLOCK = 64  # series whose weights are held at once
@@ -86,6 +87,7 @@ class ExactMinTrace:
         **_
             What other reconcilers are given too.
         """
+        refuse_labels(S, "S")
         self.S = sparse.csr_array(S)
         self.y_hat = real_array(y_hat, "y_hat")
         if self.y_hat.ndim != 2 or self.y_hat.shape[0] != self.S.shape[0]:

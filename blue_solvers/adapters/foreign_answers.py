@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,10 +16,12 @@ from numpy.typing import ArrayLike
 from blue_solvers.verification import certify
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+from constraint_builders.declared_size import NUMBER_BYTES, DeclaredSize
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
 from constraint_builders.extras import missing_extra
+from constraint_builders.opening import open_file
 
 if TYPE_CHECKING:
     import polars
@@ -75,10 +79,11 @@ def answer_from(
     elif isinstance(source, Mapping):
         found = _of_query_shapes(problem, source, names) if _are_frames(source) else _of_mapping(problem, source, order)
     elif isinstance(source, str | os.PathLike) and Path(source).suffix == ".npz":
-        with np.load(source, allow_pickle=False) as arrays:
-            found = _of_mapping(problem, {_level_and_table(name): arrays[name] for name in arrays.files}, order)
+        found = _of_mapping(problem, _of_npz(source), order)
     elif hasattr(source, "marg_dict"):
         found = _of_planner(problem, source, names)
+    elif getattr(source, "ndim", None) == 1:  # a series streams itself too
+        return _vector(problem, source)
     elif isinstance(source, str | os.PathLike) or hasattr(source, "columns") or hasattr(source, "__arrow_c_stream__"):
         found = _of_long_table(problem, source)
     elif isinstance(source, np.ndarray | list) or hasattr(source, "__array__"):
@@ -126,6 +131,27 @@ def judge(
     return polars.DataFrame(rows, schema=kinds, orient="row")
 
 
+def _of_npz(path: str | os.PathLike[str]) -> dict[Any, Any]:
+    """The arrays of an ``.npz`` file by the tables that their names are."""
+    what = f"{os.fspath(path)}: not readable as an .npz file"
+    with open_file(path) as file:
+        if not is_zipfile(file):
+            raise ValueError(f"{what}: it is no archive of arrays, as numpy.savez writes them")
+        try:
+            arrays = np.load(file, allow_pickle=False)
+            plain = sum(part.file_size for part in arrays.zip.infolist())
+            DeclaredSize(0, 1, plain, NUMBER_BYTES).require_moderate(os.fstat(file.fileno()).st_size)
+            found = {name: arrays[name] for name in arrays.files}
+        except (ValueError, OverflowError, EOFError, OSError, RuntimeError, BadZipFile, zlib.error) as error:
+            raise ValueError(f"{what}: {error}") from None
+        except MemoryError as error:
+            raise MemoryError(f"{what}: {error}") from None
+    strange = [name for name, array in found.items() if not isinstance(array, np.ndarray)]
+    if strange:
+        raise ValueError(f"{what}: {strange[0]!r} is no array")
+    return {_level_and_table(name): array for name, array in found.items()}
+
+
 def _variables(problem: Problem, variables: Sequence[str] | None) -> tuple[str, ...]:
     known = problem.domain.schema.names if problem.is_tabular else ()
     strange = [name for name in variables or () if name not in known]
@@ -135,7 +161,7 @@ def _variables(problem: Problem, variables: Sequence[str] | None) -> tuple[str, 
 
 
 def _vector(problem: Problem, source: Any) -> Float:
-    x = real_array(source, "the answer")
+    x = problem.observed.flat(source, "the answer")
     if x.shape != (problem.observed.size,):
         raise ValueError(f"the answer must have shape ({problem.observed.size},): got {x.shape}")
     return x
@@ -176,7 +202,8 @@ def _of_mapping(problem: Problem, source: Mapping[Any, Any], order: Literal["C",
         if known is None:
             continue
         level_shape = () if level is None else (problem.observed.shape(known)[0],)
-        array = real_array(values, f"table {name!r}")
+        spelt = table if level is None else (level, table)
+        array = real_array(problem.observed.by_position(values, spelt, f"table {name!r}"), f"table {name!r}")
         if array.size != np.prod([*level_shape, *parsed.shape]):
             size = int(np.prod([*level_shape, *parsed.shape]))
             raise ValueError(f"table {name!r} must have {size} cells: got {array.size}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,7 +52,8 @@ def problem_from_measurements(measurements: Sequence[Any], domain: Any) -> tuple
         is negative or NaN, or a query is none that is known here.
     """
     schema = Schema(dict(domain.config) if hasattr(domain, "config") else dict(domain))
-    sources = []
+    sources: list[tuple[dict[str, Float], dict[str, Float]]] = []  # the first measurement of every clique, the second
+    often = Counter[frozenset[str]]()
     for number, own in enumerate(measurements, 1):
         clique = tuple(own.clique)
         strange = [name for name in clique if name not in schema.names]
@@ -70,7 +72,11 @@ def problem_from_measurements(measurements: Sequence[Any], domain: Any) -> tuple
         whole, variances = np.full(int(np.prod(shape)), np.nan), np.full(int(np.prod(shape)), np.inf)
         whole[:measured], variances[:measured] = values, deviation**2
         table = " * ".join(clique) or "total"
-        sources.append(({table: variances.reshape(shape)}, {table: whole.reshape(shape)}))
+        if often[frozenset(clique)] == len(sources):
+            sources.append(({}, {}))
+        for found, cells in zip(sources[often[frozenset(clique)]], (variances, whole), strict=True):
+            found[table] = cells.reshape(shape)
+        often[frozenset(clique)] += 1
     return problem_of_sources(schema, sources, undetermined="nan")
 
 
@@ -92,7 +98,7 @@ def measurements_of(problem: Problem, y: ArrayLike, make: Callable[..., Any] = M
     """
     if not problem.is_tabular or problem.places is not None or problem.covariance is not None:
         raise ValueError("private-pgm knows tables of one place with independent noise: this problem is another")
-    values, variances = problem.observed.tables(np.asarray(y)), problem.observed.tables(problem.variances)
+    values, variances = problem.observed.tables(y), problem.observed.tables(problem.variances)
     found = []
     for name, table in zip(problem.observed.names, problem.observed_tables, strict=True):
         strange = [factor for factor in table.factors if factor not in problem.domain.schema.names]

@@ -19,6 +19,7 @@ from constraint_builders.extras import missing_extra
 if TYPE_CHECKING:
     import polars
 
+LONGEST = 31_536_000  # seconds, a year
 COLUMNS_OF_A_ROW = ("problem", "solver", "cells_in", "cells_out", *(field.name for field in fields(Figures)))
 
 
@@ -129,8 +130,8 @@ def _check(problems: Mapping[str, Problem], columns: int, timeout: float) -> Non
             raise TypeError(f"problem {name!r} is no Problem: got {type(problem).__name__}")
     if columns < 1:
         raise ValueError(f"columns must be 1 or more: got {columns}")
-    if not timeout > 0:
-        raise ValueError(f"timeout must be above 0 seconds: got {timeout}")
+    if not 0 < timeout <= LONGEST:
+        raise ValueError(f"timeout must be above 0 seconds, and at most {LONGEST:,}: got {timeout}")
 
 
 def _here(problem: Problem, solver: SolverName | Solver, columns: int, seed: int, timeout: float) -> Figures:

@@ -17,8 +17,13 @@ from blue_solvers.benchmarking.one_pair import DONE, Figures
 from blue_solvers.contract import Solver
 from blue_solvers.solvers import SolverName
 from constraint_builders import Problem
+from constraint_builders.opening import read_bytes
 
 Key = tuple[str, str, str]
+KEY = ("problem", "solver", "fingerprint")
+BEGINNING = b'{"problem": '  # of a line, which may be cut short anywhere
+KINDS = {"str": (str,), "bool": (bool,), "int": (int,), "float": (int, float), "None": (type(None),)}
+FIGURES = {own.name: sum((KINDS[kind] for kind in str(own.type).split(" | ")), ()) for own in fields(Figures)}
 PARTS = {
     "schema": ("variables", "recodes"),
     "spine": ("levels", "geocodes", "parent", "level_of"),
@@ -83,25 +88,33 @@ def read_records(path: str | os.PathLike[str]) -> dict[Key, Figures]:
     if not Path(path).exists():
         return {}
     found: dict[Key, Figures] = {}
-    lines = Path(path).read_text(encoding="utf-8").split("\n")
-    names = {field.name for field in fields(Figures)}
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            record = json.loads(line)
-            key = record["problem"], record["solver"], record["fingerprint"]
-            own = Figures(**{name: record[name] for name in names})
-        except (json.JSONDecodeError, KeyError, TypeError):
-            raise ValueError(
-                f"{os.fspath(path)}: line {number} is no record of a benchmark: name another file"
-            ) from None
+    *lines, last = read_bytes(path).split(b"\n")
+    for number, line in enumerate(lines, 1):
+        key, own = _record(line, f"{os.fspath(path)}: line {number}")
         if own.status == DONE or own.status.startswith("UnsupportedProblemError"):
             found[key] = own
+    if not BEGINNING.startswith(last[: len(BEGINNING)]):
+        raise ValueError(f"{os.fspath(path)}: its last line is no record of a benchmark: name another file")
     return found
+
+
+def _record(line: bytes, where: str) -> tuple[Key, Figures]:
+    """A line of a file; `ValueError` if it is none that `append_record` wrote."""
+    try:
+        record = json.loads(line)
+        problem, solver, own = (record[name] for name in KEY)
+        figures = {name: record[name] for name in FIGURES}
+        known = all(isinstance(figures[name], kinds) for name, kinds in FIGURES.items())
+        if known and all(isinstance(name, str) for name in (problem, solver, own)):
+            return (problem, solver, own), Figures(**figures)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise ValueError(f"{where} is no record of a benchmark: name another file")
 
 
 def append_record(path: str | os.PathLike[str], key: Key, own: Figures) -> None:
     """Add a pair's figures to a file, on the disk when this returns."""
-    named: Mapping[str, object] = dict(zip(("problem", "solver", "fingerprint"), key, strict=True))
+    named: Mapping[str, object] = dict(zip(KEY, key, strict=True))
     end = _whole_lines(path)
     with open(path, "r+b" if end else "wb") as file:
         file.seek(end)
@@ -113,4 +126,4 @@ def append_record(path: str | os.PathLike[str], key: Key, own: Figures) -> None:
 
 def _whole_lines(path: str | os.PathLike[str]) -> int:
     """Where the last whole line of a file ends."""
-    return Path(path).read_bytes().rfind(b"\n") + 1 if Path(path).exists() else 0
+    return read_bytes(path).rfind(b"\n") + 1 if Path(path).exists() else 0

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from blue_solvers import SOLVERS
 from blue_solvers.benchmarking import benchmark
-from blue_solvers.commands.common import SubParsers, new_parser, print_columns, refuse_overwriting
-from blue_solvers.commands.picture import require_picture, written
+from blue_solvers.commands.common import SubParsers, new_parser, plain_number, print_columns, whole_from
+from blue_solvers.commands.picture import written
 from blue_solvers.commands.progress import progress
+from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
+from blue_solvers.commands.screen import say
 from constraint_builders import Problem, gallery
 
 if TYPE_CHECKING:
@@ -59,44 +61,43 @@ def add_parser(subparsers: SubParsers) -> None:
         choices=PROBLEMS,
         help=f"a problem of the gallery, may be repeated; default, without --table: {', '.join(BY_DEFAULT)}",
     )
-    parser.add_argument("--table", metavar="FILE", action="append", help="a long table of your own, may be repeated")
+    parser.add_argument(
+        "--table", metavar="FILE", action="append", type=ReadPath, help="a long table of your own, may be repeated"
+    )
     parser.add_argument("--solver", action="append", choices=SOLVERS, help="may be repeated; default: all")
-    parser.add_argument("--columns", type=int, default=64, help="how many are applied at once; default: 64")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one pair; default: 300")
-    parser.add_argument("--resume", metavar="FILE", help="keep figures as they come, and go on where the file ends")
-    parser.add_argument("--out", metavar="FILE", help="write the figures, such as .csv or .parquet")
-    parser.add_argument("--plot", metavar="FILE", help="draw seconds to apply over cells; needs the extra 'plots'")
+    parser.add_argument("--columns", type=whole_from(1), default=64, help="how many are applied at once; default: 64")
+    parser.add_argument("--timeout", type=plain_number, default=300.0, help="seconds for one pair; default: 300")
+    parser.add_argument(
+        "--resume", metavar="FILE", type=WrittenPath, help="keep figures as they come, and go on where the file ends"
+    )
+    parser.add_argument("--out", metavar="FILE", type=WrittenPath, help="write the figures, such as .csv or .parquet")
+    parser.add_argument(
+        "--plot", metavar="FILE", type=WrittenPath, help="draw seconds to apply over cells; needs the extra 'plots'"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     """Measure, print, and write what was asked for."""
     from constraint_builders.files import read_long_table, write_frame
-    from constraint_builders.files.formats import writer_of
-    from constraint_builders.files.replacing import require_writable
 
     tables = args.table or []
-    if args.out:
-        writer_of(args.out)
-        require_writable(args.out)
-        refuse_overwriting(args.out, [*tables, args.resume])
-    if args.plot:
-        require_picture(args.plot)
+    require_outputs(args)
     names = args.problem or (() if tables else BY_DEFAULT)
     problems = {name: PROBLEMS[name]() for name in names}
     problems |= {path: read_long_table(path, undetermined="nan")[0] for path in tables}
     progress(f"measuring {len(problems)} problems")
     frame = benchmark(problems, args.solver, columns=args.columns, resume=args.resume, timeout=args.timeout)
     with ExitStack() as files:
-        if args.plot:
-            files.enter_context(written(_figure(frame), args.plot))
-        if args.out:
+        if args.plot is not None:
+            files.enter_context(written(lambda: _figure(frame), args.plot))
+        if args.out is not None:
             write_frame(frame, args.out)
     print_columns(HEADER, [_row(own) for own in frame.iter_rows(named=True)], left=3)
     for own in frame.filter(frame["status"] != "done").iter_rows(named=True):
-        print(f"\n{own['solver']} on {own['problem']}: {own['status']}")
+        say("", f"{own['solver']} on {own['problem']}: {own['status']}")
     for path in filter(None, (args.out, args.plot)):
-        print(f"\nwrote {path}")
+        say("", f"wrote {path}")
 
 
 def _figure(frame: polars.DataFrame) -> Any:

@@ -16,6 +16,8 @@ from blue_solvers.commands.common import (
     print_columns,
 )
 from blue_solvers.commands.progress import LevelBar
+from blue_solvers.commands.read_and_written import require_outputs
+from blue_solvers.commands.screen import say
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,7 +44,7 @@ def add_parser(subparsers: SubParsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Answer by table, and show or write it."""
-    published_places.require_output(args)
+    require_outputs(args)
     if args.out is None and (args.wide or args.digits is not None):
         raise ValueError("--wide and --digits are of what is written: give --out, or leave them out")
     geoids, geolevel = published_places.places_of(args)
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
         _show(frames, args.level)
     else:
         _write(frames, args)
-    published_places.print_proof(result)
+    published_places.print_proof(args, result)
 
 
 def _require_different(frames: list[pl.DataFrame]) -> None:
@@ -79,7 +81,7 @@ def _show(frames: list[pl.DataFrame], level: float) -> None:
     ]
     print_columns(header, rows, left=4)
     if any(row[3] for row in rows):
-        print(published_places.UNSURE_NOTE)
+        say(published_places.UNSURE_NOTE)
 
 
 def _mark(confidence: str) -> str:
@@ -103,4 +105,4 @@ def _write(frames: list[pl.DataFrame], args: argparse.Namespace) -> None:
     else:
         frame = pl.concat(frames)
     write_frame(frame, args.out)
-    print(f"written    {args.out}, {plural(frame.height, 'row')}")
+    say(f"written    {args.out}, {plural(frame.height, 'row')}")

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blue_solvers import SOLVERS, Certificate, Estimate, TwoPass, projected_work
+from blue_solvers.commands.screen import say, tell
+from blue_solvers.commands.strict import add_strict_argument
 from constraint_builders import Problem
+from constraint_builders.printable import printable
+from constraint_builders.tied_together import TiedTogether
 
 if TYPE_CHECKING:
     import polars
 
+NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+WHOLE = re.compile(r"\d{1,40}", re.ASCII)
 MOST_REASONS = 5  # of cells that are NaN, said on the screen
 
 SubParsers = argparse._SubParsersAction
@@ -39,24 +43,18 @@ def announce(problem: Problem, solver: str) -> None:
     if solver in ("auto", TwoPass.name) and closed_form and TwoPass().supports(problem) is None:
         work = projected_work(problem)
         if work.is_large:
-            print(f"projected  {work} to prepare {plural(work.geounits, 'geounit')}", file=sys.stderr, flush=True)
-
-
-def refuse_overwriting(out: str, inputs: Iterable[str | None], option: str = "--out") -> None:
-    """Refuse an output that is one of the inputs, by whatever name or link."""
-    for path in inputs:
-        if path and Path(path).exists() and Path(out).exists() and os.path.samefile(path, out):
-            raise ValueError(f"{option} {out} would overwrite what is read: choose another file")
+            tell(f"projected  {work} to prepare {plural(work.geounits, 'geounit')}")
 
 
 def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
     """Print rows of text under a header, the first `left` columns flush left and the others flush right."""
+    header, *rows = [list(map(printable, row)) for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     for row in (header, ["-" * width for width in widths], *rows):
         cells = [
             text.ljust(w) if i < left else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))
         ]
-        print("  ".join(cells).rstrip())
+        say("  ".join(cells).rstrip())
 
 
 def plural(number: int, noun: str) -> str:
@@ -64,15 +62,30 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def plain_number(text: str) -> float:
+    """A number of 0 or more in plain digits, from an argument."""
+    if not NUMBER.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"must be a number: got {text}")
+    return float(text)
+
+
 def coverage(text: str) -> float:
     """A probability between 0 and 1, from an argument."""
-    try:
-        level = float(text)
-    except ValueError:
-        level = np.nan
+    level = float(text) if NUMBER.fullmatch(text) else np.nan
     if not 0 < level < 1:
         raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, 0.95 for instance: got {text}")
     return level
+
+
+def whole_from(least: int) -> Callable[[str], int]:
+    """What reads a whole number that is not below another, from an argument."""
+
+    def read(text: str) -> int:
+        if WHOLE.fullmatch(text) and int(text) >= least:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"must be a whole number of {least} or more: got {text}")
+
+    return read
 
 
 def bounds_header(level: float) -> tuple[str, str]:
@@ -90,13 +103,14 @@ def listed_names(text: str) -> list[str]:
 
 
 def add_solving_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--fit`` and ``--solver``."""
+    """Declare ``--fit``, ``--strict`` and ``--solver``."""
     parser.add_argument(
         "--fit",
         action=argparse.BooleanOptionalAction,
         default=True,
         help="test whether the measurements fit the noise that they claim, and one another; default: --fit",
     )
+    add_strict_argument(parser)
     parser.add_argument("--solver", choices=list(SOLVERS), default="auto", help="default: auto")
 
 
@@ -133,28 +147,30 @@ def report_undetermined(problem: Problem) -> None:
     if problem.undetermined is None:
         return
     lost = np.flatnonzero(problem.undetermined)
-    print(f"NaN        {plural(lost.size, 'cell')} that nothing determines; --desired chooses other tables")
+    say(f"NaN        {plural(lost.size, 'cell')} that nothing determines; --desired chooses other tables")
     for position in lost[:MOST_REASONS].tolist():
-        print(f"           {problem.why_undetermined(position)}")
+        say(f"           {problem.why_undetermined(position)}")
     if lost.size > MOST_REASONS:
-        print(f"           and {lost.size - MOST_REASONS:,} more, each with a note where it is written")
+        say(f"           and {lost.size - MOST_REASONS:,} more, each with a note where it is written")
 
 
-def report(est: Estimate, out: str) -> None:
-    """Print what was estimated, how, and what is proved of it."""
+def report(est: Estimate, out: str, tied: TiedTogether) -> None:
+    """Print what was estimated, what ties it together, how, and what is proved of it."""
     problem, info = est.problem, est.info
     exact, unmeasured = int(problem.exact.sum()), int(problem.unmeasured.sum())
     observed = f"{plural(problem.observed.size, 'cell')} of {plural(len(problem.observed.names), 'table')}"
     desired = f"{plural(problem.desired.size, 'cell')} of {plural(len(problem.desired.names), 'table')}"
-    print(f"observed   {observed}, {exact:,} exact, {unmeasured:,} not measured")
-    print(f"estimated  {desired}, consistent to {info.violation:.1g}")
+    say(f"observed   {observed}, {exact:,} exact, {unmeasured:,} not measured")
+    say(f"estimated  {desired}, consistent to {info.violation:.1g}")
+    say(f"tied by    {tied}")
     report_undetermined(problem)
-    print(f"solver     {info.solver}, {'exact' if est.operator.info.exact else 'NOT the best estimate'}")
+    by_method = "exact by its method, which is not proved here" if est.operator.info.exact else "NOT the best estimate"
+    say(f"solver     {info.solver}, {'exact' if info.exact else by_method}")
     if info.reason:
-        print(f"because    {info.reason}")
+        say(f"because    {info.reason}")
     if est.proof is not None:
-        print(f"{'proved' if est.proof.bound is not None else 'not proved':<11}{_in_words(est.proof)}")
-    print(f"written    {out}")
+        say(f"{'proved' if est.proof.bound is not None else 'not proved':<11}{_in_words(est.proof)}")
+    say(f"written    {out}")
 
 
 def _in_words(proof: Certificate) -> str:

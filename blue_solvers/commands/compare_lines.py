@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from blue_solvers.commands import published_places
 from blue_solvers.commands.common import SubParsers, bounds_header, new_parser, plural, print_columns
 from blue_solvers.commands.progress import LevelBar
+from blue_solvers.commands.read_and_written import require_outputs
+from blue_solvers.commands.screen import say
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,7 +48,7 @@ def add_parser(subparsers: SubParsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Compare, and show or write it."""
-    published_places.require_output(args)
+    require_outputs(args)
     if args.rank and args.base is not None:
         raise ValueError("--rank compares places with one another: leave --base out")
     result = published_places.open_result(args.result)
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
         _show(frame, args.level)
     else:
         _write(frame, args.out)
-    published_places.print_proof(result)
+    published_places.print_proof(args, result)
 
 
 def _answers(args: argparse.Namespace, result: Result) -> pl.DataFrame:
@@ -83,7 +85,7 @@ def _show(frame: pl.DataFrame, level: float) -> None:
         texts,
     )
     if "C" in frame["confidence"]:
-        print(published_places.UNSURE_NOTE)
+        say(published_places.UNSURE_NOTE)
 
 
 def _text(value: str | int | float | None) -> str:
@@ -100,4 +102,4 @@ def _write(frame: pl.DataFrame, path: str) -> None:
     if path.lower().endswith(".csv"):
         frame = frame.with_columns(pl.col(pl.Float64).round_sig_figs(DIGITS))
     write_frame(frame, path)
-    print(f"written    {path}, {plural(frame.height, 'row')}")
+    say(f"written    {path}, {plural(frame.height, 'row')}")

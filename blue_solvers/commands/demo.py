@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from blue_solvers import estimate, examples
-from blue_solvers.commands.common import SubParsers, new_parser, print_columns
+from blue_solvers.commands.common import SubParsers, new_parser, print_columns, whole_from
+from blue_solvers.commands.screen import say
 from constraint_builders import Problem, gallery
 from constraint_builders.arrays import Float
 from constraint_builders.extras import EXTRA_OF
@@ -33,7 +34,7 @@ def add_parser(subparsers: SubParsers) -> None:
         "measure the admissions to Berkeley of 1973 with noise, estimate them, and compare with the truth",
         "blue-solvers demo --seed 7",
     )
-    parser.add_argument("--seed", type=int, default=SEED, help=f"of the noise; default: {SEED}")
+    parser.add_argument("--seed", type=whole_from(0), default=SEED, help=f"of the noise; default: {SEED}")
     parser.set_defaults(run=run)
 
 
@@ -43,24 +44,25 @@ def run(args: argparse.Namespace) -> None:
     truth = known_truth(problem)
     noisy = add_noise(problem, truth, args.seed)
     est = estimate(problem, noisy)
-    print("Applicants to Berkeley in 1973 by admission, sex and department, all eight tables measured with noise of")
-    print("standard deviation 3. The tables of up to two variables:\n")
+    say("Applicants to Berkeley in 1973 by admission, sex and department, all eight tables measured with noise of")
+    say("standard deviation 3. The tables of up to two variables:", "")
     print_columns(
         ("table", "cell", "truth", "noisy", "estimate", "std error"),
         list(_rows(problem, truth, noisy, est.values, est.std_errors)),
         left=2,
     )
     A, b = problem.equations()
-    print(f"\nlargest inconsistency    {abs(A @ noisy - b).max():.3g} before, {est.info.violation:.1g} after")
-    print(f"root mean squared error  {_rms(noisy - truth):.2f} before, {_rms(est.values - truth):.2f} after")
-    print(f"solver                   {est.info.reason}")
-    print(f"proof                    {est.certificate()} from the best linear unbiased estimate")
+    say("", f"largest inconsistency    {abs(A @ noisy - b).max():.3g} before, {est.info.violation:.1g} after")
+    say(f"root mean squared error  {_rms(noisy - truth):.2f} before, {_rms(est.values - truth):.2f} after")
+    say(f"solver                   {est.info.reason}")
+    say(f"proof                    {est.certificate()} from the best linear unbiased estimate")
     missing = [library for library, extra in EXTRA_OF.items() if extra == "frames" and find_spec(library) is None]
     if missing:
-        print(
-            f"\nFiles need {' and '.join(missing)}: {shlex.quote(sys.executable)} -m pip install 'blue-solvers[frames]'"
+        say(
+            "",
+            f"Files need {' and '.join(missing)}: {shlex.quote(sys.executable)} -m pip install 'blue-solvers[frames]'",
         )
-    print("\nThe same from files:")
+    say("", "The same from files:")
     arguments = [
         "estimate",
         str(examples.BERKELEY),
@@ -69,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
         "--out",
         "estimates.csv",
     ]
-    print(f"  {shlex.join([*own_command(), *arguments])}")
+    say(f"  {shlex.join([*own_command(), *arguments])}")
 
 
 def own_command() -> list[str]:

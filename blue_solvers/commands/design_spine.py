@@ -8,10 +8,12 @@ from contextlib import ExitStack
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import SubParsers, new_parser, plural, print_columns, refuse_overwriting
+from blue_solvers.commands.common import SubParsers, new_parser, plural, print_columns, whole_from
 from blue_solvers.commands.kinds import require_file
-from blue_solvers.commands.picture import require_picture, written
+from blue_solvers.commands.picture import written
 from blue_solvers.commands.quiet import reading
+from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
+from blue_solvers.commands.screen import say
 from blue_solvers.spine_design.measured_entities import MeasuredEntities, measuring_entities
 from blue_solvers.spine_design.report import SpineReport, compare_spines
 from blue_solvers.spine_design.starts import best_spine
@@ -44,7 +46,9 @@ def add_parser(subparsers: SubParsers) -> None:
         "build a geographic spine around off-spine entities, and judge it by exact variances before any noise is drawn",
         "blue-solvers spine blocks.csv --entity place --entity school_district --optimise mean --out spine.csv",
     )
-    parser.add_argument("blocks", metavar="BLOCKS", help="block table, .csv or .csv.gz: a row for each block")
+    parser.add_argument(
+        "blocks", metavar="BLOCKS", type=ReadPath, help="block table, .csv or .csv.gz: a row for each block"
+    )
     parser.add_argument("--geoid", metavar="COLUMN", default="geoid", help="15-digit block identifiers; default: geoid")
     parser.add_argument(
         "--entity",
@@ -54,7 +58,7 @@ def add_parser(subparsers: SubParsers) -> None:
         help="codes of one category of entities, empty where a block lies in none; may be repeated",
     )
     parser.add_argument("--aian", metavar="COLUMN", help="AIANNHCE codes: split every geounit by these areas")
-    parser.add_argument("--fanout-cutoff", type=int, default=FANOUT_CUTOFF, help=f"default: {FANOUT_CUTOFF}")
+    parser.add_argument("--fanout-cutoff", type=whole_from(1), default=FANOUT_CUTOFF, help=f"default: {FANOUT_CUTOFF}")
     parser.add_argument("--variant", choices=VARIANTS, default="paper", help="where paper and 2020 code differ")
     parser.add_argument("--tract-groups", action="store_true", help="add a level of tract groups")
     parser.add_argument("--loss", default="1", metavar="NUMBER", help="rho or epsilon of everything; default: 1")
@@ -74,8 +78,12 @@ def add_parser(subparsers: SubParsers) -> None:
         help="also ask what measuring every entity itself would give, with this share of the loss, such as 1/10; what "
         "they cost is taken from all geounits alike",
     )
-    parser.add_argument("--out", metavar="FILE", help="write the last spine, .csv: geolevel, geocode, parent, share")
-    parser.add_argument("--plot", metavar="FILE", help="draw the entity furthest from the plain spine")
+    parser.add_argument(
+        "--out", metavar="FILE", type=WrittenPath, help="write the last spine, .csv: geolevel, geocode, parent, share"
+    )
+    parser.add_argument(
+        "--plot", metavar="FILE", type=WrittenPath, help="draw the entity furthest from the plain spine"
+    )
     parser.set_defaults(run=run)
 
 
@@ -85,7 +93,7 @@ def run(args: argparse.Namespace) -> None:
     from constraint_builders.files.naming import naming
 
     require_file(args.blocks, "a block table")
-    _check_outputs(args)
+    require_outputs(args)
     columns = _read_columns(args.blocks, [args.geoid, *args.entity, *([args.aian] if args.aian else [])])
     with naming(args.blocks):
         entities = Entities.from_labels({name: columns[name] for name in args.entity}, outside=False)
@@ -94,31 +102,18 @@ def run(args: argparse.Namespace) -> None:
     last = list(strategies)[-1]
     measured = _measured(args.measure_entities, {PLAIN: strategies[PLAIN], last: strategies[last]}, entities)
     report = compare_spines(strategies, TOTALS, entities)
-    print(f"{plural(entities.blocks, 'block')}, {entities.size:,} entities; variances are exact, of entities' totals\n")
+    say(f"{plural(entities.blocks, 'block')}, {entities.size:,} entities; variances are exact, of entities' totals", "")
     _print_summary(strategies, report)
     _print_changes(report, last)
     if measured:
         _print_measured(measured, report)
     with ExitStack() as files:
-        if args.plot:
-            files.enter_context(written(_figure(strategies, last, report), args.plot))
-        if args.out:
+        if args.plot is not None:
+            files.enter_context(written(lambda: _figure(strategies, last, report), args.plot))
+        if args.out is not None:
             write_frame(_spine_frame(strategies[last]), args.out)
     for path in filter(None, (args.out, args.plot)):
-        print(f"\nwrote {path}")
-
-
-def _check_outputs(args: argparse.Namespace) -> None:
-    """Refuse, before any work, what could not be written after it."""
-    from constraint_builders.files.formats import writer_of
-    from constraint_builders.files.replacing import require_writable
-
-    if args.out:
-        writer_of(args.out)
-        require_writable(args.out)
-        refuse_overwriting(args.out, (args.blocks,))
-    if args.plot:
-        require_picture(args.plot)
+        say("", f"wrote {path}")
 
 
 def _plain_spine(args: argparse.Namespace, columns: dict[str, list[str]]) -> Spine:
@@ -203,7 +198,7 @@ def _print_changes(report: SpineReport, last: str) -> None:
     found = report.rows(PLAIN, last)
     rows = [(name, str(far), str(near), f"{old:.4g}", f"{new:.4g}") for name, far, near, old, new in found]
     shown = rows if len(rows) <= 2 * SHOWN else [*rows[:SHOWN], ("...", "", "", "", ""), *rows[-SHOWN:]]
-    print(f"\nEntities, from those that {last!r} serves least well against {PLAIN!r}:\n")
+    say("", f"Entities, from those that {last!r} serves least well against {PLAIN!r}:", "")
     print_columns(("entity", "OSED before", "after", "variance before", "after"), shown)
 
 
@@ -216,7 +211,7 @@ def _print_measured(measured: dict[str, MeasuredEntities], report: SpineReport) 
         better = int((after < before).sum())
         figures = (f"{before.mean():.4g}", f"{after.mean():.4g}", f"{before.max():.4g}", f"{after.max():.4g}")
         rows.append((name, *figures, f"{better:,} of {after.size:,}", str(own.loss)))
-    print(f"\nWere every entity measured itself, for a share of {next(iter(measured.values())).share}:\n")
+    say("", f"Were every entity measured itself, for a share of {next(iter(measured.values())).share}:", "")
     print_columns(("spine", "mean variance", "measured", "worst", "measured", "more precise", "loss"), rows)
 
 

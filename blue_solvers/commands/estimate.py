@@ -20,21 +20,23 @@ from blue_solvers.commands.common import (
     listed_names,
     new_parser,
     plural,
-    refuse_overwriting,
     report,
     write_rounded,
 )
 from blue_solvers.commands.estimate_release import run_on_folder
-from blue_solvers.commands.fit_line import fit_line
-from blue_solvers.commands.picture import picture, require_picture
+from blue_solvers.commands.fit_line import FitReport, fit_report
+from blue_solvers.commands.picture import picture
 from blue_solvers.commands.progress import progress
+from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs, settings_path
+from blue_solvers.commands.screen import say
+from blue_solvers.commands.strict import refuse_doubt
 from blue_solvers.commands.table_input import (
     OF_TABLES,
     add_input_arguments,
     read_input,
-    require_schema_writable,
     write_schema,
 )
+from blue_solvers.goodness import NOT_TESTED
 
 if TYPE_CHECKING:
     from blue_solvers.nonnegative import Movement
@@ -63,6 +65,7 @@ def add_parser(subparsers: SubParsers) -> None:
     add_input_arguments(parser)
     parser.add_argument(
         "--settings",
+        type=settings_path,
         help="of a folder of measurement files: a production run of 2020, such as pl94_us_persons, dhc_us_housing for "
         "households and units together, or a .toml file; by default the folder's settings.toml",
     )
@@ -75,12 +78,14 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--totals",
         metavar="FILE",
+        type=ReadPath,
         help="totals of geounits of the folder that are known exactly, .csv: columns geocode and total; 044+144 for "
         "two that are all the children of one",
     )
     parser.add_argument(
         "--state-totals",
         metavar="WHICH",
+        type=ReadPath,
         help="populations of states that are known exactly, for a folder of persons: 2020 for those of the Census of "
         "2020, or a file, .csv: columns state and total; default: none",
     )
@@ -100,6 +105,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE",
+        type=WrittenPath,
         required=True,
         help="where the estimates go, such as .csv or .parquet; from measurement files a folder, for query",
     )
@@ -118,6 +124,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--plot",
         metavar="FILE",
+        type=WrittenPath,
         help="draw residuals and their quantiles, table by table, .png, .svg or .pdf; needs the extra 'plots'",
     )
     parser.set_defaults(run=run)
@@ -150,22 +157,15 @@ def run(args: argparse.Namespace) -> None:
 def run_on_table(args: argparse.Namespace) -> None:
     """Estimate from a file of tables, long or wide."""
     from blue_solvers.uncertainty import normal_intervals
-    from constraint_builders.files import estimates_frame, with_measurements
-    from constraint_builders.files.formats import writer_of
+    from constraint_builders.files import estimates_frame
     from constraint_builders.files.long_table import with_nonnegative
-    from constraint_builders.files.replacing import require_writable
 
-    writer_of(args.out)  # refuses, before any work, what could not be written after it
-    require_writable(args.out)
-    refuse_overwriting(args.out, (args.input, args.schema))
-    require_schema_writable(args)
-    if args.plot:
-        require_picture(args.plot)
+    require_outputs(args)
     problem, y = read_input(args)
     announce(problem, args.solver)
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
-    if args.plot and not P.info.exact:
+    if args.plot is not None and not P.info.exact:
         raise ValueError(
             f"--plot draws residuals of the best estimate, which --solver {args.solver} does not give of this input: "
             "choose another solver, such as auto"
@@ -175,10 +175,10 @@ def run_on_table(args: argparse.Namespace) -> None:
     estimate = est.values
     progress("computing exact variances")
     std_error = est.std_errors
-    fit = None
+    fit = FitReport("", NOT_TESTED)
     if args.fit:
         progress("testing the fit")
-        fit = fit_line(est)
+        fit = fit_report(est)
     level = LEVEL if args.level is None else args.level
     lower, upper = normal_intervals(estimate, std_error, level)
     frame = estimates_frame(problem, estimate, std_error, lower, upper)
@@ -192,14 +192,15 @@ def run_on_table(args: argparse.Namespace) -> None:
         fitted = np.where(lost, np.nan, counts.desired)
         frame = with_nonnegative(frame, fitted)
         moved = [own for own in movements(counts, estimate) if np.isfinite(own.unbiased_total)]
-    frame = with_measurements(frame, **vars(est.adjustments))
+    frame = est.with_measurements(frame)
     with ExitStack() as written:
-        if args.plot:
+        if args.plot is not None:
             written.enter_context(picture(est.fit(draws=0), args.plot))
         write_rounded(frame, args.out, args.digits)
-    report(est, args.out)
+    report(est, args.out, est.tied)
     write_schema(args, problem)
-    if fit is not None:
-        print(f"fit        {fit}")
+    if fit.line:
+        say(f"fit        {fit.line}")
     for movement in moved:
-        print(f"moved      {movement}")
+        say(f"moved      {movement}")
+    refuse_doubt(args, fit.doubt, *problem.understood.notes)

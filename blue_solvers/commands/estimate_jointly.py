@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,25 +20,31 @@ from blue_solvers.commands.common import (
     listed_names,
     new_parser,
     plural,
-    refuse_overwriting,
     report,
     write_rounded,
 )
 from blue_solvers.commands.estimate_release import print_stored, report_rows, settings_of
-from blue_solvers.commands.fit_line import fit_line
+from blue_solvers.commands.fit_line import FitReport, fit_report
 from blue_solvers.commands.kinds import is_release, what_is
 from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
-from blue_solvers.commands.table_input import read_table
+from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs, settings_path
+from blue_solvers.commands.screen import say
+from blue_solvers.commands.strict import refuse_doubt
+from blue_solvers.commands.table_input import once, read_table
+from blue_solvers.goodness import NOT_TESTED, doubt_of
+from constraint_builders.files.remarks import doubtful
 
 if TYPE_CHECKING:
+    from constraint_builders import Schema
     from constraint_builders.description.counted_parts import CountedParts
     from constraint_builders.geography.joined_releases import JoinedReleases
 
 LEVEL = 0.95
 SHIPPED = {"hhgq": "hhgq8lev", "votingage": "votingage"}  # of redistricting persons, in the schema of DHC persons
 OF_FOLDERS = ("settings", "within", "variables", "at")
-OF_TABLES = ("schema", "level", "digits")
+MARKS = ("total", "suppressed")
+OF_TABLES = ("schema", *MARKS, "level", "digits")
 
 
 def add_parser(subparsers: SubParsers) -> None:
@@ -57,6 +63,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "inputs",
         metavar="INPUT",
+        type=ReadPath,
         nargs="+",
         help="two or more folders of noisy measurement files, or two or more files of noisy tables, as estimate takes "
         "them; the schema of one refines those of all others, and they are over the same lowest places, which are "
@@ -74,8 +81,9 @@ def add_parser(subparsers: SubParsers) -> None:
         action="append",
         default=[],
         type=_pair,
-        help="that a variable of one input is a variable or recode of the finest schema by another name, levels in the "
-        "same order; may be repeated; known of redistricting and DHC persons",
+        help="that a variable of one input is a variable or recode of the finest schema, which has it by another name "
+        "or with other labels, levels in the same order; may be repeated; known of redistricting and DHC persons; by "
+        "default those of the same name and labels are the same",
     )
     parser.add_argument(
         "--only",
@@ -105,6 +113,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--settings",
         action="append",
+        type=settings_path,
         help="of a folder, as estimate takes them; given for each folder in turn, or for none: then settings.toml in "
         "each",
     )
@@ -114,7 +123,12 @@ def add_parser(subparsers: SubParsers) -> None:
         help="of folders: the input at whose geolevels tables are stored, in terms of its variables; default: the one "
         "with the finest schema",
     )
-    parser.add_argument("--within", metavar="GEOCODE", action="append", help="of folders, as estimate takes it")
+    parser.add_argument(
+        "--within",
+        metavar="GEOCODE",
+        action="append",
+        help="of folders, as estimate takes it: of a state, whose codes are the same in all products",
+    )
     parser.add_argument(
         "--variables",
         metavar="NAMES",
@@ -123,7 +137,25 @@ def add_parser(subparsers: SubParsers) -> None:
         "these",
     )
     parser.add_argument(
-        "--schema", metavar="FILE", action="append", help="of a table, .toml; given for each table in turn, or for none"
+        "--schema",
+        metavar="FILE",
+        action="append",
+        type=ReadPath,
+        help="of a table, .toml; given for each table in turn, or for none",
+    )
+    parser.add_argument(
+        "--total",
+        metavar="NAME:MARK",
+        action="append",
+        type=_mark,
+        help="of a table, a label there that counts everybody, first:T, as estimate takes it; may be repeated",
+    )
+    parser.add_argument(
+        "--suppressed",
+        metavar="NAME:MARK",
+        action="append",
+        type=_mark,
+        help="of a table, what stands there for a value that was not published, as estimate takes it; may be repeated",
     )
     parser.add_argument(
         "--desired",
@@ -135,6 +167,7 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE",
+        type=WrittenPath,
         required=True,
         help="where the estimates go: from folders a folder for table, compare and query, from tables a table",
     )
@@ -149,6 +182,25 @@ def _pair(text: str) -> tuple[str, str]:
     if not (name and recode):
         raise argparse.ArgumentTypeError(f"must be a variable and what it is, hhgq=hhgq8lev: got {text}")
     return name, recode
+
+
+def _mark(text: str) -> tuple[str, str]:
+    name, colon, mark = text.partition(":")
+    if not (name and colon):
+        raise argparse.ArgumentTypeError(f"must be an input and a mark of it, first:T: got {text!r}")
+    return name, mark
+
+
+def _marks(args: argparse.Namespace, names: Sequence[str]) -> list[dict[str, list[str] | None]]:
+    """What stands for totals and for what was not published, of every input; None where nothing is said."""
+    for option in MARKS:
+        unknown = [name for name, _ in getattr(args, option) or () if name not in names]
+        if unknown:
+            raise ValueError(f"--{option} names input {unknown[0]!r}: there are {', '.join(map(repr, names))}")
+    return [
+        {option: [mark for own, mark in getattr(args, option) or () if own == name] or None for option in MARKS}
+        for name in names
+    ]
 
 
 def _part(text: str) -> tuple[str, str, list[str]]:
@@ -206,9 +258,10 @@ def _run_on_folders(args: argparse.Namespace) -> None:
     for path in args.inputs:
         if not is_release(Path(path)):
             raise ValueError(f"{path} {what_is(path)}")
-    require_new(args.out)
+    require_outputs(args, require_new)
     joined = _read_folders(args)
     problem = joined.problem
+    _print_matches(joined.parts, {name: own.settings.schema for name, own in joined.releases.items()}, joined.recodes)
     announce(problem, args.solver)
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
@@ -224,8 +277,10 @@ def _run_on_folders(args: argparse.Namespace) -> None:
         write_joint_result(args.out, P, est.values, std_errors, joined, bar, proof)
     print_stored(est, proof, problem.domain.schema, args.out)
     for name, release in joined.releases.items():
-        print(f"product    {name}{', at whose geolevels tables are stored' if name == joined.stored else ''}")
+        say(f"product    {name}{', at whose geolevels tables are stored' if name == joined.stored else ''}")
         report_rows(release)
+    noticed = doubtful([remark for own in joined.releases.values() for remark in own.read.remarks])
+    refuse_doubt(args, doubt_of(proof.fit, noticed))
 
 
 def _read_folders(args: argparse.Namespace) -> JoinedReleases:
@@ -234,16 +289,16 @@ def _read_folders(args: argparse.Namespace) -> JoinedReleases:
     named = _for_each(args.settings, args.inputs, "--settings")
     names = _called(args, [Path(path).resolve().name for path in args.inputs])
     settings = {name: settings_of(path, own) for name, path, own in zip(names, args.inputs, named, strict=True)}
-    variables = {variable for own in settings.values() for variable in own.schema.names}
-    shipped = SHIPPED if {"hhgq", "relgq"} <= variables else {}
-    parts = _parts(args, names)
+    known = {factor for own in settings.values() for factor in own.schema.factor_names}
+    shipped = {name: own for name, own in SHIPPED.items() if {"relgq", name, own} <= known}
+    parts, same = _parts(args, names), once(args.same, "--same")
     if args.at is not None and args.at not in names:
         raise ValueError(f"--at names input {args.at!r}: there are {', '.join(map(repr, names))}")
     with reading(), LevelBar("reading") as bar:
         return read_joined_releases(
             dict(zip(names, args.inputs, strict=True)),
             settings,
-            recodes={**shipped, **dict(args.same)},
+            recodes={**shipped, **same},
             desired="all" if args.desired == ["all"] else args.desired,
             within=args.within,
             variables=args.variables,
@@ -255,27 +310,26 @@ def _read_folders(args: argparse.Namespace) -> JoinedReleases:
 
 def _run_on_tables(args: argparse.Namespace) -> None:
     from constraint_builders import joint
-    from constraint_builders.files import estimates_frame, with_measurements
-    from constraint_builders.files.formats import writer_of
+    from constraint_builders.files import estimates_frame
     from constraint_builders.files.frames_of_parts import with_groups
-    from constraint_builders.files.replacing import require_writable
     from constraint_builders.joint_problem import joint_parts
 
     _refuse(args, OF_FOLDERS, "is for folders of measurement files: the inputs are files of tables")
-    writer_of(args.out)
-    require_writable(args.out)
+    require_outputs(args)
     schemas = _for_each(args.schema, args.inputs, "--schema")
-    refuse_overwriting(args.out, (*args.inputs, *schemas))
     names = _called(args, [Path(path).stem for path in args.inputs])
-    read = [read_table(path, schema) for path, schema in zip(args.inputs, schemas, strict=True)]
+    said = zip(args.inputs, schemas, _marks(args, names), strict=True)
+    read = [read_table(path, schema, marks) for path, schema, marks in said]
     problems, parts, apart = [problem for problem, _ in read], _parts(args, names), None
+    same = once(args.same, "--same")
     desired = "all" if args.desired == ["all"] else args.desired
+    _print_matches(parts, {name: own.domain.schema for name, own in zip(names, problems, strict=True)}, same)
     if not parts.only:
-        problem = joint(*problems, recodes=dict(args.same), names=names, desired=desired, undetermined="nan")
+        problem = joint(*problems, recodes=same, names=names, desired=desired, undetermined="nan")
     elif desired == "all":
         raise ValueError("--desired all is not told by name where inputs count some people alone: name the tables")
     else:
-        problem, apart = joint_parts(problems, names, parts, recodes=dict(args.same), desired=args.desired)
+        problem, apart = joint_parts(problems, names, parts, recodes=same, desired=args.desired)
     y = np.concatenate([own for _, own in read])
     problem.check_vector(y)
     announce(problem, args.solver)
@@ -286,11 +340,22 @@ def _run_on_tables(args: argparse.Namespace) -> None:
     frame = estimates_frame(problem, est.values, est.std_errors, *est.interval(level))
     if apart is not None:
         frame = with_groups(frame, problem, apart)
-    fit = fit_line(est) if args.fit else None
-    write_rounded(with_measurements(frame, **vars(est.adjustments)), args.out, args.digits)
-    report(est, args.out)
-    if fit is not None:
-        print(f"fit        {fit}")
+    fit = fit_report(est) if args.fit else FitReport("", NOT_TESTED)
+    write_rounded(est.with_measurements(frame), args.out, args.digits)
+    report(est, args.out, est.tied)
+    if fit.line:
+        say(f"fit        {fit.line}")
+    refuse_doubt(args, fit.doubt, *(note for own in problems for note in own.understood.notes))
+
+
+def _print_matches(parts: CountedParts, schemas: Mapping[str, Schema], recodes: Mapping[str, str]) -> None:
+    """Say which variables of the inputs are taken for the same."""
+    from constraint_builders.description.common_schema import require_known_factors
+
+    require_known_factors(recodes, schemas)
+    common = parts.common(schemas, recodes)
+    for name, own in schemas.items():
+        say(f"matched    {name}: {', '.join(common.matches(name, own))}")
 
 
 def _refuse(args: argparse.Namespace, options: Sequence[str], why: str) -> None:

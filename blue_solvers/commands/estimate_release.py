@@ -14,8 +14,13 @@ from blue_solvers.commands.fit_line import proof_lines
 from blue_solvers.commands.kinds import is_release, what_is
 from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
+from blue_solvers.commands.read_and_written import require_outputs
+from blue_solvers.commands.screen import say
+from blue_solvers.commands.strict import refuse_doubt
+from blue_solvers.goodness import doubt_of
 from blue_solvers.solvers import TwoPass
 from constraint_builders import Schema
+from constraint_builders.files.remarks import doubtful
 
 if TYPE_CHECKING:
     from blue_solvers.results.proof import StoredProof
@@ -48,7 +53,7 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     from constraint_builders.files import read_noisy_measurements
     from constraint_builders.files.new_folder import require_new
 
-    require_new(args.out)
+    require_outputs(args, require_new)
     settings = settings_of(args.input, args.settings)
     with reading(), LevelBar("reading") as bar:
         totals = _totals(args, settings)
@@ -78,12 +83,15 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
         write_result(args.out, P, est.values, None, settings, bar, proof, release)
     print_stored(est, proof, settings.schema, args.out)
     report_rows(release)
+    refuse_doubt(args, doubt_of(proof.fit, doubtful(release.read.remarks)))
 
 
 def print_stored(est: Estimate, proof: StoredProof, schema: Schema, out: str) -> None:
     """Say what was estimated and stored, how, what is proved of it, and how measurements fit."""
-    report(replace(est, proof=None), out)
-    print("\n".join(proof_lines(proof, schema)))
+    from blue_solvers.results.questions import Result
+
+    report(replace(est, proof=None), out, Result(out).tied)
+    say(*proof_lines(proof, schema))
 
 
 def report_rows(release: Release) -> None:
@@ -98,6 +106,7 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
 
     if args.solver not in ("auto", TwoPass.name):
         raise ValueError(f"--memory streams the passes of {TwoPass.name!r}: leave --solver {args.solver} out")
+    require_outputs(args, Path)  # what may be there, an earlier run's work, it knows itself
     settings = settings_of(args.input, args.settings)
     totals = _totals(args, settings)
     with LevelBar("estimating", alike=True) as bar:
@@ -113,13 +122,15 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
             progress=bar,
         )
     observed = f"{plural(read.cells, 'cell')} of {plural(read.tables, 'table')}"
-    print(f"observed   {observed}, {read.exact:,} exact, {read.unmeasured:,} not measured")
+    say(f"observed   {observed}, {read.exact:,} exact, {read.unmeasured:,} not measured")
     found = Result(args.out)
     proof = found.proof if args.fit else replace(found.proof, fit=None)
-    print(f"solver     {TwoPass.name}, {found.description['reason']}")
-    print(f"written    {args.out}")
-    print("\n".join(proof_lines(proof, found.schema)))
+    say(f"tied by    {found.tied}")
+    say(f"solver     {TwoPass.name}, {found.description['reason']}")
+    say(f"written    {args.out}")
+    say(*proof_lines(proof, found.schema))
     _report_rows(read.zeros, read.read)
+    refuse_doubt(args, doubt_of(proof.fit, found.noticed))
 
 
 def settings_of(folder: str, given: str | None) -> Settings:
@@ -147,7 +158,7 @@ def _totals(args: argparse.Namespace, settings: Settings) -> list[ExactTotal]:
         return totals
     states = read_state_totals(args.state_totals, args.input, settings, args.within)
     for reason in states.left_out:
-        print(f"not used   {reason}")
+        say(f"not used   {reason}")
     return [*totals, *states.totals]
 
 
@@ -156,18 +167,21 @@ def _report_rows(zeros: Iterable[tuple[str, str, int]], read: ReadingReport) -> 
     for kind in dict.fromkeys(own.kind for own in read.rows):
         rows = [own for own in read.rows if own.kind == kind]
         found, used, unused = (sum(getattr(own, name) for own in rows) for name in ("read", "used", "unused"))
-        print(f"rows       {kind}: {found:,} read, {used:,} used, {unused:,} not used")
+        say(f"rows       {kind}: {found:,} read, {used:,} used, {unused:,} not used")
     if read.facilities:
-        print(f"facilities {', '.join(f'{count:,} {kind}' for kind, count in read.facilities.items())}")
-    print(*(f"bounds     {line}" for line in read.implied_lines()), sep="\n", end="\n" if read.implied else "")
+        say(f"facilities {', '.join(f'{count:,} {kind}' for kind, count in read.facilities.items())}")
+    for line in read.implied_lines():
+        say(f"bounds     {line}")
     if read.summed_out:
         lost = (
             "nothing is lost"
             if read.is_lossless
             else "estimates are the best from sums, not from all that was measured"
         )
-        print(f"summed     over {', '.join(read.summed_out)} when read: {lost}")
+        say(f"summed     over {', '.join(read.summed_out)} when read: {lost}")
+    for remark in read.remarks:
+        say(str(remark))
     for geolevel, table, cells in zeros:
-        print(f"empty      {plural(cells, 'structural zero')} of table {table!r} at {geolevel}")
+        say(f"empty      {plural(cells, 'structural zero')} of table {table!r} at {geolevel}")
     for geolevel, name, count, reason in read.unused:
-        print(f"not used   {name} at {geolevel}, {plural(count, 'row')}: {reason}")
+        say(f"not used   {name} at {geolevel}, {plural(count, 'row')}: {reason}")

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from blue_solvers.estimates import Estimate
+from blue_solvers.goodness import LOOSE, MISFIT, NOT_TESTED, Verdict, verdict
 from blue_solvers.verification import Certificate, FitOfParts
-from blue_solvers.verification.fit_of_parts import DOUBTFUL
 from constraint_builders import Schema
-from constraint_builders.description.table import parse_table
+from constraint_builders.tied_together import NOTHING
+
+NOT_BEST = "the fit is not tested, since that takes the best estimate"
 
 if TYPE_CHECKING:  # results need the extra frames, the command does not
     from blue_solvers.results.proof import StoredProof
+    from blue_solvers.results.stored import StoredResult
+
+
+class FitReport(NamedTuple):
+    """What the command says of a fit, empty where nothing checks anything, and what is doubtful about it."""
+
+    line: str
+    doubt: str
 
 
 def fit_line(est: Estimate) -> str | None:
+    """The line of `fit_report`; None where no measurement checks another, or the estimate is not the best one."""
+    return fit_report(est).line or None
+
+
+def fit_report(est: Estimate) -> FitReport:
     """Compare measurements with their best estimates.
 
     Parameters
@@ -25,27 +38,25 @@ def fit_line(est: Estimate) -> str | None:
 
     Returns
     -------
-    str or None
-        Chi-square, its degrees of freedom, and the largest residual with its cell. None where no measurement checks
-        another, or the estimate is not the best one.
+    FitReport
+        Chi-square, its degrees of freedom, and the largest residual with its cell and source.
     """
     if not est.operator.info.exact:
-        return None
+        return FitReport("", NOT_BEST)
     fit = est.fit(draws=0)
-    largest = fit.outliers(1)
-    if not fit.degrees_of_freedom or not largest:
-        return None
+    largest, word = fit.furthest(1), verdict(fit)
+    if word == Verdict.UNTESTED or not largest:
+        return FitReport("", LOOSE)
     degrees = f"{fit.degrees_of_freedom:,} degree{'s' * (fit.degrees_of_freedom != 1)} of freedom"
-    agreement = f"chi-square {fit.statistic:,.4g} on {degrees}, p = {fit.p_value:.2g}"
-    layout, worst = est.problem.observed, largest[0]
-    start, shape = layout.slice(worst.table).start, layout.shape(worst.table)
-    cell = layout.describe(start + int(np.ravel_multi_index(worst.cell, shape)) if shape else start)
-    line = f"{agreement}; largest residual {worst.residual:+.3g} standard errors: {cell}"
-    if fit.p_value >= DOUBTFUL:
-        return line
-    if fit.statistic < fit.degrees_of_freedom:
-        return f"TOO CLOSE, values differ by less than their variances claim: {line}"
-    return f"CONTRADICTORY, values differ by more than their variances allow: {line}"
+    agreement = f"chi-square {fit.statistic:,.6g} on {degrees}, p = {fit.p_value:.2g}"
+    if fit.by_source:
+        source, own = max(fit.by_source.items(), key=lambda item: abs(item[1].z))
+        agreement += f"; worst source {source or 'without a name'!r}, z = {own.z:+,.1f}"
+    residual = f"largest residual {fit.residuals[largest[0]]:+.3g} standard errors"
+    line = f"{agreement}; {residual}: {fit.describe(largest[0])}"
+    if word == Verdict.FITS:
+        return FitReport(line, "")
+    return FitReport(f"{word.upper()}, {word.explained}: {line}", f"{word.upper()}, {word.explained}")
 
 
 def proof_line(certificate: Certificate) -> str:
@@ -57,24 +68,27 @@ def proof_line(certificate: Certificate) -> str:
 
 
 def proof_lines(proof: StoredProof, schema: Schema) -> list[str]:
-    """What is known of a stored result: one line of its proof, two of the fit."""
+    """What is known of a stored result: one line of its proof, and of the fit."""
     lines = ["not certified: nobody asked for it"] if proof.certificate is None else [proof_line(proof.certificate)]
-    return lines if proof.fit is None else [*lines, *fit_lines(proof.fit, schema)]
+    return [*lines, *fit_lines(proof.fit, schema)]
 
 
-def fit_lines(fit: FitOfParts, schema: Schema) -> list[str]:
-    """Two lines of the fit of a spine's measurements: the verdict with the worst table, and the largest residual."""
-    if not fit.degrees_of_freedom or fit.worst_table is None:
-        return []
-    (level, table), worst = fit.worst_table
-    verdict = "fits: all tables agree with their noise" if fit.fits else "DOES NOT FIT the noise that is declared"
-    chi_square = (
-        f"chi-square {fit.statistic:,.6g} on {fit.degrees_of_freedom:,} degrees of freedom, p = {fit.p_value:.2g}"
-    )
-    lines = [f"fit        {verdict}; {chi_square}; worst table {table!r} at {level}, z = {worst.z:+.1f}"]
+def known_of(result: StoredResult) -> str:
+    """The proof, the verdict on the fit and what puts the files in doubt in one line; empty where nobody looked."""
+    proof = result.proof
+    said = [] if proof.certificate is None else [proof_line(proof.certificate)]
+    said += [_verdict(proof.fit)] if said or proof.fit is not None else []
+    return "; ".join(filter(None, [*said, result.noticed]))
+
+
+def fit_lines(fit: FitOfParts | None, schema: Schema) -> list[str]:
+    """Lines of the fit of a spine's measurements: the verdict with the worst table, and the largest residual."""
+    lines = [f"fit        {_verdict(fit)}"]
+    if fit is None or not fit.degrees_of_freedom:
+        return lines
     if fit.largest:
-        own = fit.largest[0]
-        place = f"{_cell(schema, own.table, own.cell)}{own.table!r} of {own.geolevel} {own.geocode!r}"
+        own, labels = fit.largest[0], fit.largest[0].labels(schema)
+        place = f"{f'cell ({labels}) of ' if labels else ''}{own.table!r} of {own.geolevel} {own.geocode!r}"
         figures = f"measured {own.value:,.6g}, expected {own.expected:,.6g}, probability {fit.probability:.2g}"
         lines.append(f"residual   largest {own.residual:+.1f} standard errors: {place}, {figures}")
     if fit.geounit is not None and not fit.fits:
@@ -84,9 +98,13 @@ def fit_lines(fit: FitOfParts, schema: Schema) -> list[str]:
     return lines
 
 
-def _cell(schema: Schema, table: str, number: int) -> str:
-    """The labels of a cell, by its number in C order of the schema's; nothing of a total."""
-    own = parse_table(schema, table).in_schema_order()
-    place = np.unravel_index(number, own.shape) if own.shape else ()
-    named = ", ".join(f"{factor}={schema.labels_of(factor)[i]}" for factor, i in zip(own.factors, place, strict=True))
-    return f"cell ({named}) of " if named else ""
+def _verdict(fit: FitOfParts | None) -> str:
+    if fit is None:
+        return NOT_TESTED
+    if not fit.degrees_of_freedom or fit.worst_table is None:
+        return NOTHING
+    (level, table), worst = fit.worst_table
+    verdict = "fits: all tables agree with their noise" if fit.fits else MISFIT
+    degrees = f"{fit.degrees_of_freedom:,} degrees of freedom"
+    chi_square = f"chi-square {fit.statistic:,.6g} on {degrees}, p = {fit.p_value:.2g}"
+    return f"{verdict}; {chi_square}; worst table {table!r} at {level}, z = {worst.z:+.1f}"

@@ -18,11 +18,16 @@ from blue_solvers.commands.common import (
 from blue_solvers.commands.fit_line import proof_lines
 from blue_solvers.commands.kinds import RESULT
 from blue_solvers.commands.progress import progress
-from blue_solvers.commands.table_input import add_input_arguments, read_input, require_schema_writable, write_schema
+from blue_solvers.commands.read_and_written import require_outputs
+from blue_solvers.commands.screen import say
+from blue_solvers.commands.strict import add_strict_argument, refuse_doubt
+from blue_solvers.commands.table_input import OF_TABLES, add_input_arguments, read_input, write_schema
 from blue_solvers.contract import plain_problem
+from blue_solvers.goodness import LOOSE
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
+from constraint_builders.tied_together import tied_together
 
 ASSUMPTIONS = {  # what it means that one holds, and that it fails
     "A1": ("the covariance of the noise is known", "some cells were not measured, their variance is infinite"),
@@ -40,23 +45,32 @@ def add_parser(subparsers: SubParsers) -> None:
         "blue-solvers info noisy.csv --schema schema.toml",
     )
     add_input_arguments(parser)
+    add_strict_argument(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     """Read the problem and print it."""
     if (Path(args.input) / RESULT).exists():
-        print_result(args.input)
+        for option in ("--schema", "--desired", "--undetermined", *OF_TABLES):
+            if getattr(args, option[2:].replace("-", "_")) is not None:
+                raise ValueError(f"{option} is for tables: {args.input} is a stored result, which says itself")
+        doubt = print_result(args.input)
     else:
-        require_schema_writable(args)
+        require_outputs(args)
         problem, _ = read_input(args)
-        print_problem(problem)
+        doubt = print_problem(problem)
         write_schema(args, problem)
+    refuse_doubt(args, doubt)
 
 
-def print_result(path: str) -> None:
-    """Print what a stored result holds and what is proved of it, once all files are compared with what was written."""
+def print_result(path: str) -> str:
+    """Print what a stored result holds and what is proved of it, once all files are compared with what was written.
+
+    Gives what is doubtful about it.
+    """
     from blue_solvers.results.questions import Result
+    from blue_solvers.results.store import remarks_of
 
     result = Result(path)
     progress(f"comparing {plural(len(result.description['files']), 'file')} with their checksums")
@@ -66,31 +80,36 @@ def print_result(path: str) -> None:
         for i, level in enumerate(result.spine.levels)
     ]
     print_columns(("geolevel", "geounits", "tables"), rows)
-    print(f"\nschema     {result.schema}")
-    print(f"solver     {result.description['solver']}: {result.description['reason']}")
-    print("\n".join(proof_lines(result.proof, result.fit_schema)))
+    say("", f"schema     {result.schema}")
+    say(f"tied by    {result.tied}")
+    say(f"solver     {result.description['solver']}: {result.description['reason']}")
+    say(*proof_lines(result.proof, result.fit_schema), *map(str, remarks_of(result.description)))
+    return result.doubt
 
 
-def print_problem(problem: Problem) -> None:
-    """Print a problem's tables, sizes, rank, assumptions, and the solver that auto would take."""
+def print_problem(problem: Problem) -> str:
+    """Print a problem's tables, sizes, rank, assumptions, and the solver that auto would take; gives a doubt."""
     variances = problem.observed.tables(problem.variances)
     rows = [
         (str(name), _shape(problem.observed, name), f"{cells.size:,}", _describe_variances(cells.ravel()))
         for name, cells in variances.items()
     ]
     print_columns(("observed table", "shape", "cells", "variance"), rows)
-    print()
-    print(f"schema       {problem.schema}")
-    print(f"observed     {_summary(problem.observed)}")
-    print(f"desired      {_summary(problem.desired)}")
-    print(f"constraints  {problem.rank:,} independent")
+    say()
+    say(f"schema       {problem.schema}")
+    say(f"observed     {_summary(problem.observed)}")
+    say(f"desired      {_summary(problem.desired)}")
+    say(f"constraints  {problem.rank:,} independent")
+    tied = tied_together(problem)
+    say(f"tied by      {tied}")
     if problem.places is not None:
-        print(f"geography    {problem.places}")
+        say(f"geography    {problem.places}")
     for name, (holds, fails) in ASSUMPTIONS.items():
-        print(f"{name}           {f'holds: {holds}' if getattr(problem.assumptions, name) else f'FAILS: {fails}'}")
+        say(f"{name}           {f'holds: {holds}' if getattr(problem.assumptions, name) else f'FAILS: {fails}'}")
     report_undetermined(problem)
     solver, reason = Auto().choose(plain_problem(problem))
-    print(f"solver       auto would take {solver.name}: {reason}")
+    say(f"solver       auto would take {solver.name}: {reason}")
+    return "; ".join([*([LOOSE] if tied.is_loose else []), *problem.understood.notes])
 
 
 def _summary(layout: Layout) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +44,11 @@ def require_picture(path: str) -> None:
 @contextmanager
 def picture(fit: Fit, path: str) -> Iterator[None]:
     """Draw residuals by table, and their quantiles; the file is there once what is done within is done."""
+    with written(lambda: _residuals(fit), path):
+        yield
+
+
+def _residuals(fit: Fit) -> Figure:
     from matplotlib.figure import Figure
 
     from blue_solvers.plots import quantiles_by_table, residuals_by_table
@@ -53,15 +58,17 @@ def picture(fit: Fit, path: str) -> Iterator[None]:
     above, below = figure.subplots(2, 1, height_ratios=[height, QUANTILES])
     residuals_by_table(above, fit)
     quantiles_by_table(below, fit)
-    with written(figure, path):
-        yield
+    return figure
 
 
 @contextmanager
-def written(figure: Figure, path: str) -> Iterator[None]:
-    """Write a picture, whose file is there once what is done within is done."""
+def written(draw: Callable[[], Figure], path: str) -> Iterator[None]:
+    """Draw and write a picture, whose file is there once what is done within is done; dollars in names are dollars."""
+    import matplotlib
+
     from constraint_builders.files.replacing import replacing
 
     with replacing(path) as temporary:
-        figure.savefig(temporary, format=Path(path).suffix[1:].lower())
+        with matplotlib.rc_context({"text.parse_math": False}):
+            draw().savefig(temporary, format=Path(path).suffix[1:].lower())
         yield

@@ -6,6 +6,8 @@ import sys
 import time
 from types import TracebackType
 
+from blue_solvers.commands.screen import tell
+
 WIDTH = 24
 EVERY = 15.0  # seconds between lines outside a terminal: a log is to show that work goes on, no more
 LEAST = 5.0  # seconds of work from which the rest of it is projected
@@ -29,7 +31,7 @@ class Clock:
         """Print a line that ends in how long the command has been at work."""
         self.spoke = time.monotonic()
         so_far = duration(self.spoke - self.began)
-        print(f"blue-solvers: {text}, {so_far} so far", file=sys.stderr, flush=True)
+        tell(f"blue-solvers: {text}, {so_far} so far")
 
 
 CLOCK = Clock()
@@ -38,7 +40,7 @@ CLOCK = Clock()
 def progress(step: str) -> None:
     """Say what is being done."""
     if sys.stderr.isatty():
-        print(f"blue-solvers: {step} ...", file=sys.stderr, flush=True)
+        tell(f"blue-solvers: {step} ...")
     elif CLOCK.is_due():
         CLOCK.say(step)
 
@@ -103,8 +105,8 @@ class LevelBar:
         """Remove the bar."""
         if self._shown:
             self._show("")
-            print("\r", end="", file=sys.stderr, flush=True)
+            tell("", start="\r", end="")
 
     def _show(self, text: str) -> None:
-        print(f"\r{text:<{self._shown}}", end="", file=sys.stderr, flush=True)
+        tell(text.ljust(self._shown), start="\r", end="")
         self._shown = len(text)

@@ -6,9 +6,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import coverage, refuse_overwriting
-from blue_solvers.commands.fit_line import proof_line
+from blue_solvers.commands.common import coverage
+from blue_solvers.commands.fit_line import known_of
 from blue_solvers.commands.kinds import RESULT, what_is
+from blue_solvers.commands.read_and_written import ReadPath, WrittenPath
+from blue_solvers.commands.screen import say
+from blue_solvers.commands.strict import add_strict_argument, refuse_doubt
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,8 +23,11 @@ UNSURE_NOTE = "C: the line's number is from memory of 2010; its cells are those 
 
 
 def add_result_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare RESULT."""
-    parser.add_argument("result", metavar="RESULT", help="folder that estimate made from measurement files")
+    """Declare RESULT and ``--strict``."""
+    parser.add_argument(
+        "result", metavar="RESULT", type=ReadPath, help="folder that estimate made from measurement files"
+    )
+    add_strict_argument(parser)
 
 
 def add_place_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,11 +47,15 @@ def add_place_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--places",
         metavar="FILE",
+        type=ReadPath,
         help="places by the blocks in them: a table with a row for each block of each place, columns place and geoid",
     )
     parser.add_argument("--level", type=coverage, default=0.95, help="coverage of the intervals; default: 0.95")
     parser.add_argument(
-        "--out", metavar="FILE", help="write the rows, .csv, .parquet or .arrow; by default they are shown"
+        "--out",
+        metavar="FILE",
+        type=WrittenPath,
+        help="write the rows, .csv, .parquet or .arrow; by default they are shown",
     )
 
 
@@ -56,17 +66,6 @@ def open_result(folder: str) -> Result:
     if Path(folder).exists() and not (Path(folder) / RESULT).exists():
         raise ValueError(f"{folder} {what_is(folder)}")
     return Result(folder)
-
-
-def require_output(args: argparse.Namespace) -> None:
-    """Refuse an output that cannot be written, before anything is read."""
-    from constraint_builders.files.formats import writer_of
-    from constraint_builders.files.replacing import require_writable
-
-    if args.out is not None:
-        writer_of(args.out)
-        require_writable(args.out)
-        refuse_overwriting(args.out, (args.places,))
 
 
 def places_of(args: argparse.Namespace) -> tuple[Places | None, str | None]:
@@ -82,11 +81,12 @@ def places_of(args: argparse.Namespace) -> tuple[Places | None, str | None]:
     return read_places(args.places), None
 
 
-def print_proof(result: Result) -> None:
-    """Print what is proved of the estimates, if anybody looked."""
-    certificate = result.proof.certificate
-    if certificate is not None:
-        print(proof_line(certificate))
+def print_proof(args: argparse.Namespace, result: Result) -> None:
+    """Print what is proved, and whether the measurements fit their noise; doubt may be the end of it."""
+    known = known_of(result)
+    if known:
+        say(known)
+    refuse_doubt(args, result.doubt)
 
 
 def require_few(frame: pl.DataFrame) -> None:

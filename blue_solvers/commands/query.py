@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blue_solvers.commands.common import (
@@ -15,14 +14,17 @@ from blue_solvers.commands.common import (
     new_parser,
     plural,
     print_columns,
-    refuse_overwriting,
     write_rounded,
 )
-from blue_solvers.commands.fit_line import proof_line
-from blue_solvers.commands.kinds import RESULT, what_is
+from blue_solvers.commands.fit_line import known_of
 from blue_solvers.commands.progress import LevelBar, progress
+from blue_solvers.commands.published_places import add_result_argument, open_result, print_proof
+from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
+from blue_solvers.commands.screen import say
+from blue_solvers.commands.strict import refuse_doubt
 from constraint_builders.arrays import Index
 from constraint_builders.memory import require_memory
+from constraint_builders.opening import read_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,7 +46,7 @@ def add_parser(subparsers: SubParsers) -> None:
         "  blue-solvers query result --count total --places places.csv --out places_total.csv\n"
         "  blue-solvers query result --table all --all --geolevel County --out counties.parquet",
     )
-    parser.add_argument("result", metavar="RESULT", help="folder that estimate made from measurement files")
+    add_result_argument(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--count",
@@ -61,10 +63,13 @@ def add_parser(subparsers: SubParsers) -> None:
     )
     units = parser.add_mutually_exclusive_group(required=True)
     units.add_argument("--geounits", metavar="CODE", nargs="+", help="geocodes, or 15-digit GEOIDs of blocks, together")
-    units.add_argument("--geounits-file", metavar="FILE", help="a file with a geocode on every line, together")
+    units.add_argument(
+        "--geounits-file", metavar="FILE", type=ReadPath, help="a file with a geocode on every line, together"
+    )
     units.add_argument(
         "--places",
         metavar="FILE",
+        type=ReadPath,
         help="many places, on the spine or off it: a table with a row for each block of each place, columns place and "
         "geocode; an answer for each place",
     )
@@ -72,7 +77,10 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument("--geolevel", metavar="LEVEL", help="of the geounits; default: the lowest")
     parser.add_argument("--level", type=coverage, default=0.95, help="coverage of the intervals; default: 0.95")
     parser.add_argument(
-        "--out", metavar="FILE", help="write the answers, a row for each, .csv or .parquet; by default they are shown"
+        "--out",
+        metavar="FILE",
+        type=WrittenPath,
+        help="write the answers, a row for each, .csv or .parquet; by default they are shown",
     )
     add_digits_argument(parser)
     parser.set_defaults(run=run)
@@ -80,31 +88,20 @@ def add_parser(subparsers: SubParsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Answer what was asked, and show or write it."""
-    from blue_solvers.results.questions import Result
-    from constraint_builders.files.formats import writer_of
-    from constraint_builders.files.replacing import require_writable
-
-    if Path(args.result).exists() and not (Path(args.result) / RESULT).exists():
-        raise ValueError(f"{args.result} {what_is(args.result)}")
-    if args.out is not None:
-        writer_of(args.out)
-        require_writable(args.out)
-        refuse_overwriting(args.out, (args.places, args.geounits_file))
-    elif args.digits is not None:
+    require_outputs(args)
+    if args.out is None and args.digits is not None:
         raise ValueError("--digits rounds what is written: give --out, or leave it out")
-    result = Result(args.result)
+    result = open_result(args.result)
     geolevel = args.geolevel or result.spine.levels[-1]
     places = _places(args, result, geolevel)
     frame = _answers(args, result, geolevel, places)
-    certificate = result.proof.certificate
-    proof = "" if certificate is None else proof_line(certificate)
     if args.out is None:
-        _show(frame, _title(args, geolevel, places), proof, args.level)
+        _show(frame, _title(args, geolevel, places), known_of(result), args.level)
+        refuse_doubt(args, result.doubt)
     else:
         write_rounded(frame, args.out, args.digits)
-        print(f"written    {args.out}, {plural(frame.height, 'row')}")
-        if proof:
-            print(proof)
+        say(f"written    {args.out}, {plural(frame.height, 'row')}")
+        print_proof(args, result)
 
 
 def _places(args: argparse.Namespace, result: Result, geolevel: str) -> dict[str, Index]:
@@ -167,13 +164,13 @@ def _title(args: argparse.Namespace, geolevel: str, places: dict[str, Index]) ->
     return f"{plural(places[TOGETHER].size, 'geounit')} of level {geolevel} together"
 
 
-def _show(frame: pl.DataFrame, title: str, proof: str, level: float) -> None:
-    """Print answers in columns, without what is the same in all of them, under what is proved of them."""
+def _show(frame: pl.DataFrame, title: str, known: str, level: float) -> None:
+    """Print answers in columns, without what is the same in all of them, under what is known of them."""
     shown = frame.drop("geolevel", strict=False)
     keys = shown.columns[:-4]
     header = (*keys, "estimate", "std error", *bounds_header(level))
     rows = [(*row[: len(keys)], *(f"{value:,.2f}" for value in row[len(keys) :])) for row in shown.iter_rows()]
-    print(f"{title}\n{proof}")
+    say(title, known)
     print_columns(header, rows, left=len(keys))
 
 
@@ -211,7 +208,7 @@ def parse_count(text: str) -> dict[str, list[str]]:
 
 
 def _lines(path: str) -> list[str]:
-    codes = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+    codes = [line.strip() for line in read_text(path).splitlines() if line.strip()]
     if not codes:
         raise ValueError("there is no geocode: give one on every line")
     return codes

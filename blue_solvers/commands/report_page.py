@@ -6,16 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import (
-    SubParsers,
-    coverage,
-    new_parser,
-    plural,
-    refuse_overwriting,
-)
+from blue_solvers.commands.common import SubParsers, coverage, new_parser, plural
 from blue_solvers.commands.kinds import RESULT, require_file, what_is
 from blue_solvers.commands.progress import progress
 from blue_solvers.commands.quiet import reading
+from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
+from blue_solvers.commands.screen import say
+from blue_solvers.commands.strict import add_strict_argument, refuse_doubt
+from blue_solvers.commands.table_input import OF_TABLES, add_said_arguments, said_of
 
 if TYPE_CHECKING:
     from blue_solvers.reporting import Page
@@ -35,29 +33,32 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "result",
         metavar="RESULT",
+        type=ReadPath,
         help="what estimate wrote, .csv or .parquet, or a folder of it; or noisy tables, which are estimated for it",
     )
     parser.add_argument(
         "--measured",
         metavar="INPUT",
+        type=ReadPath,
         help="the noisy tables that a file of estimates was made from, by whomever: it is judged by them; by default "
         "those that it holds itself",
     )
-    parser.add_argument("--schema", metavar="FILE", help="variables and recodes, .toml; by default inferred")
+    parser.add_argument(
+        "--schema", metavar="FILE", type=ReadPath, help="variables and recodes, .toml; by default inferred"
+    )
+    add_said_arguments(parser)
+    add_strict_argument(parser)
     parser.add_argument("--level", type=coverage, default=LEVEL, help=f"coverage of intervals; default: {LEVEL}")
-    parser.add_argument("--out", metavar="FILE", required=True, help="the page, .html")
+    parser.add_argument("--out", metavar="FILE", type=WrittenPath, required=True, help="the page, .html")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the page."""
     from blue_solvers.reporting import html_of
-    from constraint_builders.files.replacing import replacing, require_writable
+    from constraint_builders.files.replacing import replacing
 
-    if Path(args.out).suffix.lower() not in SUFFIXES:
-        raise ValueError(f"--out {args.out}: give a file that ends in {' or '.join(SUFFIXES)}")
-    require_writable(args.out)
-    refuse_overwriting(args.out, (args.result, args.measured, args.schema))
+    require_outputs(args, _require_page)
     if not Path(args.result).exists():
         raise FileNotFoundError(f"{args.result}: No such file or directory")
     page = _of_folder(args) if Path(args.result).is_dir() else _of_file(args)
@@ -65,16 +66,25 @@ def run(args: argparse.Namespace) -> None:
     with replacing(args.out) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
     for tile in page.tiles:
-        print(f"{tile.label}: {tile.value}, {tile.note}")
-    print(f"written    {args.out}, {plural(len(text.encode()), 'byte')}, which needs no network")
+        say(f"{tile.label}: {', '.join(filter(None, (tile.value, tile.note)))}")
+    say(f"written    {args.out}, {plural(len(text.encode()), 'byte')}, which needs no network")
+    refuse_doubt(args, page.doubt)
+
+
+def _require_page(path: str) -> None:
+    from constraint_builders.files.replacing import require_writable
+
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise ValueError(f"--out {path}: give a file that ends in {' or '.join(SUFFIXES)}")
+    require_writable(path)
 
 
 def _of_folder(args: argparse.Namespace) -> Page:
     from blue_solvers.reporting import stored_page
 
-    for option in ("measured", "schema"):
-        if getattr(args, option) is not None:
-            raise ValueError(f"--{option} is for a file of estimates: {args.result} is a folder, which says itself")
+    for option in ("--measured", "--schema", *OF_TABLES):
+        if getattr(args, option[2:].replace("-", "_"), None) is not None:
+            raise ValueError(f"{option} is for a file of estimates: {args.result} is a folder, which says itself")
     if not (Path(args.result) / RESULT).exists():
         raise ValueError(f"{args.result} {what_is(args.result)}")
     progress(f"reading {args.result}")
@@ -85,6 +95,7 @@ def _of_folder(args: argparse.Namespace) -> Page:
 def _of_file(args: argparse.Namespace) -> Page:
     from blue_solvers.reporting.of_tables import page_of_estimates, page_of_measurements
     from blue_solvers.reporting.result_file import ResultFile
+    from constraint_builders.files import read_schema_file
     from constraint_builders.files.naming import naming
     from constraint_builders.files.source import open_source
 
@@ -92,11 +103,13 @@ def _of_file(args: argparse.Namespace) -> Page:
         require_file(args.measured, "a long table")
     with reading():
         source = open_source(args.result)
-    name = Path(args.result).name
+    name, said = Path(args.result).name, said_of(args)
     with naming(args.result):
         result = ResultFile.of(source)
+    with reading():
+        file = read_schema_file(args.schema) if args.schema else None
     if result is not None:
-        return page_of_estimates(result, name, args.measured, args.schema, args.level)
+        return page_of_estimates(result, name, args.measured, file, args.level, said)
     if args.measured is not None:
         raise ValueError(f"{args.result} holds no estimates to judge by --measured: give what estimate wrote")
-    return page_of_measurements(args.result, name, args.schema, args.level)
+    return page_of_measurements(args.result, name, file, args.level, said)

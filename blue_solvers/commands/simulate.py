@@ -7,10 +7,12 @@ import json
 import secrets
 from collections.abc import Mapping
 
-from blue_solvers.commands.common import SubParsers, new_parser, plural
+from blue_solvers.commands.common import SubParsers, new_parser, plural, whole_from
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
+from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs, settings_path
+from blue_solvers.commands.screen import say
 from constraint_builders import Problem, Spine
 from constraint_builders.description.spine import CENSUS_WIDTHS
 from constraint_builders.true_tables import true_vector
@@ -33,17 +35,21 @@ def add_parser(subparsers: SubParsers) -> None:
     parser.add_argument(
         "input",
         metavar="BLOCKS",
+        type=ReadPath,
         help="true counts, such as .csv or .parquet: a column geoid, then a column for every cell, named by its "
         "labels joined by _, or a column for every variable and count",
     )
     parser.add_argument(
         "--settings",
+        type=settings_path,
         required=True,
         help="schema, geolevels and budget: a production run of 2020, such as pl94_us_persons, blocks_adult_race for "
         "blocks by adult and race, or a .toml file",
     )
-    parser.add_argument("--out", metavar="FOLDER", required=True, help="where the release goes, made anew")
-    parser.add_argument("--seed", type=int, help="of the noise; by default a fresh one, which is stated")
+    parser.add_argument(
+        "--out", metavar="FOLDER", type=WrittenPath, required=True, help="where the release goes, made anew"
+    )
+    parser.add_argument("--seed", type=whole_from(0), help="of the noise; by default a fresh one, which is stated")
     parser.add_argument(
         "--widths",
         type=_widths,
@@ -62,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
     from constraint_builders.files.settings import find_settings
 
     require_file(args.input, "a table of true counts")
-    require_new(args.out)
+    require_outputs(args, require_new)
     settings = find_settings(args.settings)
     if not kind_of(settings.noise).discrete:
         whole = 'measurement files hold whole numbers: write noise = "discrete_gaussian"'
@@ -127,19 +133,20 @@ def _level_widths(given: dict[str, int] | None, geolevels: tuple[str, ...]) -> d
 
 
 def _widths(text: str) -> dict[str, int]:
+    width_of = whole_from(0)
     try:
-        return {level: int(width) for level, width in (part.split("=") for part in text.split(","))}
-    except ValueError:
+        return {level: width_of(width) for level, width in (part.split("=") for part in text.split(","))}
+    except (ValueError, argparse.ArgumentTypeError):
         raise argparse.ArgumentTypeError(f"must be as in State=2,County=5,Block=15: got {text}") from None
 
 
 def _report(problem: Problem, spine: Spine, stated: Mapping, seed: int, out: str) -> None:
     counts = ", ".join(f"{members.size:,} {level}" for level, members in zip(spine.levels, spine.members, strict=True))
-    print(f"measured   {plural(problem.observed.size, 'cell')} of {plural(spine.size, 'geounit')}: {counts}")
+    say(f"measured   {plural(problem.observed.size, 'cell')} of {plural(spine.size, 'geounit')}: {counts}")
     if stated["left out"]:
-        print(f"left out   {stated['left out']}: all blocks lie in one geounit below it")
-    print(f"settings   {stated['settings']}, noise {stated['noise']}")
-    print(f"budget     {', '.join(f'{level} {loss}' for level, loss in stated['simulated budget'].items())}, simulated")
-    print(f"seed       {seed}; it is not in the folder, since it takes the noise out again")
-    print("grade      simulation only: the noise protects nobody")
-    print(f"written    {out}")
+        say(f"left out   {stated['left out']}: all blocks lie in one geounit below it")
+    say(f"settings   {stated['settings']}, noise {stated['noise']}")
+    say(f"budget     {', '.join(f'{level} {loss}' for level, loss in stated['simulated budget'].items())}, simulated")
+    say(f"seed       {seed}; it is not in the folder, since it takes the noise out again")
+    say("grade      simulation only: the noise protects nobody")
+    say(f"written    {out}")

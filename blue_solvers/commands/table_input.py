@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import argparse
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from blue_solvers.commands.common import refuse_overwriting
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.progress import progress
 from blue_solvers.commands.quiet import reading
+from blue_solvers.commands.read_and_written import ReadPath, WrittenPath
+from blue_solvers.commands.screen import say
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
 if TYPE_CHECKING:
     from constraint_builders.files.survey_frame import Said
 
-OF_TABLES = ("--columns", "--names-to", "--names-sep", "--cells", "--suppressed", "--exact", "--write-schema")
+OF_TABLES = (
+    "--columns", "--names-to", "--names-sep", "--cells", "--suppressed", "--exact", "--total", "--write-schema",
+)  # fmt: skip
 
 
 def add_input_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,15 +28,19 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "input",
         metavar="INPUT",
+        type=ReadPath,
         help="noisy tables in CSV, Parquet, Arrow or Excel: a row for each cell, with columns table, one for "
         "each variable (a level, * where summed out, a recode's group), value and variance (0 exact, inf not "
         "measured), or std_error, moe_90, cv_percent; without a column table the labels say what a row counts; wide "
         "tables with --names-to; for estimate also a folder of noisy measurement files",
     )
-    parser.add_argument("--schema", metavar="FILE", help="variables and recodes, .toml; by default inferred and shown")
+    parser.add_argument(
+        "--schema", metavar="FILE", type=ReadPath, help="variables and recodes, .toml; by default inferred and shown"
+    )
     parser.add_argument(
         "--write-schema",
         metavar="FILE",
+        type=WrittenPath,
         help="write the schema that was inferred, .toml, to correct it and give as --schema",
     )
     parser.add_argument(
@@ -47,6 +55,11 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         help="of a table, what becomes of cells that nothing measured determines: NaN with a note that says why "
         "(the default), or an error",
     )
+    add_said_arguments(parser)
+
+
+def add_said_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what is said of a table that it does not say itself."""
     said = parser.add_argument_group("what a table does not say itself")
     said.add_argument(
         "--columns",
@@ -69,10 +82,20 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         help="a column that is a cell, where none says its precision beside it",
     )
     said.add_argument(
-        "--suppressed", metavar="MARK", action="append", help="what stands for a value that was not published: (D)"
+        "--suppressed",
+        metavar="MARK",
+        action="append",
+        help="what stands for a value that was not published: (D), or '' for nothing at all",
     )
     said.add_argument(
         "--exact", metavar="MARK", action="append", help="what stands for the precision of a value without error: *****"
+    )
+    said.add_argument(
+        "--total",
+        metavar="MARK",
+        action="append",
+        help="a label that counts everybody, may be repeated: then no others do, '*' for none; by default total and "
+        "the like in many languages, and what may be one is asked about",
     )
 
 
@@ -86,60 +109,60 @@ def _pair(text: str) -> tuple[str, str]:
 def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
     """Read the problem that `add_input_arguments` describes, and show the schema if it had to be inferred."""
     from constraint_builders.files import format_schema, read_schema_file
-    from constraint_builders.files.measured_table import measured
-    from constraint_builders.files.source import open_source
-    from constraint_builders.files.survey_frame import measured_as_said, names_its_tables
+    from constraint_builders.files.survey_frame import tables_as_said
 
     desired = "all" if args.desired == ["all"] else args.desired
     undetermined: Literal["error", "nan"] = args.undetermined or "nan"
     require_file(args.input, "a table")
-    said = _said(args)
+    said = said_of(args)
     path: str | None = args.schema
     if path is not None and args.write_schema:
         raise ValueError("--write-schema writes the schema that was inferred: leave it out where --schema is given")
     progress(f"reading {args.input}")
     with reading():
         file = None if path is None else read_schema_file(path)
-        schema, noise = (None, "gaussian") if file is None else (file.schema, file.noise)
-        wanted = desired if file is None else desired or file.desired
-        source = open_source(args.input)
-        if said is None and names_its_tables(source):
-            table = measured(source, schema, desired=wanted, noise=noise, undetermined=undetermined)
-        else:
-            table = measured_as_said(
-                source, schema, said or _nothing_said(), desired=wanted, noise=noise, undetermined=undetermined
-            )
+        table = tables_as_said(args.input, file, said, desired=desired, undetermined=undetermined)
     if path is None:
-        print(
-            f"Schema inferred from {args.input}; where it is wrong, correct it in a file and pass that as --schema:\n"
+        say(
+            f"Schema inferred from {args.input}; where it is wrong, correct it in a file and pass that as --schema:", ""
         )
-        print(textwrap.indent(format_schema(table.problem.domain.schema), "    "))
+        say(*textwrap.indent(format_schema(table.problem.domain.schema), "    ").split("\n"))
     for column in table.ignored:
-        print(f"ignored    column {column!r}, of notes")
+        say(f"ignored    column {column!r}, of notes")
     for name in table.combined:
-        print(f"combined   table {name!r} of several sources")
+        say(f"combined   table {name!r} of several sources")
+    if table.totals:
+        say(f"totals     {', '.join(table.totals)}")
+    for name, rows in table.silent.items():
+        for label, row in rows.items():
+            say(f"empty      {label!r} in column {name!r}, row {row}, was taken for a level that was not measured")
+    if table.spine:
+        say(f"spine      {table.spine}")
+    for doubt in table.doubts:
+        say(f"doubt      {doubt}")
     return table.problem, table.y
 
 
-def read_table(path: str, schema: str | None) -> tuple[Problem, Float]:
-    """Read one of several tables, of which nothing is said but a schema; what it measured is to be estimated."""
+def read_table(path: str, schema: str | None, marks: Mapping[str, list[str] | None]) -> tuple[Problem, Float]:
+    """Read one of several tables, of which nothing is said but a schema and `marks`; what it measured is estimated."""
     own = argparse.Namespace(input=path, schema=schema, desired=None, undetermined="nan", write_schema=None)
-    for option in ("columns", "names_to", "names_sep", "cells", "suppressed", "exact"):
-        setattr(own, option, None)
+    for option in ("columns", "names_to", "names_sep", "cells", "suppressed", "exact", "total"):
+        setattr(own, option, marks.get(option))
     return read_input(own)
 
 
-def _said(args: argparse.Namespace) -> Said | None:
+def said_of(args: argparse.Namespace) -> Said | None:
     """What the arguments say of the table; None where they say nothing."""
     from constraint_builders.files.survey_frame import Said
 
     given = {
-        "columns": None if args.columns is None else _once(args.columns),
+        "columns": None if args.columns is None else once(args.columns, "--columns"),
         "names_to": args.names_to[0] if args.names_to and len(args.names_to) == 1 else args.names_to,
         "names_sep": args.names_sep,
         "cells": args.cells,
         "suppressed": args.suppressed,
         "exact": args.exact,
+        "total": args.total,
     }
     given = {name: value for name, value in given.items() if value is not None}
     if args.names_sep is not None and args.names_to is None:
@@ -147,27 +170,13 @@ def _said(args: argparse.Namespace) -> Said | None:
     return Said(**given) if given else None
 
 
-def _nothing_said() -> Said:
-    from constraint_builders.files.survey_frame import Said
-
-    return Said()
-
-
-def _once(pairs: list[tuple[str, str]]) -> dict[str, str]:
+def once(pairs: list[tuple[str, str]], option: str) -> dict[str, str]:
+    """What an option that may be repeated says of each name; `ValueError` where it says two things of one."""
     said = dict(pairs)
     if len(said) < len(pairs):
         twice = next(name for name, _ in pairs if [other for other, _ in pairs].count(name) > 1)
-        raise ValueError(f"--columns says twice what {twice!r} is")
+        raise ValueError(f"{option} says twice what {twice!r} is")
     return said
-
-
-def require_schema_writable(args: argparse.Namespace) -> None:
-    """Refuse, before any work, a schema that could not be written after it."""
-    from constraint_builders.files.replacing import require_writable
-
-    if args.write_schema:
-        require_writable(args.write_schema)
-        refuse_overwriting(args.write_schema, (args.input, args.schema), "--write-schema")
 
 
 def write_schema(args: argparse.Namespace, problem: Problem) -> None:
@@ -176,4 +185,4 @@ def write_schema(args: argparse.Namespace, problem: Problem) -> None:
 
     if args.write_schema:
         write_schema_file(args.write_schema, problem.domain.schema)
-        print(f"written    {args.write_schema}, to be corrected and given as --schema")
+        say(f"written    {args.write_schema}, to be corrected and given as --schema")

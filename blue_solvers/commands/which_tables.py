@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from blue_solvers.commands.common import SubParsers, new_parser, plural, print_columns
-from blue_solvers.commands.published_places import add_result_argument, open_result
+from blue_solvers.commands.published_places import add_result_argument, open_result, print_proof
+from blue_solvers.commands.screen import say
 
 
 def add_parser(subparsers: SubParsers) -> None:
@@ -22,19 +23,21 @@ def add_parser(subparsers: SubParsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """List the tables, those that can be answered first."""
-    frame = open_result(args.result).tables()
+    result = open_result(args.result)
+    frame = result.tables()
     known, unknown = frame.filter(frame["reason"] == ""), frame.filter(frame["reason"] != "")
-    print(f"{plural(known.height, 'published table')} can be answered, {unknown.height:,} cannot")
+    say(f"{plural(known.height, 'published table')} can be answered, {unknown.height:,} cannot")
     if known.height:
         rows = [
             (name, title, str(lines), _unsure(unsure), levels) for name, title, lines, unsure, levels, _ in known.rows()
         ]
         print_columns(("table", "title", "lines", "", "stored at, others are composed"), rows, left=2)
     if unknown.height:
-        print()
+        say()
         print_columns(
             ("table", "title", "cannot be answered:"), [(row[0], row[1], row[5]) for row in unknown.rows()], left=3
         )
+    print_proof(args, result)
 
 
 def _unsure(count: int) -> str:

@@ -1,10 +1,7 @@
 """The decomposition of tables into components that equal variances keep apart."""
 
-from blue_solvers.components.choice import Components, components_of
-from blue_solvers.components.flat.array_form import ArrayForm
-from blue_solvers.components.flat.matrix_form import MatrixForm
-from blue_solvers.components.flat.sweep_form import SweepForm
-from blue_solvers.components.flat.table_form import TableForm
+from blue_solvers.components.choice import Components, MatrixForm, components_of
+from blue_solvers.components.lattice.form import LatticeForm
 from blue_solvers.components.tree.tree_form import TreeForm
 
-__all__ = ["ArrayForm", "Components", "MatrixForm", "SweepForm", "TableForm", "TreeForm", "components_of"]
+__all__ = ["Components", "LatticeForm", "MatrixForm", "TreeForm", "components_of"]

@@ -6,7 +6,8 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.flat.grouped_axes import GroupedAxes
+from blue_solvers.components.lattice.axes import SchemaAxes
+from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
 from blue_solvers.components.size import (
     MOST_GROUPS,
     as_float,
@@ -20,9 +21,8 @@ from blue_solvers.components.tree.projected_work import MATRICES, projected_work
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
 from constraint_builders.memory import format_bytes, free_memory
-from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
 
-SWEEP_BYTES = 200.0  # for each cell of closed tables: matrices of groups, and where their cells are
+SWEEP_BYTES = 200.0  # for each cell of tables: matrices of groups, and where their cells are
 
 
 def flat_refusal(problem: Problem) -> str | None:
@@ -52,7 +52,9 @@ def flat_refusal(problem: Problem) -> str | None:
 
 def tree_refusal(problem: Problem) -> str | None:
     """Why the two passes do not take a problem, or None: equal variances within every table of every geounit."""
-    if problem.tree is not None:
+    if problem.relations.tree is not None:
+        return None
+    if problem.areas is not None and problem.tree is not None:
         return tree_refusal(problem.tree.problem)
     if problem.areas is not None:
         return Refusal("its areas do not nest, or their noise is correlated", "use solver='areas', 'cholesky' or 'cg'")
@@ -68,15 +70,17 @@ def tree_refusal(problem: Problem) -> str | None:
 
 
 def _recodes_too_large(problem: Problem) -> str | None:
-    """Why neither the passes nor the sweeps would fit; sweeps hold the tables with all coarser ones."""
+    """Why neither the passes nor the sweeps would fit; sweeps hold the tables and their intersections."""
     refusal = _too_large(problem)
     if refusal is None or too_many_groups(problem) is not None:
         return refusal
-    tables = [*problem.desired_tables, *problem.observed_tables]
-    axes = GroupedAxes(problem.domain.schema, tables)
+    axes = SchemaAxes(problem.domain.schema, [*problem.desired_tables, *problem.observed_tables])
+    desired, observed = (
+        [axes.of(own) for own in tables] for tables in (problem.desired_tables, problem.observed_tables)
+    )
     try:
-        ClosedTables.of(axes.shape, [axes.of(own) for own in tables], free_memory() / SWEEP_BYTES, axes.instead)
-    except TooManyTablesError:
+        SweepPlan(axes, observed, desired, free_memory() / SWEEP_BYTES)
+    except TooManyCellsError:
         return refusal
     return None
 

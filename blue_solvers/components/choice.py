@@ -1,91 +1,97 @@
-"""Which form of the decomposition costs least."""
+"""The exact estimate of tables without geography: the sweeps over intersections, and of few cells their matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import inf, prod
+from functools import cached_property
+from math import inf
+from typing import Protocol
 
 import numpy as np
 
-from blue_solvers.components.flat.array_form import ArrayForm, array_size, axes_in_use
-from blue_solvers.components.flat.matrix_form import Components, MatrixForm
-from blue_solvers.components.flat.sweep_form import SweepForm
-from blue_solvers.components.flat.table_form import TableForm
-from blue_solvers.components.size import as_float
+from blue_solvers.components.lattice.form import LatticeForm
+from blue_solvers.components.lattice.plan import TooManyCellsError
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
-from constraint_builders import Problem, Schema
-from constraint_builders.compiled import has_numba
+from constraint_builders import Problem
+from constraint_builders.arrays import Float
 from constraint_builders.memory import free_memory
-from constraint_builders.relations.closed_tables import TooManyTablesError
 
-CALL = 30e-6  # seconds that a batch of tables costs beside its data
-VISIT = 1.2e-9  # seconds for a cell to be read or written once in a pass of numpy's
-SWEPT = 0.6e-9  # in the compiled sweeps
-TREE = 5e-5  # seconds that the form of a tree takes for an observed table besides
-IN_NUMPY = 26.0  # times that sweeps take without compiled loops
 MOST_ENTRIES = 1 << 17  # of a matrix of desired by observed cells: 1 MiB, read in 10 microseconds
+MOST_PRODUCTS = 1 << 21  # of entries and columns: 70 microseconds
 FEW_CELLS = 1 << 17  # with their matrices 40 MiB: not worth a look at the free memory
 
 
+class Components(Protocol):
+    """The exact estimate of a problem under assumptions A1 to A3."""
+
+    def apply(self, Y: Float) -> Float:
+        """P Y, (n, K) to (m, K)."""
+
+    def adjoint(self, V: Float) -> Float:
+        """P' V, (m, K) to (n, K)."""
+
+    def variances(self) -> Float:
+        """Variance of every desired cell, (m,)."""
+
+    def violation(self, Y: Float) -> float:
+        """Largest disagreement between a marginal and the sums of a finer one in the estimate from Y."""
+
+
 def components_of(problem: Problem) -> Components:
-    """The form of the decomposition that costs least, by a count of passes over cells.
-
-    Few cells take their matrix, and without recodes need no compiled loops. Recodes take the sweeps or the form of a
-    tree, which works on all cells of the variables together.
-    """
+    """The sweeps, or two passes where recodes make too many groups for them; of few cells the matrix of either."""
     structured = StructuredProblem.of(problem)
-    schema = structured.schema
-    axes = axes_in_use(schema, problem.factors)
-    if not problem.factors.issubset(schema.names):
-        by_tree = TREE * len(structured.observed_tables) + _tree_seconds(schema, axes)
-        swept = _sweeps(structured, by_tree if has_numba() else by_tree / IN_NUMPY)
-        return _of_few_cells(structured, swept or TreeForm(structured))
-    by_array, by_table = _array_seconds(schema, axes), _table_seconds(structured)
-    if has_numba() and not _is_small(structured):
-        sweeps = _sweeps(structured, min(by_array, by_table))
-        if sweeps is not None:
-            return sweeps
-    return _of_few_cells(structured, TableForm(structured) if by_table < by_array else ArrayForm(structured))
-
-
-def _is_small(structured: StructuredProblem) -> bool:
-    return structured.observed.size * structured.desired.size <= MOST_ENTRIES
-
-
-def _of_few_cells(structured: StructuredProblem, form: Components) -> Components:
-    return MatrixForm(form, structured.observed.size) if _is_small(structured) else form
-
-
-def _sweeps(structured: StructuredProblem, seconds: float) -> SweepForm | None:
-    """The sweeps, where they are in free memory within so many seconds: not where there is much that is coarser."""
-    passes = max(len(table.axes) for table in structured.tables) + 3
-    most_cells = seconds / (SWEPT * passes)
-    most_bytes = free_memory() if most_cells > FEW_CELLS else inf
+    cells = structured.observed.size + structured.desired.size
+    is_small = structured.observed.size * structured.desired.size <= MOST_ENTRIES
+    form: Components
     try:
-        return SweepForm(structured, most_cells, most_bytes)
-    except TooManyTablesError:
-        return None
+        form = LatticeForm(structured, free_memory() if cells > FEW_CELLS else inf, compiled=not is_small)
+    except TooManyCellsError:
+        form = TreeForm(structured)
+    return MatrixForm(form, structured.observed.size) if is_small else form
 
 
-def _array_seconds(schema: Schema, axes: Sequence[int]) -> float:
-    """Every axis takes three visits to every slot of the array: a sum, and a subtraction there and back."""
-    return VISIT * _passes(axes) * as_float(array_size(schema, axes))
+class MatrixForm:
+    """The exact estimate of few cells through the entries of P, worked out by another form.
 
+    A product with some hundred rows and columns takes less time than the calls of any other form; with many columns it
+    does not, and they go there.
 
-def _tree_seconds(schema: Schema, axes: Sequence[int]) -> float:
-    """As `_array_seconds`, of the cells of all variables together without sums."""
-    return VISIT * _passes(axes) * as_float(prod(schema.shape[axis] for axis in axes))
+    Parameters
+    ----------
+    form : Components
+        That works them out, when the first estimate is made.
+    cells : int
+        Observed ones, n.
 
+    Attributes
+    ----------
+    form : Components
+        Which rounds less where variances differ by many decades, as iterations need.
+    """
 
-def _passes(axes: Sequence[int]) -> int:
-    return 3 * len(axes) + 4
+    def __init__(self, form: Components, cells: int) -> None:
+        self.form, self._cells = form, cells
 
+    @cached_property
+    def _matrix(self) -> Float:
+        return np.ascontiguousarray(self.form.apply(np.eye(self._cells)))
 
-def _table_seconds(problem: StructuredProblem) -> float:
-    """A cell takes a sum and a correction for each table just below its own, a shape one batch for each subset."""
-    observed = problem.observed_tables
-    batches = sum(2 ** min(len(shape), len(observed)) for shape in {table.shape for table in observed})
-    sums = np.minimum([len(table.axes) for table in observed], len(observed))
-    visits = float(problem.observed.sizes @ (2.0 * sums + 4))
-    return CALL * (batches + len(problem.desired_tables) ** 0.5) + VISIT * (visits + 2 * problem.desired.size)
+    def apply(self, Y: Float) -> Float:
+        """P Y, (m, K)."""
+        if self._matrix.size * Y.shape[1] > MOST_PRODUCTS:
+            return self.form.apply(Y)
+        return self._matrix @ np.ascontiguousarray(Y)
+
+    def adjoint(self, V: Float) -> Float:
+        """P' V, (n, K)."""
+        if self._matrix.size * V.shape[1] > MOST_PRODUCTS:
+            return self.form.adjoint(V)
+        return self._matrix.T @ np.ascontiguousarray(V)
+
+    def variances(self) -> Float:
+        """Variance of every desired cell, (m,)."""
+        return self.form.variances()
+
+    def violation(self, Y: Float) -> float:
+        """Of the other form's estimate from Y the largest disagreement, and how far this one is from it."""
+        return self.form.violation(Y) + float(abs(self.form.apply(Y) - self.apply(Y)).max(initial=0.0))

@@ -23,8 +23,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
-from blue_solvers.components import Components, components_of
-from blue_solvers.components.flat.matrix_form import MatrixForm
+from blue_solvers.components import Components, MatrixForm, components_of
 from blue_solvers.components.spoken_of import spoken_of, whole_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
@@ -34,6 +33,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import require_memory
 
 INDEPENDENT = 1e-10  # of a combination's own length, where all noise counts alike: what is left of one that is implied
+ROUNDED, NEARLY = 1e-13, 1e-8  # likewise: between these rounding would decide
 CANCELLED = 1e-4  # of a variance: where less is left than that, it is worked out afresh
 CONTRADICTION_TOLERANCE = 1e-8  # relative: right-hand sides may be rounded sums
 UNDETERMINED = 1e-11  # of the pretended variance: what is less was not told by anything else, up to rounding
@@ -156,7 +156,8 @@ class Corrected:
             afresh = (self._noise * self.adjoint(units) ** 2).sum(axis=0)
             pulls = _noisy_only(self._alike, self._alike_form.adjoint(units))
             left = np.linalg.norm(pulls - self._news @ (self._news.T @ pulls), axis=0)
-            variances[cells] = np.where(left > INDEPENDENT * np.linalg.norm(pulls, axis=0), afresh, 0.0)
+            moving = np.maximum(INDEPENDENT * np.linalg.norm(pulls, axis=0), ROUNDED)
+            variances[cells] = np.where(left > moving, afresh, 0.0)
         return variances
 
     @cached_property
@@ -264,7 +265,13 @@ def pivots(columns: Float) -> tuple[Index, Float, Index]:
         return np.zeros(0, dtype=np.intp), np.zeros((0, 0)), np.zeros(0, dtype=np.intp)
     R, order = qr(columns, mode="r", pivoting=True)
     size = min(R.shape)
-    rank = int(np.count_nonzero(abs(R.diagonal()[:size]) > INDEPENDENT))
+    left = abs(R.diagonal()[:size])
+    if ((left > ROUNDED) & (left < NEARLY)).any():
+        raise UnsupportedProblemError(
+            "what is known exactly is nearly, and not quite, a combination of other such knowledge, and rounding would "
+            "decide what it says: leave one of the equalities out, or make it follow exactly"
+        )
+    rank = int(np.count_nonzero(left > INDEPENDENT))
     return np.sort(order[:rank]), R[:size], order
 
 

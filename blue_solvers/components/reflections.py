@@ -14,32 +14,7 @@ import numpy as np
 
 from blue_solvers.components.axis_reflections import reflect_axes
 from blue_solvers.components.grouping import Grouping
-from blue_solvers.components.row_program import RowProgram
-from constraint_builders.arrays import Float, Index, Integers
-
-
-def reflected_rows(program: RowProgram, rows: Index, axis: int, grouping: Grouping) -> Index:
-    """Reflections of numbered rows along one of their axes, levels in the grouping's order of slots."""
-    flat = rows.reshape(prod(rows.shape[:axis]), rows.shape[axis], -1).copy()
-    first_group = grouping.levels - grouping.sizes.size
-    stop = 0
-    for group, size in enumerate(grouping.sizes.tolist()):
-        if size > 1:
-            start, stop = stop, stop + size - 1
-            others, last, scale = flat[:, start:stop], flat[:, first_group + group], 1 / np.sqrt(size)
-            coordinate = program.new(*last.shape)
-            if size == 2:
-                program.combine(coordinate, [last, others[:, 0]], [scale, -scale])
-                program.combine(last, [last, others[:, 0]], [scale, scale])
-                flat[:, start] = coordinate
-                continue
-            program.combine(coordinate, [*others.swapaxes(0, 1), last], [scale] * size)
-            rest = 1 / (np.sqrt(size) - 1)
-            program.combine(last, [last, coordinate], [rest, -rest])
-            program.combine(others, [others, last[:, None]], [1, 1])
-            program.free(last)
-            flat[:, first_group + group] = coordinate
-    return flat.reshape(rows.shape)
+from constraint_builders.arrays import Float, Integers
 
 
 class Basis:
@@ -86,16 +61,3 @@ class Basis:
                 ]
             )
         return self._steps[shape]
-
-    def slot_rows(self, program: RowProgram, rows: Index) -> Index:
-        """`to_slots` of numbered rows (...), which are overwritten."""
-        for axis, grouping in self._axes:
-            rows = reflected_rows(program, np.take(rows, grouping.order, axis=axis - 1), axis - 1, grouping)
-        return rows
-
-    def cell_rows(self, program: RowProgram, rows: Index) -> Index:
-        """`to_cells` of numbered rows (...), which are overwritten."""
-        for axis, grouping in self._axes:
-            reflected = reflected_rows(program, rows, axis - 1, grouping)
-            rows = np.take(reflected, np.argsort(grouping.order), axis=axis - 1)
-        return rows

@@ -48,8 +48,13 @@ class StructuredProblem:
         Raises
         ------
         ValueError
-            If variances differ within a table of a geounit, noise is correlated, or there are no tables.
+            If variances differ within a table of a geounit, noise is correlated, there are no tables, or the name of
+            one has the variables in another order than the schema.
         """
+        if problem.has_turned_tables:
+            turned = next(own for own in problem.observed_tables + problem.desired_tables if own.is_turned)
+            told = " * ".join(turned.factors)
+            raise ValueError(f"table {told!r} is not in the schema's order: give the problem of `in_schema_order`")
         if problem.geounit_variances is None:
             raise ValueError("two passes and closed forms need tables of equal variances in every geounit")
         return StructuredProblem(

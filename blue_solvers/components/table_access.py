@@ -8,9 +8,8 @@ import numpy as np
 
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.reflections import Basis
-from blue_solvers.components.row_program import RowProgram
 from blue_solvers.components.tree.tree_plan import TreePlan
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
 
 
@@ -43,10 +42,6 @@ class TableAccess:
         self._kept.to_slots(array)
         return array
 
-    def coordinate_rows(self, program: RowProgram, cells: Index) -> Index:
-        """`coordinates` of numbered rows in the table's shape, which are overwritten."""
-        return self._kept.slot_rows(program, cells.reshape(self._lengths))
-
     def cells(self, coordinates: Float) -> Float:
         """The inverse of `coordinates`, and its transpose; it works in their place."""
         self._kept.to_cells(coordinates)
@@ -65,17 +60,6 @@ class TableAccess:
     def empty(self, block: Float) -> Float:
         """Coordinates of zeros for as many geounits and columns as slots have."""
         return np.zeros((len(block), *self._lengths, block.shape[-1]))
-
-    def place_in(self, levels: list[bool]) -> tuple[tuple[slice, ...], tuple[slice, ...], float]:
-        """Where coordinates go in slots that hold, of variables not in `levels`, the sum over all levels alone.
-
-        Of what components of one group sum see: the slots, the coordinates that go there, what multiplies them.
-        """
-        slots, taken = [], []
-        for kept, own, sums, length in zip(levels, self._slots, self._maps, self._lengths, strict=True):
-            slots.append(own if kept else slice(None))
-            taken.append(slice(None) if kept or sums is not None else slice(length - 1, None))
-        return (slice(None), *slots), (slice(None), *taken), self._scale
 
     def add_numbers(self, coordinates: Float, weights: Float, block: Float) -> None:
         """Add to slots (G, ..., K) the information about components of one group sum, times weights (G,).

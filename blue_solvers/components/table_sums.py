@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import prod
-
 import numpy as np
 
 from blue_solvers.components.axis_sums import sum_axes
-from blue_solvers.components.row_program import RowProgram
 from constraint_builders import Schema
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import map_along, refines
 
@@ -43,21 +39,6 @@ class TableSums:
             found[target] = step(found[source])
         return [found[i] for i in range(len(self._steps))]
 
-    @property
-    def from_finest(self) -> list[int]:
-        """Which tables are summed from the finest one itself."""
-        return [target for target, source, _ in self._steps if source == -1]
-
-    def rows(self, program: RowProgram, cells: Index | None, known: Mapping[int, Index] | None = None) -> list[Index]:
-        """The same of numbered rows, those of the finest table in its shape, or of tables that are known already."""
-        found = dict(known or {})
-        if cells is not None:
-            found[-1] = cells
-        for target, source, step in self._steps:
-            if target not in found:
-                found[target] = step.rows(program, found[source])
-        return [found[i] for i in range(len(self._steps))]
-
     def spread(self, tables: list[Float]) -> Float:
         """The transpose: cells (G, ..., K) of the finest table, each what all that it is summed to have together."""
         like = tables[0]
@@ -76,7 +57,6 @@ class _Sum:
         self._shape = coarse.shape
         self._summed = tuple(i for i, axis in enumerate(fine.axes, 1) if axis not in own)
         kept = [(axis, factor) for axis, factor in zip(fine.axes, fine.factors, strict=True) if axis in own]
-        self._kept = tuple(schema.size_of(factor) for _, factor in kept)
         self._sizes = tuple(schema.size_of(own[axis]) for axis, _ in kept)
         self._maps = [
             (i, map_along(schema, fine, coarse, axis), np.eye(size))
@@ -89,19 +69,6 @@ class _Sum:
         for axis, levels, identity in self._maps:
             sums = np.ascontiguousarray(along(identity[:, levels], sums, axis))
         return sums.reshape(len(cells), *self._shape, cells.shape[-1])
-
-    def rows(self, program: RowProgram, cells: Index) -> Index:
-        """The same of numbered rows; where nothing is summed, the rows themselves."""
-        if not self._summed and not self._maps:
-            return cells.reshape(self._shape)
-        levels = [np.arange(size) for size in self._kept]
-        for axis, own, _ in self._maps:
-            levels[axis - 1] = own
-        kept = np.ravel_multi_index(np.meshgrid(*levels, indexing="ij"), self._sizes) if levels else np.zeros((), int)
-        places = np.broadcast_to(np.expand_dims(kept, [axis - 1 for axis in self._summed]), cells.shape)
-        sums = program.new(prod(self._sizes))
-        program.gather(sums, places.ravel(), cells.ravel())
-        return sums.reshape(self._shape)
 
     def spread(self, cells: Float) -> Float:
         """The transpose, with an axis of 1 for every variable that is summed out."""

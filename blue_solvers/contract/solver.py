@@ -30,6 +30,7 @@ class Solver(ABC):
     """
 
     name: ClassVar[str]
+    takes_singular_noise: ClassVar[bool] = False  # a covariance without an inverse
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Take a solver's own `supports` and `prepare` for the hooks that they were before the release."""
@@ -110,6 +111,9 @@ class Solver(ABC):
         inexact = None if problem.noise.shared is None else self.why_inexact(plain)
         if inexact is not None:
             return Refusal(f"shared noise needs the exact estimate without it, but {inexact}", "use solver='auto'")
+        if plain.noise.factor is not None and not self.takes_singular_noise:
+            why = "its covariance is singular: combinations of cells without noise are known exactly"
+            return Refusal(why, "use solver='dense'")
         return self.refusal(plain)
 
     def _prepared(self, problem: Problem) -> Prepared:

@@ -10,12 +10,31 @@ import numpy as np
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 
+NOTHING = 1e-18  # of the least that a figure may vary by: less is rounding, of a figure that is known exactly
+
 
 class TableVariances(Protocol):
     """Variances of the cells of desired tables, some geounits at a time."""
 
     def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
         """Of a table, by its number among the desired ones, at some of its geounits, (rows, cells), a new array."""
+
+
+class WithoutRounding:
+    """Variances of which those below `nothing` are 0, of figures that are known exactly."""
+
+    def __init__(self, variances: TableVariances, nothing: float) -> None:
+        self._variances, self._nothing = variances, nothing
+
+    def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
+        """Of a table at some of its geounits, (rows, cells)."""
+        return without_rounding(self._variances.of(table, rows), self._nothing)
+
+
+def without_rounding(variances: Float, nothing: float) -> Float:
+    """Variances, used up, of which those below `nothing` are 0."""
+    variances[variances < nothing] = 0.0
+    return variances
 
 
 class LaidOutVariances:

@@ -20,7 +20,7 @@ import numpy as np
 
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.size import groupings_in_use
-from blue_solvers.contract import Info
+from blue_solvers.contract import Info, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import ComponentProblem, Key, component_problem
 from blue_solvers.crossing_areas.table_slots import Component, TableSlots
 from blue_solvers.normal_equations.projection import ConstrainedEstimate, variances_of_estimates
@@ -47,14 +47,15 @@ class AreaForm:
     def __init__(self, problem: Problem, groupings: Sequence[Grouping] | None = None) -> None:
         self._problem = problem
         schema, tables = problem.domain.schema, [*problem.observed_tables, *problem.desired_tables]
+        apart = kept_by_all(problem) if groupings is None else frozenset()
         groupings = groupings_in_use(problem) if groupings is None else groupings
         everything = frozenset(range(len(schema.names)))
         asked = [TableSlots(schema, groupings, table, everything) for table in problem.desired_tables]
         wanted: Component = frozenset().union(*(own.contrasts for own in asked))
-        self._slots = {table.name: TableSlots(schema, groupings, table, wanted) for table in tables}
+        self._slots = {table.name: TableSlots(schema, groupings, table, wanted, apart) for table in tables}
         self._components: list[tuple[Component, ComponentProblem, ConstrainedEstimate]] = []
         solved: dict[Key, ConstrainedEstimate] = {}
-        for component in components_of_tables([self._slots[table.name] for table in problem.desired_tables]):
+        for component in components_of_tables([self._slots[table.name] for table in problem.desired_tables], apart):
             own = component_problem(problem, groupings, self._slots, component)
             if own is None:
                 continue
@@ -76,6 +77,11 @@ class AreaForm:
         found = [np.zeros(self._shape(p.desired.sizes[i], table, Y)) for i, table in enumerate(p.desired_tables)]
         for component, own, estimate in self._components:
             X, info = estimate.apply(self._measured(given, component, own))
+            if not info.exact:
+                raise UnsupportedProblemError(
+                    "its variances, with the weights of areas, are so unequal that rounding decides what is known "
+                    "well: use solver='dense'"
+                )
             worst = max(worst, info.violation or 0.0)
             for block, place in own.place_of.items():
                 slots = self._slots[p.desired_tables[block].name]
@@ -172,11 +178,21 @@ def _put_together(parts: list[tuple[slice, Float]], size: int) -> Float:
     return result
 
 
-def components_of_tables(tables: list[TableSlots]) -> list[Component]:
-    """All components that some of the tables see, those of few contrasts first."""
+def kept_by_all(problem: Problem) -> Component:
+    """Variables that all tables keep by the same factor: what is measured and wanted of each of its cells is the same.
+
+    Not those whose levels zeros tell apart.
+    """
+    tables = [*problem.observed_tables, *problem.desired_tables]
+    alike = frozenset.intersection(*(frozenset(zip(own.axes, own.factors, strict=True)) for own in tables))
+    return frozenset(axis for axis, _ in alike) - frozenset(() if problem.zeros is None else problem.zeros.axes)
+
+
+def components_of_tables(tables: list[TableSlots], apart: Component) -> list[Component]:
+    """All components that some of the tables see, those of few contrasts first; each has the variables `apart`."""
     seen = {
-        frozenset(chosen)
-        for contrasts in {own.contrasts for own in tables}
+        apart.union(chosen)
+        for contrasts in {own.contrasts - apart for own in tables}
         for chosen in chain.from_iterable(combinations(sorted(contrasts), k) for k in range(len(contrasts) + 1))
     }
     return sorted(seen, key=lambda component: (len(component), sorted(component)))

@@ -6,6 +6,7 @@ from blue_solvers.components.grouping import sees_contrasts
 from blue_solvers.components.size import groupings_in_use, too_many_groups
 from blue_solvers.components.spoken_of import too_many_spoken_of
 from blue_solvers.contract import Refusal
+from blue_solvers.normal_equations.noisy_equations import is_uneven
 from constraint_builders import Problem
 from constraint_builders.description.areas import LEAF, calls_others_leaves
 
@@ -23,6 +24,8 @@ def areas_refusal(problem: Problem) -> str | None:
         return Refusal("variances differ within a table of an area (assumption A3)", GENERAL)
     if problem.spine is not None and calls_others_leaves(problem.spine):
         return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")
+    if problem.equalities is not None and is_uneven(problem):
+        return Refusal("its variances are too unequal, with the weights of areas and equalities", GENERAL)
     count = _most_components(problem)
     if count > MOST_COMPONENTS:
         return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)

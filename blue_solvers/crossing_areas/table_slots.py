@@ -40,6 +40,8 @@ class TableSlots:
         In the schema's order.
     wanted : Component
         Variables along which contrasts are asked for. Along others only sums over groups are held.
+    apart : Component
+        Variables whose cells nothing ties to one another, and so all belong to every component.
 
     Attributes
     ----------
@@ -49,18 +51,27 @@ class TableSlots:
         Slots along every axis.
     """
 
-    def __init__(self, schema: Schema, groupings: Sequence[Grouping], table: Table, wanted: Component) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        groupings: Sequence[Grouping],
+        table: Table,
+        wanted: Component,
+        apart: Component = frozenset(),
+    ) -> None:
         by_axis = {own.axis: own for own in groupings}
         pairs = [(axis, by_axis[axis], factor) for axis, factor in zip(table.axes, table.factors, strict=True)]
         self._table = table
-        self._whole = [own if factor == schema.names[axis] else None for axis, own, factor in pairs]
+        self._whole = [
+            own if factor == schema.names[axis] and axis not in apart else None for axis, own, factor in pairs
+        ]
         self._turns = [
             (i, order)
             for i, (axis, own, factor) in enumerate(pairs, start=1)
             if factor != schema.names[axis] and (order := cells_of_groups(schema, own, factor)[1]) is not None
         ]
-        seen = frozenset(axis for axis, own, factor in pairs if sees_contrasts(schema, own, factor))
-        self.contrasts: Component = seen & wanted
+        seen = frozenset(axis for axis, own, factor in pairs if sees_contrasts(schema, own, factor)) - apart
+        self.contrasts: Component = (seen & wanted) | apart
         self._summed = [
             (i, own.groups, group_indicator(own) / np.sqrt(own.sizes)[:, None])
             for i, (axis, own, _) in enumerate(pairs, start=1)
@@ -69,8 +80,8 @@ class TableSlots:
         summed = {i for i, _, _ in self._summed}
         self._basis = Basis([None if i in summed else own for i, own in enumerate(self._whole, start=1)])
         self._first = [
-            0 if own is None or i in summed else own.levels - own.sizes.size
-            for i, own in enumerate(self._whole, start=1)
+            length if axis in apart else 0 if own is None or i in summed else own.levels - own.sizes.size
+            for i, (axis, own, length) in enumerate(zip(table.axes, self._whole, table.shape, strict=True), start=1)
         ]
         self.shape = tuple(
             own.sizes.size if own is not None and i in summed else length

@@ -48,7 +48,8 @@ def anchored_fit(problem: Problem, y: ArrayLike) -> Fit:
     Raises
     ------
     ValueError
-        If `y` does not fit the problem, the noise is correlated, or an exact value is negative.
+        If `y` does not fit the problem, the noise is correlated, an exact value is negative, or nothing determines the
+        sum.
     NotConvergedError
         If no non-negative cells meet the values known exactly.
 
@@ -61,16 +62,27 @@ def anchored_fit(problem: Problem, y: ArrayLike) -> Fit:
 
 
 def _anchored_fit(model: FittingModel, y: Float) -> CellFit:
+    if not model.determines_sum:
+        raise ValueError(
+            "anchored fitting holds the sum of all cells at its unbiased estimate, and nothing that was measured "
+            "determines it: use nnls or max_fit"
+        )
     unbiased = solve(model.programme(y, signed=True)).cells
     programme = model.programme(y)
     first = solve(programme).cells
     total = max(0.0, float(unbiased.sum()))
     excess = max(0.0, float(first.sum()) - total)
-    lenient = replace(programme, weight=programme.weight / _leniency(model, first, excess))
+    leniency = _leniency(model, first, excess)
+    lenient = replace(programme, weight=programme.weight / leniency)
+    inflation = np.ones(y.size)
+    inflation[model.cell_rows[leniency > 1]] = leniency[leniency > 1]
     try:
-        return CellFit.of(solve(_with_total(lenient, total)))
+        held = _with_total(lenient, total)
+        found = solve(held)
     except NotConvergedError:  # what is known exactly may leave no cells of this sum
-        return CellFit.of(solve(_with_total(lenient, float(np.clip(total, *possible_sums(programme))))))
+        held = _with_total(lenient, float(np.clip(total, *possible_sums(programme))))
+        found = solve(held)
+    return CellFit.of(model, y, held, found, inflation)
 
 
 def _leniency(model: FittingModel, cells: Float, excess: float) -> Float:

@@ -1,8 +1,6 @@
-"""How large the desired cells of non-negative tables can be, given what is known exactly."""
+"""Between what desired cells lie if no detailed cell is negative, given what is known exactly."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 from scipy import sparse
@@ -12,10 +10,12 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
 
-def ceilings(problem: Problem, y: Float) -> Float:
-    """For every desired cell the least exact sum of non-negative cells that holds it; infinite where there is none.
+def limits(problem: Problem, y: Float) -> tuple[Float, Float]:
+    """For every desired cell what exact sums of non-negative cells leave it: infinite where none holds it.
 
-    Exact sums are observed cells of variance 0, equalities whose coefficients have one sign, and structural zeros.
+    A sum that is known exactly bounds each of its parts, and so any weighted sum of them. A desired cell is at most
+    what its positive weights, and at least what its negative ones, can bring. Exact sums are observed cells of variance
+    0, equalities whose coefficients have one sign, and structural zeros.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def ceilings(problem: Problem, y: Float) -> Float:
 
     Returns
     -------
-    ndarray, (m,)
+    low, high : ndarray, (m,)
 
     Raises
     ------
@@ -36,13 +36,19 @@ def ceilings(problem: Problem, y: Float) -> Float:
     """
     cells = cells_of(problem)
     desired = cells.to_desired()
-    sizes = np.diff(desired.indptr)
-    least = np.where(sizes > 0, np.inf, 0.0)
     sums, values = _exact_sums(problem, y, cells)
-    even = np.array([coefficients.min() == coefficients.max() for coefficients in _coefficients(sums)], dtype=bool)
-    _bound_by_sums(least, desired, sums[even], values[even])
+    return 0.0 - ceilings((-desired).maximum(0), sums, values), ceilings(desired.maximum(0), sums, values)
+
+
+def ceilings(weighted: sparse.csr_array, sums: sparse.csr_array, values: Float) -> Float:
+    """For every row of weights above 0 the largest that one of the exact sums that hold all its cells leaves it."""
+    weighted.eliminate_zeros()
+    least = np.where(np.diff(weighted.indptr) > 0, np.inf, 0.0)
+    low, high = _extremes(sums)
+    even = low == high
+    _bound_by_sums(least, weighted, sums[even], values[even])
     for row in np.flatnonzero(~even):
-        _bound_by_weights(least, desired, sums[[row]].toarray().ravel(), float(values[row]))
+        _bound_by_weights(least, weighted, sums[[row]].toarray().ravel(), float(values[row]))
     return least
 
 
@@ -52,10 +58,10 @@ def _exact_sums(problem: Problem, y: Float, cells: Cells) -> tuple[sparse.csr_ar
     equations, right = cells.equations()
     matrix = sparse.csr_array(sparse.vstack([M[problem.exact], equations @ M]))
     matrix.eliminate_zeros()
-    values = np.concatenate([y[problem.exact], right])
-    sign = np.array(
-        [float(np.sign(c[0])) if c.size and (np.sign(c) == np.sign(c[0])).all() else 0.0 for c in _coefficients(matrix)]
-    )
+    filled = np.diff(matrix.indptr) > 0
+    matrix, values = matrix[filled], np.concatenate([y[problem.exact], right])[filled]
+    low, high = _extremes(matrix)
+    sign = np.where(low > 0, 1.0, np.where(high < 0, -1.0, 0.0))
     kept = np.flatnonzero(sign)
     matrix, values = sparse.csr_array(sparse.diags_array(sign[kept]) @ matrix[kept]), sign[kept] * values[kept]
     if (values < 0).any():
@@ -66,28 +72,40 @@ def _exact_sums(problem: Problem, y: Float, cells: Cells) -> tuple[sparse.csr_ar
     return matrix, values
 
 
-def _coefficients(matrix: sparse.csr_array) -> Iterator[Float]:
-    """The entries of every row."""
-    return iter(np.split(matrix.data, matrix.indptr[1:-1])) if matrix.shape[0] else iter(())
+def _extremes(matrix: sparse.csr_array) -> tuple[Float, Float]:
+    """The least and the largest entry of every row, none of which is empty."""
+    starts = matrix.indptr[:-1]
+    if not starts.size:
+        return np.zeros(0), np.zeros(0)
+    return np.minimum.reduceat(matrix.data, starts), np.maximum.reduceat(matrix.data, starts)
 
 
-def _bound_by_sums(least: Float, desired: sparse.csr_array, sums: sparse.csr_array, values: Float) -> None:
-    """Lower `least` by sums of equal coefficients: a cell whose parts all lie in one is at most that sum."""
-    if not sums.shape[0]:
+def _bound_by_sums(least: Float, weighted: sparse.csr_array, sums: sparse.csr_array, values: Float) -> None:
+    """Lower `least` by sums of equal coefficients, to which the largest weight of a row may count everything."""
+    filled = np.flatnonzero(np.diff(weighted.indptr))
+    if not sums.shape[0] or not filled.size:
         return
     coefficients = sums.data[sums.indptr[:-1]]
-    members = sparse.csr_array((np.ones(sums.nnz), sums.indices, sums.indptr), shape=sums.shape)
-    shared = sparse.coo_array(desired @ members.T)
+    largest = np.zeros(least.size)
+    largest[filled] = _extremes(weighted[filled])[1]
+    shared = sparse.coo_array(_members(weighted) @ _members(sums).T)
     cells, rows = shared.coords
-    within = shared.data == np.diff(desired.indptr)[cells]
-    np.minimum.at(least, cells[within], (values / coefficients)[rows[within]])
+    within = shared.data == np.diff(weighted.indptr)[cells]
+    np.minimum.at(least, cells[within], largest[cells[within]] * (values / coefficients)[rows[within]])
 
 
-def _bound_by_weights(least: Float, desired: sparse.csr_array, weights: Float, value: float) -> None:
-    """Lower `least` by one weighted sum: a cell is at most the value over the least weight of its parts."""
-    filled = np.flatnonzero(np.diff(desired.indptr))
-    smallest = np.minimum.reduceat(weights[desired.indices], desired.indptr[filled])
-    within = smallest > 0
-    bound = np.full(filled.size, np.inf)
-    bound[within] = value / smallest[within]
-    least[filled] = np.minimum(least[filled], bound)
+def _members(matrix: sparse.csr_array) -> sparse.csr_array:
+    """1 for every entry."""
+    return sparse.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _bound_by_weights(least: Float, weighted: sparse.csr_array, coefficients: Float, value: float) -> None:
+    """Lower `least` by one sum: a row is at most its value times the largest ratio of a weight to a coefficient."""
+    filled = np.flatnonzero(np.diff(weighted.indptr))
+    if not filled.size:
+        return
+    own = coefficients[weighted.indices]
+    ratio = np.divide(weighted.data, own, out=np.full(own.size, np.inf), where=own > 0)
+    largest = np.maximum.reduceat(ratio, weighted.indptr[filled])
+    within = np.isfinite(largest)
+    least[filled[within]] = np.minimum(least[filled[within]], value * largest[within])

@@ -111,6 +111,8 @@ def duality_gap(p: Programme, solution: Solution, objective: float) -> tuple[flo
         others = (solution.multipliers, _balanced(p, solution.cells, implied, priced))
         found += [_proved(p, solution.cells, deviation, box, one) for one in others]
     gap = min(gap for gap, _ in found)
+    if objective < gap:  # no sum of squares is below 0
+        return objective, 0.0
     return gap, max(0.0, gap - min(gap - rounding for gap, rounding in found))
 
 

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.model import FittingModel
+from blue_solvers.nonnegative.own_objective import missed_exactly, require_own_objective
+from blue_solvers.nonnegative.programme import Programme
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Name
-from constraint_builders.description.reals import real_array
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,28 @@ class CellFit:
     gap: float
 
     @classmethod
-    def of(cls, found: Certified) -> CellFit:
-        """The solution of one programme."""
-        residuals = found.kkt_residual, found.margin_residual
-        return cls(found.cells, *residuals, found.iterations, found.objective, found.gap)
+    def of(
+        cls, model: FittingModel, y: Float, p: Programme, found: Certified, inflation: Float | float = 1.0
+    ) -> CellFit:
+        """The solution of a model's programme, refused if M @ cells is not what the programme says.
+
+        Parameters
+        ----------
+        model : FittingModel
+        y : ndarray, (n,)
+        p : Programme
+            The model's, perhaps with further rows after its own.
+        found : Certified
+        inflation : ndarray, (n,), or float
+            What the programme multiplies the variances of the measurements by.
+        """
+        further = np.flatnonzero(p.variance > 0)
+        further = further[further >= model.sum_variances.size]
+        squares = (p.M @ found.cells - p.answer)[further] ** 2 / p.variance[further]
+        own = found.objective - float(squares.sum()) / 2
+        require_own_objective(model, y, found.cells, own, model.problem.variances * inflation)
+        missed = max(found.margin_residual, missed_exactly(model, y, found.cells))
+        return cls(found.cells, found.kkt_residual, missed, found.iterations, found.objective, found.gap)
 
 
 @dataclass(frozen=True)
@@ -139,7 +158,9 @@ def fit_columns(problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[
 def _nothing(model: FittingModel, y: Float) -> CellFit:
     """Of a problem all of whose cells are structural zeros."""
     model.refuse_impossible_exact(y)
-    return CellFit(np.zeros(0), 0.0, 0.0, 0, 0.0, 0.0)
+    noisy = model.measured & ~model.problem.exact
+    objective = 0.5 * float((y[noisy] ** 2 / model.problem.variances[noisy]).sum())
+    return CellFit(np.zeros(0), 0.0, missed_exactly(model, y, np.zeros(0)), 0, objective, 0.0)
 
 
 def read_measurements(problem: Problem, y: ArrayLike) -> Float:
@@ -150,7 +171,7 @@ def read_measurements(problem: Problem, y: ArrayLike) -> Float:
     ValueError
         If it has another shape or holds what no table can hold.
     """
-    values, size = real_array(y, "y"), problem.observed.size
+    values, size = problem.observed.flat(y, "y"), problem.observed.size
     if values.ndim not in (1, 2) or values.shape[0] != size or 0 in values.shape:
         raise ValueError(f"y must have shape ({size},) or ({size}, K), as problem.vector makes it: got {values.shape}")
     problem.check_vector(values)

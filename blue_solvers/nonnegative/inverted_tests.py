@@ -25,7 +25,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from blue_solvers.nonnegative.ceilings import ceilings
+from blue_solvers.nonnegative.ceilings import limits
 from blue_solvers.nonnegative.fit import read_measurements
 from blue_solvers.nonnegative.model import FittingModel, csc
 from blue_solvers.nonnegative.programme import NotConvergedError, Programme
@@ -107,18 +107,16 @@ def inverted_intervals(
     if values.ndim != 1:
         raise ValueError(f"y must be one vector of {problem.observed.size} measurements: got shape {values.shape}")
     level, draws, generator = read_level(level), whole_number(draws, "draws", 1), np.random.default_rng(rng)
-    places = _read_places(problem, cells)
+    places = problem.desired.positions(cells)
     half = (1 + level) / 2
     multiple = normal_multiple(half)
     tests = _Tests(problem, values, multiple**2, half, draws, generator)
     P = blue(problem)
     centres = (P @ values + P.offset)[places]
     errors = np.sqrt(np.maximum(P.variances()[places], 0))
-    ceiling = ceilings(problem, values)[places]
-    found = [
-        tests.invert(int(place), float(centre), float(error), float(top))
-        for place, centre, error, top in zip(places, centres, errors, ceiling, strict=True)
-    ]
+    low, high = (limit[places].tolist() for limit in limits(problem, values))
+    given = zip(places.tolist(), centres.tolist(), errors.tolist(), low, high, strict=True)
+    found = [tests.invert(*one) for one in given]
     lower, upper, low_critical, high_critical = np.array(found).reshape(-1, 4).T
     fitted = tests.fitted(places)
     lower = np.minimum(np.maximum(lower, centres - multiple * errors), fitted)
@@ -126,13 +124,6 @@ def inverted_intervals(
     return InvertedIntervals(
         places, np.clip(centres, lower, upper), lower, upper, np.stack([low_critical, high_critical])
     )
-
-
-def _read_places(problem: Problem, cells: Sequence[int]) -> NDArray[np.intp]:
-    places = np.array([whole_number(cell, "a desired cell", 0) for cell in cells], dtype=np.intp)
-    if places.size and places.max() >= problem.desired.size:
-        raise ValueError(f"there is no desired cell {places.max()}: the desired layout has {problem.desired.size:,}")
-    return places
 
 
 class _Tests:
@@ -156,16 +147,18 @@ class _Tests:
         """The non-negative fit of desired cells."""
         return np.asarray(self._desired[places] @ self._best)
 
-    def invert(self, place: int, centre: float, error: float, ceiling: float) -> tuple[float, float, float, float]:
-        """Both ends for a desired cell, and their critical values."""
+    def invert(
+        self, place: int, centre: float, error: float, low: float, high: float
+    ) -> tuple[float, float, float, float]:
+        """Both ends for a desired cell between two limits, and their critical values."""
         weights = sparse.csr_array(self._desired[[place]])
         fitted = float((weights @ self._best)[0])
         if error == 0:
             return fitted, fitted, self._quantile, self._quantile
         reach = _FARTHEST * error
         ends = (
-            self._end(weights, fitted, max(0.0, min(centre, fitted) - reach), error),
-            self._end(weights, fitted, min(ceiling, max(centre, fitted) + reach), error),
+            self._end(weights, fitted, max(low, min(centre, fitted) - reach), error),
+            self._end(weights, fitted, min(high, max(centre, fitted) + reach), error),
         )
         return ends[0][0], ends[1][0], ends[0][1], ends[1][1]
 
@@ -191,7 +184,10 @@ class _Tests:
             yield fewest
 
     def _cross(self, weights: sparse.csr_array, fitted: float, farthest: float, critical: float, error: float) -> float:
-        """Where the statistic reaches the critical value, between the fitted value and the farthest."""
+        """Where the statistic reaches the critical value, between the fitted value and the farthest, or just beyond.
+
+        Noise of whole numbers makes a statistic exactly critical often: such a value is inside.
+        """
         if abs(farthest - fitted) <= _CLOSE * error:
             return farthest
 
@@ -201,7 +197,9 @@ class _Tests:
 
         if excess(farthest) <= 0:
             return farthest
-        return float(scipy.optimize.brentq(excess, fitted, farthest, xtol=_CLOSE * error))
+        found = scipy.optimize.brentq(excess, fitted, farthest, xtol=_CLOSE * error / 2)
+        beyond = found + np.copysign(_CLOSE * error / 2, farthest - fitted)
+        return float(np.clip(beyond, min(fitted, farthest), max(fitted, farthest)))
 
     def _statistic(
         self, programme: Programme, least: float, weights: sparse.csr_array, value: float

@@ -77,8 +77,13 @@ def nnls(problem: Problem, y: ArrayLike) -> Fit:
 
 
 def _ols(model: FittingModel, y: Float) -> CellFit:
-    return CellFit.of(solve(model.programme(y, signed=True)))
+    return _least_squares(model, y, signed=True)
 
 
 def _nnls(model: FittingModel, y: Float) -> CellFit:
-    return CellFit.of(solve(model.programme(y)))
+    return _least_squares(model, y, signed=False)
+
+
+def _least_squares(model: FittingModel, y: Float, signed: bool) -> CellFit:
+    programme = model.programme(y, signed)
+    return CellFit.of(model, y, programme, solve(programme))

@@ -71,7 +71,7 @@ def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
         upper=np.minimum(programme.upper, programme.target + radius),
         radius=np.where(programme.variance > 0, reach * np.sqrt(programme.variance), np.inf),
     )
-    return CellFit.of(solve(bounded, cells))
+    return CellFit.of(model, y, bounded, solve(bounded, cells))
 
 
 def _least_largest_deviation(model: FittingModel, y: Float) -> Float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from blue_solvers.nonnegative.cells import DetailedCells
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
+from constraint_builders.description.labelled import aligned
 from constraint_builders.description.reals import real_array
 from constraint_builders.extras import missing_extra
+from constraint_builders.relations.spine_tables import TableDimensions
 
 if TYPE_CHECKING:
     import polars
@@ -97,7 +100,8 @@ def checked_cells(problem: Problem, detail: ArrayLike) -> Float:
         raise ValueError(
             f"records and rounded cells are of one geounit: this problem has {kind}. Give that of a geounit"
         )
-    values = real_array(detail, "cells")
+    along = partial(TableDimensions(problem.domain.schema), "detailed")
+    values = real_array(aligned(detail, along, "cells"), "cells")
     if values.shape != shape:
         raise ValueError(f"cells must have the schema's shape {shape}: got {values.shape}")
     if not np.isfinite(values).all() or values.min() < 0:

@@ -8,15 +8,17 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import lsqr
 
 from blue_solvers.nonnegative.cells import cells_of
 from blue_solvers.nonnegative.margins import PlainMargins
 from blue_solvers.nonnegative.programme import Programme
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.layout import Name
 
 ROUNDING = 1e-9  # of the largest exact value, and of 1
+DETERMINED = 1e-6  # by which a combination of rows may miss the sum of all cells
 
 _models: WeakKeyDictionary[Problem, FittingModel] = WeakKeyDictionary()
 
@@ -39,7 +41,9 @@ class FittingModel:
     M : csr_array, (n, d)
         From these cells to the observed layout.
     cell_rows : ndarray of int, (d,)
-        For every cell the measured row that is this cell alone, or -1.
+        For every cell the measured row that holds this cell alone, with any weight, or -1.
+    cell_scales : ndarray, (d,)
+        Its weight there; 1 where there is none.
     sum_rows : ndarray of int
         All other rows that were measured.
     """
@@ -52,7 +56,7 @@ class FittingModel:
         self.measured = ~problem.unmeasured
         self._labels: dict[Name, NDArray[np.intp]] = {}
         self._places = {name: problem.observed.slice(name) for name in problem.observed.names}
-        self.cell_rows = self._find_cell_rows()
+        self.cell_rows, self.cell_scales = self._find_cell_rows()
         others = self.measured & ~(problem.exact & (np.diff(self.M.indptr) == 0))
         others[self.cell_rows[self.cell_rows >= 0]] = False
         self.sum_rows = np.flatnonzero(others)
@@ -75,13 +79,15 @@ class FittingModel:
             _models[problem] = cls(problem)
         return _models[problem]
 
-    def _find_cell_rows(self) -> NDArray[np.intp]:
+    def _find_cell_rows(self) -> tuple[NDArray[np.intp], Float]:
         alone = np.flatnonzero((np.diff(self.M.indptr) == 1) & self.measured)
-        found = np.full(self.M.shape[1], -1, dtype=np.intp)
+        rows, scales = np.full(self.M.shape[1], -1, dtype=np.intp), np.ones(self.M.shape[1])
+        weights = self.M.data[self.M.indptr[alone]]
         # The last one written stays: the most precise.
-        alone = alone[np.argsort(-self.problem.variances[alone], kind="stable")]
-        found[self.M.indices[self.M.indptr[alone]]] = alone
-        return found
+        order = np.argsort(-self.problem.variances[alone] / weights**2, kind="stable")
+        cells = self.M.indices[self.M.indptr[alone[order]]]
+        rows[cells], scales[cells] = alone[order], weights[order]
+        return rows, scales
 
     @cached_property
     def equations(self) -> tuple[sparse.csr_array, Float]:
@@ -97,7 +103,7 @@ class FittingModel:
     @cached_property
     def cell_variances(self) -> Float:
         """Variance with which every cell was measured by itself, (d,); ``inf`` where it was not."""
-        return np.where(self.cell_rows >= 0, self.problem.variances[self.cell_rows], np.inf)
+        return np.where(self.cell_rows >= 0, self.problem.variances[self.cell_rows] / self.cell_scales**2, np.inf)
 
     @cached_property
     def sum_variances(self) -> Float:
@@ -112,7 +118,7 @@ class FittingModel:
 
     def cell_answers(self, y: Float) -> Float:
         """The measurements of the cells by themselves, (d,); 0 where there are none."""
-        return np.where(self.cell_rows >= 0, y[self.cell_rows], 0.0)
+        return np.where(self.cell_rows >= 0, y[self.cell_rows] / self.cell_scales, 0.0) + 0.0  # no -0
 
     def sum_answers(self, y: Float) -> Float:
         """The measurements of `sums`, (m,)."""
@@ -169,6 +175,18 @@ class FittingModel:
         return np.concatenate([y[self.problem.exact], self.equations[1]])
 
     @cached_property
+    def determines_sum(self) -> bool:
+        """Whether the sum of all cells follows from sums that were measured or are known exactly."""
+        if (self.cell_rows >= 0).all():
+            return True
+        rows = sparse.csr_array(sparse.vstack([self.M[self.measured], self.equations[0]]))
+        largest = abs(rows).max(axis=1).toarray().ravel()
+        columns = sparse.csr_array((sparse.diags_array(1 / np.where(largest > 0, largest, 1.0)) @ rows).T)
+        ones = np.ones(columns.shape[0])
+        combination = lsqr(columns, ones, atol=1e-14, btol=1e-14)[0]
+        return bool(abs(columns @ combination - ones).max() <= DETERMINED)
+
+    @cached_property
     def exact_tables(self) -> tuple[Name, ...]:
         """The tables that are known exactly as a whole."""
         return tuple(name for name in self.problem.observed.names if self._is_exact(name))
@@ -198,28 +216,53 @@ class FittingModel:
         Raises
         ------
         ValueError
-            If the table leaves cells out, being of a geolevel that not all geounits without children lie in.
+            If the table is no partition of the cells: it leaves some out, being of a geolevel that not all geounits
+            without children lie in, or its areas overlap or have weights other than 1.
         """
         if table not in self._labels:
             sums = sparse.csc_array(self.M[self.present_rows(table)])
-            if sums.nnz < sums.shape[1]:
-                raise ValueError(f"table {table!r} does not cover all detailed cells: some geounits lie above")
+            held = np.diff(sums.indptr)
+            if (held > 1).any() or (sums.data != 1).any():
+                raise ValueError(
+                    f"table {table!r} is no partition of the cells: its areas overlap, or have weights other than 1. "
+                    "Leave it out, or use nnls, max_fit or anchored_fit"
+                )
+            if (held == 0).any():
+                raise ValueError(
+                    f"table {table!r} does not cover all detailed cells: some geounits lie above, or outside its areas"
+                )
             self._labels[table] = sums.indices.astype(np.intp)
         return self._labels[table]
+
+    @cached_property
+    def sizes(self) -> sparse.csr_array:
+        """Absolute values of M."""
+        return self.M if (self.M.data >= 0).all() else abs(self.M)
+
+    @cached_property
+    def _signs(self) -> tuple[Flags, Flags]:
+        """Which rows of M have negative weights, and which positive ones, (n,) each."""
+        rows = np.repeat(np.arange(self.M.shape[0]), np.diff(self.M.indptr))
+        size = self.M.shape[0]
+        return np.bincount(rows[self.M.data < 0], minlength=size) > 0, np.bincount(
+            rows[self.M.data > 0], minlength=size
+        ) > 0
 
     def has_one_variance(self, table: Name) -> bool:
         """Whether all cells of a table were measured with the same variance."""
         return np.unique(self.problem.variances[self.present_rows(table)]).size <= 1
 
     def refuse_impossible_exact(self, y: Float, signed: bool = False) -> None:
-        """Refuse what is known exactly and no cells can sum to: negative values, and others than 0 of no cells."""
+        """Refuse what is known exactly and no cells sum to: values of a wrong sign, and others than 0 of no cells."""
         exact, describe = self.problem.exact, self.problem.observed.describe
         largest = float(abs(y[exact]).max(initial=0.0))
-        negative = np.flatnonzero(exact & (y < 0))
-        if negative.size and not signed:
+        falls, rises = self._signs
+        impossible = np.flatnonzero(exact & ((y < 0) & ~falls | (y > 0) & falls & ~rises))
+        if impossible.size and not signed:
+            value = y[impossible[0]]
             raise ValueError(
-                f"{describe(int(negative[0]))} is known exactly and negative ({y[negative[0]]:g}): no non-negative "
-                "cells sum to it. Correct it, or give it a variance above 0"
+                f"{describe(int(impossible[0]))} is known exactly and {'negative' if value < 0 else 'positive'} "
+                f"({value:g}): no non-negative cells sum to it. Correct it, or give it a variance above 0"
             )
         empty = np.flatnonzero(exact & (abs(y) > ROUNDING * max(1.0, largest)) & (np.diff(self.M.indptr) == 0))
         if empty.size:

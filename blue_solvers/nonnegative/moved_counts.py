@@ -15,7 +15,6 @@ from blue_solvers.nonnegative.max_fit import max_fit
 from blue_solvers.nonnegative.reweighted_fit import reweighted_fit
 from blue_solvers.nonnegative.sequential_fit import sequential_fit
 from constraint_builders.description.layout import Name
-from constraint_builders.description.reals import real_array
 
 METHODS: dict[str, Callable[..., Fit]] = {
     "nnls": nnls,
@@ -78,7 +77,7 @@ def movements(fit: Fit, unbiased: ArrayLike) -> list[Movement]:
         If the fit is of several columns, or `unbiased` has another length.
     """
     layout = fit.problem.desired
-    before = real_array(unbiased, "unbiased")
+    before = layout.flat(unbiased, "unbiased")
     if fit.observed.ndim != 1 or before.shape != (layout.size,):
         raise ValueError(
             f"movements compare one fit with a vector of {layout.size} unbiased estimates: got a fit of shape "

@@ -14,20 +14,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blue_solvers.nonnegative.ceilings import ceilings
+from blue_solvers.nonnegative.ceilings import limits
 from blue_solvers.nonnegative.fit import Fit
 from blue_solvers.operator import blue
 from blue_solvers.quantiles import normal_multiple, read_level
+from blue_solvers.verification.weighed_noise import rounding_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.reals import real_array, whole_number
+from constraint_builders.description.reals import whole_number
 from noise_mechanisms import draw_noise
 
 ROUNDING = 1e-9  # counts: intervals of exact values have no width
 
 
 def refine_intervals(problem: Problem, y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> tuple[Float, Float]:
-    """Intersect intervals with what every truth satisfies: cells not negative, nor above exact sums that hold them.
+    """Intersect intervals with what every truth satisfies: no cell negative, nor above exact sums that hold it.
+
+    Cells are the detailed ones. Sums of them with negative weights may be negative, as far as exact sums leave them.
 
     Coverage is that of the intervals given: the truth is never cut off. An interval that lies outside altogether
     becomes the nearest admissible point.
@@ -50,7 +53,7 @@ def refine_intervals(problem: Problem, y: ArrayLike, lower: ArrayLike, upper: Ar
         If a shape does not fit, a value is not finite, or an exact sum is negative.
     """
     values, size = _read_vector(problem, y, "y"), problem.desired.size
-    bounds = [real_array(lower, "lower"), real_array(upper, "upper")]
+    bounds = [problem.desired.flat(lower, "lower"), problem.desired.flat(upper, "upper")]
     if any(bound.shape != (size,) for bound in bounds):
         raise ValueError(
             f"lower and upper must have shape ({size},), the desired layout's: got {bounds[0].shape} and "
@@ -58,13 +61,13 @@ def refine_intervals(problem: Problem, y: ArrayLike, lower: ArrayLike, upper: Ar
         )
     if any(np.isnan(bound).any() for bound in bounds):
         raise ValueError("lower or upper holds NaN: give numbers, or infinite bounds where there are none")
-    ceiling = ceilings(problem, values)
-    return np.clip(bounds[0], 0.0, ceiling), np.clip(bounds[1], 0.0, ceiling)
+    low, high = limits(problem, values)
+    return np.clip(bounds[0], low, high), np.clip(bounds[1], low, high)
 
 
 def _read_vector(problem: Problem, y: ArrayLike, what: str) -> Float:
     """One vector over the observed layout; its unmeasured cells may hold anything."""
-    values = real_array(y, what)
+    values = problem.observed.flat(y, what)
     if values.shape != (problem.observed.size,):
         raise ValueError(f"{what} must have shape ({problem.observed.size},): got {values.shape}")
     lost = np.flatnonzero(~problem.unmeasured & ~np.isfinite(values))
@@ -148,6 +151,7 @@ def coverage(
 
 def _holds(problem: Problem, truth: Float, wanted: Float, lower: Float, upper: Float) -> Float:
     """Share of columns in which the refined intervals hold what is wanted, (m,)."""
-    ceiling = ceilings(problem, truth)[:, None]
-    inside = (np.clip(lower, 0, ceiling) <= wanted + ROUNDING) & (wanted <= np.clip(upper, 0, ceiling) + ROUNDING)
+    low, high = (limit[:, None] for limit in limits(problem, truth))
+    rounding = ROUNDING + rounding_of(truth)
+    inside = (np.clip(lower, low, high) <= wanted + rounding) & (wanted <= np.clip(upper, low, high) + rounding)
     return inside.mean(axis=1)

@@ -44,8 +44,9 @@ def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:
     Raises
     ------
     ValueError
-        If `y` does not fit the problem, variances differ within a table, the noise has the tails neither of Gaussian
-        nor of Laplace noise, an exact value is negative, or `gamma` is not between 0 and 1.
+        If `y` does not fit the problem, variances differ within a table, a table leaves cells out or has areas that
+        overlap or have weights, the noise has the tails neither of Gaussian nor of Laplace noise, an exact value is
+        negative, or `gamma` is not between 0 and 1.
     NotConvergedError
         If no non-negative cells meet the values known exactly.
 
@@ -66,16 +67,21 @@ def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:
             f"reweighted fitting knows how large Gaussian and Laplace noise gets, and not {problem.noise.law!r} noise: "
             "use nnls, max_fit or sequential_fit"
         )
+    for table in model.noisy_tables:
+        model.labels(table)  # refuses what is no partition
     return fit_columns(problem, y, "reweighted", partial(_reweighted_fit, gamma=gamma))
 
 
 def _reweighted_fit(model: FittingModel, y: Float, gamma: float) -> CellFit:
-    programme = _reweighted(model, y, gamma)
-    return CellFit.of(solve(programme))
+    programme, inflation = _reweighted(model, y, gamma)
+    return CellFit.of(model, y, programme, solve(programme), inflation)
 
 
-def _reweighted(model: FittingModel, y: Float, gamma: float) -> Programme:
-    """The programme with low answers weighed down and one more row, their sum, for every table that has any."""
+def _reweighted(model: FittingModel, y: Float, gamma: float) -> tuple[Programme, Float]:
+    """The programme with low answers weighed down and one more row, their sum, for every table that has any.
+
+    Also what the variance of every measurement is multiplied by, (n,).
+    """
     programme = model.programme(y)
     inflation = np.ones(y.size)
     groups, answers, variances = [], [], []
@@ -91,9 +97,9 @@ def _reweighted(model: FittingModel, y: Float, gamma: float) -> Programme:
             answers.append(y[cells][low].sum())
             variances.append(2 * count * variance)
     if not groups:
-        return programme
+        return programme, inflation
     sums = np.concatenate([inflation[model.sum_rows], np.ones(programme.variance.size - model.sum_rows.size)])
-    return replace(
+    weighed = replace(
         programme,
         M=_with_groups(programme.M, np.array(groups)),
         weight=programme.weight / np.where(model.cell_rows >= 0, inflation[model.cell_rows], 1.0),
@@ -102,6 +108,7 @@ def _reweighted(model: FittingModel, y: Float, gamma: float) -> Programme:
         radius=np.concatenate([programme.radius, np.full(len(groups), np.inf)]),
         margins=None,
     )
+    return weighed, inflation
 
 
 def low_answers(answers: Float, variance: float, noise: str, gamma: float) -> NDArray[np.bool_]:

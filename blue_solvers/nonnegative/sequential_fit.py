@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel, csc
+from blue_solvers.nonnegative.own_objective import missed_exactly, require_met, require_own_objective
 from blue_solvers.nonnegative.programme import Programme
 from blue_solvers.nonnegative.solving import solve
 from blue_solvers.nonnegative.tree_partitions import crossed, join, meet, refines, sums_matrix
@@ -51,7 +53,8 @@ def sequential_fit(problem: Problem, y: ArrayLike, order: Sequence[str] | None =
     ------
     ValueError
         If `y` does not fit the problem, the noise is correlated, there are equalities, a table is partly exact or
-        partly unmeasured, an exact value is negative, or `order` does not name every noisy table once.
+        partly unmeasured, leaves cells out or has areas that overlap or have weights, an exact value is negative, or
+        `order` does not name every noisy table once.
     NotConvergedError
         If no non-negative cells meet the values known exactly.
 
@@ -212,7 +215,8 @@ def _stacked(rows: Sequence[sparse.csr_array], cells: int) -> sparse.csc_array:
 def _sequential_fit(model: FittingModel, y: Float, plan: Plan) -> CellFit:
     model.refuse_impossible_exact(y)
     answers: dict[Name, Float] = {}
-    stages: list[CellFit] = []
+    stages: list[Certified] = []
+    variances, squares = np.full(y.size, np.inf), 0.0
     cells = np.zeros(0)
     for step in plan:
         if isinstance(step, Implied):
@@ -220,16 +224,23 @@ def _sequential_fit(model: FittingModel, y: Float, plan: Plan) -> CellFit:
             continue
         own = np.zeros(0) if step.table is None else y[model.present_rows(step.table)]
         programme = step.programme(own, answers)
-        stages.append(CellFit.of(solve(programme)))
+        stages.append(solve(programme))
         cells = stages[-1].cells
-        if step.table is not None:
-            answers[step.table] = cells if step.own_cells else (step.rows @ cells)[-own.size :]
+        if step.table is None:
+            continue
+        squares += stages[-1].objective
+        rows = model.present_rows(step.table)
+        variances[rows] = model.problem.variances[rows]
+        cells = cells if step.own_cells else (step.rows @ cells)[-own.size :]  # in the table's order
+        answers[step.table] = cells
     sums = model.M @ cells
-    missed = [abs(sums[model.present_rows(name)] - values).max() for name, values in answers.items()]
+    missed = [require_met(sums[model.present_rows(name)], values, cells) for name, values in answers.items()]
+    missed.append(missed_exactly(model, y, cells))
+    require_own_objective(model, y, cells, squares, variances, max(missed))
     return CellFit(
         cells,
         max(stage.kkt_residual for stage in stages),
-        float(max(missed)),
+        max(missed),
         sum(stage.iterations for stage in stages),
         sum(stage.objective for stage in stages),
         max(stage.gap for stage in stages),

@@ -14,7 +14,14 @@ from blue_solvers.normal_equations import kernels
 from blue_solvers.normal_equations.dense_factor import DenseFactor, bytes_dense, is_cheaper_dense
 from blue_solvers.normal_equations.factorisation import Factor, factorise
 from blue_solvers.normal_equations.kernels import Gather
-from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, NormalSolver, equations_of, side_by_side
+from blue_solvers.normal_equations.noisy_equations import (
+    EPSILON,
+    Equations,
+    NormalSolver,
+    equations_of,
+    is_uneven,
+    side_by_side,
+)
 from blue_solvers.normal_equations.sparse_factor import SparseFactor, entry_keys
 from blue_solvers.normal_equations.stage import Stage
 from constraint_builders import Problem
@@ -73,7 +80,7 @@ def variances_by_selected_inversion(
         return np.where(problem.undetermined, np.nan, variances_by_selected_inversion(problem.determined, gather))
     with one_blas_thread():
         own = equations_of(problem, "independent")[-1] if equations is None else equations
-        return _variances([(own, desired_sums(problem))], [_least(problem)], gather)
+        return _variances([(own, desired_sums(problem))], [least_share(problem)], gather)
 
 
 def variances_of_several(given: Sequence[tuple[Problem, Equations]]) -> list[Float]:
@@ -84,7 +91,7 @@ def variances_of_several(given: Sequence[tuple[Problem, Equations]]) -> list[Flo
     with one_blas_thread():
         sums = _sums_of_several([problem for problem, _ in given])
         parts = [(own, T) for (_, own), T in zip(given, sums, strict=True)]
-        found = _variances(parts, [_least(problem) for problem, _ in given], None)
+        found = _variances(parts, [least_share(problem) for problem, _ in given], None)
     return np.split(found, np.cumsum([T.shape[0] for T in sums])[:-1])
 
 
@@ -130,14 +137,17 @@ def _sums_of_table(problem: Problem, start: int, stop: int) -> sparse.csr_array:
     )
 
 
-def _least(problem: Problem) -> float:
-    """Share of a cell's noise below which a variance is 0 but for rounding: none where nothing is known exactly."""
+def least_share(problem: Problem) -> float:
+    """Share of a cell's noise below which a variance is 0 but for rounding: none where nothing is known exactly.
+
+    Nor where weights are worked out in extended precision, which are 0 themselves.
+    """
     noisy = problem.is_tabular and not problem.exact.any() and problem.zeros is None and problem.equalities is None
-    return 0.0 if noisy else DETERMINED
+    return 0.0 if noisy or is_uneven(problem) else DETERMINED
 
 
 def _variances(parts: list[tuple[Equations, sparse.csr_array]], least: list[float], gather: Gather | None) -> Float:
-    """Of the desired cells of problems that share nothing, given the equations, T and `_least` of each."""
+    """Of the desired cells of problems that share nothing, given the equations, T and `least_share` of each."""
     equations, T = side_by_side([own for own, _ in parts]), _blocks([own for _, own in parts])
     Sigma = equations.entries()
     noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
@@ -282,11 +292,12 @@ def _variances_from_weights(equations: Equations, solving: Solving, T: sparse.cs
 def _variances_from_refined_weights(equations: Equations, solving: Solving, T: sparse.csr_array) -> Float:
     """The same with weights as near as rounding permits: 0 where these are rounding, as of an area without leaves."""
     stage = Stage(equations, lambda system: _Solver(solving, system))
+    nothing = 0.0 if equations.uneven else NOTHING
     variances = np.empty(T.shape[0])
     for start in range(0, T.shape[0], REFINED_BLOCK):
         sums = T[start : start + REFINED_BLOCK].toarray().T
         weights = stage.adjoint(sums)
-        weights[:, abs(weights).sum(axis=0) < NOTHING * abs(sums).sum(axis=0)] = 0
+        weights[:, abs(weights).sum(axis=0) < nothing * abs(sums).sum(axis=0)] = 0
         variances[start : start + REFINED_BLOCK] = np.einsum("ij,ij->j", weights, equations.Sigma @ weights)
     return variances
 

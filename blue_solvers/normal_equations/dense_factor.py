@@ -9,6 +9,8 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_solve, lapack
 
+from blue_solvers.contract import UnsupportedProblemError
+from blue_solvers.normal_equations.factorisation import INDEFINITE
 from constraint_builders.arrays import Float
 
 CUBES = 3e10  # of the rank that are inverted in a second
@@ -37,12 +39,12 @@ class DenseFactor:
 
         Raises
         ------
-        ValueError
+        UnsupportedProblemError
             If the matrix is not positive definite.
         """
         factor, info = lapack.dpotrf(matrix.toarray(order="F"), lower=1, overwrite_a=1)
         if info:
-            raise ValueError("the matrix is not positive definite: it has no Cholesky factor")
+            raise UnsupportedProblemError(INDEFINITE)
         lower = np.tril(lapack.dpotri(factor, lower=1)[0])
         inverse = lower + lower.T
         inverse[np.diag_indices_from(inverse)] /= 2

@@ -21,6 +21,11 @@ try:
 except ImportError:
     cholmod = None
 
+INDEFINITE = (
+    "the matrix is not positive definite: it has no Cholesky factor; where variances and weights are very unequal that "
+    "is rounding: use solver='dense'"
+)
+
 
 @dataclass(frozen=True)
 class Factor:
@@ -78,7 +83,7 @@ def triangle_by_cholmod(
     MemoryError
         If the factor does not fit.
     """
-    with _cholmod_errors("the matrix is not positive definite: it has no Cholesky factor", instead):
+    with _cholmod_errors(INDEFINITE, instead):
         factor = _factor_by_cholmod(sparse.csc_matrix(matrix), instead)
         return factor.L(), factor.P().astype(np.int64), factor.solve_A
 

@@ -51,12 +51,16 @@ def conjugate_gradients(
     start = sizes(R, active)
     active = active[start > target]
     r = R[:, active]
-    p = np.array(precondition(r))
-    rho = np.einsum("ij,ij->j", r, p)
+    p, rho = np.zeros_like(r), np.ones(active.size)
     with np.errstate(over="ignore", invalid="ignore"):
         for iteration in range(max_iterations):
             if not active.size:
                 return Z, iteration, bool(np.isfinite(Z).all())
+            z = precondition(r)
+            rho_next = np.einsum("ij,ij->j", r, z)
+            p *= rho_next / rho
+            p += z
+            rho = rho_next
             q = product(p)
             curvature = np.einsum("ij,ij->j", p, q)
             alpha = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
@@ -69,11 +73,6 @@ def conjugate_gradients(
             open_ = (left > target[active]) & (curvature > 0)
             if not open_.all():
                 active, r, p, rho = active[open_], r[:, open_], p[:, open_], rho[open_]
-            z = precondition(r)
-            rho_next = np.einsum("ij,ij->j", r, z)
-            p *= rho_next / rho
-            p += z
-            rho = rho_next
     return Z, max_iterations, not active.size and bool(np.isfinite(Z).all())
 
 

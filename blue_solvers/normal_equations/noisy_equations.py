@@ -19,6 +19,8 @@ from constraint_builders.relations.elimination import eliminate
 
 EPSILON = float(np.finfo(float).eps)
 ROUNDING = 16  # multiples of the unit roundoff of |A||y| below which a residual says nothing
+COSTS_DIGITS = "variances or weights differ by so much that rounding may cost digits: `estimate` proves what it gives"
+WIDEST_SPREAD = 1e15  # of variances, beyond which A Sigma A' may keep no digit of what is known best
 Iterate = Callable[[Float, Sizes, Float], tuple[Float, int]]
 
 
@@ -35,6 +37,8 @@ class Equations:
         Sigma, where it is known entry by entry.
     moving : ndarray of bool, (n,)
         Cells that do not.
+    uneven : bool
+        Whether weights and variances are so unequal that float64 may not hold what solves them; see `is_uneven`.
     """
 
     A: sparse.csr_array
@@ -42,6 +46,7 @@ class Equations:
     Sigma: LinearOperator
     Sigma_matrix: sparse.csr_array | None
     moving: Flags
+    uneven: bool = False
 
     @cached_property
     def A_transposed(self) -> sparse.csr_array:
@@ -119,7 +124,7 @@ def side_by_side(several: list[Equations]) -> Equations:
     A = sparse.csr_array(sparse.block_diag([own.A for own in several], format="csr"))
     Sigma = sparse.csr_array(sparse.block_diag([own.entries() for own in several], format="csr"))
     b, moving = np.concatenate([own.b for own in several]), np.concatenate([own.moving for own in several])
-    return Equations(A, b, aslinearoperator(Sigma), Sigma, moving)
+    return Equations(A, b, aslinearoperator(Sigma), Sigma, moving, any(own.uneven for own in several))
 
 
 def _is_diagonal(matrix: sparse.csr_array) -> bool:
@@ -164,15 +169,80 @@ def equations_of(problem: Problem, rows: str) -> list[Equations]:
     if rows == "independent" and problem.exact.any() and not known_by_table:
         noisy = np.sort(eliminate(A, np.flatnonzero(noisy_cells)).pivot_rows)
     Sigma, entries = problem.noise_covariance, problem.noise.entries()
-    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], Sigma, entries, noisy_cells)
+    uneven = is_uneven(problem)
+    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], Sigma, entries, noisy_cells, uneven)
     if not problem.exact.any():
         return [adjusted]
     exact_A, exact_b = problem.exact_equations
     exact_Sigma = sparse.csr_array(sparse.diags_array(problem.exact.astype(float)))
-    return [Equations(exact_A, exact_b, aslinearoperator(exact_Sigma), exact_Sigma, problem.exact), adjusted]
+    return [Equations(exact_A, exact_b, aslinearoperator(exact_Sigma), exact_Sigma, problem.exact, uneven), adjusted]
 
 
-def variance_spread(problem: Problem) -> float:
-    """Ratio of the largest variance of a noisy cell to the smallest."""
-    noisy = problem.variances[(problem.variances > 0) & ~problem.unmeasured]
-    return float(noisy.max() / noisy.min()) if noisy.size else 1.0
+def variance_spread(problem: Problem, power: int = 2) -> float:
+    """Ratio of the largest variance of a noisy cell to the smallest, in units of the leaves that it weighs.
+
+    Where equalities weigh cells, variances that follow from others differ by that much more. `power` is how often the
+    weights of areas count.
+    """
+    smallest, largest = _noise_of_leaves(problem, power)
+    return largest / smallest * _squared_ratio(problem) if largest > 0 else 1.0
+
+
+def least_noise(problem: Problem) -> float:
+    """What a desired cell that is not known exactly may vary by at least, but for how many cells tell of it."""
+    smallest, largest = _noise_of_leaves(problem, 2)
+    if not largest > 0:
+        return 0.0
+    wanted = min(float(_weights(problem, level)[0].min(initial=1.0)) for level in set(problem.desired_levels or (0,)))
+    return smallest * wanted**2 / _squared_ratio(problem)
+
+
+def _noise_of_leaves(problem: Problem, power: int) -> tuple[float, float]:
+    """The least and the largest variance of a noisy cell, in units of the leaves that it weighs; infinite if beyond."""
+    smallest, largest, alike = np.inf, 0.0, problem.geounit_variances
+    for block, level in enumerate(problem.observed_levels or (0,)):
+        least, greatest = _weights(problem, level)
+        own = problem.variances[problem.observed.block(block)] if alike is None else alike[block]
+        variances = own.reshape(-1 if least.size == 1 else least.size, own.size // least.size)
+        noisy = np.isfinite(variances) & (variances > 0)
+        with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+            largest = max(largest, float((variances / least[:, None] ** power).max(initial=0.0, where=noisy)))
+            smallest = min(smallest, float((variances / greatest[:, None] ** power).min(initial=np.inf, where=noisy)))
+    return smallest, largest
+
+
+def _weights(problem: Problem, level: int) -> tuple[Float, Float]:
+    """The least and the greatest size of a weight in every area of a level, or node; of geounits 1."""
+    if problem.summing is not None:
+        return extreme_weights(problem.summing.matrix)
+    if problem.areas is not None:
+        return extreme_weights(problem.areas.leaves_of(level))
+    return np.ones(1), np.ones(1)
+
+
+def _squared_ratio(problem: Problem) -> float:
+    """The square of the largest ratio of what an equality weighs cells by; infinite if beyond."""
+    if problem.equalities is None:
+        return 1.0
+    least, greatest = extreme_weights(problem.equalities[0])
+    with np.errstate(over="ignore"):
+        return float(((greatest / least) ** 2).max(initial=1.0))
+
+
+def is_uneven(problem: Problem) -> bool:
+    """Whether A Sigma A' may lose digits of what is known best: it squares what A weighs already.
+
+    Variances alone cost none, however many decades they span: A Sigma A' is scaled to a unit diagonal.
+    """
+    least, largest = _noise_of_leaves(problem, 0)
+    alone = largest / least if largest > 0 else 1.0
+    return variance_spread(problem, power=4) > max(WIDEST_SPREAD, alone)
+
+
+def extreme_weights(rows: sparse.csr_array) -> tuple[Float, Float]:
+    """The least and the greatest size of an entry of every row; 1 where there is none."""
+    starts, filled = rows.indptr[:-1], np.diff(rows.indptr) > 0
+    sizes, found = abs(rows.data), np.ones((2, rows.shape[0]))
+    for own, extreme in zip(found, (np.minimum, np.maximum), strict=True):
+        own[filled] = extreme.reduceat(sizes, starts[filled]) if filled.any() else []
+    return found[0], found[1]

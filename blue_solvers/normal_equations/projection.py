@@ -54,13 +54,16 @@ class ConstrainedEstimate(Prepared):
         self._stages = [(Stage(own, make_solver), own.b) for own in found if own.A.shape[0]]
         labels = dict.fromkeys(stage.solver.label for stage, _ in self._stages)
         self.info = Info(f"{info.solver} ({', '.join(labels)})" if labels else info.solver, info.exact, info.reason)
+        self._origin = np.zeros((problem.observed.size, 1))
         self.offset = np.zeros(problem.desired.size)
         if any(b.any() for _, b in self._stages) or problem.completion is not None:
-            self.offset = self._estimate(np.zeros((problem.observed.size, 1)), affine=True)[0][:, 0]
+            for _ in range(2):  # the second time from near by, which rounds less
+                self._origin, _ = self._projected(self._origin, affine=True)
+            self.offset = self._completed(self._origin, affine=True)[:, 0]
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
-        X, projected = self._estimate(Y, affine=False)
-        return X, replace(
+        X, projected = self._projected(Y - self._origin * self._shares(Y), affine=False)
+        return self._completed(X, affine=False), replace(
             self.info,
             exact=self.info.exact and all(own.as_asked for own in projected),
             iterations=sum(own.iterations for own in projected),
@@ -68,16 +71,32 @@ class ConstrainedEstimate(Prepared):
             violation=max((own.violation for own in projected), default=0.0),
         )
 
-    def _estimate(self, X: Float, affine: bool) -> tuple[Float, list[Projected]]:
+    def _shares(self, Y: Float) -> Float:
+        """How often Y holds the origin, (K,): the estimate of that is 0, and rounding grows with what is off.
+
+        That is 1 for measurements which equations with a right-hand side hold for, but for their noise.
+        """
+        products, squares = np.zeros(Y.shape[1]), 0.0
+        for stage, b in self._stages:
+            weighed = b / stage.equations.deviations**2
+            products += weighed @ (stage.equations.A @ Y)
+            squares += float(weighed @ b)
+        return np.rint(products / squares) if squares > 0 else products
+
+    def _projected(self, X: Float, affine: bool) -> tuple[Float, list[Projected]]:
         projected = []
         with one_blas_thread():
             for stage, b in self._stages:
                 X, own = stage.project(X, b if affine else np.zeros_like(b))
                 projected.append(own)
+        return X, projected
+
+    def _completed(self, X: Float, affine: bool) -> Float:
+        """The desired cells of observed ones that were measured."""
         if self.problem.completion is not None:
             C, c = self.problem.completion
             X = C @ X + (c[:, None] if affine else 0)
-        return self.problem.tabulate(X), projected
+        return self.problem.tabulate(X)
 
     def adjoint(self, V: Float) -> Float:
         U = self.problem.tabulate_transpose(V)

@@ -9,8 +9,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
+from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.normal_equations import kernels
-from blue_solvers.normal_equations.factorisation import cholmod_gives_triangles, triangle_by_cholmod
+from blue_solvers.normal_equations.factorisation import INDEFINITE, cholmod_gives_triangles, triangle_by_cholmod
 from blue_solvers.normal_equations.kernels import Gather
 from blue_solvers.normal_equations.selected_inverse import sweep
 from blue_solvers.normal_equations.supernodes import Supernodes
@@ -94,10 +95,10 @@ def _by_superlu(matrix: sparse.csc_array) -> SparseFactor:
     try:
         factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError:
-        raise ValueError("the matrix is singular: it has no Cholesky factor") from None
+        raise UnsupportedProblemError(INDEFINITE) from None
     pivots = factors.U.diagonal()
     if not np.array_equal(factors.perm_r, factors.perm_c) or pivots.min() <= 0:
-        raise ValueError("the matrix is not positive definite: it has no Cholesky factor")
+        raise UnsupportedProblemError(INDEFINITE)
     order = np.argsort(factors.perm_c).astype(np.int64)
     L = sparse.csc_array(factors.L @ sparse.diags_array(np.sqrt(pivots)))
     pattern = _closed_pattern(sparse.csc_array(sparse.tril(matrix[order][:, order], format="csc")))

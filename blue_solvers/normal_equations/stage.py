@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blue_solvers.contract import ConvergenceError
+from blue_solvers.normal_equations.extended import ExtendedSweeps
 from blue_solvers.normal_equations.krylov import Sizes
 from blue_solvers.normal_equations.noisy_equations import (
     EPSILON,
@@ -54,10 +55,16 @@ class Stage:
         self._deviations = equations.deviations[:, None]
         iterate = self.solver.iterate if self.solver.rtol else self._corrected
         self._settling = Settling(equations, iterate) if iterate is not None else None
+        extended = equations.uneven and not self.solver.rtol and equations.A.shape[0]
+        self._extended = ExtendedSweeps(equations, self.solver) if extended else None
 
     def project(self, Y: Float, b: Float) -> tuple[Float, Projected]:
         """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold."""
         equations, b = self.equations, b[:, None]
+        if self._extended is not None:
+            X, settled = self._extended.project(Y, b)
+            violation = abs(equations.A @ X - b)
+            return X, Projected(0, 0.0, float(violation.max(initial=0.0)), bool(settled.all()))
         steps = 0
 
         def correct(X: Float, R: Float, target: Float) -> Float:
@@ -80,6 +87,8 @@ class Stage:
     def adjoint(self, U: Float) -> Float:
         """The transpose of the linear part of `project`, (n, K)."""
         equations = self.equations
+        if self._extended is not None:
+            return self._extended.adjoint(U)
 
         def correct(W: Float, R: Float, target: Float) -> Float:
             return W - equations.A_transposed @ self.solver.solve(R, target)[0]

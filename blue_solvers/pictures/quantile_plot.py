@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from constraint_builders.description.reals import real_array
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -35,7 +37,7 @@ def normal_quantiles(
     ValueError
         If no residual is a number, names are missing or not as many, or the level is not between 0 and 1.
     """
-    values = np.asarray(residuals, dtype=float).ravel()
+    values = real_array(residuals, "residuals").ravel()
     if not 0 < level < 1:
         raise ValueError(f"level is {level}: it must lie between 0 and 1")
     labels = () if names is None else names

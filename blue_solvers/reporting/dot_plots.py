@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from math import ceil, floor, isfinite, log10
+
+from constraint_builders.printable import html_text
 
 MOST_ROWS = 40
 WIDTH, RIGHT, ROW, LEGEND, BOTTOM = 720, 24, 22, 34, 44
@@ -94,8 +95,8 @@ def dot_plot(
     height = top + ROW * len(labels) + BOTTOM
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{name}-title {name}-desc">',
-        f'<title id="{name}-title">{escape(title)}</title>',
-        f'<desc id="{name}-desc">{escape(description)}</desc>',
+        f'<title id="{name}-title">{html_text(title)}</title>',
+        f'<desc id="{name}-desc">{html_text(description)}</desc>',
         *_background(axis, top, height, along, band),
         *_legend(axis, series),
     ]
@@ -121,7 +122,7 @@ def _background(axis: Axis, top: float, height: float, along: str, band: tuple[f
     centre = (axis.left + WIDTH - RIGHT) / 2
     return [
         *parts,
-        f'<text class="along" x="{centre:.1f}" y="{height - 8}" text-anchor="middle">{escape(along)}</text>',
+        f'<text class="along" x="{centre:.1f}" y="{height - 8}" text-anchor="middle">{html_text(along)}</text>',
     ]
 
 
@@ -130,7 +131,7 @@ def _legend(axis: Axis, series: Sequence[Series]) -> list[str]:
         return []
     parts, x = [], axis.left
     for own in series:
-        parts += [_mark(own, x + 6, 14), f'<text class="tick" x="{x + 18:.1f}" y="18">{escape(own.name)}</text>']
+        parts += [_mark(own, x + 6, 14), f'<text class="tick" x="{x + 18:.1f}" y="18">{html_text(own.name)}</text>']
         x += 34 + LETTER * len(own.name)
     return parts
 
@@ -139,8 +140,8 @@ def _row(axis: Axis, y: float, label: str, marks: Sequence[tuple[Series, float]]
     short = label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
     there = [(own, axis.at(value)) for own, value in marks if isfinite(value)]
     parts = [
-        f'<text class="label" x="{axis.left - 12:.1f}" y="{y + 4:.1f}" text-anchor="end">{escape(short)}'
-        f"<title>{escape(label)}</title></text>"
+        f'<text class="label" x="{axis.left - 12:.1f}" y="{y + 4:.1f}" text-anchor="end">{html_text(short)}'
+        f"<title>{html_text(label)}</title></text>"
     ]
     if len(there) > 1:
         ends = min(x for _, x in there), max(x for _, x in there)

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from blue_solvers.estimates import Estimate
+from blue_solvers.goodness import Verdict, verdict
 from blue_solvers.reporting.fit_picture import fit_picture
 from blue_solvers.reporting.page_parts import (
     DOUBT,
@@ -20,17 +21,26 @@ from blue_solvers.reporting.page_parts import (
     counted,
     shown_of,
     small,
+    tied_tile,
 )
 from blue_solvers.reporting.precision import precision_section
+from blue_solvers.reporting.result_file import Difference
 from blue_solvers.verification import Fit
-from blue_solvers.verification.fit_of_parts import DOUBTFUL
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 
+EXPLAINED = {
+    Verdict.FITS: "The measurements agree with the variances that they claim.",
+    Verdict.TOO_CLOSE: "The values differ by less than their variances claim: are the variances too large?",
+    Verdict.CONTRADICTORY: "The values contradict one another by more than their variances allow: look at the worst "
+    "residuals.",
+}
 CLOSE = 1e-6  # standard errors by which a file's figures may differ from the best ones: it holds some digits only
 
 
-def judged_page(est: Estimate, source: str, precision: pl.DataFrame, listed: Section, difference: float | None) -> Page:
+def judged_page(
+    est: Estimate, source: str, precision: pl.DataFrame, listed: Section, difference: Difference | None
+) -> Page:
     """What is known of an estimate.
 
     Parameters
@@ -43,9 +53,8 @@ def judged_page(est: Estimate, source: str, precision: pl.DataFrame, listed: Sec
         As `precision_rows` gives it.
     listed : Section
         The estimates.
-    difference : float or None
-        The largest difference, in standard errors, between figures that were read and this estimate; None where none
-        were read.
+    difference : Difference or None
+        Between figures that were read and this estimate; None where none were read.
     """
     fit = est.fit(draws=0)
     problem = est.problem
@@ -54,6 +63,7 @@ def judged_page(est: Estimate, source: str, precision: pl.DataFrame, listed: Sec
     names, adjustments = _largest_adjustments(fit)
     tiles = [
         Tile("Measured", f"{problem.observed.size:,} cells", f"of {counted(len(problem.observed.names), 'table')}"),
+        tied_tile(est.tied),
         _fit_tile(fit),
         _certificate_tile(est, difference),
         Tile("Largest adjustment", *names),
@@ -66,22 +76,18 @@ def judged_page(est: Estimate, source: str, precision: pl.DataFrame, listed: Sec
         listed,
         Section("made", "How it was made", _made(est)),
     ]
-    return Page(
-        f"Estimates of {source}", f"From {measured} measured with noise: {desired} that agree.", tiles, sections
-    )
+    doubt = "" if verdict(fit) == Verdict.FITS else verdict(fit).explained
+    subtitle = f"From {measured} measured with noise: {desired} that agree."
+    doubts = filter(None, (doubt, *problem.understood.notes))
+    return Page(f"Estimates of {source}", subtitle, tiles, sections, "; ".join(doubts))
 
 
 def _fit_tile(fit: Fit) -> Tile:
-    if not fit.degrees_of_freedom:
-        return Tile("Fit", "cannot be tested", "no measurement checks another")
-    agrees = fit.p_value >= DOUBTFUL
-    verdict = "as declared" if agrees else "too close" if _is_too_close(fit) else "contradictory"
-    note = f"chi-square {fit.statistic:,.4g} on {fit.degrees_of_freedom:,} degrees of freedom"
-    return Tile("Noise of the measurements", verdict, note, GOOD if agrees else DOUBT)
-
-
-def _is_too_close(fit: Fit) -> bool:
-    return fit.statistic < fit.degrees_of_freedom
+    word = verdict(fit)
+    if word == Verdict.UNTESTED:
+        return Tile("Fit", word, word.explained, DOUBT)
+    note = f"chi-square {fit.statistic:,.6g} on {fit.degrees_of_freedom:,} degrees of freedom"
+    return Tile("Noise of the measurements", word, note, GOOD if word == Verdict.FITS else DOUBT)
 
 
 def _fit_section(fit: Fit) -> Section:
@@ -89,7 +95,9 @@ def _fit_section(fit: Fit) -> Section:
         reason = "No measurement checks another, so that nothing can be said of their noise."
         return Section("fit", "Fit", [reason])
     chi = f"Chi-square is {fit.statistic:,.5g} on {counted(fit.degrees_of_freedom, 'degree')} of freedom"
-    sentences = [f"{chi}, p = {fit.p_value:.2g} (two-sided, the noise taken for Gaussian). {_fit_in_words(fit)}"]
+    sentences = [f"{chi}, p = {fit.p_value:.2g} (two-sided, the noise taken for Gaussian). {EXPLAINED[verdict(fit)]}"]
+    if fit.by_source:
+        sentences.append(f"By source, standard deviations from what is expected: {_by_source(fit)}.")
     frame = _by_table(fit)
     said, picture = fit_picture(frame)
     sentences += said
@@ -98,12 +106,10 @@ def _fit_section(fit: Fit) -> Section:
     return Section("fit", "Fit", sentences, picture, tables)
 
 
-def _fit_in_words(fit: Fit) -> str:
-    if fit.p_value >= DOUBTFUL:
-        return "The measurements agree with the variances that they claim."
-    if _is_too_close(fit):
-        return "The values differ by less than their variances claim: are the variances too large?"
-    return "The values contradict one another by more than their variances allow: look at the worst residuals."
+def _by_source(fit: Fit) -> str:
+    said = [(name or "others", own.z) for name, own in fit.by_source.items()]
+    worst = sorted(said, key=lambda own: -abs(own[1]))[:MOST_NAMED]
+    return ", ".join(f"{name} {z:+,.1f}" for name, z in worst)
 
 
 def _by_table(fit: Fit) -> pl.DataFrame:
@@ -113,28 +119,31 @@ def _by_table(fit: Fit) -> pl.DataFrame:
 
 def _worst(fit: Fit) -> Shown:
     rows = []
-    layout = fit.problem.observed
-    for worst in fit.outliers(MOST_NAMED):
-        shape, start = layout.shape(worst.table), layout.slice(worst.table).start
-        position = start + (int(np.ravel_multi_index(worst.cell, shape)) if shape else 0)
-        rows.append((*_named(layout, position), worst.value, worst.expected, worst.residual, worst.probability))
+    for position, worst in zip(fit.furthest(MOST_NAMED), fit.outliers(MOST_NAMED), strict=True):
+        rows.append((*_named(fit, position), worst.value, worst.expected, worst.residual, worst.probability))
     columns = ["measured", "the others say", "residual", "chance of one so large"]
     caption = f"Worst residuals, in their standard errors: {counted(len(rows), 'cell')} of {fit.checked:,} checked"
     formats = {"residual": "+.2f", "chance of one so large": ".2g"}
-    return Shown("worst residuals", caption, _frame([*_cell_names(layout), *columns], rows), formats)
+    return Shown("worst residuals", caption, _frame([*_cell_names(fit), *columns], rows), formats)
 
 
-def _certificate_tile(est: Estimate, difference: float | None) -> Tile:
+def _certificate_tile(est: Estimate, difference: Difference | None) -> Tile:
     proof = est.certificate()
-    if difference is not None and not difference <= CLOSE:
-        return Tile("Certificate", "not the best estimate", f"{small(difference)} standard errors from it", DOUBT)
+    if difference is not None and not difference.unexplained <= CLOSE:
+        away = f"{small(difference.largest)} standard errors from it"
+        return Tile("Certificate", "not the best estimate", away, DOUBT)
     if proof.bound is None:
         return Tile("Certificate", "not proved", proof.reason, DOUBT)
-    within = proof.bound + (difference or 0.0)
-    return Tile("Certificate", "proved", f"within {small(within)} standard errors of the best estimate", GOOD)
+    within = proof.bound + (0.0 if difference is None else difference.largest)
+    rounded = "" if difference is None or difference.largest <= CLOSE else f", rounded to {_digits(difference)}"
+    return Tile("Certificate", "proved", f"within {small(within)} standard errors of the best estimate{rounded}", GOOD)
 
 
-def _certificate_section(est: Estimate, difference: float | None) -> Section:
+def _digits(difference: Difference) -> str:
+    return f"{counted(difference.digits, 'digit')} of a standard error"
+
+
+def _certificate_section(est: Estimate, difference: Difference | None) -> Section:
     proof = est.certificate()
     if proof.bound is None:
         sentences = [f"Not proved to be the best linear unbiased estimate: {proof.reason}."]
@@ -149,11 +158,14 @@ def _certificate_section(est: Estimate, difference: float | None) -> Section:
             f"Its tables disagree by at most {small(proof.violation)} standard errors of the measurements."
         )
     if difference is not None:
+        apart = small(difference.largest)
         sentences.append(
-            f"The figures of the result that was read differ from that estimate by at most {small(difference)} of "
-            "their standard errors."
+            f"The figures of the result that was read differ from that estimate by at most {apart} of their standard "
+            "errors."
         )
-        if not difference <= CLOSE:
+        if difference.unexplained <= CLOSE < difference.largest:
+            sentences.append(f"That is rounding: they are written to {_digits(difference)}.")
+        if not difference.unexplained <= CLOSE:
             sentences.append(
                 "They are therefore not the best estimate of these measurements. If more was measured than the result "
                 "shows, give all of it as --measured."
@@ -163,24 +175,23 @@ def _certificate_section(est: Estimate, difference: float | None) -> Section:
 
 def _largest_adjustments(fit: Fit) -> tuple[tuple[str, str], Shown]:
     """The largest one in words, and a table of them: estimate less measurement, in standard errors of the latter."""
-    problem, layout = fit.problem, fit.problem.observed
-    noisy = np.isfinite(problem.variances) & (problem.variances > 0)
+    noisy = np.isfinite(fit.variances) & (fit.variances > 0)
     size: Float = np.where(noisy, np.sqrt(fit.squares), 0.0)
     largest: Index = np.argsort(-size, kind="stable")[:MOST_NAMED]
     rows = []
     for position in largest[size[largest] > 0].tolist():
         sign = -1.0 if fit.residuals[position] > 0 else 1.0
-        moved = sign * float(size[position] * np.sqrt(problem.variances[position]))
-        value = float(fit.y[position])
-        rows.append((*_named(layout, position), value, value + moved, moved, sign * float(size[position])))
+        moved = sign * float(size[position] * np.sqrt(fit.variances[position]))
+        value = float(fit.values[position])
+        rows.append((*_named(fit, position), value, value + moved, moved, sign * float(size[position])))
     columns = ["measured", "estimate", "adjustment", "in standard errors"]
     caption = f"Largest adjustments: {counted(len(rows), 'cell')} of {int(noisy.sum()):,} measured with noise"
     formats = {"adjustment": "+,.4g", "in standard errors": "+.2f"}
-    shown = Shown("largest adjustments", caption, _frame([*_cell_names(layout), *columns], rows), formats)
+    shown = Shown("largest adjustments", caption, _frame([*_cell_names(fit), *columns], rows), formats)
     if not rows:
         return ("none", "nothing was measured twice"), shown
     first = largest[0]
-    return (f"{rows[0][-1]:+.2f} standard errors", layout.describe(int(first))), shown
+    return (f"{rows[0][-1]:+.2f} standard errors", fit.describe(int(first))), shown
 
 
 def _adjustments_section(shown: Shown) -> Section:
@@ -216,13 +227,15 @@ def _key_names(layout: Layout) -> list[str]:
     return ["geolevel", "table"] if layout.names and isinstance(layout.names[0], tuple) else ["table"]
 
 
-def _cell_names(layout: Layout) -> list[str]:
-    return [*_key_names(layout), "cell"]
+def _cell_names(fit: Fit) -> list[str]:
+    return [*_key_names(fit.problem.observed), "cell", *(["source"] if fit.sources is not None else [])]
 
 
-def _named(layout: Layout, position: int) -> tuple[str, ...]:
-    name, cell = layout.locate(position)
-    return (*_key(name), layout.labels(position)[1:-1] if cell else "")
+def _named(fit: Fit, position: int) -> tuple[str, ...]:
+    layout, cell = fit.problem.observed, fit.cell(position)
+    name, indices = layout.locate(cell)
+    source = [] if fit.sources is None else [fit.source(position)]
+    return (*_key(name), layout.labels(cell)[1:-1] if indices else "", *source)
 
 
 def _frame(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,42 +14,36 @@ from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Pa
 from blue_solvers.reporting.precision import GEOLEVEL, MEASURED, TABLE, precision_rows
 from blue_solvers.reporting.result_file import ERROR, ESTIMATE, ResultFile
 from blue_solvers.reporting.unjudged import unjudged_page
-from constraint_builders import Problem
-from constraint_builders.arrays import Float
-from constraint_builders.files import estimates_frame, read_schema_file
-from constraint_builders.files.measured_table import read_measured_table
+from constraint_builders.files import estimates_frame
+from constraint_builders.files.schema_file import SchemaFile
+from constraint_builders.files.survey_frame import Said, tables_as_said
 
 ADVICE = "Give the tables that it was made from as --measured, and it is judged by them."
 
 Path = str | PathLike[str]
 
 
-class Read(NamedTuple):
-    """A problem and what was measured."""
-
-    problem: Problem
-    y: Float
-
-
-def page_of_measurements(path: Path, name: str, schema: Path | None, level: float) -> Page:
+def page_of_measurements(path: Path, name: str, schema: SchemaFile | None, level: float, said: Said | None) -> Page:
     """Estimate noisy tables and show the result.
 
     Parameters
     ----------
     path : path
-        Of a long table.
+        Of a table.
     name : str
         What the page calls it.
-    schema : path or None
+    schema : SchemaFile or None
     level : float
         Of the intervals.
+    said : Said or None
+        What the table does not say itself.
 
     Raises
     ------
     ValueError, OSError
         As `read_long_table`.
     """
-    read = _read(path, schema, None)
+    read = tables_as_said(path, schema, said)
     est = estimate(read.problem, read.y)
     frame = _frame(est, level)
     shown = {ERROR: STD_ERROR}
@@ -62,7 +55,9 @@ def page_of_measurements(path: Path, name: str, schema: Path | None, level: floa
     )
 
 
-def page_of_estimates(result: ResultFile, name: str, measured: Path | None, schema: Path | None, level: float) -> Page:
+def page_of_estimates(
+    result: ResultFile, name: str, measured: Path | None, schema: SchemaFile | None, level: float, said: Said | None
+) -> Page:
     """Judge estimates by what was measured, where that is known, and show them.
 
     Parameters
@@ -71,10 +66,12 @@ def page_of_estimates(result: ResultFile, name: str, measured: Path | None, sche
     name : str
         What the page calls it.
     measured : path or None
-        A long table; by default what the result itself holds.
-    schema : path or None
+        A table; by default what the result itself holds.
+    schema : SchemaFile or None
     level : float
         Of the intervals that the result holds, for the text.
+    said : Said or None
+        What the table `measured` does not say itself.
 
     Raises
     ------
@@ -87,20 +84,11 @@ def page_of_estimates(result: ResultFile, name: str, measured: Path | None, sche
     if source is None:
         keys = [own for own in (GEOLEVEL, TABLE) if own in result.keys.columns]
         return unjudged_page(name, precision_rows(result.cells(), keys), listed, ADVICE)
-    read = _read(source, schema, result.tables)
+    own_words = Said(total=["*"])  # what counts everybody in a file that was written here
+    read = tables_as_said(source, schema, own_words if measured is None else said, desired=result.tables)
     est = estimate(read.problem, read.y)
     own = _frame(est, level)
     return judged_page(est, name, _precision(own), listed, result.difference(own))
-
-
-def _read(source: Any, description: Path | None, desired: Any) -> Read:
-    if description is None:
-        table = read_measured_table(source, desired=desired, undetermined="nan")
-    else:
-        file = read_schema_file(description)
-        wanted = file.desired if desired is None else desired
-        table = read_measured_table(source, file.schema, desired=wanted, noise=file.noise, undetermined="nan")
-    return Read(table.problem, table.y)
 
 
 def _frame(est: Estimate, level: float) -> pl.DataFrame:

@@ -7,13 +7,13 @@ import hashlib
 import math
 import re
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from blue_solvers.about import __version__
 from blue_solvers.reporting.page_parts import BY_ERROR, STD_ERROR, Page, Section, Shown, Tile
 from constraint_builders.files.spreadsheet_cells import without_formulas
+from constraint_builders.printable import html_text
 
 STYLE = Path(__file__).with_name("page.css")
 SCRIPT = Path(__file__).with_name("page.js")
@@ -36,30 +36,30 @@ def html_of(page: Page) -> str:
     """
     style, script = STYLE.read_text(encoding="utf-8"), SCRIPT.read_text(encoding="utf-8")
     policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'"
-    links = "".join(f'<li><a href="#{own.name}">{escape(own.heading)}</a></li>' for own in page.sections)
+    links = "".join(f'<li><a href="#{own.name}">{html_text(own.heading)}</a></li>' for own in page.sections)
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
-            f'<meta name="generator" content="blue-solvers {escape(__version__)}">',
-            f"<title>{escape(page.title)}</title>\n<style>{style}</style>\n</head>\n<body>",
+            f'<meta name="generator" content="blue-solvers {html_text(__version__)}">',
+            f"<title>{html_text(page.title)}</title>\n<style>{style}</style>\n</head>\n<body>",
             '<a class="skip" href="#content">Skip to the content</a>',
-            f"<header>\n<h1>{escape(page.title)}</h1>\n<p>{escape(page.subtitle)}</p>",
+            f"<header>\n<h1>{html_text(page.title)}</h1>\n<p>{html_text(page.subtitle)}</p>",
             f'<nav aria-label="Sections"><ul>{links}</ul></nav>\n</header>',
             '<main id="content" tabindex="-1">',
             f'<dl class="tiles">{"".join(map(_tile, page.tiles))}</dl>',
             *map(_section, page.sections),
             '</main>\n<p id="said" class="hidden" role="status"></p>',
-            f"<footer><p>Made by blue-solvers {escape(__version__)}. This page loads nothing.</p></footer>",
+            f"<footer><p>Made by blue-solvers {html_text(__version__)}. This page loads nothing.</p></footer>",
             f"<script>{script}</script>\n</body>\n</html>\n",
         ]
     )
 
 
 def _prose(text: str) -> str:
-    return escape(MINUS.sub("−", text))
+    return html_text(MINUS.sub("−", text))
 
 
 def _digest(text: str) -> str:
@@ -68,26 +68,24 @@ def _digest(text: str) -> str:
 
 def _tile(tile: Tile) -> str:
     value = f"<dd><strong>{_prose(tile.value)}</strong> <span>{_prose(tile.note)}</span></dd>"
-    return f'<div class="tile {tile.tone}"><dt>{escape(tile.label)}</dt>{value}</div>'
+    return f'<div class="tile {tile.tone}"><dt>{html_text(tile.label)}</dt>{value}</div>'
 
 
 def _section(section: Section) -> str:
-    parts = [f'<section aria-labelledby="{section.name}">\n<h2 id="{section.name}">{escape(section.heading)}</h2>']
+    parts = [f'<section aria-labelledby="{section.name}">\n<h2 id="{section.name}">{html_text(section.heading)}</h2>']
     parts += [f"<p>{_prose(sentence)}</p>" for sentence in section.sentences]
     if section.picture:
-        label = f"Picture: {section.heading}"
-        parts.append(
-            f'<figure class="wide" tabindex="0" role="region" aria-label="{escape(label)}">{section.picture}</figure>'
-        )
+        label = html_text(f"Picture: {section.heading}")
+        parts.append(f'<figure class="wide" tabindex="0" role="region" aria-label="{label}">{section.picture}</figure>')
     return "\n".join([*parts, *map(_table, section.tables), "</section>"])
 
 
 def _table(shown: Shown) -> str:
     if shown.frame.is_empty():
-        return f"<p>{escape(shown.caption)}: none.</p>"
+        return f"<p>{html_text(shown.caption)}: none.</p>"
     numbers = [dtype.is_numeric() for dtype in shown.frame.dtypes]
     head = "".join(
-        f'<th scope="col"{" class=number" if number else ""}>{escape(name)}</th>'
+        f'<th scope="col"{" class=number" if number else ""}>{html_text(name)}</th>'
         for name, number in zip(shown.frame.columns, numbers, strict=True)
     )
     place = shown.frame.columns.index(STD_ERROR) if STD_ERROR in shown.frame.columns else None
@@ -96,8 +94,8 @@ def _table(shown: Shown) -> str:
         _row(row, numbers, formats, None if place is None else row[place]) for row in shown.frame.iter_rows()
     )
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="Table: {escape(shown.caption)}">\n'
-        f'<table class="sortable">\n<caption>{escape(shown.caption)}</caption>\n'
+        f'<div class="wide" tabindex="0" role="region" aria-label="Table: {html_text(shown.caption)}">\n'
+        f'<table class="sortable">\n<caption>{html_text(shown.caption)}</caption>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>\n{_download(shown)}"
     )
 
@@ -106,9 +104,9 @@ def _row(row: Sequence[Any], numbers: Sequence[bool], formats: Sequence[str], st
     cells = []
     for i, (value, number, form) in enumerate(zip(row, numbers, formats, strict=True)):
         if i == 0 and not number:
-            cells.append(f'<th scope="row">{escape(str(value))}</th>')
+            cells.append(f'<th scope="row">{html_text(str(value))}</th>')
         elif not number:
-            cells.append(f"<td>{NOTHING if value is None else escape(str(value))}</td>")
+            cells.append(f"<td>{NOTHING if value is None else html_text(str(value))}</td>")
         elif value is None or math.isnan(value):
             cells.append(f'<td class="number">{NOTHING}</td>')
         else:
@@ -149,5 +147,5 @@ def _download(shown: Shown) -> str:
     size = f"{shown.frame.height:,} row{'' if shown.frame.height == 1 else 's'}"
     return (
         f'<p class="download"><a download="{name}.csv" href="data:text/csv;charset=utf-8;base64,{data}">'
-        f"Download {escape(shown.name)} as CSV ({size})</a></p>"
+        f"Download {html_text(shown.name)} as CSV ({size})</a></p>"
     )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from constraint_builders.tied_together import TiedTogether
+
 MOST_ROWS = 1_000  # of estimates on a page: more make it slow to open, and are in the result's own file
 MOST_NAMED = 10  # cells among the largest
 BY_ERROR = "by error"  # the format of numbers with as many decimals as their row's standard error deserves
@@ -66,12 +68,21 @@ class Page:
     title, subtitle : str
     tiles : sequence of Tile
     sections : sequence of Section
+    doubt : str
+        What is doubtful about what was measured; empty if nothing is.
     """
 
     title: str
     subtitle: str
     tiles: Sequence[Tile]
     sections: Sequence[Section]
+    doubt: str = ""
+
+
+def tied_tile(tied: TiedTogether) -> Tile:
+    """What ties the numbers together."""
+    first, _, rest = str(tied).partition("; ")
+    return Tile("Tied by", first, rest, DOUBT if tied.is_loose else PLAIN)
 
 
 def counted(number: int, noun: str) -> str:

@@ -9,8 +9,8 @@ import polars as pl
 from blue_solvers.reporting.dot_plots import MOST_ROWS, Series, dot_plot
 from blue_solvers.reporting.page_parts import STD_ERROR, Section, Shown, shown_of
 
-GEOLEVEL, TABLE, MEASURED = "geolevel", "table", "measured std error"
-FORMATS = {"cells": ",d", MEASURED: ",.4g", STD_ERROR: ",.4g", "largest std error": ",.4g", "variance saved, %": ".1f"}
+GEOLEVEL, TABLE, MEASURED, LARGEST = "geolevel", "table", "measured std error", "largest std error"
+FORMATS = {"cells": ",d", MEASURED: ",.4g", STD_ERROR: ",.4g", LARGEST: ",.4g", "variance saved, %": ".1f"}
 
 
 def precision_rows(cells: pl.LazyFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -33,12 +33,15 @@ def precision_rows(cells: pl.LazyFrame, keys: Sequence[str]) -> pl.DataFrame:
         pl.len().cast(pl.Int64).alias("cells"),
         measured.median(),
         own.median(),
-        own.max().alias("largest std error"),
+        own.max().alias(LARGEST),
     )
+    return with_saved(rows.collect())
+
+
+def with_saved(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add the variance that is saved to medians as measured and estimated."""
     saved = 100 * (1 - (pl.col(STD_ERROR) / pl.col(MEASURED)) ** 2)
-    return rows.with_columns(
-        pl.when(pl.col(MEASURED) > 0).then(saved).otherwise(None).alias("variance saved, %")
-    ).collect()
+    return rows.with_columns(pl.when(pl.col(MEASURED) > 0).then(saved).otherwise(None).alias("variance saved, %"))
 
 
 def precision_section(rows: pl.DataFrame) -> Section:

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from blue_solvers.reporting.page_parts import BY_ERROR, STD_ERROR
 from constraint_builders.arrays import Float
-from constraint_builders.files.columns import BOUNDS, GEOLEVEL, TABLE, plain_name
+from constraint_builders.files.columns import BOUNDS, GEOLEVEL, SOURCE, TABLE, plain_name
 from constraint_builders.files.numbers import decimal_mark, read_labels, read_numbers
+from constraint_builders.files.significant_digits import digits_of, half_units
 from constraint_builders.files.source import Source
+from constraint_builders.files.source_columns import without_source
 
 ESTIMATE, ERROR, VALUE, VARIANCE = "estimate", "std_error", "value", "variance"
 RESULTS = (ESTIMATE, ERROR, *BOUNDS, "note", "nonnegative", VALUE, VARIANCE, "adjustment", "adjustment_z")
+NAMELESS = "others"  # what one of several sources is called that has no name
+AGREES = 1e-6  # of half a unit of the last digit: rounding of the sums behind it
 LISTED = {ESTIMATE: "estimate", ERROR: STD_ERROR, BOUNDS[0]: "lower", BOUNDS[1]: "upper", "nonnegative": "nonnegative"}
+
+
+class Difference(NamedTuple):
+    """How far figures of a file are from the best ones.
+
+    Attributes
+    ----------
+    largest : float
+        In their standard errors.
+    unexplained : float
+        The same without figures that are the best ones to the digits that the file has.
+    digits : int
+        Significant digits of standard errors to which the file is rounded, or more than anybody rounds to.
+    """
+
+    largest: float
+    unexplained: float
+    digits: int
 
 
 @dataclass(frozen=True)
@@ -28,10 +51,14 @@ class ResultFile:
         What names every row: the table, labels of the variables, a geography.
     numbers : mapping of str to ndarray, (rows,)
         By the names of `RESULTS`; NaN where empty.
+    sources : mapping of str to (ndarray, ndarray)
+        Values and variances of what each of several sources measured, where the file tells them apart; those without a
+        name are in `numbers`.
     """
 
     keys: pl.DataFrame
     numbers: dict[str, Float]
+    sources: dict[str, tuple[Float, Float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Source) -> ResultFile | None:
@@ -51,10 +78,14 @@ class ResultFile:
             raise ValueError(f"column {missing[0]!r} is missing beside 'lower' and 'upper': give what estimate wrote")
         if frame.is_empty():
             raise ValueError("there are no rows: give what estimate wrote")
-        found = {role: frame[name] for name, role in roles.items() if role in RESULTS and role != "note"}
-        mark = decimal_mark(list(found.values()), source.delimiter)
-        keys = [read_labels(frame[name]).alias(name) for name, role in roles.items() if role not in RESULTS]
-        return cls(pl.DataFrame(keys), {role: read_numbers(column, mark) for role, column in found.items()})
+        beside = {name: without_source(name) for name in frame.columns if without_source(name)[1]}
+        found = {role: name for name, role in roles.items() if role in RESULTS and role != "note"}
+        mark = decimal_mark([frame[name] for name in (*found.values(), *beside)], source.delimiter)
+        keys = [read_labels(frame[name]) for name, role in roles.items() if role not in RESULTS and name not in beside]
+        numbers = {role: read_numbers(frame[name], mark) for role, name in found.items()}
+        said = {own: read_numbers(frame[name], mark) for name, own in beside.items()}
+        pairs = {(VALUE, name): (VARIANCE, name) for what, name in said if what == VALUE and (VARIANCE, name) in said}
+        return cls(pl.DataFrame(keys), numbers, {own[1]: (said[own], said[pair]) for own, pair in pairs.items()})
 
     @property
     def tables(self) -> list[str] | dict[str, list[str]]:
@@ -69,14 +100,24 @@ class ResultFile:
 
         Tables of which nothing was measured are left out.
         """
-        if VALUE not in self.numbers or VARIANCE not in self.numbers:
+        measured = self._measured
+        if not measured:
             return None
-        frame = self.keys.with_columns(
-            pl.Series(VALUE, self.numbers[VALUE], nan_to_null=True),
-            pl.Series(VARIANCE, np.where(np.isnan(self.numbers[VARIANCE]), np.inf, self.numbers[VARIANCE])),
-        )
-        own = [name for name in (TABLE, GEOLEVEL) if name in frame.columns]
-        return frame.filter(pl.col(VARIANCE).is_finite().any().over(own))
+        own = [name for name in (TABLE, GEOLEVEL) if name in self.keys.columns]
+        frames = []
+        for source, (value, variance) in measured.items():
+            spread = np.where(np.isnan(variance), np.inf, variance)
+            frame = self.keys.with_columns(pl.Series(VALUE, value, nan_to_null=True), pl.Series(VARIANCE, spread))
+            frame = frame.with_columns(pl.lit(source).alias(SOURCE)) if self.sources else frame
+            frames.append(frame.filter(pl.col(VARIANCE).is_finite().any().over(own)))
+        return pl.concat(frames)
+
+    @property
+    def _measured(self) -> dict[str, tuple[Float, Float]]:
+        """Values and variances by source; of one that has no name where the file tells none apart."""
+        plain = VALUE in self.numbers and VARIANCE in self.numbers
+        alone = {NAMELESS: (self.numbers[VALUE], self.numbers[VARIANCE])} if plain else {}
+        return {**self.sources, **alone}
 
     def listed(self, most: int) -> tuple[pl.DataFrame, dict[str, str]]:
         """The first rows as they are shown, and the formats of their numbers."""
@@ -88,15 +129,18 @@ class ResultFile:
 
     def cells(self) -> pl.LazyFrame:
         """Standard errors by cell, as `precision_rows` takes them."""
-        measured = self.numbers.get(VARIANCE, np.full(len(self.keys), np.nan))
-        known = np.where(np.isfinite(measured), np.sqrt(measured), np.nan)
+        precision = np.zeros(len(self.keys))
+        with np.errstate(divide="ignore"):
+            for _, variance in self._measured.values():
+                precision += np.nan_to_num(1 / variance, posinf=np.inf)
+            known = np.where(precision > 0, np.sqrt(1 / precision), np.nan)
         return self.keys.lazy().with_columns(
             pl.Series(STD_ERROR, self.numbers[ERROR], nan_to_null=True),
             pl.Series("measured std error", known, nan_to_null=True),
         )
 
-    def difference(self, other: pl.DataFrame) -> float:
-        """The largest difference from other estimates of the same cells, in their standard errors.
+    def difference(self, other: pl.DataFrame) -> Difference:
+        """How far the file is from other estimates of the same cells.
 
         Parameters
         ----------
@@ -119,7 +163,12 @@ class ResultFile:
         if not unknown.is_empty():
             cell = ", ".join(f"{name}={label}" for name, label in unknown.select(keys).row(0, named=True).items())
             raise ValueError(f"the measurements have no cell ({cell}): give those that it was made from")
-        return _distance(*(own[name].to_numpy() for name in ("own", ESTIMATE, ERROR)))
+        figures, best, errors = (own[name].to_numpy() for name in ("own", ESTIMATE, ERROR))
+        digits = digits_of(self.numbers[ESTIMATE], self.numbers[ERROR])
+        rounding = half_units(self.numbers[ERROR], digits)
+        apart = abs(figures - best)
+        nearer = np.where(apart <= rounding * (1 + AGREES), best, figures)
+        return Difference(_distance(figures, best, errors), _distance(nearer, best, errors), digits)
 
 
 def _distance(own: Float, other: Float, errors: Float) -> float:

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from blue_solvers.reporting.judged import listed_section
-from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page
-from blue_solvers.reporting.precision import GEOLEVEL, MEASURED, TABLE, precision_rows
+from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page, tied_tile
+from blue_solvers.reporting.precision import GEOLEVEL, LARGEST, MEASURED, TABLE, with_saved
 from blue_solvers.reporting.stored_judgement import stored_certificate, stored_fit
+from blue_solvers.reporting.streamed_median import median_and_largest
 from blue_solvers.reporting.unjudged import unjudged_page
-from blue_solvers.results.checksums import require_intact
-from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import SETTINGS, VARIANCES, estimates_of, read_description
+from blue_solvers.results.checksums import DamagedError
+from blue_solvers.results.estimate_rows import ROW_GROUP
+from blue_solvers.results.store import VARIANCES, estimates_of, remarks_of
+from blue_solvers.results.stored import StoredResult
 from blue_solvers.uncertainty import normal_intervals
+from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.table import Table, parse_table
+from constraint_builders.description.table import Table
 from constraint_builders.files.cell_keys import SUMMED_OUT
 from constraint_builders.files.naming import naming
-from constraint_builders.files.parquet import read_parquet, scan_files
-from constraint_builders.files.settings import parse_settings
+from constraint_builders.files.parquet import read_parquet, scan_parquet
 
-FILE = "file*"  # column of ours: no column of a file has such a name
+CELLS_AT_ONCE = 1 << 20  # of a table that are read together
 
 
-class StoredEstimates:
+class StoredEstimates(StoredResult):
     """The estimates of a result, table by table; every file is compared with its checksum first.
 
     Parameters
@@ -44,54 +47,73 @@ class StoredEstimates:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.description = read_description(folder)
-        for name, digest in self.description["files"].items():
-            require_intact(folder / name, digest)
-        with naming(folder / SETTINGS):
-            text = (folder / SETTINGS).read_text(encoding="utf-8")
-            self.schema: Schema = parse_settings(text, self.description["settings"]).schema
+        super().__init__(folder)
+        self.require_intact()
+        self._places: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
 
-    def tables(self) -> Iterator[tuple[str, Table, pl.LazyFrame]]:
-        """Geolevel, table and its rows, from the highest level down and the smallest table up."""
-        for geolevel, names in self.description["tables"].items():
-            whole = estimates_of(geolevel)
-            files = [name for name in self.description["files"] if name == whole or name.startswith(f"{whole}/")]
-            tables = sorted((parse_table(self.schema, name) for name in names), key=lambda own: (own.size, own.name))
-            if files:
-                rows = scan_files([self.folder / name for name in files], FILE)
-                yield from ((geolevel, table, rows.filter(pl.col("table") == table.name)) for table in tables)
+    def tables(self) -> Iterator[tuple[str, Table]]:
+        """Geolevels and tables, from the highest level down and the smallest table up."""
+        for geolevel in self.description["tables"]:
+            if self._files(geolevel):
+                yield from ((geolevel, table) for table in self.stored_tables(geolevel))
 
-    def measured(self) -> pl.DataFrame:
+    def _files(self, geolevel: str) -> list[str]:
+        whole = estimates_of(geolevel)
+        return [name for name in self.description["files"] if name == whole or name.startswith(f"{whole}/")]
+
+    def rows(self, geolevel: str, table: Table, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """The rows of a table, those of few cells at a time, as they lie in the files."""
+        step = ROW_GROUP * max(1, CELLS_AT_ONCE // (ROW_GROUP * table.size))
+        for name in self._files(geolevel):
+            path = self.folder / name
+            start, stop = self._rows_of(geolevel, name).get(table.name, (0, 0))
+            ends = [*range(start - start % step + step, stop, step), stop]
+            for first, last in pairwise([start, *ends] if stop > start else []):
+                yield scan_parquet(path).slice(first, last - first).select(columns).collect()
+
+    def _rows_of(self, geolevel: str, name: str) -> dict[str, tuple[int, int]]:
+        """Where the rows of every table begin and end in a file: they lie together."""
+        key = geolevel, name
+        if key not in self._places:
+            with naming(self.folder / name):
+                runs = read_parquet(self.folder / name, ["table"])["table"].rle().struct.unnest()
+            stops = runs["len"].cum_sum().to_list()
+            found = zip(runs["value"], runs["len"], stops, strict=True)
+            self._places[key] = {table: (stop - length, stop) for table, length, stop in found}
+            if len(self._places[key]) < runs.height:
+                raise DamagedError(f"{self.folder / name}: rows of a table do not lie together")
+        return self._places[key]
+
+    def medians_measured(self) -> dict[tuple[str, str], float]:
         """Median standard error as measured, by geolevel and table."""
-        rows = read_parquet(self.folder / VARIANCES)
+        rows = read_parquet(self._intact(VARIANCES))
         error = pl.col("variance").sqrt().median().alias(MEASURED)
-        return rows.group_by("geolevel", "table").agg(error)
+        return {(level, table): own for level, table, own in rows.group_by("geolevel", "table").agg(error).iter_rows()}
 
     def precision(self) -> pl.DataFrame:
         """Precision by geolevel and table, as `precision_rows` gives it."""
-        measured = {(level, table): error for level, table, error in self.measured().iter_rows()}
-        found = []
-        for geolevel, table, rows in self.tables():
-            cells = rows.select(pl.col("std_error").explode().alias(STD_ERROR)).with_columns(
-                pl.lit(geolevel).alias(GEOLEVEL),
-                pl.lit(table.name).alias(TABLE),
-                pl.lit(measured.get((geolevel, table.name)), dtype=pl.Float64).alias(MEASURED),
-            )
-            found.append(precision_rows(cells, [GEOLEVEL, TABLE]))
-        return pl.concat(found)
+        measured, found = self.medians_measured(), []
+        for geolevel, table in self.tables():
+            median, largest, cells = median_and_largest(partial(self._errors, geolevel, table))
+            found.append((geolevel, table.name, cells, measured.get((geolevel, table.name)), median, largest))
+        names = [GEOLEVEL, TABLE, "cells", MEASURED, STD_ERROR, LARGEST]
+        types = dict(zip(names, [pl.String, pl.String, pl.Int64, *[pl.Float64] * 3], strict=True))
+        return with_saved(pl.DataFrame(found, schema=types, orient="row"))
+
+    def _errors(self, geolevel: str, table: Table) -> Iterator[Float]:
+        for rows in self.rows(geolevel, table, ["std_error"]):
+            yield rows["std_error"].explode().to_numpy()
 
     def first_rows(self, most: int, level: float) -> pl.DataFrame:
         """The first cells, a row each, with intervals of some level."""
         found: list[pl.DataFrame] = []
-        left = most
-        for geolevel, table, rows in self.tables():
-            if not left:
-                break
-            own = rows.head(-(-left // table.size)).select("geocode", "estimate", "std_error").collect()
-            frame = _cells(self.schema, geolevel, table, own, level).head(left)
-            found.append(frame)
-            left -= len(frame)
+        left, names = most, ["geocode", "estimate", "std_error"]
+        pieces = ((*own, rows) for own in self.tables() for rows in self.rows(*own, names))
+        while left and (piece := next(pieces, None)) is not None:
+            geolevel, table, rows = piece
+            few = rows.head(-(-left // table.size))
+            found.append(_cells(self.schema, geolevel, table, few, level).head(left))
+            left -= len(found[-1])
         return pl.concat(found)
 
 
@@ -129,15 +151,18 @@ def stored_page(folder: Path, level: float) -> Page:
     precision = stored.precision()
     formats = dict.fromkeys(("estimate", STD_ERROR, "lower", "upper"), BY_ERROR)
     listed = listed_section(stored.first_rows(MOST_ROWS, level), int(precision["cells"].sum()), formats, level)
-    said = stored.description
+    said, proof = stored.description, stored.proof
     made = [
         f"Solver: {said['solver']}. {said['reason'][:1].upper()}{said['reason'][1:]}.",
         f"Settings {said['settings']}, noise {said['noise']}.",
+        f"Tied by {stored.tied}.",
         "All files of the folder have the SHA-256 that was written.",
+        *(f"Of the files that were read, {remark.about}: {remark.text}." for remark in remarks_of(said)),
     ]
     advice = "A folder of estimates does not keep them; from a file, estimates are judged with --measured."
-    proof = StoredProof.from_json(said.get("proof") or {})
-    known = {} if proof.fit is None else {"fit": stored_fit(proof.fit)}
+    known = {}
+    if proof.certificate is not None or proof.fit is not None:
+        known["fit"] = stored_fit(proof.fit, stored.fit_schema)
     if proof.certificate is not None:
         known["certificate"] = stored_certificate(proof.certificate)
-    return unjudged_page(folder.name, precision, listed, advice, made, known)
+    return unjudged_page(folder.name, precision, listed, advice, made, known, tied_tile(stored.tied), stored.doubt)

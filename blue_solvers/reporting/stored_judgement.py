@@ -7,25 +7,29 @@ import polars as pl
 from blue_solvers.reporting.fit_picture import fit_picture
 from blue_solvers.reporting.page_parts import DOUBT, GOOD, Section, Shown, Tile, counted, small
 from blue_solvers.verification import Certificate, FitOfParts
+from constraint_builders import Schema
 
 FORMATS = {"statistic": ",.4g", "expected": ",.4g", "z": "+.2f", "residual": "+.2f"}
 
 
-def stored_fit(fit: FitOfParts) -> tuple[Tile, Section]:
-    """The fit that was worked out with the estimates."""
+def stored_fit(fit: FitOfParts | None, schema: Schema) -> tuple[Tile, Section]:
+    """The fit that was worked out with the estimates; `schema` is the one in whose terms it names cells."""
+    if fit is None:
+        reason = "Nobody tested whether the measurements fit their noise when the estimates were made."
+        return Tile("Fit", "not tested", "when it was estimated", DOUBT), Section("fit", "Fit", [reason])
     if not fit.degrees_of_freedom:
         reason = "No measurement checks another, so that nothing can be said of their noise."
-        return Tile("Fit", "cannot be tested", "no measurement checks another"), Section("fit", "Fit", [reason])
+        return Tile("Fit", "cannot be tested", "no measurement checks another", DOUBT), Section("fit", "Fit", [reason])
     chi = f"chi-square {fit.statistic:,.6g} on {counted(fit.degrees_of_freedom, 'degree')} of freedom"
     verdict, tone = ("as declared", GOOD) if fit.fits else ("not as declared", DOUBT)
     rows = [(level, table, own.statistic, own.expectation, own.z) for (level, table), own in fit.tables.items()]
     frame = pl.DataFrame(rows, schema=["geolevel", "table", "statistic", "expected", "z"], orient="row")
     said, picture = fit_picture(frame)
     cells = [
-        (own.geolevel, own.table, f"{own.geocode}, cell {own.cell:,}", own.value, own.expected, own.residual)
+        (own.geolevel, own.table, own.geocode, own.labels(schema), own.value, own.expected, own.residual)
         for own in fit.largest
     ]
-    columns = ["geolevel", "table", "cell", "measured", "the others say", "residual"]
+    columns = ["geolevel", "table", "geocode", "cell", "measured", "the others say", "residual"]
     worst = pl.DataFrame(cells, schema=columns, orient="row")
     caption = f"Worst residuals, in their standard errors: {counted(len(cells), 'cell')}"
     sentences = [f"{chi.capitalize()}, p = {fit.p_value:.2g} (two-sided, the noise taken for Gaussian).", *said]

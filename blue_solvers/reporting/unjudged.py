@@ -18,6 +18,8 @@ def unjudged_page(
     advice: str,
     made: Sequence[str] = (),
     known: Mapping[str, tuple[Tile, Section]] = MappingProxyType({}),
+    tied: Tile | None = None,
+    doubt: str = "the measurements are not at hand",
 ) -> Page:
     """What can be said of estimates without their measurements.
 
@@ -34,10 +36,14 @@ def unjudged_page(
         How they were made, as far as it is known.
     known : mapping of str to (Tile, Section)
         Under ``fit`` and ``certificate`` what was stored with the estimates.
+    tied : Tile, optional
+        What ties the measurements together.
+    doubt : str
+        What is doubtful about what was measured.
     """
     cells = int(precision["cells"].sum())
     tiles = [Tile("Estimated", f"{cells:,} cells", f"of {counted(len(precision), 'table')}")]
-    tiles += [tile for tile, _ in known.values()]
+    tiles += [*([] if tied is None else [tied]), *(tile for tile, _ in known.values())]
     if not known:
         tiles.append(Tile("Fit and certificate", "not judged", "the measurements are not at hand", DOUBT))
     why = f"The result holds estimates and not what was measured, so that this is not known of it here. {advice}"
@@ -50,6 +56,5 @@ def unjudged_page(
     ]
     if made:
         sections.append(Section("made", "How it was made", made))
-    return Page(
-        f"Estimates of {source}", f"{counted(cells, 'cell')} of {counted(len(precision), 'table')}.", tiles, sections
-    )
+    subtitle = f"{counted(cells, 'cell')} of {counted(len(precision), 'table')}."
+    return Page(f"Estimates of {source}", subtitle, tiles, sections, doubt)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from constraint_builders.opening import open_file, read_bytes
+
 SEAL = "sha256"
 DIGEST_BYTES = 32
 
@@ -19,7 +21,7 @@ class DamagedError(ValueError):
 
 def sha256(path: Path) -> str:
     """SHA-256 of a file, in constant memory."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -81,12 +83,19 @@ def read_sealed_json(path: Path) -> dict[str, Any]:
 def read_json_object(path: Path) -> dict[str, Any]:
     """A JSON object, whatever it says; raises as `read_sealed_json`."""
     try:
-        said = json.loads(path.read_bytes())
+        said = json.loads(read_bytes(path), parse_int=_int64)
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"{path} is damaged: {error}") from None
     if not isinstance(said, dict):
         raise DamagedError(f"{path} is damaged: it holds no JSON object")
     return said
+
+
+def _int64(digits: str) -> int:
+    number = int(digits)
+    if abs(number) >= 1 << 63:
+        raise ValueError(f"{digits[:20]} is no number of 64 bits")
+    return number
 
 
 def _json_digest(said: Mapping[str, Any]) -> str:

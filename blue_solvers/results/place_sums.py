@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.grouping import groupings_of
-from blue_solvers.components.tree.place_sweep import PlaceSweep
+from blue_solvers.components.tree.covariances import PlaceCovariances
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.results.cell_sums import Levels, cells_counted, factors_counted, sum_counted
@@ -168,14 +168,7 @@ class PlaceSums:
         plan, taken = self._plan, self._taken
         if plan is None:
             return self._by_operators()
-        sweep = PlaceSweep(plan, self._table[2], taken)
-
-        def by_passes(signs: sparse.csr_array) -> Float:
-            if signs.nnz == 1 and signs.data[0] == 1:
-                return sweep.of_geounit(int(signs.indices[0]))
-            return sweep.of_places(signs)
-
-        return by_passes
+        return PlaceCovariances(plan, self._table[2], taken).of
 
     def _by_operators(self) -> Covariance:
         schema, observed, table = self._table

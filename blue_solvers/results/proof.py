@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_type_hints
+
+import msgspec
 
 from blue_solvers.verification import Certificate, FitOfParts
+from blue_solvers.verification.fit_of_parts import GeounitFit, Residual, TableFit
+
+OF_TABLE: Any = tuple.__class_getitem__((str, str, *get_type_hints(TableFit).values()))
+FIT: Any = msgspec.defstruct(  # as `FitOfParts.to_json` gives it
+    "FIT", [("tables", list[OF_TABLE]), ("largest", list[Residual]), ("geounit", GeounitFit | None)]
+)
+CERTIFICATE: Any = msgspec.defstruct("CERTIFICATE", [*get_type_hints(Certificate).items()], forbid_unknown_fields=True)
 
 
 @dataclass(frozen=True)
@@ -40,12 +49,13 @@ class StoredProof:
         ValueError
             If another version said it, whose proofs have other parts.
         """
-        certificate, fit = said.get("certificate"), said.get("fit")
         try:
+            certificate = msgspec.convert(said.get("certificate"), CERTIFICATE | None)
+            fit = msgspec.convert(said.get("fit"), FIT | None)
             return cls(
-                None if certificate is None else Certificate(**certificate),
-                None if fit is None else FitOfParts.from_json(fit),
-                said.get("parts"),
+                None if certificate is None else Certificate(**msgspec.structs.asdict(certificate)),
+                None if fit is None else FitOfParts.from_json(msgspec.to_builtins(fit)),
+                msgspec.convert(said.get("parts"), dict[str, dict[str, Any]] | None),
             )
-        except (TypeError, KeyError) as error:
+        except msgspec.ValidationError as error:
             raise ValueError(f"its proof is of another version of this package ({error}): estimate again") from None

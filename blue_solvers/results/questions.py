@@ -5,6 +5,7 @@ Estimates are read from there; their variances and covariances follow from the v
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias, overload
@@ -21,8 +22,8 @@ from blue_solvers.results.store import Progress
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.uncertainty.functionals import Functionals
 from constraint_builders.description.table import Table
-from constraint_builders.geography import Entities
-from constraint_builders.geography.geoids import Geoids, block_geoid
+from constraint_builders.files.tabulated_places import block_geoid
+from constraint_builders.geography import Entities, Geoids
 
 Count = Mapping[str, Sequence[str]]
 Places: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
@@ -72,7 +73,7 @@ class Result(StoredResult):
     @cached_property
     def geoids(self) -> Geoids:
         """The places of published tables, by their GEOIDs."""
-        return Geoids(self.spine)
+        return Geoids(self.spine, self.in_part)
 
     def table(
         self,
@@ -230,12 +231,21 @@ class Result(StoredResult):
         Raises
         ------
         ValueError
-            If one is unknown or given twice.
+            If one is unknown, given twice, or the GEOID of several geounits or of a block that is here in part.
         """
         members = self.members(geolevel)
         own = [self.spine.geocodes[i] for i in members]
+        geoids = Counter(map(block_geoid, own))
         number = {geoid: i for i, code in enumerate(own) if (geoid := block_geoid(code))}
         number |= {code: i for i, code in enumerate(own)}
+        cut = self.in_part.cut
+        shared = [code for code in codes if code and (geoids[code] > 1 or code in cut)]
+        if shared:
+            rest = self.in_part.rest_of(shared[0])
+            other = f", and {rest} is not in this result" if rest else ""
+            raise ValueError(
+                f"{shared[0]!r} is not one geounit of {geolevel!r} alone{other}: name its parts by their geocodes"
+            )
         unknown = [code for code in codes if code not in number]
         if unknown:
             others = f", nor {len(unknown) - 1:,} more of those asked for" if len(unknown) > 1 else ""

@@ -25,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ from blue_solvers.operator import BlueOperator
 from blue_solvers.proving import is_exact
 from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
 from blue_solvers.results.estimate_rows import TableRows, write_estimates
+from blue_solvers.results.outline import Description
 from blue_solvers.results.proof import StoredProof
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
@@ -45,6 +47,7 @@ from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.noisy_measurements import Release
 from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.reading_report import ReadingReport
+from constraint_builders.files.remarks import Remark
 from constraint_builders.files.safe_paths import inside, path_component
 from constraint_builders.files.settings import Settings
 from constraint_builders.schema_order import in_schema_order
@@ -52,7 +55,6 @@ from constraint_builders.schema_order import in_schema_order
 FORMAT, JOINT_FORMAT, PARTS_FORMAT = 1, 2, 3  # so that versions which do not know joint results do not misread them
 OUTLINE, SETTINGS, ESTIMATES = "result.json", "settings.toml", "estimates"
 SPINE, VARIANCES, ZEROS, FACILITIES = "spine.parquet", "variances.parquet", "zeros.parquet", "facilities.parquet"
-DESCRIPTION = {"settings": str, "noise": str, "solver": str, "zeros": list, "tables": dict, "files": dict}
 JOINED = "joined"  # what result.json says of a joint result, and the folder of the other products
 PARTS = "parts"  # within it: which products count some people alone
 
@@ -102,6 +104,8 @@ def write_result(
     reason = _not_stored(P, settings)
     if reason:
         raise ValueError(f"this result cannot be stored: {reason}")
+    estimate = problem.desired.flat(estimate, "estimate")
+    std_error = None if std_error is None else problem.desired.flat(std_error, "std_error")
     order = in_schema_order(problem)
     if order is not None:
         std_error = np.sqrt(P.variances()) if std_error is None else std_error
@@ -298,7 +302,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     OSError
         If it is missing.
     """
-    path = folder / OUTLINE
+    path = inside(folder, OUTLINE)
     said = read_json_object(path)
     if said.get("format") not in (FORMAT, JOINT_FORMAT, PARTS_FORMAT):
         known = f"{FORMAT}, {JOINT_FORMAT} and {PARTS_FORMAT}"
@@ -306,15 +310,28 @@ def read_description(folder: Path) -> dict[str, Any]:
     if SEAL not in said:
         raise DamagedError(f"{path}: it has no checksums: estimate again with this version")
     said = read_sealed_json(path)
-    for key, kind in DESCRIPTION.items():
-        if not isinstance(said.get(key), kind):
-            raise DamagedError(f"{path} is damaged: {key!r} is no {kind.__name__}")
+    try:
+        joined = msgspec.convert(said, Description).joined
+    except msgspec.ValidationError as error:
+        raise DamagedError(f"{path} is damaged: {error}") from None
+    if joined is not None and sorted(joined.order) != sorted([joined.name, *(own.name for own in joined.others)]):
+        raise DamagedError(f"{path} is damaged: the order of products names others than there are")
     for name in said["files"]:
         inside(folder, name)
-    proof = said.get("proof") or {}
+    proof = said.get("proof", {})
     if proof and proof.get("of") != estimates_digest(said["files"]):
         raise DamagedError(f"{path} is damaged: its certificate is of other estimates")
     return said
+
+
+def readings(said: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What a description says of the reading of each product, as `ReadingReport.to_json` gives it, or nothing."""
+    return [own.get("read", {}) for own in (said, *(said.get(JOINED) or {}).get("others", ()))]
+
+
+def remarks_of(said: Mapping[str, Any]) -> list[Remark]:
+    """What was noticed of the files that a result was estimated from, by its description."""
+    return [Remark(*remark) for read in readings(said) for remark in read.get("remarks", ())]
 
 
 def observed_of(problem: StructuredProblem) -> dict[str, dict[str, Float]]:

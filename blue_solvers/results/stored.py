@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,35 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from blue_solvers.goodness import doubt_of
 from blue_solvers.results.checksums import DamagedError, require_intact, untouched
 from blue_solvers.results.measured_together import MeasuredTogether
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import JOINED, OUTLINE, PARTS, ZEROS, estimates_of, joined_folder, read_description
+from blue_solvers.results.store import (
+    JOINED,
+    OUTLINE,
+    PARTS,
+    SPINE,
+    ZEROS,
+    estimates_of,
+    joined_folder,
+    read_description,
+    readings,
+    remarks_of,
+)
 from blue_solvers.results.stored_measurements import StoredMeasurements
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.counted_parts import CountedParts
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
+from constraint_builders.description.understood import Understood
 from constraint_builders.files.naming import naming
-from constraint_builders.files.parquet import scan_files
+from constraint_builders.files.parquet import read_parquet, scan_files
+from constraint_builders.files.remarks import doubtful
 from constraint_builders.files.settings import Settings
+from constraint_builders.files.tabulated_places import PlacesInPart
+from constraint_builders.tied_together import TiedTogether, said_of_cells
 
 FILE = "file*"  # column of ours: no column of a file has such a name
 
@@ -56,6 +73,32 @@ class StoredResult:
         with naming(self.folder / OUTLINE):
             return StoredProof.from_json(self.description.get("proof", {}))
 
+    @cached_property
+    def tied(self) -> TiedTogether:
+        """What ties the numbers together; equations as many as the fit has degrees of freedom."""
+        sources = tuple(self.description[JOINED]["order"]) if JOINED in self.description else ()
+        levels = read_parquet(self._intact(SPINE), ["geolevel"])["geolevel"].value_counts(sort=False).rows()
+        counts = dict(levels)
+        order = [level for level in self.description["tables"] if level in counts]
+        places = f"spine {' > '.join(f'{counts[level]:,} {level}' for level in order)}"
+        fit, understood = self.proof.fit, Understood(sources)
+        if fit is None:
+            tables = sum(len(own) for own in self.measured.observed.values())
+            return TiedTogether(None, tables, places=places, understood=understood)
+        loose = fit.unchecked.items()
+        unchecked = tuple(said_of_cells(own, of, f"table {table!r} at {level}") for (level, table), (own, of) in loose)
+        return TiedTogether(fit.degrees_of_freedom, len(fit.tables), 0, places, unchecked, understood)
+
+    @cached_property
+    def noticed(self) -> str:
+        """What puts the files that were read in doubt, in a few words; or ""."""
+        return doubtful(remarks_of(self.description))
+
+    @property
+    def doubt(self) -> str:
+        """What is doubtful about what was measured; or ""."""
+        return doubt_of(self.proof.fit, self.noticed)
+
     def require_intact(self) -> None:
         """Raise `DamagedError` unless every file is what was written."""
         for name in self.description["files"]:
@@ -75,6 +118,12 @@ class StoredResult:
     def fit_schema(self) -> Schema:
         """The schema in whose terms the fit names tables."""
         return self.measured.solved_schema if JOINED in self.description else self.schema
+
+    @property
+    def in_part(self) -> PlacesInPart:
+        """The published places of which it does not hold all."""
+        found = (PlacesInPart.of_json(own.get("in_part", {})) for own in readings(self.description))
+        return reduce(or_, found)
 
     @property
     def spine(self) -> Spine:

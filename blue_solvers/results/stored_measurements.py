@@ -19,6 +19,7 @@ from constraint_builders.description.table import make_table
 from constraint_builders.files.naming import naming
 from constraint_builders.files.parquet import read_parquet
 from constraint_builders.files.settings import parse_settings
+from constraint_builders.opening import read_text
 
 
 class StoredMeasurements:
@@ -41,7 +42,7 @@ class StoredMeasurements:
         self._intact, self._within, self._zeros = intact, within, zeros
         path = intact(within + SETTINGS)
         with naming(path):
-            self.settings = parse_settings(path.read_text(encoding="utf-8"), name)
+            self.settings = parse_settings(read_text(path), name)
 
     @property
     def schema(self) -> Schema:
@@ -88,5 +89,4 @@ class StoredMeasurements:
 
     def _frame(self, name: str) -> tuple[pl.DataFrame, Path]:
         path = self._intact(self._within + name)
-        with naming(path):
-            return read_parquet(path), path
+        return read_parquet(path), path

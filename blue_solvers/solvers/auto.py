@@ -1,25 +1,37 @@
-"""Choosing a solver."""
+"""Choosing a solver.
+
+Where no closed form holds, iterations around equal variances take some 5 steps times the root of the largest ratio of
+variances within a table, each an estimate; a factorisation's work is counted in its own order of elimination. What the
+choice buys, in seconds to prepare and to estimate once (processor time on a loaded machine, log-uniform variances):
+
+    =========================  =============  ==============  ============
+    problem, ratio             around equal   on constraints  factorised
+    =========================  =============  ==============  ============
+    PL94, 10^4                 0.03 + 0.08    0.05 + 0.05     0.03 + 0.003
+    Adult up to two-way, 10^4  0.07 + 1.5     0.31 + 1.6      0.95 + 0.05
+    Adult up to two-way, 10^6  0.07 + 17.9    0.48 + 4.0      0.88 + 0.06
+    5^5, 10^4                  0.01 + 0.05    0.10 + 0.46     0.47 + 0.012
+    PL94 x 55 counties, 10^4   0.08 + 2.4     0.65 + 10.5     3.9 + 0.13
+    2^10, 100                  0.53 + 0.20    5.8 + 6.1       -
+    =========================  =============  ==============  ============
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf, isinf, sqrt
 from typing import ClassVar
 
-import numpy as np
-from scipy import sparse
-
 from blue_solvers.components.size import holds_many_times_its_tables
-from blue_solvers.contract import Info, Prepared, Refusal, Solver, TableVariances
+from blue_solvers.contract import Prepared, Refusal, Solver
 from blue_solvers.solvers.area_solver import AreaSolver
-from blue_solvers.solvers.cholesky import Cholesky
+from blue_solvers.solvers.cholesky import Cholesky, operations_of_factor, products_of_equations
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.dense import Dense
 from blue_solvers.solvers.sea_blue import SeaBlue
-from blue_solvers.solvers.trial import operations_of_factor, predicted_seconds, products_of_equations
 from blue_solvers.solvers.two_pass import TwoPass
 from blue_solvers.structured.nearest import tables_left_out, variance_ratio
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
 from constraint_builders.relations.elimination import DearError, relations_between_rows
 
 (SEA_BLUE,) = SeaBlue.capabilities()
@@ -32,47 +44,51 @@ AROUND_EQUAL_VARIANCES, ON_CONSTRAINTS = ConjugateGradient.capabilities()
 CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what costs more had better be iterated
 CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations, if iterations will be few
 MOST_RANK = 1_000_000  # above it they are never formed to that end
-FEW_PRODUCTS, FEW_OPERATIONS = 20, 10_000  # of forming and factorising, for every observed cell: a second a million
 MOST_PRODUCTS = 200_000_000  # of forming equations to look for an order of elimination: seconds and a gigabyte
-PRODUCTS_A_SECOND, OPERATIONS_A_SECOND = 1e8, 6e9  # of one processor, measured from half to twice that
-WORTH = 2.0  # of the time to iterate, which every estimate, adjoint and variance would take again
+STEPS = 5.0  # of iterations around equal variances, beside the root of the ratio of variances within a table
+PRODUCTS, OPERATIONS = 2.0, 1_000.0  # of forming and factorising, for every cell, likewise: what these steps take
+USUAL_RATIO, WIDEST_RATIO = 100.0, 1e8  # between which it counts: beyond, iterations come to their limit
+UNKNOWN_RATIO = 1e4  # of tables measured in part
 FEW_ENTRIES = 80_000  # detailed cells times tables, from which equations between crossing recodes need not be cheap
 MANY_ENTRIES = 10_000_000  # from which they are not even tried: gigabytes
 FILL = 5.0  # what their elimination may leave, all rounds together, beside that: seconds at most
 SAFE_RATIO = 10.0  # variances within a table in this ratio take about 30 estimates, whatever their law
-CELL_SECONDS = 2e-6  # of forming equations, for every observed cell of a large problem
 
 
 @dataclass(frozen=True)
 class Auto(Solver):
     """The cheapest solver that gives the BLUE, by their `capabilities`; `info` says which and why. Never a heuristic.
 
-    Where two ways of iterating are open and the variances within a table differ much, a short trial of both decides:
-    how many iterations each takes depends on the law of the variances, not on their ratio alone. A near tie may fall
-    differently in another run; name the solver to have the same one always.
+    What decides is the problem alone, so that it is the same solver in every run.
     """
 
     name: ClassVar[str] = "auto"
+    takes_singular_noise: ClassVar[bool] = True
 
     def refusal(self, problem: Problem) -> str | None:
-        """Nothing."""
-        return ON_CONSTRAINTS.refusal(problem)
+        """Nothing, but what the dense solver does of singular noise."""
+        return DENSE.refusal(problem) if problem.noise.factor is not None else ON_CONSTRAINTS.refusal(problem)
 
     def plan(self, problem: Problem) -> Prepared:
         """Choose, and prepare that solver."""
         solver, reason = self.choose(problem)
         prepared = solver.plan(problem)
-        return _Chosen(prepared, reason)
+        info = prepared.info
+        prepared.info = replace(info, reason=f"{self.name} chose {info.solver}: {reason}")
+        return prepared
 
     def choose(self, problem: Problem) -> tuple[Solver, str]:
         """The solver for a plain problem (see `Solver`), and why."""
+        if problem.noise.factor is not None:
+            return DENSE.solver, "its covariance is singular"
+        if problem.relations.tree is not None:
+            return TWO_PASS.solver, "its nodes form a tree of sums: two sweeps, exact"
         if SEA_BLUE.refusal(problem) is None:
             return SEA_BLUE.solver, "noise is uncorrelated and of equal variance within tables (A1-A3): closed form"
         if _is_wide(problem) and AREAS.refusal(problem) is None:
             return AREAS.solver, "all variables together have many times the cells of the tables: by components, exact"
         if problem.tree is not None and TWO_PASS.refusal(problem) is None:
-            what = "nodes" if problem.areas is None else "areas"
-            return TWO_PASS.solver, f"its {what} form a tree: two passes, exact"
+            return TWO_PASS.solver, "its areas form a tree: two passes, exact"
         if _is_special(problem) and TWO_PASS.refusal(problem) is None:
             return (
                 TWO_PASS.solver,
@@ -108,7 +124,7 @@ def _is_wide(problem: Problem) -> bool:
 
 
 def _equations_are_dear(problem: Problem) -> bool:
-    """Whether equations between crossing recodes would take long to find: a trial tells, where there are many cells."""
+    """Whether equations between crossing recodes take long to find: where there are many cells, some are looked for."""
     if not problem.recodes_cross:
         return False
     entries = problem.domain.size * len(problem.observed_tables)
@@ -126,7 +142,7 @@ def _equations_are_dear(problem: Problem) -> bool:
 def _operations(problem: Problem, rank: int) -> float:
     """Of a factorisation of A Sigma A', as if its entries filled a dense matrix of their number."""
     if rank > CHOLESKY_RANK:
-        return np.inf
+        return inf
     dense = rank**3 / 3
     if dense <= CHOLESKY_OPERATIONS:
         return dense
@@ -134,13 +150,12 @@ def _operations(problem: Problem, rank: int) -> float:
 
 
 def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
-    """Around the nearest structured problem or on all rows of the constraints, whichever is faster.
+    """Around the nearest structured problem, or on all rows of the constraints where there is none.
 
-    Where they would be long, and a factorisation turns out to be cheap after all, that.
+    Where they would be long, and a good order makes a factorisation cheap after all, that.
     """
     around, on_constraints = AROUND_EQUAL_VARIANCES.solver, ON_CONSTRAINTS.solver
     assert isinstance(around, ConjugateGradient)
-    assert isinstance(on_constraints, ConjugateGradient)
     unsupported = AROUND_EQUAL_VARIANCES.refusal(problem)
     if unsupported is not None:
         return on_constraints, f"{why} on the constraints; not around equal variances, since {_first(unsupported)}"
@@ -148,34 +163,25 @@ def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
     if left_out and problem.recodes_cross:
         return around, f"{why} around equal variances; equations between crossing recodes would have to be found first"
     ratio = variance_ratio(problem)
+    told = "tables are measured in part" if isinf(ratio) else f"the ratio within a table is at most {ratio:.3g}"
+    chosen = f"{why} around equal variances: {told}"
     if ratio <= SAFE_RATIO and problem.covariance is None and not left_out:
-        return around, f"{why} around equal variances: the ratio within a table is at most {ratio:.3g}"
-    products = _products_to_form(problem)
-    if products <= FEW_PRODUCTS * problem.observed.size:
+        return around, chosen
+    ratio = UNKNOWN_RATIO if isinf(ratio) else ratio
+    work = sqrt(min(max(ratio, USUAL_RATIO), WIDEST_RATIO)) * problem.observed.size
+    if _products_to_form(problem) <= min(PRODUCTS * work, MOST_PRODUCTS):
         operations = operations_of_factor(problem)
-        if operations <= FEW_OPERATIONS * problem.observed.size:
+        if operations <= OPERATIONS * work:
             return CHOLESKY.solver, _in_order(problem, operations)
-        products = np.inf  # it need not be counted again
-    expected = predicted_seconds(problem, around)
-    if expected <= CELL_SECONDS * problem.observed.size:
-        return around, f"{why} around equal variances: it takes less than forming equations"
-    forming = CELL_SECONDS * problem.observed.size + products / PRODUCTS_A_SECOND
-    if 2 * forming <= WORTH * expected and products <= MOST_PRODUCTS:  # to look for an order, and to factorise
-        operations = operations_of_factor(problem)
-        seconds = forming + operations / OPERATIONS_A_SECOND
-        if seconds <= WORTH * expected and np.isfinite(seconds):
-            foretold = f"foretold {seconds:.2g} s, iterations {expected:.2g} s"
-            return CHOLESKY.solver, f"{_in_order(problem, operations)}, {foretold}"
-    other = predicted_seconds(problem, on_constraints)
-    if expected <= other < np.inf or (np.isfinite(expected) and np.isinf(other)):
-        return around, f"{why} around equal variances: foretold {expected:.2g} s, on the constraints {other:.2g} s"
-    return on_constraints, f"{why} on the constraints: foretold {other:.2g} s, around equal variances {expected:.2g} s"
+    if STEPS * sqrt(ratio) > around.max_iterations:
+        return on_constraints, f"{why} on the constraints: the ratio within a table is up to {ratio:.3g}"
+    return around, chosen
 
 
 def _products_to_form(problem: Problem) -> float:
     """Of the equations that a factorisation would take; infinite where they are not to be formed."""
     if CHOLESKY.refusal(problem) is not None or problem.recodes_cross or problem.rank > MOST_RANK:
-        return np.inf
+        return inf
     return products_of_equations(problem)
 
 
@@ -198,43 +204,3 @@ def _why_not_closed_form(problem: Problem) -> str:
         closed = AREAS if problem.areas is not None else TWO_PASS if _is_special(problem) else SEA_BLUE
         return _first(closed.refusal(problem) or "")
     return "variances differ within tables (A3 fails)"
-
-
-class _Chosen(Prepared):
-    """Another solver's preparation that also says why it was chosen."""
-
-    def __init__(self, prepared: Prepared, reason: str) -> None:
-        self.problem = prepared.problem
-        self.offset = prepared.offset
-        self._prepared = prepared
-        self._reason = reason
-        self.info = self._told(prepared.info)
-
-    def apply(self, Y: Float) -> tuple[Float, Info]:
-        X, info = self._prepared.apply(Y)
-        return X, self._with_reason(info)
-
-    def violation(self, Y: Float) -> float | None:
-        return self._prepared.violation(Y)
-
-    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
-        X, info = self._prepared.apply_checked(Y)
-        return X, self._with_reason(info)
-
-    def adjoint(self, V: Float) -> Float:
-        return self._prepared.adjoint(V)
-
-    def variances(self) -> Float:
-        return self._prepared.variances()
-
-    def variances_by_table(self) -> TableVariances:
-        return self._prepared.variances_by_table()
-
-    def functional_covariance(self, W: sparse.csc_array) -> Float:
-        return self._prepared.functional_covariance(W)
-
-    def _with_reason(self, info: Info) -> Info:
-        return self.info if info is self._prepared.info else self._told(info)
-
-    def _told(self, info: Info) -> Info:
-        return replace(info, reason=f"auto chose {info.solver}: {self._reason}")

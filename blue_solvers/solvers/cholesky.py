@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
+import numpy as np
+
 from blue_solvers.contract import Capability, Info, Prepared, Refusal, Solver
+from blue_solvers.normal_equations.factor_size import ENTRY_BYTES
+from blue_solvers.normal_equations.factorisation import entries_by_cholmod
+from blue_solvers.normal_equations.noisy_equations import equations_of
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.normal_equations.sparse_normal import SparseNormalSolver
 from constraint_builders import Problem
+from constraint_builders.memory import free_memory
 
 
 @dataclass(frozen=True)
@@ -42,3 +49,25 @@ class Cholesky(Solver):
         """Factorise once."""
         info = Info(self.name, exact=True, reason="sparse factorisation of A Sigma A'")
         return ConstrainedEstimate(problem, "independent", SparseNormalSolver, info)
+
+
+def products_of_equations(problem: Problem) -> float:
+    """Multiplications that form A Sigma A', of independent equations; it has no more entries than that."""
+    A = problem.constraint_matrix()
+    Sigma = None if problem.covariance is None else problem.noise.entries()
+    reach = A if Sigma is None else A @ Sigma
+    return float((np.diff(reach.tocsc().indptr).astype(float) ** 2).sum())
+
+
+def operations_of_factor(problem: Problem) -> float:
+    """Of the factorisation of A Sigma A', counted in its order of elimination, which is found and nothing more.
+
+    Returns
+    -------
+    float
+        Infinite if the factor would not fit in memory or no order is told (without scikit-sparse 0.4).
+    """
+    entries = entries_by_cholmod(equations_of(problem, "independent")[-1].normal_matrix())
+    if entries is None or ENTRY_BYTES * float(entries.sum()) > free_memory():
+        return inf
+    return float((entries.astype(float) ** 2).sum())

@@ -10,11 +10,17 @@ from scipy import linalg, sparse
 
 from blue_solvers.components.orthogonal import fit
 from blue_solvers.contract import Capability, Info, Prepared, Refusal, Solver, UnsupportedProblemError
-from blue_solvers.normal_equations.cell_variances import DETERMINED, desired_sums
-from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, variance_spread
+from blue_solvers.normal_equations.cell_variances import desired_sums, least_share
+from blue_solvers.normal_equations.noisy_equations import (
+    Equations,
+    NormalSolver,
+    is_uneven,
+    variance_spread,
+)
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
+from blue_solvers.normal_equations.singular_estimate import SingularEstimate
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import require_memory
 from constraint_builders.relations.elimination import eliminate
 
@@ -31,6 +37,7 @@ class Dense(Solver):
     """
 
     name: ClassVar[str] = "dense"
+    takes_singular_noise: ClassVar[bool] = True
 
     @classmethod
     def capabilities(cls) -> tuple[Capability, ...]:
@@ -48,14 +55,22 @@ class Dense(Solver):
         """A covariance that is not known entry by entry, and too large to find its entries."""
         if problem.observed.size > MOST_OPERATOR_CELLS and not problem.noise.has_entries:
             return Refusal("its covariance is an operator without entries", "use solver='cg'")
+        if problem.noise.factor is not None and variance_spread(problem) > WIDE_SPREAD:
+            return Refusal(
+                f"its covariance is singular, and its variances differ by {variance_spread(problem):.1g}",
+                f"make them differ by {WIDE_SPREAD:.0g} at most",
+            )
         return None
 
     def plan(self, problem: Problem) -> Prepared:
         """Factorise once."""
         if not problem.noise.has_entries:
             problem = _with_entries(problem)
-        if variance_spread(problem) > WIDE_SPREAD:
-            return OrthogonalEstimate(problem, Info(f"{self.name} (LAPACK)", exact=True, reason=REASON))
+        orthogonal = Info(f"{self.name} (LAPACK)", exact=True, reason=REASON)
+        if problem.noise.factor is not None:
+            return SingularEstimate(problem, problem.noise.factor, orthogonal)
+        if variance_spread(problem) > WIDE_SPREAD and not is_uneven(problem):
+            return OrthogonalEstimate(problem, orthogonal)
         needed = 3.0 * 8 * problem.rank**2
         what = f"the dense projection with {problem.rank:,} constraints"
         require_memory(needed, what, "use solver='sea_blue', 'cholesky' or 'cg'")
@@ -97,7 +112,7 @@ class _DenseEstimate(ConstrainedEstimate):
         sums = desired_sums(self.problem)
         noise = np.asarray(sums.multiply(sums @ self.problem.noise.entries()).sum(axis=1))
         variances = Prepared.variances(self)
-        return np.where(variances > DETERMINED * noise.ravel(), variances, 0.0)
+        return np.where(variances > least_share(self.problem) * noise.ravel(), variances, 0.0)
 
 
 class OrthogonalEstimate(Prepared):
@@ -123,7 +138,8 @@ class OrthogonalEstimate(Prepared):
         self.problem = problem
         self.info = info
         self._A = problem.equations("independent")[0]
-        start, Z = _solutions(problem)
+        start, Z, self._open = _solutions(problem)
+        self._start, self._Z = start[:, None], Z
         exact, noisy = problem.exact, ~problem.exact & ~problem.unmeasured
         keeping, free = _split(Z, exact)
         solution, root = _least_squares(_whitening(problem, noisy), free[noisy])
@@ -133,16 +149,16 @@ class OrthogonalEstimate(Prepared):
         self._P[:, exact] = keeping - self._P[:, noisy] @ keeping[noisy]
         self._root = free @ root
         self._determined = _lengths(problem.tabulate(free)) <= RANK_TOLERANCE * _lengths(problem.tabulate(Z))
-        self._constant = (start - self._P @ np.where(noisy | exact, start, 0.0))[:, None]
         self.offset = self._observed(np.zeros((n, 1)), affine=True)
         self.offset = problem.tabulate(self.offset)[:, 0]
 
     def _observed(self, Y: Float, affine: bool) -> Float:
-        """The observed cells, corrected once by the estimate of what is left, which is small beside counts."""
-        constant = self._constant if affine else 0.0
-        X = self._P @ Y + constant
-        left = np.where(self.problem.unmeasured[:, None], 0.0, Y - X)
-        return X + self._P @ left
+        """The observed cells: a solution near the estimate, and the estimate of what is left, small beside counts."""
+        known = ~self.problem.unmeasured[:, None]
+        start = self._start if affine else np.zeros_like(self._start)
+        near = self._P @ np.where(known, Y - start, 0.0)
+        X = start + self._Z @ near[self._open]
+        return X + self._P @ np.where(known, Y - X, 0.0)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         observed = self._observed(Y, affine=False)
@@ -160,8 +176,10 @@ def _split(Z: Float, exact: np.ndarray) -> tuple[Float, Float]:
     """What follows from exact cells, (n, e), and a basis of what they leave open, (n, q)."""
     if not exact.any() or not Z.shape[1]:
         return np.zeros((len(Z), int(exact.sum()))), Z
-    open_ = linalg.null_space(Z[exact], rcond=RANK_TOLERANCE)
-    return Z @ np.linalg.pinv(Z[exact], rcond=RANK_TOLERANCE), Z @ open_
+    lengths = _lengths(Z[exact])
+    scale = np.where(lengths > 0, lengths, 1.0)[:, None]  # a weight is no reason to count less
+    known = Z[exact] / scale
+    return Z @ np.linalg.pinv(known, rcond=RANK_TOLERANCE) / scale.T, Z @ linalg.null_space(known, rcond=RANK_TOLERANCE)
 
 
 def _least_squares(whitening: Float, design: Float) -> tuple[Float, Float]:
@@ -178,8 +196,8 @@ def _lengths(rows: Float) -> Float:
     return np.linalg.norm(rows, axis=1)
 
 
-def _solutions(problem: Problem) -> tuple[Float, Float]:
-    """One solution of the equations and a basis of all differences of solutions, (n,) and (n, r).
+def _solutions(problem: Problem) -> tuple[Float, Float, Index]:
+    """One solution of the equations, a basis of all differences of solutions, (n,) and (n, r), and its r own cells.
 
     Cells that were not measured follow from the others; those that nothing determines stay 0.
     """
@@ -197,7 +215,7 @@ def _solutions(problem: Problem) -> tuple[Float, Float]:
     if problem.completion is not None:
         C, c = problem.completion
         start, Z = C @ start + c, C @ Z
-    return start, Z
+    return start, Z, free
 
 
 def _whitening(problem: Problem, cells: np.ndarray) -> Float:

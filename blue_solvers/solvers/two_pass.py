@@ -11,8 +11,9 @@ from scipy import sparse
 from blue_solvers.components.assumptions import tree_refusal
 from blue_solvers.components.corrections import Corrected
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.tree.functional_sweep import Weights, functional_covariance
+from blue_solvers.components.tree.covariances import Weights, functional_covariance
 from blue_solvers.components.tree.tree_form import TreeForm
+from blue_solvers.components.tree_of_sums import TreeOfSums
 from blue_solvers.contract import Capability, Info, Prepared, Solver, TableVariances
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem
@@ -50,6 +51,9 @@ class TwoPass(Solver):
 
     def plan(self, problem: Problem) -> Prepared:
         """Work out gains and covariances of every component."""
+        if problem.relations.tree is not None:
+            reason = "two sweeps over the tree of sums, exact"
+            return TreeOfSums(problem, problem.relations.tree, Info(self.name, exact=True, reason=reason))
         if problem.tree is not None:
             return _PartOfTree(problem, problem.tree, self.plan(problem.tree.problem))
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
@@ -93,7 +97,7 @@ def _weights(problem: Problem, W: sparse.csc_array) -> list[Weights]:
 
 
 class _PartOfTree(Prepared):
-    """The estimate of nodes or areas that form a tree, in their own order."""
+    """The estimate of areas that form a tree, in their own order."""
 
     def __init__(self, problem: Problem, over: ProblemOverSpine, over_spine: Prepared) -> None:
         self.problem = problem
@@ -109,7 +113,7 @@ class _PartOfTree(Prepared):
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         X, info = self._over_spine.apply(self._spread(Y, self._observed, self._over_spine.problem.observed.size, 0))
-        return self._taken(X), info
+        return self._taken(X), replace(self.info, violation=info.violation)
 
     def violation(self, Y: Float) -> float | None:
         return self._over_spine.violation(self._spread(Y, self._observed, self._over_spine.problem.observed.size, 0))

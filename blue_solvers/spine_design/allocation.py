@@ -43,6 +43,7 @@ from blue_solvers.solvers import SolverName
 from blue_solvers.spine_design.report import workload_weights
 from constraint_builders.arrays import Float
 from constraint_builders.budget import Budget, Neighbours, gaussian_variance
+from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.problem import Problem
@@ -135,7 +136,7 @@ def allocate_budget(
     ConvergenceError
         If the gap is still larger after so many iterations.
     """
-    wanted = np.asarray(targets, dtype=np.float64)
+    wanted = real_array(targets, "targets")
     if wanted.shape != (workload.shape[1],) or not (np.isfinite(wanted) & (wanted > 0)).all():
         raise ValueError(f"targets must be {workload.shape[1]} positive numbers, one for each functional")
     names = [(level, table) for level, row in tables.items() for table in row]

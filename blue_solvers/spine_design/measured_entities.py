@@ -17,13 +17,15 @@ from blue_solvers.operator import blue
 from blue_solvers.solvers import SolverName
 from constraint_builders import Areas
 from constraint_builders.arrays import Float
-from constraint_builders.budget import Rational, exact_number, split
+from constraint_builders.budget import split
+from constraint_builders.description.exact_numbers import Rational, exact_number, in_digits
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.geography import Entities, Strategy, leaves
 from constraint_builders.problem import Problem
 
 LAYER = "off-spine entity"
+LEAST_SHARE = Fraction(1, 10**12)  # below it rounding would decide what measuring with it gives
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ def measuring_entities(
     Raises
     ------
     ValueError
-        If the entities are of another number of blocks, or nothing would be left for the geounits.
+        If the entities are of another number of blocks, the share is below `LEAST_SHARE`, or nothing would be left for
+        the geounits.
     """
     blocks = leaves(strategy.spine).size
     if entities.blocks != blocks:
@@ -111,8 +114,13 @@ def measuring_entities(
     left = 1 - own * most
     if not (own > 0 and left > 0):
         raise ValueError(
-            f"entities get a share of {own} each, and a block may lie in {most} of them: give a positive share below "
-            f"{Fraction(1, most)}"
+            f"entities get a share of {in_digits(own)} each, and a block may lie in {most} of them: give a positive "
+            f"share below {Fraction(1, most)}"
+        )
+    if own < LEAST_SHARE:
+        raise ValueError(
+            f"entities get a share of {in_digits(own)} each, whose noise would tell nothing beside that of the "
+            f"geounits: give {in_digits(LEAST_SHARE)} or more"
         )
     less = replace(strategy, shares=tuple(left * before for before in strategy.shares))
     return MeasuredEntities(less, entities, own, tables)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.reals import real_array
 
 Objective: TypeAlias = Literal["mean", "worst", "weighted"]
 
@@ -30,7 +31,7 @@ def read_weights(objective: Objective, weights: ArrayLike | None, count: int) ->
         raise ValueError("weights belong to objective='weighted', and it needs them")
     if weights is None:
         return np.full(count, 1 / count)
-    given = np.asarray(weights, dtype=np.float64)
+    given = real_array(weights, "weights")
     if given.shape != (count,) or not (np.isfinite(given) & (given >= 0)).all() or not given.any():
         raise ValueError(f"weights must be {count} finite numbers, none negative and not all 0")
     return given

@@ -12,6 +12,7 @@ from constraint_builders.description.spine import Spine
 from constraint_builders.geography import Entities, compositions, leaves, osed
 from constraint_builders.geography.partitions import depths
 from constraint_builders.pictures import BLUE, COLOURS, DASHES, ORANGE, logarithmic
+from constraint_builders.printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +68,7 @@ def spine(axes: Axes, tree: Spine, entities: Entities, name: str, *, whole: bool
     axes.set_yticks(np.arange(len(labels) + 1), [*labels, "entity"])
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("blocks, in the order of the spine (blue: added, orange: subtracted)")
-    axes.set_title(f"{name}: {osed(tree, entity)[0]} geounits")
+    axes.set_title(f"{printable(name)}: {osed(tree, entity)[0]} geounits")
     return axes
 
 

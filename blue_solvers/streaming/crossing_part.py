@@ -6,17 +6,14 @@ the estimate is that over areas, of which the part factorises its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components import Components
 from blue_solvers.components.grouping import Grouping, groupings_of
-from blue_solvers.crossing_areas.alike_leaves import AlikeLeavesForm
 from blue_solvers.crossing_areas.anchored_form import AnchoredForm
-from blue_solvers.crossing_areas.clusters import Clusters
 from blue_solvers.crossing_areas.table_slots import Component
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.subtrees import SubtreeForm
@@ -71,9 +68,8 @@ class CrossingForm:
         """What the part knows of its root."""
         variance = self._least_variance()
         problem = self._problem(variance, [])
-        form, anchored = self._form(problem)
-        y = self._lay_out(problem, None)
-        cells, told = anchored.told(variance, form.measured(y) if isinstance(form, AlikeLeavesForm) else y)
+        form = AnchoredForm(problem, self._groupings, self._anchor)
+        cells, told = form.told(variance, self._lay_out(problem, None))
         return Upward(cells, [told[component] for component in self._components])
 
     def estimates(self, above: Downward, variances: bool) -> Estimates:
@@ -81,25 +77,11 @@ class CrossingForm:
         wanted = [i for i, (level, _) in enumerate(self._design.desired) if self._part.count(level)]
         problem = self._problem(0.0, wanted)
         roots = dict(zip(self._components, (np.asarray(own) for own in above.roots), strict=True))
-        form, _ = self._form(problem, roots)
+        form = AnchoredForm(problem, self._groupings, self._anchor, roots)
         x = form.apply(self._lay_out(problem, above.cells))[:, 0]
         cells = self._cut(problem, x, wanted)
         spreads = self._cut(problem, form.variances(), wanted) if variances else {}
         return Estimates(cells, spreads, {}, {})
-
-    def _form(
-        self, problem: Problem, above: Mapping[Component, Float] | None = None
-    ) -> tuple[Components, AnchoredForm]:
-        """The estimate, and that of its areas, or of these and the sums of alike leaves."""
-        made: list[AnchoredForm] = []
-
-        def make(own: Problem) -> AnchoredForm:
-            made.append(AnchoredForm(own, self._groupings, self._anchor, above))
-            return made[0]
-
-        clusters = Clusters.of(problem)
-        form = make(problem) if clusters is None else AlikeLeavesForm(problem, clusters, make)
-        return form, made[0]
 
     def _problem(self, anchored: float, wanted: Sequence[int]) -> Problem:
         """The part's problem with an anchor of some variance, 0 if it is final; which is desired where no table is."""

@@ -20,18 +20,14 @@ from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.crossing_areas.areas_refusal import MOST_COMPONENTS, areas_refusal
 from blue_solvers.crossing_areas.component_problem import equal_variances
+from blue_solvers.streaming.manifest import TOP, PartEntry, areas_file, level_file, write_manifest
 from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.part_files import (
     BUFFERS,
-    TOP,
-    PartEntry,
     Partitions,
-    areas_file,
-    level_file,
     require_file_names,
     variance_column,
     write_level,
-    write_manifest,
     write_matrix,
 )
 from blue_solvers.streaming.siblings import names_not_in, shared_out
@@ -140,7 +136,7 @@ def partition_areas(
     """As `partition`, of a problem of areas that cross inside the areas of one layer."""
     if memory is None and at is None:
         raise ValueError("nothing says where to cut: give memory= in bytes, or at= a layer")
-    values = np.array(y, dtype=np.float64)
+    values = np.array(problem.observed.flat(y, "y"))
     problem.observed.tables(values)  # refuses another shape
     problem.check_vector(values)
     order = in_schema_order(problem)

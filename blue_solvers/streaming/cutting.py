@@ -40,11 +40,16 @@ def choose_cut(spine: Spine, own: Float, memory: float | None, at: str | None = 
     return roots
 
 
-def largest_subtrees(spine: Spine, own: Float, memory: float | None, at: str | None = None) -> tuple[Index, Float]:
-    """Roots of the parts as `choose_cut` gives them, whatever the top needs; and the bytes of every subtree."""
+def largest_subtrees(
+    spine: Spine, own: Float, memory: float | None, at: str | None = None, reserved: float = 0.0
+) -> tuple[Index, Float]:
+    """Roots of the parts as `choose_cut` gives them, whatever the top needs; and the bytes of every subtree.
+
+    Of the memory some bytes may be reserved for what is there beside any part.
+    """
     if memory is None and at is None:
         raise ValueError("nothing says where to cut: give memory= in bytes, or at= a geolevel")
-    limit = np.inf if memory is None else memory
+    limit = np.inf if memory is None else memory - reserved
     below = own.astype(float)
     for members in reversed(spine.members[1:]):
         np.add.at(below, spine.parent[members], below[members])
@@ -53,14 +58,15 @@ def largest_subtrees(spine: Spine, own: Float, memory: float | None, at: str | N
     if alone.size:
         raise MemoryError(
             f"{spine.levels[spine.level_of[alone[0]]]} {spine.geocodes[alone[0]]!r} alone needs "
-            f"{format_bytes(below[alone[0]])} and the limit is {format_bytes(limit)}: raise it, or want fewer tables"
+            f"{format_bytes(below[alone[0]] + reserved)} and the limit is {format_bytes(limit + reserved)}: raise it, "
+            "or want fewer tables"
         )
     return np.flatnonzero(fits & ((spine.parent < 0) | ~fits[spine.parent])), below
 
 
-def require_top(own: Float, top: Index, memory: float | None) -> None:
-    """Raise `MemoryError` if the geounits at and above the cut need more than a limit."""
-    needed = own[top].sum()
+def require_top(own: Float, top: Index, memory: float | None, reserved: float = 0.0) -> None:
+    """Raise `MemoryError` if the geounits at and above the cut need more than a limit, beside what is reserved."""
+    needed = own[top].sum() + reserved
     if memory is not None and needed > memory:
         raise MemoryError(
             f"the {top.size:,} geounits at and above the cut need {format_bytes(needed)} and the limit is "

@@ -16,6 +16,7 @@ from blue_solvers.results.estimate_rows import TableRows, rows_of, write_estimat
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming.crossing_part import estimates_of_part, message_of_part
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
+from blue_solvers.streaming.manifest import TOP, PartEntry, level_file
 from blue_solvers.streaming.message_files import (
     pack_arrays,
     pack_downward,
@@ -25,7 +26,7 @@ from blue_solvers.streaming.message_files import (
     unpack_upward,
 )
 from blue_solvers.streaming.part_data import Downward, Estimates, Part, Upward
-from blue_solvers.streaming.part_files import BUFFERS, TOP, PartEntry, PartitionError, Partitions, level_file
+from blue_solvers.streaming.part_files import BUFFERS, PartitionError, Partitions
 from blue_solvers.streaming.proofs import CLAIMED, PROOFS, ResultToProve, proof_of_run, prove_part
 from blue_solvers.streaming.subtrees import SubtreeForm, require_within, table_bytes
 from blue_solvers.streaming.workplace import Workplace, remove

@@ -45,7 +45,8 @@ from blue_solvers.results.store import (
 )
 from blue_solvers.streaming.input_files import InputFiles
 from blue_solvers.streaming.job import CHECKSUMS, Job
-from blue_solvers.streaming.part_files import MANIFEST, PartitionError
+from blue_solvers.streaming.manifest import MANIFEST
+from blue_solvers.streaming.part_files import PartitionError
 from blue_solvers.streaming.partition import Desired, partition_known
 from blue_solvers.streaming.run import Progress, work_through
 from blue_solvers.streaming.value_files import ValueFiles
@@ -254,18 +255,19 @@ class _Run:
         spine, schema = outline.spine, self._settings.schema
         layout = spine_layout(schema, spine, list(outline.zeros))
         zeros = StructuralZeros(schema, spine, layout, outline.zeros) if outline.zeros else None
-        left_over = self._memory - outline.bytes - (0 if zeros is None else zeros.empty.nbytes)
-        parts = folder / PARTS
+        taken = READER + outline.bytes + (0 if zeros is None else zeros.empty.nbytes)
+        memory, parts = READER + self._memory, folder / PARTS
 
         def cut(memory: float) -> None:
-            partition_known(parts, schema, spine, outline.observed, self._desired, store.read, zeros, memory)
+            observed = outline.observed
+            partition_known(parts, schema, spine, observed, self._desired, store.read, zeros, memory, reserved=taken)
 
         try:
-            cut(min(left_over, LARGEST))
+            cut(min(memory, LARGEST + taken))
         except MemoryError:
-            if left_over <= LARGEST:
+            if memory <= LARGEST + taken:
                 raise
-            cut(left_over)
+            cut(memory)
         write_measured(measured, self._settings, spine, outline.observed, zeros, outline.facilities)
         seen.require_unchanged()
         files = {path.name: sha256(path) for path in sorted(measured.iterdir())}

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -32,24 +32,28 @@ from blue_solvers.results.checksums import (
     read_json_object,
     read_sealed_json,
     require_intact,
-    seal_json,
     sha256,
 )
+from blue_solvers.streaming.manifest import (
+    FORMAT,
+    MANIFEST,
+    SCHEMA,
+    TOP,
+    Manifest,
+    PartEntry,
+    areas_file,
+    combinations_file,
+    level_file,
+)
 from blue_solvers.streaming.part_data import Design, Part
-from blue_solvers.streaming.subtrees import LevelTable
-from blue_solvers.verification.ties import Ties
 from constraint_builders.arrays import Float
-from constraint_builders.description.table import parse_table
-from constraint_builders.files import read_schema_file, write_schema_file
+from constraint_builders.files import read_schema_file
 from constraint_builders.files.parquet import read_parquet, write_parquet
 from constraint_builders.files.replacing import replacing
-from constraint_builders.files.safe_paths import inside, path_component
+from constraint_builders.files.safe_paths import inside
 
-MANIFEST, SCHEMA = "manifest.json", "schema.toml"
-TOP = "top"
 EMPTY = "*:empty"
 BUFFERS = 8 << 20  # bytes of Parquet and of blocks of geounits in cache, whatever the size of a part
-FORMAT = 7
 
 
 class PartitionError(ValueError):
@@ -67,36 +71,6 @@ class PartitionError(ValueError):
 
     def __str__(self) -> str:
         return str(self.args[0])
-
-
-@dataclass(frozen=True)
-class PartEntry:
-    """What the manifest says of a part.
-
-    Attributes
-    ----------
-    name : str
-    geolevel, geocode : str
-        Of its root.
-    leaf : int
-        Position of its root in the part above all others, `TOP`; -1 for that part itself.
-    geounits : int
-    bytes : int
-        Memory that its two passes take.
-    files : dict of str to str
-        SHA-256 by path within the folder.
-    """
-
-    name: str
-    geolevel: str
-    geocode: str
-    leaf: int
-    geounits: int
-    bytes: int
-    files: dict[str, str] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return f"part {self.name} ({self.geolevel} {self.geocode!r})"
 
 
 @dataclass(frozen=True)
@@ -130,20 +104,21 @@ class Partitions:
         DamagedError
             If it is missing or cannot be understood.
         """
-        path = Path(folder) / MANIFEST
+        path = inside(folder, MANIFEST)
         if not path.is_file():
             raise DamagedError(f"{path} is missing: give a folder that `partition` wrote")
         if (version := read_json_object(path).get("format")) != FORMAT:
             raise DamagedError(f"{path} has format {version!r}, not {FORMAT}: write it anew with this version")
-        said = read_sealed_json(path)
-        require_intact(path.with_name(SCHEMA), said["schema"])
         try:
-            design = _design(said, path.with_name(SCHEMA))
-            parts = [_entry(entry, design.levels) for entry in said["parts"]]
-            top = _entry(said["top"], design.levels)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            said = msgspec.convert(read_sealed_json(path), Manifest)
+            require_intact(inside(folder, SCHEMA), said.schema)
+            design = said.design(read_schema_file(path.with_name(SCHEMA)).schema)
+            said.require_sound(design)
+        except DamagedError:
+            raise
+        except (ValueError, msgspec.ValidationError) as error:
             raise DamagedError(f"{path} is damaged: {error}") from None
-        return cls(Path(folder), design, {part.name: part for part in parts}, top, sha256(path))
+        return cls(Path(folder), design, {part.name: part for part in said.parts}, said.top, sha256(path))
 
     def read(self, name: str, tables: Sequence[int] | None = None) -> Part:
         """The geounits of a part, with the values of all observed tables, or of chosen ones and zeros for the others.
@@ -165,10 +140,15 @@ class Partitions:
                 columns = ["geocode", "parent", *(variance_column(table) for _, table in own)]
                 columns += [table for i, table in own if i in chosen]
                 columns += [] if self.design.zero_axes is None else [EMPTY]
-                frames[number] = read_parquet(self.folder / path, columns)
+                try:
+                    frames[number] = read_parquet(self.folder / path, columns)
+                except pl.exceptions.PolarsError as error:
+                    raise DamagedError(f"{self.folder / path} is not what the manifest says: {error}") from None
                 parents.append(frames[number]["parent"].to_numpy())
                 levels.append(np.full(frames[number].height, number))
                 geocodes += frames[number]["geocode"].to_list()
+        if len(geocodes) != entry.geounits:
+            raise DamagedError(f"{entry} has {len(geocodes):,} geounits, and {entry.geounits:,} by the manifest")
         variances, values = self._tables(frames)
         return Part(
             np.concatenate(parents),
@@ -184,13 +164,19 @@ class Partitions:
     def _combinations(self, entry: PartEntry) -> sparse.csr_array | None:
         if not self.design.equal_to:
             return None
-        return self._matrix(entry, combinations_file(entry.name))
+        found = self._matrix(entry, combinations_file(entry.name))
+        if found.shape[0] != len(self.design.equal_to):
+            said = len(self.design.equal_to)
+            raise DamagedError(f"{entry} has {found.shape[0]} equalities, and {said} by the manifest")
+        return found
 
     def _areas(self, entry: PartEntry) -> sparse.csr_array | None:
         name = areas_file(entry.name)
         return self._matrix(entry, name) if name in entry.files else None
 
     def _matrix(self, entry: PartEntry, name: str) -> sparse.csr_array:
+        if name not in entry.files:
+            raise DamagedError(f"{self.folder / name} is missing in the manifest")
         require_intact(inside(self.folder, name), entry.files[name])
         return sparse.csr_array(sparse.load_npz(self.folder / name))
 
@@ -230,21 +216,6 @@ def require_file_names(design: Design) -> None:
             raise ValueError(f"table {table.name!r} has the name of another column of its file: rename its variable")
 
 
-def level_file(geolevel: str, part: str) -> str:
-    """Path within a folder, of parts or of estimates, of one level of a part; `ValueError` if a name cannot be one."""
-    return f"{path_component(geolevel, 'geolevel')}.parquet/{path_component(part, 'part')}.parquet"
-
-
-def combinations_file(part: str) -> str:
-    """Path within the folder of a part's share of the combinations that are known exactly."""
-    return f"equalities/{path_component(part, 'part')}.npz"
-
-
-def areas_file(part: str) -> str:
-    """Path within the folder of the leaves of a part's areas."""
-    return f"areas/{path_component(part, 'part')}.npz"
-
-
 def write_matrix(path: Path, matrix: sparse.csr_array) -> str:
     """Write the combinations that are known exactly, or the areas, of a part, whole or not; gives its SHA-256."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -272,61 +243,3 @@ def write_level(path: Path, geocodes: Iterable[str], columns: Mapping[str, NDArr
         write_parquet(pl.DataFrame(series), temporary, compression="lz4", statistics=False)
         digest = sha256(temporary)
     return digest
-
-
-def write_manifest(folder: Path, design: Design, parts: Sequence[PartEntry], top: PartEntry) -> None:
-    """Write the manifest of parts whose files are written."""
-    write_schema_file(folder / SCHEMA, design.schema)
-    said = {
-        "format": FORMAT,
-        "schema": sha256(folder / SCHEMA),
-        "levels": design.levels,
-        "observed": [[level, table.name] for level, table in design.observed],
-        "desired": [[level, table.name] for level, table in design.desired],
-        "zero_axes": design.zero_axes,
-        "zero_kinds": design.zero_kinds,
-        "equal_to": design.equal_to,
-        "checked": [[level, table.name] for level, table in design.checked],
-        "ties": None if design.ties is None else asdict(design.ties),
-        "put_in": design.put_in,
-        "parts": [asdict(part) for part in parts],
-        "top": asdict(top),
-    }
-    with replacing(folder / MANIFEST) as temporary:
-        temporary.write_text(seal_json(said), encoding="utf-8")
-
-
-def _entry(said: Mapping[str, Any], levels: Sequence[str]) -> PartEntry:
-    entry = PartEntry(**said)
-    if not all(isinstance(number, int) for number in (entry.leaf, entry.geounits, entry.bytes)):
-        raise ValueError(f"a number of {entry} is none")
-    known = {
-        *(level_file(level, entry.name) for level in levels),
-        combinations_file(entry.name),
-        areas_file(entry.name),
-    }
-    strange = entry.files.keys() - known
-    if strange:
-        raise ValueError(f"{entry} has the strange file {min(strange)!r}")
-    return entry
-
-
-def _design(said: Mapping[str, Any], schema_file: Path) -> Design:
-    schema = read_schema_file(schema_file).schema
-
-    def tables(key: str) -> tuple[LevelTable, ...]:
-        return tuple((int(level), parse_table(schema, name)) for level, name in said[key])
-
-    axes = said["zero_axes"]
-    return Design(
-        schema,
-        tuple(said["levels"]),
-        tables("observed"),
-        tables("desired"),
-        None if axes is None else tuple(axes),
-        tuple(said["equal_to"]),
-        tables("checked"),
-        None if said["ties"] is None else Ties(**said["ties"]),
-        None if said["zero_kinds"] is None else tuple(said["zero_kinds"]),
-        tuple(said["put_in"]),
-    )

@@ -19,19 +19,15 @@ from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.crossing_partition import partition_areas
 from blue_solvers.streaming.cutting import members_of_parts
 from blue_solvers.streaming.equalities import Shares
+from blue_solvers.streaming.manifest import TOP, PartEntry, combinations_file, level_file, write_manifest
 from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.part_files import (
     BUFFERS,
     EMPTY,
-    TOP,
-    PartEntry,
     Partitions,
-    combinations_file,
-    level_file,
     require_file_names,
     variance_column,
     write_level,
-    write_manifest,
     write_matrix,
 )
 from blue_solvers.streaming.siblings import CutSpine, cut_with_siblings
@@ -42,6 +38,7 @@ from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table, parse_table
+from constraint_builders.description.variances import LARGEST_VALUE
 from constraint_builders.description.zeros import EmptyCells, StructuralZeros
 from constraint_builders.estimability import undetermined_refusal
 from constraint_builders.files.new_folder import new_folder
@@ -94,7 +91,7 @@ def partition(
     reason = reason or _unmeasured_in_equalities(problem) or undetermined_refusal(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
-    values = np.array(y, dtype=np.float64)
+    values = np.array(problem.observed.flat(y, "y"))
     problem.check_vector(values)
     values[problem.unmeasured] = 0
     if order is not None:
@@ -203,8 +200,9 @@ def partition_known(
     zeros: StructuralZeros | None,
     memory: float | None,
     at: str | None = None,
+    reserved: float = 0.0,
 ) -> Partitions:
-    """As `partition_source`, with zeros handed down already."""
+    """As `partition_source`, with zeros handed down already, and bytes of the memory that others take."""
     names = [(level, table) for level, tables in observed.items() for table in tables]
     given = [parse_table(schema, table) for _, table in names]
     tables = [
@@ -232,7 +230,7 @@ def partition_known(
         return values if places is None else np.reshape(values, (ranks.size, -1))[:, places]
 
     empty = None if zeros is None else zeros.empty
-    return _write_parts(folder, design, spine, variances, read_as_named, memory, at, empty)
+    return _write_parts(folder, design, spine, variances, read_as_named, memory, at, empty, reserved=reserved)
 
 
 def _kinds(zeros: EmptyCells | None) -> tuple[int, ...] | None:
@@ -300,11 +298,12 @@ def _write_parts(
     at: str | None,
     empty: NDArray[np.bool_] | None = None,
     equalities: sparse.csr_array | None = None,
+    reserved: float = 0.0,
 ) -> Partitions:
     require_file_names(design)
     flags = None if empty is None else empty.reshape(spine.size, -1)
     own = part_bytes(design, spine.level_of, spine.child_counts > 0, flags)
-    cut = cut_with_siblings(spine, own, None if memory is None else memory - BUFFERS, at)
+    cut = cut_with_siblings(spine, own, memory, at, BUFFERS + reserved)
     design, tree, roots, own = design.with_levels(cut.tree.levels, cut.level_numbers), cut.tree, cut.roots, cut.own
     shares = None if equalities is None else Shares(design, tree, equalities)
     members = members_of_parts(tree, roots)
@@ -384,11 +383,10 @@ class _PartWriter:
             values = np.where(unmeasured[:, None], 0, values)
         if values.shape[1] != table.size:
             raise ValueError(f"table {table.name!r} of {name} has {table.size} cells: got {values.shape[1]} a geounit")
-        if values.dtype != np.int32 and not np.isfinite(values).all():
-            broken = geounits[~np.isfinite(values).all(axis=1)][0]
+        if values.dtype != np.int32 and not (usable := (abs(values) <= LARGEST_VALUE).all(axis=1)).all():
             raise ValueError(
-                f"table {table.name!r} of {name} {self._cut.geocodes[broken]!r} is not finite: give numbers, or an "
-                "infinite variance"
+                f"table {table.name!r} of {name} {self._cut.geocodes[geounits[~usable][0]]!r} is not finite, or beyond "
+                f"{LARGEST_VALUE:g}: give numbers, or an infinite variance"
             )
         return values
 

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from blue_solvers.results.checksums import DamagedError
 from blue_solvers.results.proof import StoredProof
+from blue_solvers.streaming.manifest import TOP
 from blue_solvers.streaming.message_files import pack_arrays, unpack_arrays
 from blue_solvers.streaming.part_data import Design, Estimates, Part
-from blue_solvers.streaming.part_files import TOP, Partitions
+from blue_solvers.streaming.part_files import Partitions
 from blue_solvers.streaming.workplace import Workplace
 from blue_solvers.verification import Certificate
 from blue_solvers.verification.branches import Branch, certificate_of
 from blue_solvers.verification.fit_of_parts import FitOfParts
 from blue_solvers.verification.layers import Below, Sheet, Unread, finest_tables
 from blue_solvers.verification.tally import Tally
-from blue_solvers.verification.ties import TiedCells
+from blue_solvers.verification.ties import TiedCells, Ties
 from blue_solvers.verification.weighed_noise import PIECE, NotCertifiedError
 from constraint_builders.arrays import Float, Index
 
@@ -233,30 +235,58 @@ def proof_of_run(parts: Partitions, place: Workplace) -> StoredProof:
 
 def proof_of_all(parts: Partitions, proofs: dict[str, PartProof], claimed: ResultToProve) -> StoredProof:
     """Put all parts together with the top, of which that is `claimed`."""
-    design = parts.design
-    if not any(own.refusal for own in proofs.values()):
-        top = parts.read(TOP)
+    design, top = parts.design, parts.read(TOP)
+    kept = np.setdiff1d(np.arange(top.level_of.size), [entry.leaf for entry in parts.parts.values()])
+    if any(
+        own.refusal for own in proofs.values()
+    ):  # nothing is proved of the top, whose measurements count all the same
+        last = PartProof(None, fit=_fit(design, top, claimed, kept) if claimed.variances else None)
+    else:
         handed = {parts.parts[name].leaf: own.below for name, own in proofs.items() if own.below is not None}
-        kept = np.setdiff1d(np.arange(top.level_of.size), list(handed))
-        proofs = {**proofs, TOP: prove_part(design, top, claimed, handed, kept, is_top=True)}
-    return put_together(design, {name: proofs[name] for name in (*parts.parts, TOP) if name in proofs})
+        last = prove_part(design, top, claimed, handed, kept, is_top=True)
+    named = {name: str(entry) for name, entry in parts.parts.items()}
+    return put_together(design, {**{name: proofs[name] for name in parts.parts}, TOP: last}, named)
 
 
-def put_together(design: Design, proofs: Mapping[str, PartProof]) -> StoredProof:
-    """What all parts say together, the top of the tree among them; in their order, on which sums depend."""
+def put_together(
+    design: Design, proofs: Mapping[str, PartProof], named: Mapping[str, str] = MappingProxyType({})
+) -> StoredProof:
+    """What all parts say together, the top of the tree among them; in their order, on which sums depend.
+
+    Where there is no certificate it says which parts, called as in `named`, have none for that reason by themselves.
+    """
     fits = [own.fit for own in proofs.values() if own.fit is not None]
     fit = sum(fits, FitOfParts()) if len(fits) == len(proofs) else None
     said = {name: _said(own) for name, own in proofs.items()}
-    refusal = next((own.refusal for own in proofs.values() if own.refusal), "")
-    if refusal:
-        return StoredProof(Certificate(None, refusal), fit, said)
     tables = {design.key(own): own for own in design.estimated}
-    total = sum((own.tally for own in proofs.values() if own.tally is not None), Tally())
-    total.least = {key: value for key, value in total.least.items() if key in tables}
-    return StoredProof(certificate_of(total, design.schema, tables, design.ties), fit, said)
+
+    def judged(tally: Tally, ties: Ties | None) -> Certificate:
+        least = {key: value for key, value in tally.least.items() if key in tables}
+        return certificate_of(replace(tally, least=least), design.schema, tables, ties)
+
+    refusal = next((own.refusal for own in proofs.values() if own.refusal), "")
+    certificate = Certificate(None, refusal)
+    if not refusal:
+        tallies = [own.tally for own in proofs.values() if own.tally is not None]
+        certificate = judged(sum(tallies, Tally()), design.ties)
+    if certificate.bound is None:
+        alone = {
+            name: own.refusal if own.tally is None else judged(own.tally, None).reason for name, own in proofs.items()
+        }
+        guilty = [name for name, reason in alone.items() if reason == certificate.reason]
+        certificate = replace(certificate, reason=f"{_called(guilty, named)}{certificate.reason}")
+    return StoredProof(certificate, fit, said)
+
+
+def _called(parts: Sequence[str], named: Mapping[str, str]) -> str:
+    """Parts as the beginning of a sentence about them; nothing of none."""
+    if not parts:
+        return ""
+    first = "the top of the tree" if parts[0] == TOP else named.get(parts[0], f"part {parts[0]}")
+    return f"{first}{f' and {len(parts) - 1:,} more' if len(parts) > 1 else ''}: "
 
 
 def _said(proof: PartProof) -> dict[str, Any]:
     if proof.tally is None:
-        return {"refusal": proof.refusal}
+        return {"refusal": proof.refusal} if proof.refusal else {}
     return {"left": float(np.sqrt(proof.tally.left)), "violation": proof.tally.violation, "cells": proof.tally.cells}

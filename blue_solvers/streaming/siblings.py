@@ -47,7 +47,9 @@ class CutSpine:
     level_numbers: Index
 
 
-def cut_with_siblings(spine: Spine, own: Float, memory: float | None, at: str | None = None) -> CutSpine:
+def cut_with_siblings(
+    spine: Spine, own: Float, memory: float | None, at: str | None = None, reserved: float = 0.0
+) -> CutSpine:
     """Cut a spine as `choose_cut`, and put siblings below the geolevel together as far as memory allows.
 
     Raises
@@ -55,7 +57,7 @@ def cut_with_siblings(spine: Spine, own: Float, memory: float | None, at: str | 
     ValueError, MemoryError
         As `choose_cut`.
     """
-    roots, below = largest_subtrees(spine, own, memory, at)
+    roots, below = largest_subtrees(spine, own, memory, at, reserved)
     together = []
     if memory is not None:
         first = 0 if at is None else spine.level_index(at)
@@ -63,10 +65,10 @@ def cut_with_siblings(spine: Spine, own: Float, memory: float | None, at: str | 
         inner = (parents >= 0) & (spine.level_of[parents] >= first)
         for parent in np.unique(parents[inner]).tolist():
             siblings = roots[parents == parent]
-            lots = shared_out(siblings, below[siblings], memory - float(own[parent]))
+            lots = shared_out(siblings, below[siblings], memory - reserved - float(own[parent]))
             together += [lot for lot in lots if lot.size > 1]
     cut = _put_in(spine, own, roots, together)
-    require_top(cut.own, members_of_parts(cut.tree, cut.roots)[-1], memory)
+    require_top(cut.own, members_of_parts(cut.tree, cut.roots)[-1], memory, reserved)
     return cut
 
 

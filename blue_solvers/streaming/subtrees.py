@@ -21,10 +21,9 @@ from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Boundary
-from blue_solvers.components.tree.piecewise import Composed, PieceRoots, array_of
+from blue_solvers.components.tree.piecewise import PUT_TOGETHER, Composed, PieceRoots, array_of
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
-from blue_solvers.components.tree.zero_splitting import is_supported
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
@@ -72,11 +71,9 @@ class Subproblem(StructuredProblem):
         wanted = [i for i in wanted if part.count(design.desired[i][0])]
         desired = [design.desired[i] for i in wanted]
         # All tables take part in how recodes divide the variables: others are listed, never measured.
-        own_names = {table.name for _, table in (*((level, table) for _, level, table in inside), *desired)}
-        listed = [table for _, table in (*design.observed, *design.desired)]
-        if design.zero_axes is not None:  # components fall apart the same in all parts, whatever these have
-            own_names = {table.name for _, _, table in inside}
-            listed.append(design.finest)
+        # Components fall apart the same in all of them, whatever these have.
+        own_names = {table.name for _, _, table in inside}
+        listed = [*(table for _, table in (*design.observed, *design.desired)), design.finest]
         others = {table.name: table for table in listed if table.name not in own_names}
         anchor_levels = np.unique(part.level_of[[0, *anchored]]).tolist()
         observed = [(level, table) for _, level, table in inside] + [(present[0], table) for table in others.values()]
@@ -122,9 +119,7 @@ def _by_cell(variances: Float, values: Float) -> Float:
 
 
 def _silent(design: Design) -> frozenset[str]:
-    """Tables that are listed in every part though nothing measures them, where there are zeros."""
-    if design.zero_axes is None:
-        return frozenset()
+    """Tables that are listed in every part though nothing measures them."""
     measured = {table.name for _, table in design.observed} | {design.finest.name}
     return frozenset(table.name for _, table in design.desired) - measured
 
@@ -214,7 +209,6 @@ class SubtreeForm(TreeForm):
                         own = cells[position - place.start].reshape(-1, self._columns).copy()
                         below[position] = Downward(own, self._posterior_roots(position))
                 contradictions += self._contradictions(levels[number], cells)
-                self._read_desired(number, cells, X, workers)
         return Estimates(
             self._cut(X[:, 0]),
             self._cut(self.variances()) if variances else {},
@@ -288,11 +282,8 @@ def _groupings(design: Design) -> list[Grouping]:
 
 def _coefficients(design: Design, count: int, empty: NDArray[np.bool_] | None) -> Float:
     """Numbers in one coefficient of all components, of so many geounits, (G,)."""
-    if design.zero_axes is None:
-        sizes = prod(grouping.sizes.size**2 + grouping.has_contrasts for grouping in _groupings(design))
-        return np.full(count, float(sizes))
-    nowhere = np.zeros((count, len(design.zero_kinds or ())), dtype=bool)
-    zeros = design.empty_cells(nowhere if empty is None else empty)
+    cells = prod(design.schema.shape[axis] for axis in design.zero_axes or ())
+    zeros = design.empty_cells(np.zeros((count, cells), dtype=bool) if empty is None else empty)
     tables = list({table.name: table for table in (*(own for _, own in design.observed), design.finest)}.values())
     root = LevelledTree(np.array([-1]), np.array([0]), ("all",))
     plan = TreePlan(
@@ -307,12 +298,16 @@ def _coefficients(design: Design, count: int, empty: NDArray[np.bool_] | None) -
     )
     total = np.zeros(count)
     for key in {plan.design_key(component) for component in plan.components}:
-        for piece in plan.division(key).pieces:
-            if is_supported(piece):
+        division = plan.division(key)
+        if division.size <= PUT_TOGETHER:
+            total += division.size**2
+            continue
+        for piece in division.pieces:
+            if piece.is_batched:
+                total += piece.size**2
+            else:
                 kinds, counts = np.unique(piece.kinds, return_counts=True)
                 total += (~zeros.empty_kinds(np.arange(count))[:, kinds] @ counts.astype(float)) ** 2
-            else:
-                total += piece.size**2
     return total
 
 

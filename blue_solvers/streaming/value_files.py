@@ -28,14 +28,22 @@ class ValueFiles:
         self._folder = folder
         self._tables: dict[tuple[str, str], _TableFile] = {}
 
-    def write(self, level: str, table: str, ranks: Index, values: NDArray, share: Float | None = None) -> None:
-        """Keep the values, (G, cells), of some geounits; of those from before all but a share (G,), by default none."""
+    def write(self, level: str, table: str, ranks: Index, values: NDArray, share: Float | None = None) -> Float | None:
+        """Keep the values, (G, cells), of some geounits; of those from before all but a share (G,), by default none.
+
+        Returns
+        -------
+        ndarray, (G,), or None
+            The squares of what both differ by, summed over cells, where there is a share.
+        """
+        apart = None
         if (known := self._tables.get((level, table))) is None:
             path = self._folder / str(len(self._tables))
             known = self._tables[level, table] = _TableFile(path, values.shape[1])
         elif share is not None:
-            values = blended(values, known.read(ranks), share)
+            values, apart = blended(values, known.read(ranks), share)
         known.write(ranks, values)
+        return apart
 
     def read(self, level: str, table: str, ranks: Index) -> NDArray:
         """The values of some geounits, (G, cells), int32 or float64; zeros where nothing was written.

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from blue_solvers.column_units import read_weights
 from blue_solvers.operator import BlueOperator, blue
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.memory import require_memory
 
 
@@ -74,7 +74,7 @@ def functionals(P: BlueOperator | Problem, y: ArrayLike, W: Any) -> Functionals:
     (array([-3.  , 29.75]), array([2.  , 0.75]))
     """
     P = as_operator(P)
-    W = read_weights(P, W)
+    W = read_weights(P.problem.desired, W)
     return Functionals(W.T @ estimate(P, y), P.functional_covariance(W))
 
 
@@ -97,41 +97,20 @@ def cell_weights(P: BlueOperator | Problem, cells: Sequence[int] | ArrayLike) ->
     Raises
     ------
     ValueError
-        If a position lies outside the layout.
+        If a position lies outside the layout, or they are no list of positions.
     """
-    size = (P if isinstance(P, Problem) else P.problem).desired.size
-    refuse_masked(cells, "cells")
-    positions = np.asarray(cells)
-    if positions.ndim != 1 or not np.issubdtype(positions.dtype, np.integer):
-        raise ValueError(f"cells must be a list of positions: got {positions.dtype} of shape {positions.shape}")
-    if positions.size and not (positions.min() >= 0 and positions.max() < size):
-        wrong = positions[(positions < 0) | (positions >= size)][0]
-        raise ValueError(f"cell {wrong} is not in the desired layout: positions run from 0 to {size - 1}")
+    desired = (P if isinstance(P, Problem) else P.problem).desired
+    positions = desired.positions(cells)
     count = positions.size
-    return sparse.csc_array((np.ones(count), (positions, np.arange(count))), shape=(size, count))
+    return sparse.csc_array((np.ones(count), (positions, np.arange(count))), shape=(desired.size, count))
 
 
 def estimate(P: BlueOperator, y: ArrayLike) -> Float:
     """P y + offset, (m,) or (m, K)."""
-    linear = P.dot(real_array(y, "y"))
+    linear = P.dot(P.problem.observed.flat(y, "y"))
     return linear + (P.offset if linear.ndim == 1 else P.offset[:, None])
 
 
 def as_operator(P: BlueOperator | Problem) -> BlueOperator:
     """The operator itself, or that of a problem by the solver "auto"."""
     return blue(P) if isinstance(P, Problem) else P
-
-
-def read_weights(P: BlueOperator, W: Any) -> sparse.csc_array:
-    """Weights over the desired layout as a finite sparse array, (m, K)."""
-    W = W if sparse.issparse(W) else real_array(W, "W", truth_values=True)
-    W = W.reshape((-1, 1)) if W.ndim == 1 else W
-    if W.ndim != 2 or W.shape[0] != P.shape[0]:
-        raise ValueError(
-            f"W holds a functional over the desired layout in every column, ({P.shape[0]}, K): got {np.shape(W)}"
-        )
-    weights = sparse.csc_array(W)
-    weights.data = real_array(weights.data, "W", truth_values=True)
-    if not np.isfinite(weights.data).all():
-        raise ValueError("W holds NaN or infinite weights: give finite numbers")
-    return weights

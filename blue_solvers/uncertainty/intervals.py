@@ -16,6 +16,7 @@ from blue_solvers.uncertainty.monte_carlo import (
     order_statistics,
     read_draws,
 )
+from blue_solvers.verification.weighed_noise import rounding_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
@@ -82,6 +83,8 @@ def intervals(
     half = half_widths(P, level, method, draws, rng, progress)
     centre = estimate(P, y)
     half = half if centre.ndim == 1 else half[:, None]
+    if method != "z":  # simulated errors are rounded as noise is, that of the estimate as counts are
+        half = half + rounding_of(centre, real_array(y, "y")[~P.problem.unmeasured])
     bounds = centre - half, centre + half
     return refine_to_integers(*bounds) if integer else bounds
 

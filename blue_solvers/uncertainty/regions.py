@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from blue_solvers.column_units import read_weights
 from blue_solvers.operator import BlueOperator
 from blue_solvers.quantiles import chi_square_quantile, f_quantile, read_level
 from blue_solvers.uncertainty.functionals import (
@@ -33,7 +34,6 @@ from blue_solvers.uncertainty.functionals import (
     as_operator,
     estimate,
     observed_weights,
-    read_weights,
 )
 from blue_solvers.uncertainty.monte_carlo import (
     LargestErrors,
@@ -43,6 +43,7 @@ from blue_solvers.uncertainty.monte_carlo import (
     order_statistic,
     read_draws,
 )
+from blue_solvers.verification.weighed_noise import rounding_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array, whole_number
@@ -51,7 +52,6 @@ from constraint_builders.estimability import why_undetermined
 EXACT = 1e-7  # of the largest standard deviation: a variance of less is the rounding error of 0
 RANK_TOLERANCE = 1e-10  # eigenvalue of a correlation matrix; rounding leaves about 1e-15 where it is 0
 CONSISTENT = 1e-6  # standard deviations by which consistent values may miss the affine space, for rounding
-ROUNDING = 1e-13  # of the largest count: what an estimate and values worked out from the same counts may be off
 SIMULATIONS = 99_999
 
 
@@ -97,6 +97,10 @@ class Whitening:
         """Squared Mahalanobis length e' C^+ e of errors (K, N), (N,)."""
         z = self.whiten(errors)
         return np.einsum("ij,ij->j", z, z)
+
+    def longest(self, sizes: Float) -> float:
+        """A bound on the Mahalanobis length of errors of at most these sizes, (K,)."""
+        return float(np.linalg.norm(abs(self.root.T) @ (sizes / self.scales)))
 
     def is_consistent(self, errors: Float, rounding: Float) -> NDArray[np.bool_]:
         """Whether errors (K, N) are in the range of C, up to their rounding (K,), (N,)."""
@@ -262,7 +266,8 @@ def simultaneous_band(
     """
     P, W, level = _read(P, W, level)
     simulations = whole_number(simulations, "simulations", 1)
-    found = Functionals(W.T @ estimate(P, y), P.functional_covariance(W))
+    centre, rounding = _centre(P, y, W)
+    found = Functionals(centre, P.functional_covariance(W))
     whitening = Whitening.of_covariance(found.covariance)
     largest = LargestErrors(simulations + 1 - order_statistic(level, simulations))
     generator = np.random.default_rng(rng)
@@ -271,7 +276,7 @@ def simultaneous_band(
         width = min(block, simulations - largest.count)
         t = whitening.factor @ generator.standard_normal((whitening.rank, width))
         largest.add(abs(t).max(axis=0, initial=0.0)[None])
-    return _band(found, float(largest.smallest[0]))
+    return _band(found, rounding, float(largest.smallest[0]))
 
 
 def distribution_free_band(
@@ -311,9 +316,11 @@ def distribution_free_band(
     """
     P, W, level = _read(P, W, level)
     draws = read_draws(draws)
-    found = Functionals(W.T @ estimate(P, y), P.functional_covariance(W))
+    centre, rounding = _centre(P, y, W)
+    found = Functionals(centre, P.functional_covariance(W))
     scales = Whitening.of_covariance(found.covariance).scales[:, None]
-    return _band(found, _depth_bound(P, W, level, draws, rng, progress, lambda e: abs(e / scales).max(axis=0)))
+    multiple = _depth_bound(P, W, level, draws, rng, progress, lambda e: abs(e / scales).max(axis=0))
+    return _band(found, rounding, multiple)
 
 
 def distribution_free_ellipsoid(
@@ -345,7 +352,7 @@ def distribution_free_ellipsoid(
     whitening = Whitening.of_covariance(P.functional_covariance(W))
     radius = _depth_bound(P, W, level, draws, rng, progress, whitening.squared_lengths)
     centre, rounding = _centre(P, y, W)
-    return Ellipsoid(centre, whitening, radius, level, rounding)
+    return Ellipsoid(centre, whitening, (np.sqrt(radius) + whitening.longest(rounding)) ** 2, level, rounding)
 
 
 def _depth_bound(
@@ -366,15 +373,15 @@ def _depth_bound(
     return float(largest.smallest[0])
 
 
-def _band(found: Functionals, multiple: float) -> tuple[Float, Float]:
-    half = multiple * found.std_errors
+def _band(found: Functionals, rounding: Float, multiple: float) -> tuple[Float, Float]:
+    half = multiple * found.std_errors + rounding
     return found.estimate - half, found.estimate + half
 
 
 def _read(P: BlueOperator | Problem, W: Any, level: float) -> tuple[BlueOperator, sparse.csc_array, float]:
     level = read_level(level)
     P = as_operator(P)
-    W = read_weights(P, W)
+    W = read_weights(P.problem.desired, W)
     lost = None if P.problem.undetermined is None else (abs(W).sum(axis=1) > 0) & P.problem.undetermined
     if lost is not None and lost.any():
         raise ValueError(f"W weighs {why_undetermined(P.problem, int(lost.argmax()))}: leave out what it is in")
@@ -383,8 +390,7 @@ def _read(P: BlueOperator | Problem, W: Any, level: float) -> tuple[BlueOperator
 
 def _centre(P: BlueOperator, y: ArrayLike, W: sparse.csc_array) -> tuple[Float, Float]:
     """Estimates of functionals, (K,), and how far rounding may have moved them: all counts together make each."""
-    found, counts = estimate(P, y), real_array(y, "y")[~P.problem.unmeasured]
+    found, counts = estimate(P, y), P.problem.observed.flat(y, "y")[~P.problem.unmeasured]
     if found.ndim != 1:
         raise ValueError(f"a region is around one estimate: y must have shape ({P.shape[1]},)")
-    largest = max(np.nanmax(abs(found), initial=0.0), abs(counts).max(initial=0.0))
-    return W.T @ found, ROUNDING * largest * np.asarray(abs(W).sum(axis=0)).ravel()
+    return W.T @ found, rounding_of(found, counts) * np.asarray(abs(W).sum(axis=0)).ravel()

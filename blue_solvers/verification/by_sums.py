@@ -23,7 +23,7 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
     ties = multipliers = None
     if problem.covariance is None:
         if problem.equalities is not None:
-            ties, multipliers = _ties(problem), _multipliers(problem, y, x)
+            ties, multipliers = _ties(problem, made), _multipliers(problem, y, x)
         layers = problem_layers(problem, y, x, multipliers=multipliers, made=made)
         tally = sweep(layers)
         left = float(np.sqrt(tally.left)) + tally.moved()
@@ -37,9 +37,11 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
     return tally.bound(tables, problem.domain.schema, left, ties), tally.violation
 
 
-def _ties(problem: Problem) -> Ties:
+def _ties(problem: Problem, made: Sequence[Claim]) -> Ties:
     own = zip(problem.observed_levels, problem.observed_tables, strict=True)
-    return Ties.of(problem, holds_all(problem) or [], {f"{level} {table.name}": (level, table) for level, table in own})
+    figures = {f"{level} {table.name}": (level, table) for level, table in own}
+    figures |= {f"claim {claim.index}": (claim.level, claim.table) for claim in made}
+    return Ties.of(problem, holds_all(problem, made) or [], figures)
 
 
 def _multipliers(problem: Problem, y: Float, x: Float) -> Float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,15 +15,17 @@ from blue_solvers.verification.crossing_areas import certify_crossing
 from blue_solvers.verification.layers import holds_all
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
 from blue_solvers.verification.sums import Sum
-from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, pieces
+from blue_solvers.verification.weighed_noise import FinalError, NotCertifiedError, WeighedNoise, pieces
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem
-from constraint_builders.description.reals import real_array
+from constraint_builders.arrays import Float
 from constraint_builders.problem import ProblemOverSpine
 from constraint_builders.relations.marginals import refines
 from constraint_builders.schema_order import in_schema_order
+from constraint_builders.vectors import refuse_large_values
 
 MOST_LISTED = 2_000  # cells up to which counts are listed even where there is a shorter way: it is tighter
+Bounds: TypeAlias = tuple[float, float]  # bound and violation, both in standard errors
 AGREES = 1e-6  # standard errors of the measurements: what one set of tables disagrees by in rounding, at most
 
 
@@ -108,8 +111,8 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
 
 
 def _over_spine(
-    over: ProblemOverSpine, y: np.ndarray, x: np.ndarray, wanted: np.ndarray | None
-) -> tuple[Problem, np.ndarray, np.ndarray, np.ndarray | None]:
+    over: ProblemOverSpine, y: Float, x: Float, wanted: Float | None
+) -> tuple[Problem, Float, Float, Float | None]:
     """The same of areas that nest, as geounits; of others of the spine nothing is said."""
     sizes = over.problem.observed.size, over.problem.desired.size
     measured, answer, claimed = np.zeros(sizes[0]), np.full(sizes[0], np.nan), np.full(sizes[1], np.nan)
@@ -120,62 +123,60 @@ def _over_spine(
     return over.problem, measured, answer, claimed
 
 
-def _bounded(problem: Problem, y: np.ndarray, x: np.ndarray, made: list[Claim]) -> tuple[float, float]:
+def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
     """By a list of the counts where there are few figures; where that says nothing, by the shortest proof there is."""
     figures = problem.observed.size + sum(claim.figures.size for claim in made)
     if figures > MOST_LISTED or not can_be_listed(problem, made):
         return _bounded_by_sums(problem, y, x, made)
-    try:
-        return certify_listed(problem, WeighedNoise.of(problem), y, x, made)
-    except NotCertifiedError as refusal:
-        with suppress(NotCertifiedError):
-            return _bounded_by_sums(problem, y, x, made)
-        raise refusal
+    return _first_of(
+        lambda: certify_listed(problem, WeighedNoise.of(problem), y, x, made),
+        lambda: _bounded_by_sums(problem, y, x, made),
+    )
 
 
-def _bounded_by_sums(problem: Problem, y: np.ndarray, x: np.ndarray, made: list[Claim]) -> tuple[float, float]:
+def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
     """By sums; where these say nothing, by a list of the counts."""
-    if problem.spine is not None and holds_all(problem, made):
-        return _summed(problem, y, x, made)
+
+    def listed() -> Bounds:
+        return certify_listed(problem, WeighedNoise.of(problem), y, x, made)
+
+    by_list = [listed] if can_be_listed(problem, made) else []
+    by_equalities = by_list if problem.equalities is not None else []
+    held = holds_all(problem, made) is not None
+    if problem.spine is not None and held:
+        return _first_of(lambda: certify_by_sums(problem, y, x, made), *by_equalities)
     noise = WeighedNoise.of(problem)
     if problem.areas is not None:
-        return _over_leaves(problem, noise, y, x, made)
+        return _first_of(lambda: certify_crossing(problem, noise, y, x, made), *by_list)
     try:
         family = Separated(problem, noise)
     except NotCertifiedError:
-        if holds_all(problem, made):
-            return _summed(problem, y, x, made)
-        if can_be_listed(problem, made):
-            return certify_listed(problem, noise, y, x, made)
+        if held:
+            return _first_of(lambda: certify_by_sums(problem, y, x, made), *by_equalities)
+        if by_list:
+            return listed()
         raise
     return certify_wide(problem, noise, family, y, x, made)
 
 
-def _over_leaves(
-    problem: Problem, noise: WeighedNoise, y: np.ndarray, x: np.ndarray, made: list[Claim]
-) -> tuple[float, float]:
-    """By sums over leaves of areas; where these say nothing, by a list of the counts."""
+def _first_of(proof: Callable[[], Bounds], *others: Callable[[], Bounds]) -> Bounds:
+    """By the first proof that says something, be it a reason that ends all; where none does, why the first does not."""
     try:
-        return certify_crossing(problem, noise, y, x, made)
+        return proof()
+    except FinalError:
+        raise
     except NotCertifiedError as refusal:
-        if can_be_listed(problem, made):
-            with suppress(NotCertifiedError):
-                return certify_listed(problem, noise, y, x, made)
+        for other in others:
+            try:
+                return other()
+            except FinalError:
+                raise
+            except NotCertifiedError:
+                continue
         raise refusal
 
 
-def _summed(problem: Problem, y: np.ndarray, x: np.ndarray, made: list[Claim]) -> tuple[float, float]:
-    """By sums; where these say nothing of equalities, by a list of the counts."""
-    try:
-        return certify_by_sums(problem, y, x, made)
-    except NotCertifiedError as refusal:
-        if problem.equalities is not None and can_be_listed(problem, made):
-            with suppress(NotCertifiedError):
-                return certify_listed(problem, WeighedNoise.of(problem), y, x, made)
-        raise refusal
-
-
-def _agreement_of_nested(problem: Problem, x: np.ndarray) -> str | None:
+def _agreement_of_nested(problem: Problem, x: Float) -> str | None:
     """What can be said of any tables: how far those disagree of which one contains the other, at the same place."""
     tables, worst, compared = problem.observed_tables, 0.0, 0
     levels = problem.observed_levels
@@ -210,8 +211,8 @@ def judged(bound: float, violation: float) -> Certificate:
     return Certificate(float(bound), reason, float(violation))
 
 
-def _cells(problem: Problem, values: ArrayLike, what: str) -> np.ndarray:
-    vector = np.asarray(real_array(values, what), dtype=float)
+def _cells(problem: Problem, values: ArrayLike, what: str) -> Float:
+    vector = problem.observed.flat(values, what)
     if vector.shape != (problem.observed.size,):
         raise ValueError(f"{what} must have shape ({problem.observed.size},): got {vector.shape}")
     for here in pieces(vector.size):
@@ -219,15 +220,16 @@ def _cells(problem: Problem, values: ArrayLike, what: str) -> np.ndarray:
         if not finite.all() and (bad := ~finite & ~problem.unmeasured[here]).any():
             where = problem.observed.describe(here.start + int(bad.argmax()))
             raise ValueError(f"{where} of {what} is not finite: give a number")
+    refuse_large_values(problem, vector, f"{what} of ")
     if what == "y" and problem.has_unmeasured:
         return np.where(problem.unmeasured, 0.0, vector)
     return vector
 
 
-def _wanted(problem: Problem, desired: ArrayLike) -> np.ndarray:
+def _wanted(problem: Problem, desired: ArrayLike) -> Float:
     if not problem.is_tabular:
         raise ValueError("a problem without tables has no desired cells but the observed ones: leave out `desired`")
-    vector = np.asarray(real_array(desired, "desired"), dtype=float)
+    vector = problem.desired.flat(desired, "desired")
     if vector.shape != (problem.desired.size,):
         raise ValueError(f"desired must have shape ({problem.desired.size},): got {vector.shape}")
     if np.isinf(vector).any():

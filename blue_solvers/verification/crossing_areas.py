@@ -24,7 +24,7 @@ from blue_solvers.verification.holding_tables import PlacedTable
 from blue_solvers.verification.least_directions import least_standard_errors
 from blue_solvers.verification.least_multipliers import least_multipliers
 from blue_solvers.verification.sums_over_leaves import SumsOverLeaves
-from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
@@ -93,26 +93,7 @@ def _free_cells(problem: Problem, sums: SumsOverLeaves) -> Flags:
 
 def _empty(problem: Problem, table: Table) -> Flags | None:
     """Leaves' cells of a table of which all that they hold is known to be empty, (leaves, *cells); None without any."""
-    zeros = problem.zeros
-    if zeros is None:
-        return None
-    empty = zeros.empty[problem.domain.leaves]
-    for position, axis in reversed(list(enumerate(zeros.axes, 1))):
-        if axis not in table.axes:
-            empty = np.asarray(empty.all(axis=position, keepdims=True))
-            continue
-        groups = np.array(problem.domain.schema.groups_of(table.factors[table.axes.index(axis)]))
-        empty = np.stack(
-            [
-                np.take(empty, np.flatnonzero(groups == own), axis=position).all(axis=position)
-                for own in np.unique(groups)
-            ],
-            axis=position,
-        )
-    kept = [position for position, axis in enumerate(zeros.axes, 1) if axis not in table.axes]
-    empty = empty.squeeze(axis=tuple(kept))
-    lengths = [n if axis in zeros.axes else 1 for axis, n in zip(table.axes, table.shape, strict=True)]
-    return np.broadcast_to(empty.reshape(-1, *lengths), (len(empty), *table.shape))
+    return None if problem.zeros is None else problem.zeros.cells(table, problem.domain.leaves)
 
 
 def _known(problem: Problem, sums: SumsOverLeaves) -> sparse.csr_array:
@@ -209,7 +190,7 @@ def _disagreement(problem: Problem, sums: SumsOverLeaves, free: Flags, figures: 
     less = sums.figures_in_parts((-cells for cells, _ in own.agreeing()), claimed.copy())
     contradiction = abs(known @ claimed[:n] - known @ less[:n] - truth).max(initial=0.0)
     if max(contradiction, own.changed) > EXACT_TO * scale * max(1.0, float(abs(known).sum(axis=1).max(initial=0.0))):
-        raise NotCertifiedError(f"x contradicts what is known exactly by {max(contradiction, own.changed):.3g}")
+        raise DisprovedError(f"x contradicts what is known exactly by {max(contradiction, own.changed):.3g}")
     apart = np.abs(less, out=less)
     each = sums.adds * UNIT
     sums.figures_in_parts((each * abs(cells).astype(float) + error for cells, error in own.agreeing()), apart, power=1)
@@ -235,7 +216,8 @@ class _Cells:
             given = y[place] if empty is None else np.where(empty.ravel(), 0.0, y[place])
             self._given = given.reshape(sums.shape)
             off = np.where(free, 0.0, figures[place].reshape(sums.shape) - self._given)
-            self.changed = float(abs(off).max(initial=0.0))
+            impossible = np.where(problem.exact[place], y[place] - given, 0.0)  # known, and known to be empty
+            self.changed = max(float(abs(off).max(initial=0.0)) for off in (off, impossible))
 
     def agreeing(self) -> Iterator[tuple[NDArray, Float | float]]:
         """Part by part, made to agree, and how far rounding may have moved them."""

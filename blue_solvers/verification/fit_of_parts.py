@@ -14,6 +14,8 @@ from blue_solvers.verification.weighed_noise import PIECE
 from blue_solvers.verification.weighed_residuals import squares_and_redundancy, studentised, weigh
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.table import parse_table
 
 KEPT = 5  # largest residuals that are named
 DOUBTFUL = 1e-4  # the probability of a chi-square, or of a residual, below which measurements do not fit their noise
@@ -42,6 +44,14 @@ class Residual:
     expected: float
     residual: float
 
+    def labels(self, schema: Schema) -> str:
+        """What the cell is called, such as ``sex=female, age=3``; empty of a total."""
+        own = parse_table(schema, self.table).in_schema_order()
+        place = np.unravel_index(self.cell, own.shape) if own.shape else ()
+        return ", ".join(
+            f"{factor}={schema.labels_of(factor)[i]}" for factor, i in zip(own.factors, place, strict=True)
+        )
+
 
 @dataclass(frozen=True)
 class GeounitFit:
@@ -60,16 +70,25 @@ class GeounitFit:
 
 @dataclass
 class TableFit:
-    """All cells of a table at a geolevel: weighted squares, what they are expected to be, and how many are checked."""
+    """All cells of a table at a geolevel: weighted squares, what they are expected to be, how many others check.
+
+    `noisy` is how many of them were measured with noise, checked or not.
+    """
 
     statistic: float = 0.0
     expectation: float = 0.0
     checked: int = 0
+    noisy: int = 0
 
     @property
     def z(self) -> float:
         """How many standard deviations the statistic is off, at least."""
         return _z(self.statistic, self.expectation)
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, of a chi-square with as many degrees of freedom: never too small, since no cell varies more."""
+        return _two_sided(self.statistic, self.expectation) if self.expectation > LEAST_CHECKED else 1.0
 
 
 @dataclass
@@ -96,6 +115,7 @@ class FitOfParts:
             here.statistic += own.statistic
             here.expectation += own.expectation
             here.checked += own.checked
+            here.noisy += own.noisy
         largest = sorted([*self.largest, *other.largest], key=lambda own: -abs(own.residual))[:KEPT]
         geounits = [own for own in (self.geounit, other.geounit) if own is not None]
         return FitOfParts(tables, largest, max(geounits, key=lambda own: abs(own.z), default=None))
@@ -113,18 +133,16 @@ class FitOfParts:
     @property
     def p_value(self) -> float:
         """Two-sided: of a statistic as far from what is expected."""
-        if not self.degrees_of_freedom:
-            return 1.0
-        tails = (of(self.degrees_of_freedom, self.statistic) for of in (scipy.special.chdtrc, scipy.special.chdtr))
-        return min(1.0, 2 * float(min(tails)))
+        return _two_sided(self.statistic, self.degrees_of_freedom) if self.degrees_of_freedom else 1.0
 
     @property
     def probability(self) -> float:
         """Of a residual as large as the largest among all cells that are checked; Sidak's, never too small."""
-        if not self.largest:
-            return 1.0
         checked = sum(own.checked for own in self.tables.values())
-        return float(-np.expm1(checked * np.log1p(-2 * scipy.special.ndtr(-abs(self.largest[0].residual)))))
+        if not (self.largest and checked):
+            return 1.0
+        with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
+            return float(-np.expm1(checked * np.log1p(-2 * scipy.special.ndtr(-abs(self.largest[0].residual)))))
 
     @property
     def worst_table(self) -> tuple[tuple[str, str], TableFit] | None:
@@ -134,10 +152,16 @@ class FitOfParts:
     @property
     def fits(self) -> bool:
         """Whether nothing of this is too improbable."""
-        worst = 0.0 if self.worst_table is None else abs(self.worst_table[1].z)
-        alone = min(1 - 1e-16, 2 * float(scipy.special.ndtr(-worst)))
+        alone = min(1 - 1e-16, *(own.p_value for own in self.tables.values()), 1.0)
         of_worst = float(-np.expm1(max(len(self.tables), 1) * np.log1p(-alone)))
         return min(self.p_value, self.probability, of_worst) >= DOUBTFUL
+
+    @property
+    def unchecked(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Of every table with noisy cells that nothing checks how many these are, and how many are noisy."""
+        return {
+            key: (own.noisy - own.checked, own.noisy) for key, own in self.tables.items() if own.noisy > own.checked
+        }
 
     def by_geolevel(self) -> dict[str, TableFit]:
         """All tables of every geolevel together."""
@@ -173,6 +197,7 @@ class FitOfParts:
         here.statistic += float(statistic.sum())
         here.expectation += float(expectation.sum())
         here.checked += int(checked.sum())
+        here.noisy += int(np.count_nonzero(noisy)) * (y.shape[1] // noisy.shape[1])
         for row in self._of_note(sizes).tolist():
             own = slice(row, row + 1)
             squares, redundancy = squares_and_redundancy(y[own], x[own], precision[own], spread[own])
@@ -201,8 +226,9 @@ class FitOfParts:
                 self.geounit = own
 
     def to_json(self) -> dict[str, Any]:
-        """As `from_json` reads it."""
+        """As `from_json` reads it, and the verdict for other readers."""
         return {
+            "fits": self.fits,
             "tables": [[*key, *vars(own).values()] for key, own in self.tables.items()],
             "largest": [asdict(own) for own in self.largest],
             "geounit": None if self.geounit is None else asdict(self.geounit),
@@ -244,6 +270,11 @@ def fit_of_geography(problem: Problem, y: Float, x: Float, variances: Callable[[
     for level, members in enumerate(places.members):
         fit.look_at_geounits(places.levels[level], codes[level], *sums[:, members])
     return fit
+
+
+def _two_sided(statistic: float, degrees: float) -> float:
+    tails = (of(degrees, statistic) for of in (scipy.special.chdtrc, scipy.special.chdtr))
+    return min(1.0, 2 * float(min(tails)))
 
 
 def _z(statistic: float, expectation: float) -> float:

@@ -11,13 +11,15 @@ import numpy as np
 import scipy  # which takes its parts when they are named: `special` costs more than all of this package
 from numpy.typing import ArrayLike, NDArray
 
-from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal
-from blue_solvers.verification.wide import Separated
+from blue_solvers.verification.readings import Readings
+from blue_solvers.verification.table_deviations import table_deviations
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal, rounding_of
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Name
-from constraint_builders.description.reals import real_array
+from constraint_builders.description.source_values import SourceValues
 from constraint_builders.description.spine_or_areas import Places
+from constraint_builders.vectors import refuse_large_values
 
 LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides
 CHECKED, KNOWN_EXACTLY, NOT_MEASURED, UNCHECKED = range(4)
@@ -38,6 +40,8 @@ class Outlier(NamedTuple):
         Studentised.
     probability : float
         Of a residual as large among all cells that are checked, if all noise is as declared.
+    source : str
+        Who measured it, where several sources did.
     """
 
     table: Name
@@ -46,6 +50,7 @@ class Outlier(NamedTuple):
     expected: float
     residual: float
     probability: float
+    source: str = ""
 
 
 class FitOfCells(NamedTuple):
@@ -76,27 +81,35 @@ class ResidualReplicates:
 
 
 @dataclass(frozen=True)
-class Fit:
+class Fit(Readings):
     """How measurements agree with their declared noise.
+
+    Every measurement stands for itself: where several sources measured a cell (``problem.sources``), each of them has a
+    residual. Elsewhere there is one measurement for each observed cell, N = n, in their order.
 
     Attributes
     ----------
     problem : Problem
     y : ndarray, (n,)
+        What was measured, sources combined.
     statistic : float
         Weighted squares of what the estimate leaves of the measurements, e' Sigma^-1 e.
     degrees_of_freedom : int
     p_value : float
         Two-sided: of a statistic as far from what is expected, too large or too small.
-    residuals : ndarray, (n,)
-        Studentised residuals, standard normal where the noise is; NaN where nothing checks the cell.
-    status : ndarray of int8, (n,)
+    residuals : ndarray, (N,)
+        Studentised residuals, standard normal where the noise is; NaN where nothing checks the measurement.
+    status : ndarray of int8, (N,)
         Why, as a position in `REASONS`.
-    redundancy : ndarray, (n,)
-        Which share of an error in the cell shows in its residual: 1 - Var(estimate) / variance.
-    squares : ndarray, (n,)
-        Every cell's e^2 / variance.
+    redundancy : ndarray, (N,)
+        Which share of an error in the measurement shows in its residual: 1 - Var(estimate) / variance.
+    squares : ndarray, (N,)
+        Every measurement's e^2 / variance.
     replicates : ResidualReplicates or None
+    rounding : float
+        How far rounding may have moved a residual, in counts; those of replicates are rounded as noise alone is.
+    sources : SourceValues or None
+        Whose measurements these are, where they are not one for each cell.
     """
 
     problem: Problem
@@ -109,14 +122,16 @@ class Fit:
     redundancy: Float
     squares: Float
     replicates: ResidualReplicates | None = None
+    rounding: float = 0.0
+    sources: SourceValues | None = None
 
     def reason(self, position: int) -> str:
-        """Why a cell has a residual, or none."""
+        """Why a measurement has a residual, or none."""
         return REASONS[self.status[position]]
 
     @cached_property
     def checked(self) -> int:
-        """Number of cells that others check."""
+        """Number of measurements that others check."""
         return int((self.status == CHECKED).sum())
 
     @cached_property
@@ -127,14 +142,28 @@ class Fit:
         tables; elsewhere it is the largest that it can be, so that z is never too far from 0.
         """
         starts = self.problem.observed.offsets[:-1]
-        statistic, expectation = np.add.reduceat(self.squares, starts), np.add.reduceat(self.redundancy, starts)
+        statistic, expectation = (
+            np.add.reduceat(self.over_cells(own), starts) for own in (self.squares, self.redundancy)
+        )
         if self.replicates is not None:
             deviation = self.replicates.tables.std(axis=0, ddof=1)
+            deviation = np.where(deviation > 0, deviation, np.sqrt(2 * expectation))  # all noise may be 0
             expectation = self.replicates.tables.mean(axis=0)
         else:
-            exact = _table_deviations(self.problem)
+            exact = None if self.sources is not None else table_deviations(self.problem)
             deviation = np.sqrt(2 * expectation) if exact is None else exact
         return dict(zip(self.problem.observed.names, _parts(statistic, expectation, deviation), strict=True))
+
+    @cached_property
+    def by_source(self) -> dict[str, FitOfCells]:
+        """All measurements of every source, where several measured some cell; z is never too far from 0."""
+        if self.sources is None:
+            return {}
+        names, number = self.sources.names, self.sources.source
+        statistic, expectation = (
+            np.bincount(number, own, len(names)).astype(float) for own in (self.squares, self.redundancy)
+        )
+        return dict(zip(names, _parts(statistic, expectation, np.sqrt(2 * expectation)), strict=True))
 
     @cached_property
     def by_geolevel(self) -> dict[str, FitOfCells]:
@@ -142,7 +171,8 @@ class Fit:
         places, levels = self._places(), np.array(self.problem.observed_levels)
         starts = self.problem.observed.offsets[:-1]
         statistic, expectation = (
-            np.bincount(levels, np.add.reduceat(v, starts), len(places.levels)).astype(float) for v in self._values
+            np.bincount(levels, np.add.reduceat(self.over_cells(own), starts), len(places.levels)).astype(float)
+            for own in (self.squares, self.redundancy)
         )
         return dict(zip(places.levels, _parts(statistic, expectation, np.sqrt(2 * expectation)), strict=True))
 
@@ -150,29 +180,32 @@ class Fit:
     def by_geounit(self) -> Float:
         """Statistic, expectation and z of every geounit or area, (3, geounits), in their order."""
         places = self._places()
-        sums = np.zeros((2, places.size))
+        sums, of_cells = np.zeros((2, places.size)), [self.over_cells(own) for own in (self.squares, self.redundancy)]
         for i, level in enumerate(self.problem.observed_levels):
             members, place = places.members[level], self.problem.observed.block(i)
-            for total, values in zip(sums, self._values, strict=True):
+            for total, values in zip(sums, of_cells, strict=True):
                 total[members] += values[place].reshape(members.size, -1).sum(axis=1)
         return np.array([*sums, _z(sums[0], sums[1], np.sqrt(2 * sums[1]))])
 
     def outliers(self, k: int = 10) -> list[Outlier]:
-        """The cells with the k largest residuals."""
+        """The measurements with the k largest residuals."""
+        return [self._outlier(i) for i in self.furthest(k)]
+
+    def furthest(self, k: int = 10) -> list[int]:
+        """Positions of the k largest residuals."""
         sizes = np.nan_to_num(abs(self.residuals), nan=-1.0)
         k = min(k, self.checked)
         chosen = np.argpartition(-sizes, k - 1)[:k] if k else np.zeros(0, dtype=np.intp)
-        chosen = chosen[np.argsort(-sizes[chosen], kind="stable")]
-        return [self._outlier(int(i)) for i in chosen]
+        return [int(i) for i in chosen[np.argsort(-sizes[chosen], kind="stable")]]
 
     def minimal_detectable_error(self, power: float = 0.8, level: float = 0.05) -> Float:
-        """The error in every cell that its residual shows with some power, tested at a level over all cells, (n,).
+        """The error in every measurement that its residual shows with some power, tested at a level over all, (N,).
 
-        Infinite where nothing checks the cell.
+        Infinite where nothing checks it.
         """
         each = -np.expm1(np.log1p(-level) / max(self.checked, 1))
         distance = float(scipy.special.ndtri(power) - scipy.special.ndtri(each / 2))
-        sd = np.sqrt(np.where(self.status == CHECKED, self.problem.variances, np.inf))
+        sd = np.sqrt(np.where(self.status == CHECKED, self.variances, np.inf))
         return sd * distance * np.sqrt(reciprocal(np.where(self.status == CHECKED, self.redundancy, 1.0)))
 
     def __str__(self) -> str:
@@ -184,16 +217,16 @@ class Fit:
         worst = max(self.by_table.items(), key=lambda item: abs(item[1].z))
         largest = self.outliers(1)
         lines.append(f"table furthest from its noise: {worst[0]!r}, {worst[1].z:+.1f} standard deviations")
+        if self.by_source:
+            source, own = max(self.by_source.items(), key=lambda item: abs(item[1].z))
+            lines.append(f"source furthest from its noise: {source!r}, {own.z:+.1f} standard deviations")
         if largest:
+            by = f" by {largest[0].source!r}" if largest[0].source else ""
             lines[-1] += (
-                f"; largest residual: {largest[0].table!r} {largest[0].cell}, {largest[0].residual:+.1f}, "
+                f"; largest residual: {largest[0].table!r} {largest[0].cell}{by}, {largest[0].residual:+.1f}, "
                 f"probability {largest[0].probability:.2g}"
             )
         return "\n".join(lines)
-
-    @property
-    def _values(self) -> tuple[Float, Float]:
-        return self.squares, self.redundancy
 
     def _places(self) -> Places:
         if self.problem.places is None:
@@ -201,15 +234,17 @@ class Fit:
         return self.problem.places
 
     def _outlier(self, i: int) -> Outlier:
-        name, cell = self.problem.observed.locate(i)
-        left = self.residuals[i] * np.sqrt(self.problem.variances[i] / self.redundancy[i])
+        name, cell = self.problem.observed.locate(self.cell(i))
+        value = float(self.values[i])
+        left = float(self.residuals[i] * np.sqrt(self.variances[i] / self.redundancy[i]))
         size = abs(self.residuals[i])
         if self.replicates is None:
             with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
                 probability = float(-np.expm1(self.checked * np.log1p(-2 * scipy.special.ndtr(-size))))
         else:
-            probability = _share_beyond(self.replicates.largest, size)
-        return Outlier(name, cell, float(self.y[i]), float(self.y[i] - left), float(self.residuals[i]), probability)
+            rounding = self.rounding / np.sqrt(self.variances[i] * self.redundancy[i])
+            probability = _share_beyond(self.replicates.largest, size - rounding)
+        return Outlier(name, cell, value, value - left, float(self.residuals[i]), probability, self.source(i))
 
 
 def fit_test(
@@ -232,7 +267,7 @@ def fit_test(
     x, variances : array_like, (n,)
         The best linear unbiased estimate over the observed layout and its variances.
     replicate : callable, optional
-        Gives residuals y - x, (n,), of data drawn with the declared noise: for noise that is not Gaussian, whose
+        Gives residuals y - x, (N,), of data drawn with the declared noise: for noise that is not Gaussian, whose
         probabilities are then those of `draws` replicates.
     draws : int
     rng : Generator or int, optional
@@ -252,28 +287,46 @@ def fit_test(
     W. Baarda (1968), "A testing procedure for use in geodetic networks": residuals one by one.
     """
     y, x, spread = (_vector(problem, v, what) for v, what in ((y, "y"), (x, "x"), (variances, "variances")))
-    noise = WeighedNoise.of(problem)
-    e = np.where(noise.noisy, y - x, 0.0)
+    refuse_large_values(problem, y, "y of ")
+    sources = problem.sources_of(y)
+    try:
+        noise = WeighedNoise.of(problem) if sources is None else WeighedNoise.apart(sources)
+    except NotCertifiedError as refusal:
+        raise ValueError(f"this fit is not tested: {refusal}") from None
+    if sources is None:
+        value, known, unmeasured = y, problem.exact, problem.unmeasured
+    else:
+        value, x, spread = sources.values, x[sources.cell], spread[sources.cell]
+        known, unmeasured = sources.variances == 0, np.zeros(sources.cell.size, dtype=bool)
+    e = np.where(noise.noisy, value - x, 0.0)
     precision = reciprocal(noise.sd**2)
     redundancy = np.clip(np.where(noise.noisy, 1 - spread * precision, 0.0), 0.0, 1.0)
     status = np.full(e.size, CHECKED, dtype=np.int8)
     status[redundancy <= LEAST_CHECKED] = UNCHECKED
-    status[problem.exact], status[problem.unmeasured] = KNOWN_EXACTLY, NOT_MEASURED
+    status[known], status[unmeasured] = KNOWN_EXACTLY, NOT_MEASURED
     weight = np.where(status == CHECKED, np.sqrt(precision * reciprocal(redundancy)), np.nan)
     degrees = _degrees_of_freedom(problem, redundancy)
     found = None
     if replicate is not None:
-        found = _replicated(problem, noise, weight, replicate, draws, np.random.default_rng(rng))
+        table = np.repeat(np.arange(len(problem.observed.names)), problem.observed.sizes)
+        table = table if sources is None else table[sources.cell]
+        found = _replicated(noise, table, weight, replicate, draws, np.random.default_rng(rng))
     statistic = _weighted_squares(noise, e)
     tails = scipy.special.chdtrc(degrees, statistic), scipy.special.chdtr(degrees, statistic)
     p_value = _two_sided(*tails) if degrees else 1.0
+    rounding = float(rounding_of(value, x))
     if found is not None:
-        p_value = _two_sided(_share_beyond(found.totals, statistic), _share_beyond(-found.totals, -statistic))
-    return Fit(problem, y, statistic, degrees, p_value, e * weight, status, redundancy, e**2 * precision, found)
+        slack = _slack(noise, statistic, rounding)
+        above, below = _share_beyond(found.totals, statistic - slack), _share_beyond(-found.totals, -statistic - slack)
+        p_value = _two_sided(above, below)
+    squares = e**2 * precision
+    return Fit(
+        problem, y, statistic, degrees, p_value, e * weight, status, redundancy, squares, found, rounding, sources
+    )
 
 
 def _vector(problem: Problem, values: ArrayLike, what: str) -> Float:
-    vector = np.asarray(real_array(values, what), dtype=float)
+    vector = problem.observed.flat(values, what)
     if vector.shape != (problem.observed.size,):
         raise ValueError(f"{what} must have shape ({problem.observed.size},): got {vector.shape}")
     bad = np.flatnonzero(~np.isfinite(vector) & ~problem.unmeasured)
@@ -294,45 +347,29 @@ def _degrees_of_freedom(problem: Problem, redundancy: Float) -> int:
     return problem.rank - problem.exact_equations[0].shape[0]
 
 
-def _table_deviations(problem: Problem) -> Float | None:
-    """Standard deviations of the tables' weighted squares, from the parts that they share; None where parts mix."""
-    if problem.table_variances is None:
-        return None
-    try:
-        family = Separated(problem, WeighedNoise.of(problem))
-    except NotCertifiedError:
-        return None
-    tables, density = family.tables, family.densities(family.steepest)
-    independent = np.ones_like(density)
-    for finer, _, levels in tables.by_axis():
-        independent[finer] *= levels - 1
-    without = {(table, axis): coarser for table, coarser, axis in tables.up[:, :3].tolist()}
-    variances = []
-    for number, (table, variance) in enumerate(zip(problem.observed_tables, problem.table_variances, strict=True)):
-        within = [number] if 0 < variance < np.inf else []
-        for axis in table.axes:
-            within += [without[own, axis] for own in within]
-        own = tables.sizes[within] / (variance * table.size)
-        variances.append(float((2 * independent[within] * (1 - own / density[within]) ** 2).sum()))
-    return np.sqrt(np.array(variances))
-
-
 def _replicated(
-    problem: Problem,
     noise: WeighedNoise,
+    table: Index,
     weight: Float,
     replicate: Callable[[np.random.Generator], Float],
     draws: int,
     rng: np.random.Generator,
 ) -> ResidualReplicates:
-    starts, precision = problem.observed.offsets[:-1], reciprocal(noise.sd**2)
+    """Draw; `table` is the number of every measurement's table, (N,)."""
+    precision, count = reciprocal(noise.sd**2), int(table.max(initial=-1)) + 1
     totals, tables, largest = [], [], []
     for _ in range(draws):
         e = np.where(noise.noisy, replicate(rng), 0.0)
         totals.append(_weighted_squares(noise, e))
-        tables.append(np.add.reduceat(e**2 * precision, starts))
+        tables.append(np.bincount(table, e**2 * precision, count))
         largest.append(float(np.nanmax(abs(e * weight), initial=0.0)))
     return ResidualReplicates(np.array(totals), np.array(tables), np.array(largest))
+
+
+def _slack(noise: WeighedNoise, statistic: float, rounding: float) -> float:
+    """How far residuals that are each off by at most `rounding` may have moved their weighted squares."""
+    length = noise.inverse_size(np.where(noise.noisy, rounding, 0.0))
+    return length * (2 * np.sqrt(statistic) + length)
 
 
 def _share_beyond(values: Float, bound: float) -> float:

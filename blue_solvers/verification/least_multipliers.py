@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.verification.time_limit import require_time
 from constraint_builders.arrays import Float
 
 MOST_STEPS = 500
@@ -49,6 +50,7 @@ def least_multipliers(sums: Sums, known: sparse.csr_array, weights: Float, left:
     step, square = left_over, float(left_over @ left_over)
     goal, nearest, best = TO**2 * square, square, found
     for _ in range(MOST_STEPS):
+        require_time()
         image = scale * product(scale * step)
         curvature = float(step @ image)
         if square <= goal or curvature <= 0:

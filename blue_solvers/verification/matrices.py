@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import cholesky, lstsq, null_space
-from scipy.sparse.linalg import lsqr
+from scipy.linalg import cholesky, lstsq
+from scipy.sparse.linalg import LinearOperator, lsqr
 
 from blue_solvers.verification.claims import Claim, matrix_of_claims
 from blue_solvers.verification.rational_elimination import relations
-from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.time_limit import require_time
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Long
 
@@ -22,6 +24,7 @@ MOST_DENSE = 1_000_000
 MOST_FIGURES = 4_000_000  # times counts, and counts, up to which least standard errors are worked out by dense algebra
 MOST_COUNTS = 2_000
 REFINEMENTS = 4
+INDEPENDENT = 1e-11  # of what is known exactly, the largest singular value being 1: less follows from the rest
 FIXED = 1e-9  # of a figure's counts that may still move: less is rounding, the figure is known exactly
 
 
@@ -56,6 +59,36 @@ class Listed:
     def figures(self) -> sparse.csr_array:
         """The rows of `M`, then those of `claims`."""
         return sparse.csr_array(sparse.vstack([self.M, self.claims], format="csr"))
+
+    @cached_property
+    def units(self) -> Float:
+        """The length of every row of F, (k,)."""
+        lengths = np.sqrt(self.F.power(2).sum(axis=1))
+        return np.where(lengths > 0, lengths, 1.0)
+
+    @cached_property
+    def _parts(self) -> tuple[Float, Float, Float]:
+        """U, s and V' of F with rows of unit length; V is square."""
+        return np.linalg.svd(self.F.toarray() / self.units[:, None])
+
+    @property
+    def free_directions(self) -> tuple[Float, float]:
+        """A basis N of all that changes nothing known exactly, F N = 0, and how far rounding may have turned it."""
+        if not min(self.F.shape):
+            return np.eye(self.M.shape[1]), 0.0
+        _, values, rows = self._parts
+        rounding = max(self.F.shape) * ROUNDING
+        rank = int(np.count_nonzero(values > rounding * values[0]))
+        return rows[rank:].T, rounding * float(values[0] / values[rank - 1]) if rank else 0.0
+
+    @property
+    def inverse(self) -> Float:
+        """F^+, (N, k): the least change of the counts that changes what is known exactly so."""
+        if not min(self.F.shape):
+            return np.zeros(self.F.shape[::-1])
+        U, values, rows = self._parts
+        rank = int(np.count_nonzero(values > INDEPENDENT * values[0]))
+        return (rows[:rank].T / values[:rank]) @ U[:, :rank].T / self.units
 
 
 def can_be_listed(problem: Problem, made: Sequence[Claim] = ()) -> bool:
@@ -159,7 +192,7 @@ def _least_squares(H: sparse.csr_array, root: Float, g: Float) -> Float:
         return lstsq(B / scale, R @ g, lapack_driver="gelsy", check_finite=False)[0] / scale
     B = sparse.csr_array(sparse.diags_array(root) @ H.T)
     scale = np.sqrt(np.asarray(B.multiply(B).sum(axis=0)).ravel())
-    return lsqr(B @ sparse.diags_array(1 / scale), root * g, atol=0, btol=1e-15, iter_lim=1000)[0] / scale
+    return _iterated(sparse.csr_array(B @ sparse.diags_array(1 / scale)), root * g) / scale
 
 
 def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: float) -> Float:
@@ -181,12 +214,19 @@ def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: fl
         if reached >= best:
             continue
         left, best = closer, reached
-    contradiction = float(abs(left[exact_rows]).max(initial=0.0))
-    if contradiction > EXACT_TO * scale:
-        raise NotCertifiedError(f"x contradicts what is known exactly by {contradiction:.3g}")
-    v = np.zeros(figures.size)
     per_row = int(np.diff(A.indptr).max(initial=0))
-    v[rows] = abs(left[: rows.size]).astype(float) + 4 * EXTENDED * per_row * scale
+    rounding = 4 * EXTENDED * per_row * scale
+    v = np.zeros(figures.size)
+    v[rows] = rounding
+    if listed.f.size:
+        units, inverse = listed.units, listed.inverse
+        for _ in range(REFINEMENTS):  # to counts that satisfy what is known exactly
+            left = left - long_A @ (inverse @ left[exact_rows].astype(float)).astype(np.longdouble)
+        off = abs(left[exact_rows]).astype(float)
+        if (off > EXACT_TO * scale * units).any():
+            raise DisprovedError(f"x contradicts what is known exactly by {off.max():.3g}")
+        v[rows] += abs(listed.figures[rows] @ inverse) @ (off + rounding * units)
+    v[rows] += abs(left[: rows.size]).astype(float)
     return v
 
 
@@ -194,7 +234,18 @@ def _fit_counts(A: sparse.csr_array, weight: Float, left: Float) -> Float:
     if A.shape[0] * A.shape[1] <= MOST_DENSE:
         return lstsq(weight[:, None] * A.toarray(), weight * left, lapack_driver="gelsy", check_finite=False)[0]
     B = sparse.csr_array(sparse.diags_array(weight) @ A)
-    return lsqr(B, weight * left, atol=0, btol=1e-15, iter_lim=1000)[0]
+    return _iterated(B, weight * left)
+
+
+def _iterated(B: sparse.csr_array, goal: Float) -> Float:
+    """What B makes `goal` of, by least squares, as near as iterations come."""
+    back = B.T.tocsr()
+
+    def product(z: Float) -> Float:
+        require_time()
+        return B @ z
+
+    return lsqr(LinearOperator(B.shape, product, lambda r: back @ r), goal, atol=0, btol=1e-15, iter_lim=1000)[0]
 
 
 def _in_standard_errors(listed: Listed, noise: WeighedNoise, v: Float, scale: float) -> float:
@@ -203,23 +254,23 @@ def _in_standard_errors(listed: Listed, noise: WeighedNoise, v: Float, scale: fl
     ratio = np.divide(v, least, out=np.zeros_like(v), where=least > 0)
     fixed = (least <= 0) & (v > EXACT_TO * scale)
     if fixed.any():
-        raise NotCertifiedError(f"a figure that is known exactly is off by {v[fixed].max():.3g}")
+        raise DisprovedError(f"a figure that is known exactly is off by {v[fixed].max():.3g}")
     return float(ratio.max(initial=0.0))
 
 
 def _standard_errors_from_below(listed: Listed, noise: WeighedNoise) -> Float:
     """For any direction z of possible counts a figure's variance is at least z_i^2 / (z' Sigma^-1 z)."""
+    require_time()
     M, cells = listed.figures, np.flatnonzero(noise.noisy)
     if _has_few_figures(listed):
-        T = M.toarray()
-        if listed.F.shape[0]:
-            T = T @ null_space(listed.F.toarray())
-            T[np.linalg.norm(T, axis=1) < FIXED * np.sqrt(M.power(2).sum(axis=1))] = 0
+        N, rounding = listed.free_directions
+        T = M @ N
+        T[np.linalg.norm(T, axis=1) < max(FIXED, rounding) * np.sqrt(M.power(2).sum(axis=1))] = 0
         W = T[cells] / noise.least[cells, None]
         if not W.any():
             return np.zeros(M.shape[0])
         U, s, _ = np.linalg.svd(W.T, full_matrices=False)
-        kept = s > 1e-13 * s[0]
+        kept = s > max(1e-13, rounding) * s[0]
         R = (T @ U[:, kept]) / s[kept]
         size = np.linalg.norm(R, axis=1)
         return np.where(size > 1e-13 * np.linalg.norm(T, axis=1) / s[0], size, 0.0) * 0.9

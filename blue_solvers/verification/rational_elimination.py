@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.arrays import Index
 
@@ -52,6 +53,7 @@ def relations(noisy: sparse.csr_array, free: sparse.csr_array) -> sparse.csr_arr
             hit = waiting.pop()
             if hit not in row or hit not in pivots:
                 continue
+            require_time()
             other, others = pivots[hit]
             factor = _ratio(row[hit], other[hit])
             _subtract(row, other, factor)

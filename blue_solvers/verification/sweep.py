@@ -21,6 +21,7 @@ from blue_solvers.verification.layers import Below, Layer, Sheet
 from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.ties import added
+from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
 from constraint_builders.arrays import Float, Index, Long
 
@@ -48,6 +49,7 @@ def sweep(layers: Sequence[Layer], finish: bool = True) -> Tally:
             above.below = above.below or nothing(above)
             onward = layer.upward, above.below
         for here in _families(layer):
+            require_time()
             residuals, g, size = _collected(layer, here, tally)
             true, norms, error = _sums(layer, here, tally)
             if onward is not None:
@@ -84,8 +86,8 @@ def _families(layer: Layer) -> Iterator[Place]:
 
 
 def _variance(layer: Layer, here: Place) -> Float:
-    """Of the finest table, or of what is below where that is less; 0 in cells that are known to be empty."""
-    variance = layer.sheets[0].variance[here]
+    """Of the finest table, or of what is below where that is less; 0 where it is known in all parts, or empty."""
+    variance = _cost(layer.sheets[0], here)
     if layer.dead is not None:
         variance = np.where(layer.dead[here] & ~layer.has_below[here, None], 0.0, variance)
     if layer.below is not None:
@@ -212,7 +214,7 @@ def _compare(
     if j == 0 and layer.dead is not None:
         empty = layer.dead[here] & ~layer.has_below[here, None]
         variance, least = np.where(empty, 0.0, variance), np.where(empty, 0.0, least)
-        y = None if y is None else np.where(empty, 0.0, y)
+        y = None if y is None else np.where(empty & (sheet.variance[here] > 0), 0.0, y)
     if not every:
         off, error, x, variance, least = off[rows], error[rows], x[rows], variance[rows], least[rows]
         y = None if y is None else y[rows]

@@ -10,7 +10,7 @@ import numpy as np
 
 from blue_solvers.verification.known_tables import LevelTable, finest_known, holds_whole_cells
 from blue_solvers.verification.ties import Ties, added
-from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Long
 
@@ -141,7 +141,7 @@ class Tally:
             If that is not known, or what is known exactly is contradicted.
         """
         if self.wrong > EXACT_TO * self.scale:
-            raise NotCertifiedError(f"x contradicts what is known exactly by {self.wrong:.3g}")
+            raise DisprovedError(f"x contradicts what is known exactly by {self.wrong:.3g}")
         known = finest_known(schema, (tables[key] for key, some in self.exact.items() if some))
         bound_by = {key: self._perhaps_known(key, own, schema, known, ties) for key, own in tables.items()}
         for key, off in bound_by.items():

@@ -24,7 +24,7 @@ from blue_solvers.verification.rational_elimination import relations
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.reals import real_array
+from constraint_builders.description.layout import Layout
 
 EXACT_TO = 1e-13  # of the largest figure: what figures known exactly may be off by in a certificate
 PROVED = 1e-7  # of a variance: what is left open of one that is called proved
@@ -70,7 +70,7 @@ def unit_noise(problem: Problem, cells: Sequence[int] | ArrayLike) -> Float:
 
     NaN where a cell rests on what was not measured, or on no sum of measured cells with whole numbers of each.
     """
-    problem, weights = _measured(problem), _weights(problem, _cells(problem, cells))
+    problem, weights = _measured(problem), _weights(problem, problem.desired.positions(cells))
     sums = np.asarray(problem.noise_covariance @ np.nan_to_num(weights))
     sums[problem.exact] = 0.0
     sums[:, np.isnan(weights).any(axis=0)] = np.nan
@@ -109,14 +109,19 @@ def certify_variances(
     >>> found.lower.round(9), found.upper.round(9), found.proved
     (array([0.66666667]), array([0.66666667]), array([ True]))
     """
-    chosen = _cells(problem, cells)
-    claimed = _columns(columns, "columns", (problem.desired.size, chosen.size))
+    chosen = problem.desired.positions(cells)
+    claimed = _columns(problem.desired, columns, "columns", chosen.size)
     same = problem.desired is problem.observed
     if observed is None and not same:
         raise ValueError("other cells are desired than observed: give the covariances of the observed cells too")
-    seen = claimed if observed is None else _columns(observed, "observed", (problem.observed.size, chosen.size))
-    noise, centred = WeighedNoise.of(_measured(problem)), _without_right_hand_sides(_measured(problem))
-    weights, sums = _weights(problem, chosen), unit_noise(problem, chosen)
+    seen = claimed if observed is None else _columns(problem.observed, observed, "observed", chosen.size)
+    try:
+        noise = WeighedNoise.of(_measured(problem))
+    except NotCertifiedError as refusal:
+        nothing = np.zeros(chosen.size), np.full(chosen.size, np.inf), (str(refusal),) * chosen.size
+        return VarianceBounds(chosen, *nothing)
+    centred, weights = _without_right_hand_sides(_measured(problem)), _weights(problem, chosen)
+    sums = unit_noise(problem, chosen)
     listed = Listed(centred, np.zeros(noise.sd.size)) if can_be_listed(centred) else None
     lower, upper, reasons = np.zeros(chosen.size), np.full(chosen.size, np.inf), []
     for k, cell in enumerate(chosen.tolist()):
@@ -199,17 +204,8 @@ def _without_right_hand_sides(problem: Problem) -> Problem:
     return problem if problem.b is None else problem.replace(b=None)
 
 
-def _cells(problem: Problem, cells: Sequence[int] | ArrayLike) -> Index:
-    chosen = np.asarray(cells)
-    if chosen.ndim != 1 or (chosen.size and not np.issubdtype(chosen.dtype, np.integer)):
-        raise ValueError("cells must be positions in the desired layout: whole numbers, one after another")
-    if chosen.size and not (chosen.min() >= 0 and chosen.max() < problem.desired.size):
-        raise ValueError(f"cells must be positions from 0 to {problem.desired.size - 1}: got {chosen.tolist()}")
-    return chosen.astype(np.intp)
-
-
-def _columns(values: ArrayLike, what: str, shape: tuple[int, int]) -> Float:
-    found = np.asarray(real_array(values, what), dtype=float)
-    if found.shape != shape:
-        raise ValueError(f"{what} must have shape {shape}: got {found.shape}")
+def _columns(layout: Layout, values: ArrayLike, what: str, count: int) -> Float:
+    found = layout.flat(values, what)
+    if found.shape != (layout.size, count):
+        raise ValueError(f"{what} must have shape {(layout.size, count)}: got {found.shape}")
     return found

@@ -14,6 +14,7 @@ from scipy.sparse.linalg import splu
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.noise import Noise
+from constraint_builders.description.source_values import SourceValues
 
 ROUNDING = np.finfo(np.float64).eps
 EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums
@@ -34,8 +35,25 @@ def reciprocal(values: Float) -> Float:
     return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
 
 
+def rounding_of(*counts: Float) -> Float:
+    """How far rounding may have moved estimates from counts, (n,) or (n, K) each: all of them make each; () or (K,).
+
+    Errors that are simulated are of noise alone and rounded as that: the error of an estimate can be compared with them
+    only up to this.
+    """
+    return EXACT_TO * np.max([abs(np.nan_to_num(own)).max(axis=0, initial=0.0) for own in counts], axis=0)
+
+
 class NotCertifiedError(Exception):
     """Why no bound could be proved."""
+
+
+class FinalError(NotCertifiedError):
+    """Why no other proof is asked after this one either."""
+
+
+class DisprovedError(FinalError):
+    """What of an answer contradicts what is known exactly."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +88,18 @@ class WeighedNoise:
             return cls(noisy, sd, sd, None)
         if noise.shared is not None:
             return cls(noisy, sd, np.sqrt(np.where(noisy, noise.shared.diagonal, 0.0)), noise)
+        if noise.factor is not None:
+            raise NotCertifiedError("its covariance is singular: residuals cannot be weighed by its inverse")
         entries = noise.entries()
         if entries is not None:
             return cls(noisy, sd, sd * np.sqrt(_least_correlation(sparse.csc_array(entries), sd)), noise)
         return cls(noisy, sd, sd * np.sqrt(_least_by_solves(_solve_of(noise), sd)), noise)
+
+    @classmethod
+    def apart(cls, sources: SourceValues) -> WeighedNoise:
+        """That of the single measurements of several sources, (k,)."""
+        sd = np.sqrt(sources.variances)
+        return cls(sd > 0, sd, sd, None)
 
     def weighted(self, q: Float) -> tuple[Float, float]:
         """Sigma^-1 q over the noisy cells, 0 elsewhere, and how far off it may be, in the norm of Sigma.

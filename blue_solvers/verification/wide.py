@@ -20,7 +20,7 @@ import numpy as np
 from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.compensated_sums import spread_gaps, take_parts
 from blue_solvers.verification.sums import Sum
-from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import make_table
@@ -158,7 +158,7 @@ def certify_wide(
     )
     exact = claimed & (variances == 0)
     if worst[exact].max(initial=0.0) > EXACT_TO * scale:
-        raise NotCertifiedError(f"a figure that is known exactly is off by {worst[exact].max():.3g}")
+        raise DisprovedError(f"a figure that is known exactly is off by {worst[exact].max():.3g}")
     noisy, figures = claimed & (least > 0), claimed & (variances > 0)
     apart = float(np.linalg.norm(sizes[noisy] / least[noisy])) * (1 + 1e-9)
     figure = float((worst[figures] / np.sqrt(variances[figures])).max(initial=0.0)) * (1 + 1e-9)
@@ -225,7 +225,7 @@ def _of_claim(problem: Problem, family: Separated, claim: Claim, agreeing: Agree
     variances = family.least_variances_of(key, numbers, total)
     fixed = variances == 0
     if (off[fixed] > EXACT_TO * scale).any():
-        raise NotCertifiedError(f"a figure that is known exactly is off by {off[fixed].max():.3g}")
+        raise DisprovedError(f"a figure that is known exactly is off by {off[fixed].max():.3g}")
     ratios = np.divide(off, np.sqrt(variances), out=np.zeros_like(off), where=~fixed)
     return float(np.nanmax(ratios, initial=0.0)) * (1 + 1e-9)
 
@@ -240,7 +240,7 @@ def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: f
         own = slice(*tables.offsets[number : number + 2])
         if not valued[number] or abs(cells[own] - y[own]).max() > EXACT_TO * scale:
             off = abs(cells[own] - y[own]).max() if valued[number] else np.inf
-            raise NotCertifiedError(f"x contradicts what is known exactly by {off:.3g}")
+            raise DisprovedError(f"x contradicts what is known exactly by {off:.3g}")
         found[own] = y[own]
     exact = known.copy()
     for finer, coarser, _ in tables.by_axis():
@@ -248,7 +248,7 @@ def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: f
     for _, without, whole, sums in family.views(found, np.flatnonzero(exact[tables.up[:, 0]])):
         total = whole.sum(axis=1, dtype=np.longdouble)
         if known[without] and abs(sums - total).max() > EXACT_TO * scale:
-            raise NotCertifiedError("values known exactly contradict one another")
+            raise DisprovedError("values known exactly contradict one another")
         if not known[without]:
             sums[...] = total
             known[without] = valued[without] = True

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.arrays import Index, Int32, Integers
+from constraint_builders.arrays import Int32, Integers
+from constraint_builders.description.described import Described
 from constraint_builders.description.distinct_numbers import distinct_numbers
 from constraint_builders.description.equality import equal
-from constraint_builders.description.labelled import INSTEAD, is_numbered, row_labels
+from constraint_builders.description.labelled import LEAF_AXIS, Dimension, aligned, read_names, row_labels
 from constraint_builders.description.linear import read_matrix
 from constraint_builders.description.reals import refuse_masked
 
@@ -21,7 +22,7 @@ BETWEEN = " * "
 
 
 @dataclass(frozen=True, eq=False)
-class AreaLayer:
+class AreaLayer(Described):
     """The areas of one kind, by a matrix or by the one area that every leaf lies in; `of_matrix` and `of_sets` make it.
 
     Attributes
@@ -111,8 +112,6 @@ def read_leaves(leaves: int | Sequence[Hashable]) -> tuple[int, tuple[Hashable, 
         if leaves < 1:
             raise ValueError(f"areas need at least one leaf: got {leaves}")
         return int(leaves), None
-    if isinstance(leaves, str) or not hasattr(leaves, "__len__"):
-        raise TypeError(f"leaves must be their number, or their names: got {leaves!r}")
     labels = tuple(read_labels(leaves, "leaves"))
     if not labels:
         raise ValueError("areas need at least one leaf: got no names")
@@ -120,14 +119,17 @@ def read_leaves(leaves: int | Sequence[Hashable]) -> tuple[int, tuple[Hashable, 
 
 
 def read_layer(name: str, given: Any, leaves: int, leaf_names: tuple[Hashable, ...] | None) -> AreaLayer:
-    """A layer from a label for every leaf, or from a matrix (areas, leaves)."""
+    """A layer from a label for every leaf, or from a matrix (areas, leaves); leaves that are said by name, by these."""
     what = f"layer {name!r}"
     refuse_masked(given, what)
+
+    def along() -> tuple[Dimension]:
+        return (Dimension(LEAF_AXIS, tuple(map(str, range(leaves) if leaf_names is None else leaf_names))),)
+
     if _is_matrix(given):
-        labels, values = (None, given) if sparse.issparse(given) else row_labels(given, what)
-        matrix = read_matrix(values, what)
-        order = _leaf_order(getattr(given, "columns", None), leaf_names, what)
-        matrix = matrix if order is None else sparse.csr_array(matrix[:, order])
+        labels, _ = row_labels(given, what)
+        columns = aligned(given, along, what) if labels is None else np.transpose(aligned(given.T, along, what))
+        matrix = read_matrix(columns, what)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         if matrix.shape[1] != leaves:
@@ -136,26 +138,10 @@ def read_layer(name: str, given: Any, leaves: int, leaf_names: tuple[Hashable, .
             raise ValueError(f"{what} has no areas: give a row for each, or leave it out")
         numbered = labels == tuple(map(str, range(matrix.shape[0])))
         return AreaLayer.of_matrix(matrix, None if numbered else labels)
-    order = _leaf_order(getattr(given, "index", None), leaf_names, what)
-    size, of_areas, areas = _areas_of_labels(given, what)
-    areas = areas if order is None else areas[order]
+    size, of_areas, areas = _areas_of_labels(aligned(given, along, what), what)
     if areas.size != leaves:
         raise ValueError(f"{what} labels {areas.size} leaves, and there are {leaves}: give a label for each")
     return AreaLayer.of_sets(areas, size, of_areas)
-
-
-def _leaf_order(index: Any, leaf_names: tuple[Hashable, ...] | None, what: str) -> Index | None:
-    """Where the leaves are along an axis that an index names; None without one."""
-    if not hasattr(index, "nlevels") or is_numbered(index):
-        return None
-    if leaf_names is None:
-        raise ValueError(f"{what} says its leaves by name, and they have none: name them, or, {INSTEAD}")
-    places = {str(label): i for i, label in enumerate(index)}
-    missing = [name for name in map(str, leaf_names) if name not in places]
-    if missing or len(places) != len(leaf_names) or len(index) != len(leaf_names):
-        lost = f"leaf {missing[0]!r} is missing" if missing else "it says other leaves too, or one twice"
-        raise ValueError(f"{what} must say each leaf by name, once: {lost}")
-    return np.array([places[str(name)] for name in leaf_names], dtype=np.intp)
 
 
 def _is_matrix(given: Any) -> bool:
@@ -184,9 +170,7 @@ def _areas_of_labels(given: Any, what: str) -> tuple[int, tuple[Hashable, ...] |
 
 def read_labels(given: Any, what: str) -> list[Hashable]:
     """Labels of any hashable kind, none of them missing."""
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
-        raise TypeError(f"{what} must be labels, one for every leaf, or a matrix of weights: got {given!r}")
-    labels = given.tolist() if hasattr(given, "tolist") else list(given)
+    labels = read_names(given, what)
     try:
         distinct = dict.fromkeys(labels)
     except TypeError:

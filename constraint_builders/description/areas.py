@@ -20,13 +20,14 @@ from constraint_builders.description.area_layers import (
     read_layer,
     read_leaves,
 )
+from constraint_builders.description.described import Described
 from constraint_builders.description.frame_columns import columns_of
 from constraint_builders.description.spine import Spine
 
 LEAF = "Leaf"
 
 
-class Areas:
+class Areas(Described):
     """Sets of leaves, or weighted sums of them, in named layers.
 
     The areas of a layer may be a partition of the leaves, leave some out, or overlap, and layers may nest or cross. A

@@ -25,6 +25,18 @@ class CommonSchema:
     schema: Schema
     factors: Mapping[str, Mapping[str, str]]
 
+    def matches(self, name: str, own: Schema) -> list[str]:
+        """What every variable of one of the others is, in words; level by level where labels are others."""
+        said = []
+        for variable in own.variables:
+            factor = self.factors[name][variable.name]
+            whole, labels = self.schema.names[self.schema.axis_of(factor)], self.schema.labels_of(factor)
+            pairs = zip(variable.levels, labels, strict=True) if labels != variable.levels else ()
+            notes = [f"of {whole}"] * (whole != factor) + [f"{level!r} is {label!r}" for level, label in pairs]
+            match = variable.name if factor == variable.name else f"{variable.name} is {factor}"
+            said.append(match + (f" ({', '.join(notes)})" if notes else ""))
+        return said
+
     def table(self, name: str, table: Table) -> str:
         """What a table of one of the others is called, its cells in the same order."""
         return " * ".join(self.factors[name][factor] for factor in table.factors) or "total"
@@ -40,7 +52,7 @@ def common_schema(schemas: Mapping[str, Schema], finer: Schema | None, recodes: 
     finer : Schema or None
         The schema, by default that of the others that refines the rest.
     recodes : mapping of str to str
-        For factors of the others which of its factors they are; by default those of the same name, or else labels.
+        For factors of the others which of its factors they are; by default those of the same name and labels.
 
     Raises
     ------
@@ -96,54 +108,57 @@ def _with_factors(finer: Schema, coarser: Schema, recodes: Mapping[str, str]) ->
 
 
 def _factor(finer: Schema, variable: Variable, recodes: Mapping[str, str]) -> str:
-    """The factor of a finer schema that a variable is."""
-    given = recodes.get(variable.name)
-    if given is not None:
-        _refuse_other_order(finer, variable, given)
-        return given
-    if variable.name in finer.factor_names and finer.size_of(variable.name) == variable.size:
-        _refuse_other_labels(finer, variable)
-        return variable.name
-    alike = [factor for factor in finer.factor_names if finer.labels_of(factor) == variable.levels]
-    if len(alike) == 1 and not _is_numbered(variable.levels):
-        return alike[0]
-    has = "none of that name"
-    if variable.name in finer.factor_names:
-        has = f"one of that name with {finer.size_of(variable.name)}"
-    raise ValueError(
+    """The factor of a finer schema that a variable is: the one that is said, or that of its name and labels."""
+    name, levels, given = variable.name, variable.levels, recodes.get(variable.name)
+    if given is None and name not in finer.factor_names:
+        raise _not_there(variable, "none of that name")
+    factor = name if given is None else given
+    labels = finer.labels_of(factor)
+    if len(labels) != len(levels):
+        called = "one of that name" if factor == name else repr(factor)
+        raise _not_there(variable, f"{called} with {len(labels)}")
+    if labels != levels and set(labels) == set(levels):
+        raise ValueError(
+            f"levels of variable {name!r} and of {factor!r} of the finer schema come in different orders: give both "
+            "the same"
+        )
+    if labels != levels and given is None:
+        place = next(i for i, (own, other) in enumerate(zip(levels, labels, strict=True)) if own != other)
+        raise ValueError(
+            f"level {place} of variable {name!r} is {levels[place]!r}, and in the finer schema {labels[place]!r}: if "
+            f"they are the same levels in the same order, say so, recodes={{{name!r}: {name!r}}}"
+        )
+    return factor
+
+
+def _not_there(variable: Variable, has: str) -> ValueError:
+    return ValueError(
         f"variable {variable.name!r} has {variable.size} levels, and the finer schema has {has}: add it there as a "
-        f"recode, or say which recode it is, recodes={{{variable.name!r}: ...}}"
+        f"recode, or say which factor it is, recodes={{{variable.name!r}: ...}}"
     )
 
 
-def _refuse_other_order(finer: Schema, variable: Variable, factor: str) -> None:
-    """Of a factor that a variable is said to be: its labels may be others, in the same order."""
-    labels = finer.labels_of(factor)
-    if len(labels) != variable.size:
-        raise ValueError(f"variable {variable.name!r} has {variable.size} levels, and {factor!r} has {len(labels)}")
-    if labels != variable.levels and set(labels) == set(variable.levels):
-        raise ValueError(
-            f"levels of variable {variable.name!r} and of {factor!r} of the finer schema come in different orders: "
-            "give both the same"
-        )
+def require_known_factors(
+    recodes: Mapping[str, str], schemas: Mapping[str, Schema], finer: Schema | None = None
+) -> None:
+    """Refuse factors, of which is said what they are, that no schema has, and variables that are said to be none.
 
-
-def _refuse_other_labels(finer: Schema, variable: Variable) -> None:
-    """Of the factor of the same name: labels agree, or one has only numbers."""
-    _refuse_other_order(finer, variable, variable.name)
-    labels = finer.labels_of(variable.name)
-    if labels != variable.levels and not _is_numbered(labels) and not _is_numbered(variable.levels):
-        place = next(i for i, (own, other) in enumerate(zip(variable.levels, labels, strict=True)) if own != other)
-        raise ValueError(
-            f"level {place} of variable {variable.name!r} is {variable.levels[place]!r}, and in the finer schema "
-            f"{labels[place]!r}: if they are the same levels in the same order, say so, "
-            f"recodes={{{variable.name!r}: {variable.name!r}}}"
-        )
-
-
-def _is_numbered(labels: tuple[str, ...]) -> bool:
-    """Whether levels were given as a number."""
-    return labels == tuple(map(str, range(len(labels))))
+    Raises
+    ------
+    ValueError
+        Which names the first.
+    """
+    known = dict.fromkeys(factor for schema in schemas.values() for factor in schema.factor_names)
+    variables = {name for schema in schemas.values() for name in schema.names}
+    renamed = {factor for name, factor in recodes.items() if name not in variables}
+    for name, factor in recodes.items():
+        if name not in known:
+            said = f"recodes= says what {name!r} is, which no problem has"
+        elif name in variables and factor not in {*known, *renamed, *(finer.factor_names if finer else ())}:
+            said = f"recodes= says that {name!r} is {factor!r}, which no problem has"
+        else:
+            continue
+        raise ValueError(f"{said}: there are {', '.join(map(repr, known))}")
 
 
 def with_own_variables(finer: Schema, schemas: Mapping[str, Schema], own: Sequence[str]) -> Schema:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from constraint_builders.description.labelled import read_names
 from constraint_builders.extras import missing_extra
 
 
@@ -26,7 +27,7 @@ def columns_of(frame: Any) -> dict[str, np.ndarray]:
         If columns differ in length.
     """
     if isinstance(frame, Mapping):
-        names, values = list(frame), frame
+        names, values = list(frame), {name: read_names(own, f"column {name!r}") for name, own in frame.items()}
     elif hasattr(frame, "column_names") and hasattr(frame, "num_rows"):
         names, values = list(frame.column_names), frame
     elif hasattr(frame, "columns") and hasattr(frame, "to_numpy"):

@@ -1,8 +1,12 @@
-"""Arrays that say what their axes are: frames of pandas, arrays of xarray and their like are read by label."""
+"""What has labels is read by them, or refused: frames of pandas, arrays of xarray, mappings.
+
+Where the entries along an axis have names, an index, coordinates or keys are these names, numbers too; an index that is
+nothing but 0, 1, 2, ... stands for positions only where nothing has names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -12,7 +16,9 @@ from numpy.typing import NDArray
 
 from constraint_builders.arrays import Index
 
-NODE = "node"  # the axis of problems that are given by a matrix: whatever an index of theirs is called
+NODE = "node"  # the axis of problems that are given by a matrix
+LEAF_AXIS = "leaf"  # of what is said of every leaf of areas
+OF_ANY_NAME = ([NODE], [LEAF_AXIS])  # whatever an index of theirs is called
 INSTEAD = "to give values by their positions write .to_numpy()"
 
 
@@ -25,15 +31,14 @@ class Dimension:
 
 
 def has_labels(values: Any) -> bool:
-    """Whether an array says what its axes or their entries are, otherwise than by their positions."""
+    """Whether an array, or one in a list, says what its axes or their entries are, otherwise than by positions."""
     if _is_data_array(values):
         return bool(values.ndim)
-    return _is_frame(values) and not all(is_numbered(index) for index in _indexes(values))
-
-
-def has_row_labels(values: Any) -> bool:
-    """Whether the entries along the first axis say what they are, otherwise than by their positions."""
-    return bool(values.ndim) if _is_data_array(values) else _is_frame(values) and not is_numbered(values.index)
+    if _is_frame(values):
+        return not all(_is_numbered(index) for index in _indexes(values))
+    if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype == object):
+        return any(has_labels(own) for own in values if not isinstance(own, float | int | str))
+    return hasattr(values, "columns")
 
 
 def refuse_labels(values: Any, what: str) -> None:
@@ -50,10 +55,10 @@ def aligned(values: Any, dimensions_of: Callable[[], Sequence[Dimension]], what:
 
     Parameters
     ----------
-    values : array_like
+    values : array_like or mapping
         Where it has an index, as in pandas, the index and the columns must together have one level for each dimension,
         or the index alone has, and the columns are a trailing axis. Where it has dimensions, as in xarray, they must be
-        these.
+        these. The keys of a mapping are the labels of a single dimension.
     dimensions_of : callable
         Gives the dimensions; asked for labelled values only.
     what : str
@@ -62,20 +67,66 @@ def aligned(values: Any, dimensions_of: Callable[[], Sequence[Dimension]], what:
     Returns
     -------
     array_like
-        `values` where they have no labels, otherwise an ndarray of the shape of the dimensions, and a trailing axis.
+        `values` where they have no labels, otherwise an array of the shape of the dimensions, and a trailing axis.
 
     Raises
     ------
     ValueError
         If labels are unknown, missing or repeated, or do not tell which dimension they belong to.
     """
+    if isinstance(values, np.ndarray):
+        return values
+    if isinstance(values, Mapping):
+        return _mapping(values, dimensions_of(), what)
     if _is_data_array(values):
         return _data_array(values, dimensions_of(), what)
     if _is_frame(values):
         return _frame(values, dimensions_of(), what)
-    if hasattr(values, "columns") and len(dimensions_of()) > 1:
+    if hasattr(values, "columns"):
         raise ValueError(f"{what} is a frame without an index, whose rows say nothing: {INSTEAD}")
+    if has_labels(values):
+        raise ValueError(f"{what} is a list of arrays with labels of their own: give one array or frame, or, {INSTEAD}")
     return values
+
+
+def aligned_both_ways(values: Any, dimension: Dimension, what: str) -> Any:
+    """A matrix in the order of a dimension along both axes; errors are those of `aligned`."""
+    if not _is_frame(values):
+        return aligned(values, lambda: (dimension,), what)
+    places = (_order([_numbers(list(index), dimension, what)], [dimension], what) for index in _indexes(values))
+    return values.to_numpy()[np.ix_(*places)]
+
+
+def names_of_columns(values: Any) -> tuple[str, ...] | None:
+    """What the columns of a frame are called; None where they are numbered, or there are none."""
+    if not _is_frame(values) or not hasattr(values, "columns") or _is_numbered(values.columns):
+        return None
+    return tuple(map(str, values.columns))
+
+
+def read_names(values: Any, what: str) -> list[Any]:
+    """Names in the order in which they are given.
+
+    Raises
+    ------
+    TypeError
+        If they have no order, as a set, or are no list of names, as text, a mapping or a frame.
+    ValueError
+        If they are labelled themselves.
+    """
+    refuse_sets(values, what)
+    is_list = hasattr(values, "__iter__") and getattr(values, "ndim", 1) == 1
+    if isinstance(values, str | bytes | Mapping) or hasattr(values, "columns") or not is_list:
+        raise TypeError(f"{what} must be a list: got {' '.join(repr(values).split()):.60}")
+    if has_labels(values):
+        raise ValueError(f"{what} have labels beside their values: write .to_numpy() for the values")
+    return list(values.tolist() if hasattr(values, "tolist") else values)
+
+
+def refuse_sets(values: Any, what: str) -> None:
+    """Raise `TypeError` for a set, whose order is another in every run, where the order counts."""
+    if isinstance(values, set | frozenset):
+        raise TypeError(f"{what} are a set, whose order is no order: give a list, such as sorted(...)")
 
 
 def row_labels(values: Any, what: str) -> tuple[tuple[str, ...] | None, Any]:
@@ -111,7 +162,7 @@ def _is_data_array(values: Any) -> bool:
 
 
 def _is_frame(values: Any) -> bool:
-    return hasattr(values, "index") and hasattr(values, "to_numpy")
+    return hasattr(getattr(values, "index", None), "nlevels") and not _is_data_array(values)
 
 
 def _indexes(values: Any) -> list[Any]:
@@ -119,19 +170,26 @@ def _indexes(values: Any) -> list[Any]:
     return [values.index, *([values.columns] if hasattr(values, "columns") else [])]
 
 
-def is_numbered(index: Any) -> bool:
+def _is_numbered(index: Any) -> bool:
     """Whether an index is nothing but the positions."""
     return index.nlevels == 1 and index.name is None and np.array_equal(index.to_numpy(), np.arange(len(index)))
 
 
+def _mapping(values: Mapping[Any, Any], dimensions: Sequence[Dimension], what: str) -> list[Any]:
+    if len(dimensions) != 1:
+        raise ValueError(f"{what} is a mapping, and has {[d.name for d in dimensions]}: give an array, or a frame")
+    given = list(values.values())
+    return [given[i] for i in _order([_numbers(list(values), dimensions[0], what)], dimensions, what)]
+
+
 def _data_array(values: Any, dimensions: Sequence[Dimension], what: str) -> NDArray[Any]:
-    names = [str(name) for name in values.dims]
     wanted = [dimension.name for dimension in dimensions]
+    names = wanted if wanted in OF_ANY_NAME and values.ndim == 1 else [str(name) for name in values.dims]
     if sorted(names) != sorted(wanted):
         raise ValueError(f"{what} must have the dimensions {wanted}: got {names}")
     array = np.asarray(values.values)
     for axis, name in enumerate(values.dims):
-        dimension = dimensions[wanted.index(str(name))]
+        dimension = dimensions[wanted.index(names[axis])]
         if name in values.coords:
             labels = np.asarray(values.coords[name].values).tolist()
             array = np.take(array, _order([_numbers(labels, dimension, what)], [dimension], what), axis=axis)
@@ -142,9 +200,11 @@ def _data_array(values: Any, dimensions: Sequence[Dimension], what: str) -> NDAr
 
 def _frame(values: Any, dimensions: Sequence[Dimension], what: str) -> NDArray[Any]:
     indexes = _indexes(values)
-    if indexes[0].nlevels == len(dimensions):
+    if len(dimensions) in (1, indexes[0].nlevels):
         indexes = indexes[:1]  # columns, if any, are a trailing axis
     levels = [index.get_level_values(i) for index in indexes for i in range(index.nlevels)]
+    if len(dimensions) == 1 < len(levels):  # a node, or an area, may be called by several words
+        levels = indexes
     if len(levels) != len(dimensions):
         raise ValueError(
             f"{what} has labels along {len(levels)} axes, the table has {[d.name for d in dimensions]}: give one for "
@@ -165,7 +225,7 @@ def _frame(values: Any, dimensions: Sequence[Dimension], what: str) -> NDArray[A
 def _assigned(levels: Sequence[Any], dimensions: Sequence[Dimension], what: str) -> list[Dimension]:
     """The dimension that every level of an index belongs to: by its name, and without one by its labels."""
     by_name = {dimension.name: dimension for dimension in dimensions}
-    if list(by_name) == [NODE] or (len(dimensions) == 1 and levels[0].name is None):
+    if list(by_name) in OF_ANY_NAME or (len(dimensions) == 1 and levels[0].name is None):
         return list(dimensions)
     found: list[Dimension | None] = []
     for level in levels:

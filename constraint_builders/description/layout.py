@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from math import prod
@@ -10,8 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from constraint_builders.arrays import Float
-from constraint_builders.description.labelled import Dimension, aligned
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.labelled import (
+    NODE,
+    Dimension,
+    Nodes,
+    aligned,
+    aligned_both_ways,
+    names_of_columns,
+    refuse_labels,
+)
 from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.memory import SURE_CELLS, require_cells
 
@@ -130,8 +139,8 @@ class Layout:
         ValueError
             If the vector has another length.
         """
-        refuse_masked(vector, "the vector")
-        vector = np.asarray(vector)
+        if type(vector) is not np.ndarray:
+            vector = self.flat(vector, "the vector", truth_values=True)
         if vector.ndim not in (1, 2) or vector.shape[0] != self.size:
             raise ValueError(
                 f"this layout cuts vectors of shape ({self.size},) or ({self.size}, K): got {vector.shape}"
@@ -147,8 +156,8 @@ class Layout:
         ----------
         tables : mapping of str to array_like
             Every block of the layout by name, in any order, each of its block's shape, or all with one trailing axis K.
-            Axes are in the order of the name that an array is given under; frames of pandas and arrays of xarray are
-            laid out by their labels.
+            Axes are in the order of the name that an array is given under; frames of pandas, arrays of xarray and
+            mappings are laid out by their labels. With a geography also by geolevel, as in ``{"US": {"total": ...}}``.
 
         Returns
         -------
@@ -157,18 +166,27 @@ class Layout:
         Raises
         ------
         ValueError
-            If a table is unknown, missing, given twice, of the wrong shape, or holds anything but numbers.
+            If a table is unknown, missing, given twice, of the wrong shape, or holds anything but numbers; or if the
+            columns of frames differ.
         """
         arrays: dict[int, tuple[Any, NDArray[np.float64]]] = {}
-        for name, values in tables.items():
+        columns: dict[Any, tuple[str, ...] | None] = {}
+        has_places = isinstance(next(iter(self.names), None), tuple)
+        for name, values in (by_table(tables) if has_places else tables).items():
             index, what = self.index(name), f"table {name!r}"
             if index in arrays:
                 raise ValueError(f"table {self.names[index]!r} is given twice: give it once")
             arrays[index] = name, real_array(self.by_position(values, name, what), what)
+            if arrays[index][1].ndim > len(self._shapes[index]):
+                columns[name] = names_of_columns(values)
         missing = [name for index, name in enumerate(self.names) if index not in arrays]
         if missing:
             raise ValueError(f"no values for {_some(missing)}: give every table of the layout")
-        trailing = arrays[0][1].shape[len(self._shapes[0]) :][:1] if arrays else ()
+        if len(set(columns.values())) > 1:
+            first, *others = columns
+            other = next(name for name in others if columns[name] != columns[first])
+            raise ValueError(f"tables {first!r} and {other!r} have other columns: give both the same, in one order")
+        trailing = self._trailing(list(arrays.values()))
         vector = np.empty((self.size, *trailing))
         for index, (name, array) in arrays.items():
             expected = self.shape(name) + trailing
@@ -178,6 +196,57 @@ class Layout:
             turned = array.transpose(*turn, *range(len(turn), array.ndim))
             vector[self.offsets[index] : self.offsets[index + 1]] = turned.reshape(-1, *trailing)
         return vector
+
+    def _trailing(self, arrays: Sequence[tuple[Any, NDArray[Any]]]) -> tuple[int, ...]:
+        """The axis that most arrays have behind those of their tables; none where as many have none."""
+        shapes = [(array.shape, self.shape(name)) for name, array in arrays]
+        found = Counter(given[len(own) :][:1] for given, own in shapes if given[: len(own)] == own)
+        return max(found, key=lambda axis: (found[axis], -len(axis)), default=())
+
+    def flat(self, values: Any, what: str, truth_values: bool = False) -> Float:
+        """Numbers over the whole layout that somebody gives as one array, its first axis the cells.
+
+        Parameters
+        ----------
+        values : array_like, (size,) or (size, K)
+            Labels of the first axis are followed where the cells are nodes, and refused where they have no names.
+        what : str
+            What an error calls it.
+        truth_values : bool
+            Whether arrays of truth values count as 0 and 1.
+
+        Raises
+        ------
+        ValueError
+            If labels do not fit, or it holds anything but numbers; shapes are the caller's to say.
+        """
+        if isinstance(self._dimensions, Nodes):
+            values = self.by_position(values, NODE, what)
+        return real_array(values, what, truth_values)
+
+    def positions(self, cells: Any) -> Index:
+        """Positions of cells in the flat vector that somebody lists, (k,).
+
+        Raises
+        ------
+        ValueError
+            If they are no list of whole numbers, have labels of their own, or one is no position.
+        """
+        refuse_masked(cells, "cells")
+        refuse_labels(cells, "cells")
+        positions = np.asarray(cells)
+        if positions.ndim != 1 or (positions.size and not np.issubdtype(positions.dtype, np.integer)):
+            raise ValueError(f"cells must be a list of positions: got {positions.dtype} of shape {positions.shape}")
+        outside = positions[(positions < 0) | (positions >= self.size)]
+        if outside.size:
+            raise ValueError(f"cell {outside[0]} is not in the layout: positions run from 0 to {self.size - 1}")
+        return positions.astype(np.intp)
+
+    def square(self, values: Any, what: str) -> Any:
+        """A matrix over the whole layout both ways: by labels where the cells are nodes, as `flat` reads them."""
+        if not isinstance(self._dimensions, Nodes):
+            return values
+        return aligned_both_ways(values, self._dimensions(NODE)[0], what)
 
     def by_position(self, values: Any, name: Any, what: str) -> Any:
         """Values given under some spelling of a block's name, in its order: by their labels where they have some."""
@@ -229,6 +298,24 @@ class Layout:
 
     def __repr__(self) -> str:
         return f"Layout({len(self.names)} tables, {self.size:,} cells: {_some(self.names)})"
+
+
+def by_table(tables: Mapping[Any, Any]) -> dict[Any, Any]:
+    """What is said of (geolevel, table), some of it perhaps by geolevel: ``{geolevel: {table: ...}}``.
+
+    Raises
+    ------
+    ValueError
+        If something is said of one of them in both ways.
+    """
+    found: dict[Any, Any] = {}
+    for name, values in tables.items():
+        whole_level = isinstance(values, Mapping) and not isinstance(name, tuple)
+        for key, own in [((name, table), own) for table, own in values.items()] if whole_level else [(name, values)]:
+            if key in found:
+                raise ValueError(f"table {key!r} is given twice: give it once")
+            found[key] = own
+    return found
 
 
 def _some(names: Sequence[Name], most: int = 8) -> str:

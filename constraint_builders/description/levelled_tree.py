@@ -8,8 +8,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.description.described import Described
 
-class LevelledTree:
+
+class LevelledTree(Described):
     """Nodes of a tree, every one at a level below its parent's; a `Spine` is one that was checked, with geocodes.
 
     Parameters

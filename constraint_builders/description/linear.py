@@ -10,10 +10,11 @@ from scipy import sparse
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
+from constraint_builders.description.variances import LARGEST_VALUE, LARGEST_WEIGHT, refuse_large
 
 
-def read_matrix(A: Any, what: str = "A") -> sparse.csr_array:
-    """A copy as a sparse matrix of finite numbers.
+def read_matrix(A: Any, what: str = "A", largest: float = LARGEST_WEIGHT) -> sparse.csr_array:
+    """A copy as a sparse matrix of finite numbers that are not too large.
 
     Raises
     ------
@@ -32,11 +33,13 @@ def read_matrix(A: Any, what: str = "A") -> sparse.csr_array:
         raise ValueError(f"{what} must be a matrix with at least one column: got shape {matrix.shape}")
     if not np.isfinite(matrix.data).all():
         raise ValueError(f"{what} holds NaN or infinite entries: give finite numbers")
+    matrix.sum_duplicates()
+    refuse_large(matrix.data, what, largest)
     return matrix
 
 
 def read_vector(values: ArrayLike, size: int, what: str) -> Float:
-    """A copy as a vector of finite numbers of the right length.
+    """A copy as a vector of finite numbers, not too large ones, of the right length.
 
     Raises
     ------
@@ -48,4 +51,5 @@ def read_vector(values: ArrayLike, size: int, what: str) -> Float:
         raise ValueError(f"{what} must have shape ({size},): got {vector.shape}")
     if not np.isfinite(vector).all():
         raise ValueError(f"{what} holds NaN or infinite values: give finite numbers")
+    refuse_large(vector, what, LARGEST_VALUE)
     return vector

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
@@ -9,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders.description.equality import equal
 from constraint_builders.description.reals import real_array
-from constraint_builders.description.variances import checked_variances
+from constraint_builders.description.variances import LARGEST, checked_variances, refuse_large
 
 
 class LowRankPlusDiagonal(LinearOperator):
@@ -114,6 +116,7 @@ def _checked_factor(factor: ArrayLike, diagonal: NDArray[np.float64]) -> NDArray
     U[np.isinf(diagonal)] = 0
     if not np.isfinite(U).all():
         raise ValueError("factor of the covariance holds NaN or infinite entries: give finite numbers")
+    refuse_large(U, "factor of the covariance", math.sqrt(LARGEST))
     shared = np.flatnonzero((diagonal == 0) & U.any(axis=1))
     if shared.size:
         raise ValueError(

@@ -17,13 +17,15 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, splu
 
 from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.description.covariance_in_order import InOrder, SolvedInOrder
+from constraint_builders.description.described import Described
 from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.low_rank import LowRankPlusDiagonal
 from constraint_builders.description.noise_laws import require_law
 
 
-class Noise(ABC):
+class Noise(Described, ABC):
     """Centred noise over the observed layout; equal to the name of its law, as ``problem.noise == "laplace"``.
 
     Parameters
@@ -95,6 +97,11 @@ class Noise(ABC):
     @property
     def shared(self) -> LowRankPlusDiagonal | None:
         """Sigma as independent noise and a few sources that cells share; None where it is not of that form."""
+        return None
+
+    @property
+    def factor(self) -> Float | None:
+        """F with Sigma = F F', (n, k), where Sigma is singular; None where it has an inverse, or nobody knows."""
         return None
 
     def by_geounit(self, observed: Layout, cells: Sequence[int]) -> list[Float] | None:
@@ -262,7 +269,7 @@ class SparseNoise(Noise):
         return self._covariance @ X
 
     @property
-    def solve(self) -> Callable[[Float], Float]:
+    def solve(self) -> Callable[[Float], Float] | None:
         """By a sparse factorisation, each time anew."""
         return lambda V: splu(sparse.csc_array(self._covariance)).solve(V)
 
@@ -365,36 +372,9 @@ class OperatorNoise(Noise):
     def at(self, cells: Index) -> OperatorNoise:
         """The noise of the same cells in another order."""
         solves = self.solve is not None
-        turned = (_SolvedInOrder if solves else _InOrder)(self._covariance, cells)
+        turned = (SolvedInOrder if solves else InOrder)(self._covariance, cells)
         return OperatorNoise(self.law, turned, self.variances[cells])
 
     def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
         """Refused."""
         raise ValueError("correlated noise cannot be drawn from an operator: give the covariance as a sparse matrix")
-
-
-class _InOrder(LinearOperator):
-    """A covariance whose cells are at other positions."""
-
-    def __init__(self, covariance: LinearOperator, order: Index) -> None:
-        super().__init__(np.dtype(np.float64), covariance.shape)
-        self._covariance, self._order = covariance, order
-
-    def _back(self, X: Float) -> Float:
-        given = np.empty(X.shape)
-        given[self._order] = X
-        return given
-
-    def _matmat(self, X: Float) -> Float:
-        return self._covariance.matmat(self._back(X))[self._order]
-
-    def _adjoint(self) -> _InOrder:
-        return self
-
-
-class _SolvedInOrder(_InOrder):
-    """The same of one that has its inverse too."""
-
-    def solve(self, V: Float) -> Float:
-        """The inverse times V, (n, K)."""
-        return np.asarray(self._covariance.solve(self._back(V)))[self._order]

@@ -22,8 +22,9 @@ from constraint_builders.description.noise import (
     SparseNoise,
 )
 from constraint_builders.description.noise_laws import require_law
-from constraint_builders.description.reals import real_array, refuse_masked
-from constraint_builders.description.variances import checked_variances, refuse_too_small
+from constraint_builders.description.reals import refuse_masked
+from constraint_builders.description.singular_noise import SingularNoise, singular_factor
+from constraint_builders.description.variances import LARGEST, checked_variances, refuse_extreme
 
 IN_OTHER_UNITS = "measure in smaller units, whose variances are larger"
 SYMMETRY_TOLERANCE = 1e-10
@@ -45,9 +46,9 @@ def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: 
     ------
     ValueError
         If there is no such law, a variance is missing or differs from the covariance's diagonal, the covariance's shape
-        is wrong, a value is not finite, or of its diagonal below 1e-100, or it is not symmetric positive definite. Of
-        an operator only its diagonal and its action on random vectors is checked, and that of its method ``solve``
-        where it has one.
+        is wrong, a value is not finite, or of its diagonal below 1e-100, or it is not symmetric and positive
+        semi-definite, or singular of thousands of cells. Of an operator only its diagonal and its action on random
+        vectors is checked, and that of its method ``solve`` where it has one.
     """
     if covariance is None:
         noise: Noise = IndependentNoise(law, variances)
@@ -55,7 +56,7 @@ def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: 
             where = observed.describe(int(np.flatnonzero(np.isnan(variances))[0]))
             raise ValueError(f"no variance for {where}: give one, or a covariance")
         return noise
-    noise = _correlated(law, covariance, variances.size)
+    noise = _correlated(law, covariance, observed)
     given = ~np.isnan(variances)
     if not np.allclose(variances[given], noise.variances[given], rtol=1e-9, atol=0):
         raise ValueError("observed variances differ from the covariance's diagonal: give None for them, or one value")
@@ -71,9 +72,10 @@ def read_repeated_noise(observed: Layout, variances: Sequence[Float], law: str) 
     return IndependentNoise(law, by_geounit, np.repeat(cells, [len(own) for own in variances]))
 
 
-def _correlated(law: str, covariance: Any, size: int) -> Noise:
+def _correlated(law: str, covariance: Any, observed: Layout) -> Noise:
     require_law(law)
     refuse_masked(covariance, "covariance")
+    size = observed.size
     if np.shape(covariance) != (size, size):
         raise ValueError(f"covariance must have shape ({size}, {size}): got {np.shape(covariance)}")
     if isinstance(covariance, LowRankPlusDiagonal):
@@ -81,18 +83,16 @@ def _correlated(law: str, covariance: Any, size: int) -> Noise:
     if isinstance(covariance, LinearOperator):
         _check_operator(covariance)
         diagonal = _diagonal(covariance)
-        refuse_too_small(diagonal, "diagonal of the covariance", IN_OTHER_UNITS)
+        refuse_extreme(diagonal, "diagonal of the covariance", IN_OTHER_UNITS)
         return OperatorNoise(law, covariance, diagonal)
-    matrix = read_matrix(covariance, "covariance")
+    matrix = read_matrix(observed.square(covariance, "covariance"), "covariance", LARGEST)
     scale = abs(matrix.data).max(initial=0.0)
     if abs(matrix - matrix.T).max() > SYMMETRY_TOLERANCE * scale:
         raise ValueError("covariance is not symmetric: a covariance equals its transpose")
-    refuse_too_small(matrix.diagonal(), "diagonal of the covariance", IN_OTHER_UNITS)
-    if not _positive_definite(matrix):
-        raise ValueError(
-            "covariance is singular or not positive definite: every combination of cells needs variance above 0"
-        )
-    return SparseNoise(law, matrix)
+    refuse_extreme(matrix.diagonal(), "diagonal of the covariance", IN_OTHER_UNITS)
+    return (
+        SparseNoise(law, matrix) if _positive_definite(matrix) else SingularNoise(law, matrix, singular_factor(matrix))
+    )
 
 
 def _positive_definite(matrix: sparse.csr_array) -> bool:
@@ -146,7 +146,7 @@ def read_variances(observed: Layout, variances: ArrayLike, unmeasured: NDArray[n
     ValueError
         If the shape does not fit, a variance is negative or NaN, or a measured cell's is infinite.
     """
-    values = real_array(variances, "variances")
+    values = observed.flat(variances, "variances")
     if values.shape != (observed.size,):
         raise ValueError(f"variances must have shape ({observed.size},): got {values.shape}")
     values = checked_variances(values, "variances")

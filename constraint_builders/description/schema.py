@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import SupportsIndex
+
+from constraint_builders.description.described import Described
+from constraint_builders.description.labelled import Dimension, aligned, read_names
 
 MOST_LEVELS = 1_000_000  # of a variable: more would fill the memory with labels
 
@@ -45,16 +48,17 @@ class Recode:
         return len(self.labels)
 
 
-class Schema:
+class Schema(Described):
     """An ordered set of variables with their recodes.
 
     Parameters
     ----------
     variables : mapping of str to int or sequence
         For each variable its number of levels, or the labels of its levels.
-    recodes : mapping of str to mapping of str to sequence, optional
-        For each variable its recodes by name. A recode gives one group for every level: numbers 0, 1, ...
-        without a gap, or the groups' labels (groups are then numbered in order of first appearance).
+    recodes : mapping of str to mapping of str to sequence or mapping, optional
+        For each variable its recodes by name. A recode gives one group for every level, in their order or by their
+        labels: numbers 0, 1, ... without a gap, or the groups' labels (groups are then numbered in order of first
+        appearance).
 
     Raises
     ------
@@ -77,7 +81,7 @@ class Schema:
     def __init__(
         self,
         variables: Mapping[str, int | Sequence],
-        recodes: Mapping[str, Mapping[str, Sequence]] | None = None,
+        recodes: Mapping[str, Mapping[str, Sequence | Mapping]] | None = None,
     ) -> None:
         _require_mapping(variables, "variables", 'the levels of each, as in {"sex": ["female", "male"], "age": 4}')
         if not variables:
@@ -87,7 +91,7 @@ class Schema:
             _require_free_name(variable.name, "variable", ())
         self.recodes = tuple(self._read_recodes(recodes or {}))
 
-    def _read_recodes(self, recodes: Mapping[str, Mapping[str, Sequence]]) -> list[Recode]:
+    def _read_recodes(self, recodes: Mapping[str, Mapping[str, Sequence | Mapping]]) -> list[Recode]:
         shape = 'recodes of each variable, as in {"age": {"adult": [0, 0, 1, 1]}}'
         _require_mapping(recodes, "recodes", shape)
         taken = [variable.name for variable in self.variables]
@@ -207,14 +211,17 @@ def _require_mapping(value: object, what: str, shape: str) -> None:
 
 
 def _variable(name: str, levels: int | Sequence) -> Variable:
+    what = f"levels of variable {name!r}"
     if isinstance(levels, (str, bytes, bool)):
-        raise TypeError(f"levels of variable {name!r} must be a number or a list of labels: got {levels!r}")
-    try:
-        known = levels if isinstance(levels, Iterable) else range(_few_enough(name, levels))
-    except TypeError:
-        raise TypeError(f"levels of variable {name!r} must be a number or a list of labels: got {levels!r}") from None
-    labels = tuple(str(label) for label in known)
-    _few_enough(name, len(labels))
+        raise TypeError(f"{what} must be a number or a list of labels: got {levels!r}")
+    if isinstance(levels, Iterable):
+        labels = tuple(map(str, read_names(levels, what)))
+        _few_enough(name, len(labels))
+    else:
+        try:
+            labels = tuple(map(str, range(_few_enough(name, levels))))
+        except TypeError:
+            raise TypeError(f"{what} must be a number or a list of labels: got {levels!r}") from None
     if not labels:
         raise ValueError(f"variable {name!r} has no levels: give at least one")
     if len(set(labels)) < len(labels):
@@ -230,9 +237,9 @@ def _few_enough(name: str, levels: SupportsIndex) -> int:
     return number
 
 
-def _recode(name: str, axis: int, variable: Variable, groups: Sequence) -> Recode:
-    if isinstance(groups, (str, bytes)) or not isinstance(groups, Sized):
-        raise TypeError(f"recode {name!r} must be a list of one group for every level: got {groups!r}")
+def _recode(name: str, axis: int, variable: Variable, given: Sequence | Mapping) -> Recode:
+    what, levels = f"groups of recode {name!r}", (Dimension(variable.name, variable.levels),)
+    groups = read_names(aligned(given, lambda: levels, what), what)
     if len(groups) != variable.size:
         raise ValueError(
             f"recode {name!r} gives {len(groups)} groups for the {variable.size} levels of {variable.name!r}: "

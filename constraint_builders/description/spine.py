@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from constraint_builders.description.equality import equal
+from constraint_builders.description.labelled import read_names, refuse_labels
 from constraint_builders.description.levelled_tree import LevelledTree
 
 CENSUS_WIDTHS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 15}
@@ -55,6 +56,10 @@ class Spine(LevelledTree):
         self, parent: ArrayLike, geolevel: Sequence[str] | None = None, geocode: Sequence[str] | None = None
     ) -> None:
         self.parent = _positions(parent)
+        geolevel, geocode = (
+            None if given is None else read_names(given, what)
+            for what, given in (("geolevel", geolevel), ("geocode", geocode))
+        )
         if self.parent.ndim != 1 or not self.parent.size:
             raise ValueError(f"parent must list at least one geounit: got shape {self.parent.shape}")
         for what, given in (("geolevel", geolevel), ("geocode", geocode)):
@@ -168,9 +173,12 @@ class Spine(LevelledTree):
         Raises
         ------
         ValueError
-            If an identifier is repeated or too short, or there are several geounits at the top without `root`.
+            If an identifier is repeated, shorter or longer than the last width, of digits of another script, or, by
+            the widths of the Census Bureau, of anything but digits; or there are several geounits at the top without
+            `root`.
         """
-        codes = [str(geoid) for geoid in geoids]
+        codes = list(map(str, read_names(geoids, "geoids")))
+        _refuse_strange(codes, by_census=widths is None)
         widths = dict(widths or CENSUS_WIDTHS)
         longest = max(widths.values())
         short = next((code for code in codes if len(code) < longest), None)
@@ -186,6 +194,12 @@ class Spine(LevelledTree):
         if len(by_level[next(reversed(levels))]) < len(codes):
             repeated, _ = Counter(code[:longest] for code in codes).most_common(1)[0]
             raise ValueError(f"geoid {repeated!r} is given twice, as far as the level widths read: every leaf once")
+        long = next((code for code in codes if len(code) > longest), None)
+        if long is not None:
+            raise ValueError(
+                f"geoid {long!r} has {len(long)} characters, and the level widths read {longest}: give a level for the "
+                "rest, or leave it out"
+            )
         return cls.from_geocodes(by_level)
 
     @classmethod
@@ -206,7 +220,8 @@ class Spine(LevelledTree):
         parents: list[int] = []
         levels: list[str] = []
         widths: set[int] = set()
-        for level, codes in geocodes.items():
+        by_level = {level: read_names(codes, f"geocodes of {level!r}") for level, codes in geocodes.items()}
+        for level, codes in by_level.items():
             found = _longest_prefixes(codes, position, sorted(widths, reverse=True))
             for code, parent in zip(codes, found, strict=True):
                 if parent < 0 and position:
@@ -216,7 +231,7 @@ class Spine(LevelledTree):
             levels += [level] * len(codes)
             position |= {code: start + i for i, code in enumerate(codes)}
             widths |= {len(code) for code in codes}
-        return cls(parents, levels, [code for codes in geocodes.values() for code in codes])
+        return cls(parents, levels, [code for codes in by_level.values() for code in codes])
 
     def leaves_of(self, level: int) -> sparse.csr_array:
         """Which leaves, geounits without children, are at or below every geounit of a level, (geounits, leaves)."""
@@ -277,6 +292,7 @@ class Spine(LevelledTree):
 
 
 def _positions(parent: ArrayLike) -> NDArray[np.intp]:
+    refuse_labels(parent, "parent")
     given = np.asarray(parent)
     if given.size and given.dtype.kind not in "iu" and (given.dtype.kind != "f" or (given != np.rint(given)).any()):
         raise ValueError(f"parent must hold positions, whole numbers: got {given.dtype} {given.ravel()[:5].tolist()}")
@@ -293,3 +309,13 @@ def _longest_prefixes(codes: Iterable[str], position: Mapping[str, int], widths:
                 break
         found.append(own)
     return found
+
+
+ONE_PLACE = Spine([-1], ["all"])  # of tables without a geography
+
+
+def _refuse_strange(codes: Sequence[str], by_census: bool) -> None:
+    """Refuse identifiers that look like others and are not: in digits of another script, or with a letter for one."""
+    for code in codes:
+        if not code.isascii() or (by_census and len(code) == max(CENSUS_WIDTHS.values()) and not code.isdecimal()):
+            raise ValueError(f"geoid {code!r} is not of the digits 0 to 9 alone: copy it again, as text")

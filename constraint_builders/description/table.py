@@ -50,6 +50,11 @@ class Table:
         """The positions of `axes` in the schema's order: what ``transpose`` takes to turn the cells to it."""
         return tuple(position for position, _ in sorted(enumerate(self.axes), key=itemgetter(1)))
 
+    @property
+    def sort_key(self) -> tuple[int, tuple[int, ...], str]:
+        """Puts tables in order: of few factors before those of many, of the schema's first variables before others."""
+        return len(self.axes), tuple(sorted(self.axes)), self.name
+
     def places_in(self, other: Table) -> NDArray[np.intp]:
         """For every cell its position in the same table with its factors in another order."""
         cells = np.arange(other.size).reshape(other.shape)

@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 
-SMALLEST = 1e-100  # what precisions and their products with values hold in float64
+SMALLEST, LARGEST = 1e-100, 1e150  # what precisions, and products of variances or with values, hold in float64
+LARGEST_VALUE = 1e100  # whose square, in units of any noise, float64 holds
+LARGEST_WEIGHT = 1e50  # of a cell in an equation or an area, whose square times any variance it holds
 
 
 def plain_variances(variances: Sequence[Any]) -> Float | None:
@@ -22,7 +24,8 @@ def plain_variances(variances: Sequence[Any]) -> Float | None:
         found = np.array(variances, dtype=np.float64)
     except OverflowError:
         return None
-    return found if ((found >= SMALLEST) | (found == 0)).all() else None
+    usual = (found >= SMALLEST) & (found <= LARGEST)
+    return found if (usual | (found == 0) | (found == np.inf)).all() else None
 
 
 def checked_variances(variances: ArrayLike, what: str) -> Float:
@@ -31,7 +34,8 @@ def checked_variances(variances: ArrayLike, what: str) -> Float:
     Raises
     ------
     ValueError
-        If one is no number, negative, NaN or above 0 and below 1e-100; 0 is exact and ``inf`` not measured.
+        If one is no number, negative, NaN, above 0 and below 1e-100, or finite and above 1e150; 0 is exact and
+        ``inf`` not measured.
     """
     variances = np.array(real_array(variances, what))
     usable = variances >= 0
@@ -39,12 +43,22 @@ def checked_variances(variances: ArrayLike, what: str) -> Float:
         value = variances[~usable][0]
         word = "NaN" if np.isnan(value) else "negative"
         raise ValueError(f"{what} is {word} ({value}): give a number of 0 or more, or inf for a cell not measured")
-    refuse_too_small(variances, what)
+    refuse_extreme(variances, what)
     return variances
 
 
-def refuse_too_small(variances: Float, what: str, instead: str = "give 0 for what is known exactly") -> None:
-    """Raise `ValueError` if a variance is above 0 and below 1e-100, where estimates would not be finite numbers."""
+def refuse_extreme(variances: Float, what: str, instead: str = "give 0 for what is known exactly") -> None:
+    """Raise `ValueError` if a variance is so small or so large that estimates would not be finite numbers."""
     small = variances[(variances > 0) & (variances < SMALLEST)]
     if small.size:
         raise ValueError(f"{what} is {small[0]:g}, below {SMALLEST:g}: {instead}")
+    large = variances[(variances > LARGEST) & (variances < np.inf)]
+    if large.size:
+        raise ValueError(f"{what} is {large[0]:g}, above {LARGEST:g}: give inf for what was not measured")
+
+
+def refuse_large(numbers: Float, what: str, largest: float) -> None:
+    """Raise `ValueError` if one of many finite numbers is so large that estimates would not be finite."""
+    large = numbers[abs(numbers) > largest]
+    if large.size:
+        raise ValueError(f"{what} holds {large[0]:g}, beyond {largest:g}: scale it, or what it is of")

@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Flags, Index
+from constraint_builders.description.described import Described
 from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.reals import refuse_masked
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine_or_areas import Places
-from constraint_builders.description.table import parse_table
+from constraint_builders.description.table import Table, parse_table
 
 
-class EmptyCells:
+class EmptyCells(Described):
     """Cells of every geounit that are empty.
 
     Parameters
@@ -32,13 +33,13 @@ class EmptyCells:
     """
 
     def __init__(self, axes: tuple[int, ...], empty: Flags, kinds: Index | None = None) -> None:
-        self.axes, self.empty = axes, empty
-        if kinds is not None:
-            self.kinds = kinds
+        self.axes, self.empty, self._given_kinds = axes, empty, kinds
 
     @cached_property
     def kinds(self) -> Index:
         """The kind of every cell; see the parameters."""
+        if self._given_kinds is not None:
+            return self._given_kinds
         flags = self.empty.reshape(len(self.empty), -1)
         _, kinds = np.unique(np.packbits(flags, axis=0), axis=1, return_inverse=True)
         kinds = np.where(flags.all(axis=0), -1, kinds.ravel())
@@ -118,6 +119,20 @@ class StructuralZeros(EmptyCells):
         EmptyCells.__init__(zeros, axes, empty)
         zeros._schema = schema
         return zeros
+
+    def cells(self, table: Table, geounits: NDArray[np.intp]) -> Flags:
+        """Cells of a table that hold empty cells alone, (geounits, *cells in the table's order)."""
+        whole, empty = table.in_schema_order(), self.empty[geounits]
+        for position, axis in enumerate(self.axes, start=1):
+            groups = np.zeros(self._schema.shape[axis], dtype=np.intp)
+            if axis in whole.axes:
+                groups = np.array(self._schema.groups_of(whole.factors[whole.axes.index(axis)]))
+            order = np.argsort(groups, kind="stable")
+            starts = np.searchsorted(groups[order], np.arange(groups.max() + 1))
+            empty = np.logical_and.reduceat(np.take(empty, order, axis=position), starts, axis=position)
+        lengths = [n if axis in self.axes else 1 for axis, n in zip(whole.axes, whole.shape, strict=True)]
+        cells = np.broadcast_to(empty.reshape(-1, *lengths), (len(empty), *whole.shape))
+        return cells.transpose(0, *(1 + whole.axes.index(axis) for axis in table.axes))
 
     def detailed(self, geounits: NDArray[np.intp]) -> Flags:
         """Empty detailed cells of some geounits, flat: (geounits * detailed cells,)."""

@@ -7,9 +7,9 @@ from typing import BinaryIO
 
 import polars as pl
 
+from constraint_builders.files.arrow_messages import MARK, declared
 from constraint_builders.files.replacing import os_error
-
-STREAM = b"\xff\xff\xff\xff"  # the continuation mark that begins a stream; a file begins with its name
+from constraint_builders.opening import read_whole
 
 
 def read_arrow(file: BinaryIO) -> pl.DataFrame:
@@ -18,11 +18,14 @@ def read_arrow(file: BinaryIO) -> pl.DataFrame:
     Raises
     ------
     ValueError
-        If it is neither, or cut short.
+        If it is neither, cut short, or says that it holds what no table of its size does.
+    MemoryError
+        If it takes more memory than is free.
     """
-    data = file.read()  # whole: polars would go on where the system's own position is, or take a name for a pattern
+    data = read_whole(file)  # polars would go on where the system's own position is, or take a name for a pattern
+    declared(data).require_moderate(len(data))
     try:
-        return pl.read_ipc_stream(data) if data.startswith(STREAM) else pl.read_ipc(data)
+        return pl.read_ipc_stream(data) if data.startswith(MARK) else pl.read_ipc(data)
     except (pl.exceptions.PolarsError, OSError) as error:  # polars tells of a stream that was cut short by the latter
         raise ValueError(f"not readable as an Arrow file: {str(error).splitlines()[0]}") from None
 

@@ -36,7 +36,7 @@ def read_block_counts(path: str | os.PathLike[str], schema: Schema) -> tuple[lis
     Returns
     -------
     geoids : list of str
-        In order of first appearance.
+        In order of the alphabet.
     counts : ndarray, (blocks, *schema.shape)
 
     Raises
@@ -82,7 +82,8 @@ def _wide(source: Source, key: str, schema: Schema) -> tuple[list[str], Float]:
     if repeated.any():
         raise ValueError(f"block {frame[key].filter(repeated)[0]!r} is given twice, first{_in_row(source, repeated)}")
     counts = np.stack([_counts(source, name) for name in names], axis=1)
-    return frame[key].to_list(), counts.reshape(-1, *schema.shape)
+    order = frame[key].arg_sort()
+    return frame[key].gather(order).to_list(), counts[order.to_numpy()].reshape(-1, *schema.shape)
 
 
 def _long(source: Source, key: str, schema: Schema) -> tuple[list[str], Float]:
@@ -91,7 +92,7 @@ def _long(source: Source, key: str, schema: Schema) -> tuple[list[str], Float]:
     if missing:
         raise ValueError(f"column {missing[0]!r} is missing: give one for each of {', '.join(schema.names)}")
     counts = _counts(source, COUNT_COLUMN)
-    geoids = frame[key].unique(maintain_order=True)
+    geoids = frame[key].unique().sort()
     blocks = frame[key].cast(pl.Enum(geoids)).to_physical().to_numpy()
     counted = np.flatnonzero(counts > 0)
     cells = [_levels(source, schema, name, counted) for name in schema.names]

@@ -22,7 +22,7 @@ SPREADS = {
     STD_ERROR: ("std_error", "standard_error", "stderr", "std_err", "se"),
     CV_PERCENT: ("cv_percent", "cv_pct", "coefficient_of_variation_percent"),
 }
-MARGINS = re.compile(r"(?:moe|margin_of_error)_?(\d\d(?:_\d+)?)?(?:_?percent|_?pct)?")
+MARGINS = re.compile(r"(?:moe|margin_of_error)_?(\d\d(?:_\d+)?)?(?:_?percent|_?pct)?", re.ASCII)
 WITHOUT_UNIT = ("cv", "coefficient_of_variation", "rse", "relative_standard_error")
 HOW_PRECISE = "variance, std_error, moe_90 (a margin of error of 90 %) or cv_percent"
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import msgspec
 
 from constraint_builders.files.naming import naming, shown
+from constraint_builders.opening import open_file
 
 LARGEST = 8 << 20  # bytes
 TOO_DEEP = "it is nested too deeply"
@@ -43,7 +44,7 @@ def read_document(path: str | os.PathLike[str], kind: type[T]) -> tuple[T, str]:
     OSError
         If the file cannot be opened.
     """
-    with Path(path).open("rb") as file, naming(path):
+    with open_file(path) as file, naming(path):
         data = file.read(LARGEST + 1)
         if len(data) > LARGEST:
             raise ValueError(f"it is larger than {LARGEST >> 20} MiB: give a smaller file")

@@ -147,7 +147,7 @@ def totals_by_geounit(totals: Sequence[ExactTotal], spine: Spine) -> dict[int, E
         If there is no geounit of a code, or several, geounits are not all children of one, or two totals are of one.
     """
     alike: dict[str, list[int]] = {}
-    for position, code in enumerate(spine.geocodes):
+    for position, code in enumerate(spine.geocodes if totals else ()):
         alike.setdefault(code, []).append(position)
     found: dict[int, ExactTotal] = {}
     for known in totals:

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import io
+import logging
+import re
+import zipfile
+import zlib
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
+from constraint_builders.declared_size import MOST_COLUMNS, TEXT_BYTES, DeclaredSize
 from constraint_builders.files.text_table import COMMENT, TextTable, named_columns
+from constraint_builders.opening import read_whole
+
+MOST_ROWS = 1 << 20
+WORKBOOK, OTHERS = "xl/workbook.xml", {"xl/workbook.bin", "content.xml"}  # of formats that would be read in its place
+_TAG = rb"""<(?:[^<>\s/:]+:)?%s(?=[\s/>])(?:[^<]*?\sr\s*=\s*["']"""  # a tag with a reference r, which may be missing
+_ROW = re.compile(_TAG % b"row" + rb"([0-9]*))?")
+_CELL = re.compile(_TAG % b"c" + rb"([A-Za-z]*)([0-9]*))?")
+_NOT_WORKED_OUT = re.compile(rb"""\sfullCalcOnLoad\s*=\s*["'](?:1|true)""")  # by programs that write formulas alone
+_FORMULA = re.compile(
+    rb"""<(?:[^<>\s/:]+:)?c\s(?:[^<>]*\s)?r\s*=\s*["']([A-Za-z0-9]+)[^<>]*>\s*<(?:[^<>\s/:]+:)?f[\s>/]"""
+)
+_LIBRARYS_WORDS = logging.getLogger("calamine")  # written on standard error where nobody listens
+_TEXTS = re.compile(rb"""\suniqueCount\s*=\s*["']([0-9]+)""")  # room for so many texts is made before they are read
 
 
 def read_excel(file: BinaryIO) -> TextTable:
@@ -14,12 +33,19 @@ def read_excel(file: BinaryIO) -> TextTable:
     Raises
     ------
     ValueError
-        If it is no workbook, not one sheet holds a table, or a column has no name of its own.
+        If it is no workbook, a cell lies where no sheet has one or far from all others or is a formula without its
+        value, not one sheet holds a table, or a column has no name of its own.
+    MemoryError
+        If it takes more memory than is free.
     """
     import fastexcel
 
+    if not _LIBRARYS_WORDS.handlers:
+        _LIBRARYS_WORDS.addHandler(logging.NullHandler())
+    data = read_whole(file)
+    declared(data).require_moderate(len(data))
     try:
-        book = fastexcel.read_excel(file.read())
+        book = fastexcel.read_excel(data)
         options: dict[str, Any] = {"header_row": None, "skip_rows": 0, "dtypes": "string"}
         sheets = {name: book.load_sheet(name, **options) for name in book.sheet_names}
     except fastexcel.FastExcelError as error:
@@ -31,6 +57,59 @@ def read_excel(file: BinaryIO) -> TextTable:
     (cells,) = filled.values()
     start = next((i for i, row in enumerate(cells.iter_rows()) if not _is_comment(row)), 0)
     return named_columns(cells[start:], start, "")
+
+
+def declared(data: bytes) -> DeclaredSize:
+    """What a workbook declares: the library that reads it makes all cells up to the last row and the last column."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            parts = archive.infolist()
+            names = {part.filename for part in parts}
+            if WORKBOOK not in names or OTHERS & names:
+                raise ValueError("not readable as an Excel file: it is another archive, save it anew from Excel")
+            plain = sum(part.file_size for part in parts)
+            DeclaredSize(0, 1, plain, TEXT_BYTES).require_moderate(len(data))
+            is_worked_out = not _NOT_WORKED_OUT.search(archive.read(WORKBOOK))
+            extents = [_extent(archive.read(part), is_worked_out) for part in parts]
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        raise ValueError(f"not readable as an Excel file: {error}") from None
+    return DeclaredSize(sum(rows * columns for rows, columns in extents), 1, plain, TEXT_BYTES)
+
+
+def _extent(sheet: bytes, is_worked_out: bool) -> tuple[int, int]:
+    """At most how many rows and columns a part of a workbook makes; 0 and 0 of one that is no sheet."""
+    formula = None if is_worked_out else _FORMULA.search(sheet)
+    if formula is not None:
+        cell = formula[1].decode()
+        raise ValueError(f"cell {cell} is a formula that nobody worked out: open the file in a spreadsheet and save it")
+    if any(len(digits) > 15 or int(digits) > len(sheet) for digits in _TEXTS.findall(sheet)):
+        raise ValueError("it says that it has more texts than it can have: it is damaged, copy it again")
+    last_row = last_column = 0
+    pieces = _ROW.split(sheet)[1:]
+    for own, row in zip(pieces[::2], pieces[1::2], strict=True):
+        cells = _CELL.findall(row)
+        if cells:
+            columns, rows = zip(*cells, strict=True)
+            last_row = max(last_row + 1, *map(_row, {own or b"", *rows}))
+            last_column = max(last_column, max(map(_column, set(columns))) + columns.count(b""))
+    return last_row, last_column
+
+
+def _row(digits: bytes) -> int:
+    """The number of a row; 0 without one."""
+    if len(digits) > len(str(MOST_ROWS)) or int(digits or 0) > MOST_ROWS:
+        raise ValueError(f"a cell is in row {digits[:20].decode()}, and a sheet has {MOST_ROWS:,}: it is damaged")
+    return int(digits or 0)
+
+
+def _column(letters: bytes) -> int:
+    """The number of a column of letters; 0 without one."""
+    number = 0
+    for letter in letters.upper():
+        number = 26 * number + letter - ord("A") + 1
+        if number > MOST_COLUMNS:
+            raise ValueError(f"a cell is in column {letters[:20].decode()}, and the last is XFD: it is damaged")
+    return number
 
 
 def _is_comment(row: Sequence[str | None]) -> bool:

@@ -9,7 +9,7 @@ published code and tested against what else is known, never used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Index
+from constraint_builders.files.remarks import Remark
 
 A_FACILITY = 99_999
 SPREAD = 5.0  # standard deviations within which a measured total agrees
@@ -46,6 +47,12 @@ class ImpliedTotal(NamedTuple):
     def agrees(self) -> bool | None:
         """Whether both are the same, up to the noise; None if nothing else is known."""
         return None if self.known is None else abs(self.implied - self.known) <= SPREAD * self.deviation + 0.5
+
+    def remarks(self) -> Iterator[Remark]:
+        """That it disagrees, if it does."""
+        if self.agrees is False:
+            text = f"{self.geolevel} {self.geocode!r}: {self.implied:,} implied, {self.known:,.0f} known: DISAGREE"
+            yield Remark("bounds", text)
 
 
 @dataclass

@@ -15,7 +15,9 @@ from constraint_builders.extras import missing_extra
 from constraint_builders.files.arrow_file import read_arrow, write_arrow
 from constraint_builders.files.excel import read_excel
 from constraint_builders.files.parquet import read_parquet, write_parquet
+from constraint_builders.files.parquet_footer import read_footer
 from constraint_builders.files.text_table import TextTable, read_text_table, write_csv
+from constraint_builders.opening import read_whole
 
 PathLike = str | os.PathLike[str]
 Writer = Callable[[pl.DataFrame, PathLike], None]
@@ -68,10 +70,11 @@ class Format:
 
 
 def _read_text(file: BinaryIO) -> TextTable:
-    return read_text_table(file.read())
+    return read_text_table(read_whole(file))
 
 
 def _read_parquet(file: BinaryIO) -> pl.DataFrame:
+    read_footer(file.name).declared.require_moderate(os.fstat(file.fileno()).st_size)
     return read_parquet(file.name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,12 +10,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from constraint_builders.description.geo_ids import geoid_in, kind_of_geo_id
 from constraint_builders.description.spine import Spine
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, Columns
 from constraint_builders.files.numbers import TEXT, held, read_labels
 from constraint_builders.files.source import Source
 
 ROOTS = ("Root", "Whole", "All of it", "Top")  # names for a level above several geounits, the first that is free
+
+DECIMALS = re.compile(r"\d+\.0*")
 
 Geounit = tuple[str, str]  # level and code
 
@@ -28,23 +32,53 @@ class Geography:
     spine : Spine
     geounits : ndarray of int, (rows,)
         Position in the spine of every row's geounit.
+    by_parents : bool
+        Whether a column ``parent`` says what lies in what, not the codes.
+    is_rooted : bool
+        Whether a root was put above several geounits.
     """
 
     spine: Spine
     geounits: NDArray[np.intp]
+    by_parents: bool
+    is_rooted: bool
+
+    def __str__(self) -> str:
+        """The geolevels from the root down, what tells parents, and the first geounit that has no parent beside it."""
+        spine, first = self.spine, int(self.is_rooted)
+        counts = [f"{own.size:,} {level}" for level, own in zip(spine.levels, spine.members, strict=True)][first:]
+        counts[0] += " side by side" if self.is_rooted else ""
+        told = "by column 'parent'" if self.by_parents else "by codes that begin with those of their parents"
+        below = f", {told}" if len(counts) > 1 else ""
+        return f"{' > '.join(counts)}{below}{self._skips()}"
+
+    def _skips(self) -> str:
+        """Which geounits lie beside others of a geolevel above theirs."""
+        spine = self.spine
+        children = np.flatnonzero(spine.parent >= 0)
+        highest = np.full(spine.size, len(spine.levels))
+        np.minimum.at(highest, spine.parent[children], spine.level_of[children])
+        skips = children[spine.level_of[children] > highest[spine.parent[children]]]
+        if not skips.size:
+            return ""
+        child, parent = int(skips[0]), int(spine.parent[skips[0]])
+        names = [f"{spine.levels[spine.level_of[i]]} {spine.geocodes[i]!r}" for i in (child, parent)]
+        more = f" and {skips.size - 1:,} more" if skips.size > 1 else ""
+        return f"; {names[0]}{more} in {names[1]} itself, beside its {spine.levels[highest[parent]]}"
 
 
 def read_geography(source: Source, columns: Columns) -> Geography | None:
     """Read the spine of a long table; None if it has no geography.
 
-    Without a column ``parent`` a parent's code begins those of its children, of any width; where geounits of several
-    levels have one code, the level that is named first lies above. Several geounits at the top get a root above them.
+    Without a column ``parent`` a parent's code begins those of its children, of any width, also within the Census
+    Bureau's ``0500000US44001``; where geounits of several levels have one code, the level whose codes are shorter on
+    average lies above. Several geounits of one level at the top get a root above them.
 
     Raises
     ------
     ValueError
-        If a level or a parent is missing, a code is no text, or the geounits form no tree; the geounit or the row is
-        named.
+        If a level or a parent is missing, a code is no text, geounits of several levels have no parent, or the geounits
+        form no tree; the geounit or the row is named.
     """
     if GEOLEVEL not in columns.keys:
         return None
@@ -53,15 +87,17 @@ def read_geography(source: Source, columns: Columns) -> Geography | None:
         row = source.rows[int(levels.is_null().arg_max() or 0)]
         raise ValueError(f"column {columns.keys[GEOLEVEL]!r} is empty in row {row}: every row needs a level")
     pairs = pl.DataFrame({GEOLEVEL: levels, GEOCODE: codes})
-    known: list[Geounit] = pairs.unique(maintain_order=True).rows()
-    if PARENT in columns.keys:
+    known: list[Geounit] = pairs.unique().sort(GEOCODE, GEOLEVEL).rows()
+    by_parents = PARENT in columns.keys
+    if by_parents:
         spine = spine_by_parents(known, _parents(source, pairs, columns.keys[PARENT]))
     else:
         spine = spine_by_codes(known)
     number = {unit: spine.position(*unit) for unit in known}
     positions = pl.DataFrame([(*unit, i) for unit, i in number.items()], [GEOLEVEL, GEOCODE, "position"], orient="row")
     found = pairs.join(positions, on=[GEOLEVEL, GEOCODE], how="left", maintain_order="left")
-    return Geography(spine, found["position"].to_numpy().astype(np.intp))
+    positions_of_rows = found["position"].to_numpy().astype(np.intp)
+    return Geography(spine, positions_of_rows, by_parents, is_rooted=spine.size > len(known))
 
 
 def _column(source: Source, name: str) -> pl.Series:
@@ -79,20 +115,56 @@ def _codes(source: Source, name: str) -> pl.Series:
 
 def spine_by_codes(units: Sequence[Geounit]) -> Spine:
     """The spine of geounits, (level, code), of which a parent's code begins those of its children."""
-    order = {level: number for number, level in enumerate(dict.fromkeys(level for level, _ in units))}
-    alike = _by_code(units)
+    nested = _nested_codes(units)
+    order = _levels_by_width(nested)
+    alike = _by_code(nested)
     for same in alike.values():
         same.sort(key=lambda i: order[units[i][0]])
     widths = sorted({len(code) for code in alike}, reverse=True)
     above = []
-    for position, (_, code) in enumerate(units):
+    for position, (level, code) in enumerate(nested):
         same = alike[code]
         rank = same.index(position)
         prefixes = (code[:width] for width in widths if width < len(code))
         longest = next((alike[prefix][-1] for prefix in prefixes if prefix in alike), -1)
-        above.append(same[rank - 1] if rank else longest)
-    _refuse_lost_zeros(units, above)
-    return _rooted(units, above)
+        parent = same[rank - 1] if rank else longest
+        if parent >= 0 and units[parent][0] == level:
+            raise ValueError(
+                f"{level} {units[position][1]!r} begins as {level} {units[parent][1]!r} does: where leading zeros are "
+                "lost, write them; otherwise say by a column 'parent' in what each lies"
+            )
+        above.append(parent)
+    _refuse_lost_zeros(nested, above)
+    return _rooted(units, above, "neither code begins with the other: say by a column 'parent' in what each lies")
+
+
+def _nested_codes(units: Sequence[Geounit]) -> list[Geounit]:
+    """Levels and codes, of the Census Bureau's long ones what begins with the code of the parent."""
+    kinds: dict[str, tuple[str, str]] = {}
+    for level, code in units:
+        kind = kind_of_geo_id(code)
+        first, other = kinds.setdefault(level, (kind, code))
+        if kind and first and kind != first:
+            raise ValueError(
+                f"{level} has both {other!r} and {code!r}, places of two kinds: give each kind a geolevel of its own"
+            )
+    nested = [(level, code if (geoid := geoid_in(code)) is None else geoid) for level, code in units]
+    for level, code in nested if len(kinds) > 1 else ():
+        if kind_of_geo_id(code):
+            raise ValueError(
+                f"{level} {code!r}: codes of summary level {code[:3]} do not tell in what a place lies: say it by a "
+                "column 'parent'"
+            )
+    return nested
+
+
+def _levels_by_width(units: Sequence[Geounit]) -> dict[str, int]:
+    """The number of every level in order of the mean width of its codes, of equal ones in that of the alphabet."""
+    widths: dict[str, list[int]] = {}
+    for level, code in units:
+        widths.setdefault(level, []).append(len(code))
+    ordered = sorted(widths, key=lambda level: (sum(widths[level]) / len(widths[level]), level))
+    return {level: number for number, level in enumerate(ordered)}
 
 
 def codes_tell(units: Sequence[Geounit], spine: Spine) -> bool:
@@ -114,7 +186,7 @@ def _refuse_lost_zeros(units: Sequence[Geounit], above: Sequence[int]) -> None:
         levels_of.setdefault(code, set()).add(level)
     for level, code in units:
         full = code.zfill(widest[level] + (level not in placed))
-        if not code.isdecimal() or full == code or full in levels_of:
+        if not (code.isascii() and code.isdecimal()) or full == code or full in levels_of:
             continue
         begun = next((full[:n] for n in range(len(full) - 1, 1, -1) if levels_of.get(full[:n], {level}) != {level}), "")
         if begun and not code.startswith(begun):
@@ -138,7 +210,8 @@ def _parents(source: Source, pairs: pl.DataFrame, name: str) -> dict[Geounit, st
 def spine_by_parents(units: Sequence[Geounit], parents: Mapping[Geounit, str]) -> Spine:
     """The spine of geounits, (level, code), whose parents' codes are known; empty for one at the top."""
     alike = _by_code(units)
-    return _rooted(units, [_position_of(parents[unit], unit, units, parents, alike) for unit in units])
+    above = [_position_of(parents[unit], unit, units, parents, alike) for unit in units]
+    return _rooted(units, above, "neither has a parent: give it, of each, or rows of a geounit above both")
 
 
 def _by_code(units: Sequence[Geounit]) -> dict[str, list[int]]:
@@ -171,10 +244,19 @@ def _position_of(
     return found[0]
 
 
-def _rooted(units: Sequence[Geounit], above: Sequence[int]) -> Spine:
-    """A spine, with a root above all if there are several geounits at the top."""
+def _rooted(units: Sequence[Geounit], above: Sequence[int], remedy: str) -> Spine:
+    """A spine, with a root above all if there are several geounits, of one level, at the top."""
     levels, codes = (list(part) for part in zip(*units, strict=True))
-    if above.count(-1) > 1:
-        root = next(name for name in ROOTS if name not in levels)
-        return Spine([-1, *(parent + 1 for parent in above)], [root, *levels], ["", *codes])
-    return Spine(above, levels, codes)
+    if above.count(-1) <= 1:
+        return Spine(above, levels, codes)
+    tops = {level: code for (level, code), parent in sorted(zip(units, above, strict=True), reverse=True) if parent < 0}
+    if len(tops) > 1:
+        two = sorted(tops, key=lambda level: (levels.count(level), level))[:2]
+        number = next((tops[level] for level in two if DECIMALS.fullmatch(tops[level])), None)
+        text = "" if number is None else f"; {number!r} is no text but a number"
+        raise ValueError(
+            f"{' and '.join(f'{level} {tops[level]!r}' for level in two)} would lie side by side, and nothing would "
+            f"make them agree: {remedy}{text}"
+        )
+    root = next(name for name in ROOTS if name not in levels)
+    return Spine([-1, *(parent + 1 for parent in above)], [root, *levels], ["", *codes])

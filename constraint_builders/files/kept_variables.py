@@ -154,7 +154,8 @@ def _budget(settings: Settings, schema: Schema) -> str:
     return "\n".join(["[budget]", law, "", "[budget.losses]", *lines, ""])
 
 
-def blended(new: NDArray, before: Float, share: Float) -> Float:
-    """Values of some geounits, (G, cells), of which the new ones have a share, (G,)."""
-    weight = share[:, None]
-    return np.where(weight == 1, new, weight * new + (1 - weight) * before)
+def blended(new: NDArray, before: Float, share: Float) -> tuple[NDArray, Float]:
+    """Values of some geounits, (G, cells), of which the new ones have a share, (G,); squares of what they differ by."""
+    weight, apart = share[:, None], new - before
+    mean = np.where(weight == 1, new, weight * new + (1 - weight) * before)
+    return mean, np.einsum("gc,gc->g", apart, apart, dtype=np.float64)

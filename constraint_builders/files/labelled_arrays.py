@@ -10,9 +10,13 @@ from numpy.typing import ArrayLike
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.table import parse_table
 from constraint_builders.extras import missing_extra
 from constraint_builders.files.columns import HOW_PRECISE, VALUES, Spread, plain_name, read_spread
+from constraint_builders.files.hidden_totals import MeasuredCells, refuse_hidden_totals
+from constraint_builders.files.labels import in_order
 from constraint_builders.files.measured_columns import variances_of
+from constraint_builders.files.totals import is_total, may_be_total
 from constraint_builders.problem import Problem
 
 if TYPE_CHECKING:
@@ -43,7 +47,7 @@ def problem_from_dataset(
         If an array says nothing of its precision, or two are of one table.
     """
     spreads = _spreads(source)
-    schema = schema or Schema(_levels(source))
+    inferred, schema = not schema, schema or Schema(_levels(source))
     values: dict[str, Any] = {}
     observed: dict[str, Any] = {}
     for name in source.data_vars:
@@ -64,8 +68,30 @@ def problem_from_dataset(
         variances = variances_of(measured, own, spread)
         observed[table] = source[name].copy(data=np.where(np.isnan(own), np.inf, variances))
         values[table] = source[name]
+    tables = sorted(observed, key=lambda name: parse_table(schema, name).sort_key)
+    observed = {table: observed[table] for table in tables}
     problem = Problem(schema, observed, desired, noise=noise, undetermined=undetermined)
-    return problem, problem.vector(values)
+    y = problem.vector(values)
+    if inferred:
+        _refuse_totals(problem, y)
+    return problem, y
+
+
+def _refuse_totals(problem: Problem, y: Float) -> None:
+    """Refuse labels that count everybody, or may: a total is an array without the dimension."""
+    schema = problem.domain.schema
+    for variable in schema.variables:
+        total = next((label for label in variable.levels if is_total(label) or may_be_total(label)), None)
+        if total is not None:
+            raise ValueError(
+                f"dimension {variable.name!r} has the label {total!r}: give what counts everybody as an array without "
+                "the dimension, or give a schema where it is a level"
+            )
+    parts = zip(problem.observed.names, problem.observed_tables, strict=True)
+    values, variances = (problem.observed.tables(vector) for vector in (y, problem.variances))
+    refuse_hidden_totals(
+        schema, [MeasuredCells("", own, values[name][None], variances[name][None]) for name, own in parts]
+    )
 
 
 def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarray.Dataset:
@@ -87,7 +113,8 @@ def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarra
     schema, places = problem.domain.schema, problem.places
     found = {}
     estimates, errors = (
-        problem.desired.tables(np.asarray(vector, dtype=np.float64)) for vector in (values, std_errors)
+        problem.desired.tables(problem.desired.flat(own, what))
+        for what, own in (("values", values), ("std_errors", std_errors))
     )
     for name, table in zip(problem.desired.names, problem.desired_tables, strict=True):
         coordinates: dict[str, list[str]] = {factor: list(schema.labels_of(factor)) for factor in table.factors}
@@ -125,6 +152,6 @@ def _stem(name: str) -> str:
 
 def _levels(source: xarray.Dataset) -> dict[str, Any]:
     return {
-        str(name): [str(label) for label in source[name].values] if name in source.coords else size
+        str(name): in_order([str(label) for label in source[name].values]) if name in source.coords else size
         for name, size in source.sizes.items()
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,8 +12,6 @@ from numpy.typing import NDArray
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.cell_keys import SUMMED_OUT
-
-ALSO_SUMMED_OUT = ("total", "all")
 
 
 class LabelNumbers:
@@ -27,26 +26,21 @@ class LabelNumbers:
         self._exact = {label: number for number, label in enumerate(labels)}
         self._alike: dict[str, int | None] = {}
         for number, label in enumerate(labels):
-            self._alike[_plain(label)] = None if _plain(label) in self._alike else number
+            self._alike[plain_label(label)] = None if plain_label(label) in self._alike else number
 
     def get(self, label: str) -> int:
         """Its number, or -1."""
-        found = self._exact.get(label, self._alike.get(_plain(label)))
+        found = self._exact.get(label, self._alike.get(plain_label(label)))
         return -1 if found is None else found
 
 
-def _plain(label: str) -> str:
+def plain_label(label: str) -> str:
+    """A label without what makes no difference: capitals and outer spaces."""
     return label.strip().casefold()
 
 
-def summed_out_labels(levels: Iterable[str]) -> tuple[str, ...]:
-    """What says that a variable of these levels is summed out."""
-    taken = {_plain(level) for level in levels}
-    return (SUMMED_OUT, *(word for word in ALSO_SUMMED_OUT if word not in taken))
-
-
 def inferred_levels(labels: pl.Series, rows: NDArray[np.int64]) -> list[str]:
-    """The levels that labels name, in order of first appearance, without outer spaces.
+    """The levels that labels name, without outer spaces, in order as `in_order` puts them.
 
     Parameters
     ----------
@@ -61,15 +55,31 @@ def inferred_levels(labels: pl.Series, rows: NDArray[np.int64]) -> list[str]:
         If two differ in capitals alone.
     """
     stripped = labels.str.strip_chars()
-    levels = [label for label in stripped.unique(maintain_order=True) if _plain(label) not in summed_out_labels(())]
+    levels = [label for label in stripped.unique(maintain_order=True) if label != SUMMED_OUT]
     first: dict[str, str] = {}
     for level in levels:
-        other = first.setdefault(_plain(level), level)
+        other = first.setdefault(plain_label(level), level)
         if other != level:
             places = [rows[int((stripped == label).arg_max() or 0)] for label in (other, level)]
             seen = f"{other!r} (row {places[0]}) and {level!r} (row {places[1]})"
             raise ValueError(f"column {labels.name!r} has both {seen}: write one of them, or give a schema with both")
-    return levels
+    return in_order(levels)
+
+
+def in_order(labels: Iterable[str]) -> list[str]:
+    """Labels sorted: numbers by size, others by the alphabet, digits inside of them as numbers."""
+    return sorted(labels, key=_natural)
+
+
+def _natural(label: str) -> tuple[bool, float, list[tuple[int, str]], str]:
+    """A key to sort labels by: 2 before 10, ``0-4`` and ``5-9`` before ``10-14``."""
+    try:
+        number = float(label)
+    except ValueError:
+        number = np.nan
+    digits = [part.lstrip("0") if i % 2 else part for i, part in enumerate(re.split(r"([0-9]+)", plain_label(label)))]
+    text = [(len(part) if i % 2 else 0, part) for i, part in enumerate(digits)]
+    return (True, 0.0, text, label) if np.isnan(number) else (False, number, text, label)
 
 
 def read_table_name(schema: Schema, name: str) -> tuple[str, Table]:

@@ -19,7 +19,8 @@ Instead of the variance may stand ``std_error``, ``moe_90`` (a margin of error o
 ======================  ================================================================================
 
 A column ``source`` tells sources apart that measured the same cells; they are combined. Columns of notes are ignored.
-Capitals and outer spaces make no difference where there is one label or name that is meant.
+Capitals and outer spaces make no difference where there is one label or name that is meant; what counts everybody may
+also be called ``Total:`` and the like, and without a schema a level that counts others once more is refused.
 
 Results have ``estimate``, ``std_error``, ``lower`` and ``upper``, and after them the value, its variance,
 ``adjustment`` (estimate less value) and ``adjustment_z`` (in its standard errors).
@@ -37,6 +38,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
+from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
@@ -49,6 +51,7 @@ from constraint_builders.files.naming import naming
 from constraint_builders.files.replacing import replacing
 from constraint_builders.files.rows import infer
 from constraint_builders.files.source import open_source
+from constraint_builders.files.totals import with_totals
 from constraint_builders.problem import Problem
 
 
@@ -75,7 +78,8 @@ def read_long_table(
     Returns
     -------
     problem : Problem
-        Observing the tables in order of first appearance, under the names that the rows give them.
+        Observing the tables under the names that the rows give them; in the same order, as their cells and geounits,
+        whatever the order of the rows.
     y : ndarray, (n,)
         The values over the observed layout, NaN where empty.
 
@@ -96,14 +100,14 @@ def read_long_table(
     ...     {"table": ["sex", "sex", "total"], "sex": ["f", "m", "*"], "value": [6, 9, 14], "variance": [1.0, 1.0, 0.0]}
     ... )
     >>> read_long_table(frame)
-    (Problem(2 observed tables, 3 cells; 2 desired tables, 3 cells), array([ 6.,  9., 14.]))
+    (Problem(2 observed tables, 3 cells; 2 desired tables, 3 cells), array([14.,  6.,  9.]))
     """
     table = read_measured_table(source, schema, desired=desired, noise=noise, undetermined=undetermined)
     return table.problem, table.y
 
 
 def infer_schema(source: Any) -> Schema:
-    """The schema that a long table implies: its variables, with levels in order of first appearance.
+    """The schema that a long table implies: its variables, with levels in order of size or of the alphabet.
 
     Parameters
     ----------
@@ -117,7 +121,8 @@ def infer_schema(source: Any) -> Schema:
     """
     table = open_source(source)
     with naming(table.what):
-        return infer(table, find_columns(table.frame, None))
+        columns = find_columns(table.frame, None)
+        return infer(with_totals(table, columns.variables, None, ())[0], columns)
 
 
 def measurements_frame(problem: Problem, y: ArrayLike) -> pl.DataFrame:
@@ -181,7 +186,7 @@ def _notes(problem: Problem, undetermined: NDArray[np.bool_]) -> pl.Series:
 
 def with_nonnegative(frame: pl.DataFrame, fitted: ArrayLike) -> pl.DataFrame:
     """Add a column of non-negative counts, (m,) over the desired layout, to a frame of estimates."""
-    return frame.with_columns(pl.Series("nonnegative", np.asarray(fitted, dtype=np.float64)))
+    return frame.with_columns(pl.Series("nonnegative", real_array(fitted, "nonnegative")))
 
 
 def with_measurements(
@@ -189,7 +194,7 @@ def with_measurements(
 ) -> pl.DataFrame:
     """Add what was measured of every cell, (m,) each over the desired layout, to a frame of estimates; NaN is empty."""
     columns = {"value": value, "variance": variance, "adjustment": adjustment, "adjustment_z": adjustment_z}
-    vectors = {name: np.asarray(vector, dtype=np.float64) for name, vector in columns.items()}
+    vectors = {name: real_array(vector, name) for name, vector in columns.items()}
     return frame.with_columns(pl.Series(name, vector, nan_to_null=True) for name, vector in vectors.items())
 
 
@@ -259,7 +264,7 @@ def _codes_of_parents(spine: Spine) -> list[str] | None:
 def _vectors(layout: Layout, **vectors: ArrayLike) -> list[pl.Series]:
     columns = []
     for name, vector in vectors.items():
-        array = np.asarray(vector, dtype=np.float64)
+        array = layout.flat(vector, name)
         if array.shape != (layout.size,):
             raise ValueError(f"{name} must have shape ({layout.size},): got {array.shape}")
         columns.append(pl.Series(name, array))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,12 +14,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
+from constraint_builders.files.averaged_tables import AveragedTables
+from constraint_builders.files.expected_rows import ExpectedRows
 from constraint_builders.files.facility_bounds import FacilityBounds
 from constraint_builders.files.kept_variables import KeptVariables
 from constraint_builders.files.measurement_constraints import Bounds, ExactCounts, Zeros, read_constraints
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, MeasuredRows, read_measurements
 from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX, OTHER_HISTOGRAM
+from constraint_builders.files.remarks import Remark
 from constraint_builders.files.row_accounts import RowAccounts
 from constraint_builders.files.row_windows import AtOnce
 from constraint_builders.files.settings import Settings
@@ -33,7 +38,7 @@ from constraint_builders.files.tied_histograms import (
 )
 from constraint_builders.memory import format_bytes
 
-Keep: TypeAlias = Callable[[str, str, Index, NDArray, Float | None], None]
+Keep: TypeAlias = Callable[[str, str, Index, NDArray, Float | None], Float | None]
 
 HOUSING_UNITS = "housing_units"
 SUMMED_ZEROS = "its zeros are of variables that are summed out"
@@ -82,6 +87,8 @@ class MeasuredLevel:
     has_measurements : bool
         Whether there are rows of measurements, even if none can be used.
     bounds : FacilityBounds
+    types : tuple of str
+        Of facilities, by number, the first being housing units.
     spoken_of : set of str
         Variables that structural zeros tell apart.
     """
@@ -96,7 +103,9 @@ class MeasuredLevel:
         within: Sequence[str] | None,
         accounts: RowAccounts,
         ledger: Ledger,
+        averaged: AveragedTables,
     ) -> None:
+        self._averaged = averaged
         self._name, self._files, self.geocodes, self._named = name, files, geocodes, named
         self._kept, self._settings, self._within = kept, kept.source, within
         self._accounts, self._ledger, self._at_once = accounts, ledger, ledger.at_once()
@@ -105,7 +114,7 @@ class MeasuredLevel:
         self.zeros: dict[str, Flags] = {}
         self.is_measured = False
         self.has_measurements = any(kind == MEASUREMENTS for kind, _ in files)
-        self._types: tuple[str, ...] = ()
+        self.types: tuple[str, ...] = ()
         self._given: dict[str, Flags] = {}
         self._said: dict[str, Flags] = {}
         self._types_table: Table | None = None
@@ -122,10 +131,12 @@ class MeasuredLevel:
                     parse_table(self._settings.schema, name.removesuffix(MEASUREMENT_SUFFIX)).in_schema_order()
                 )
                 found[table.name] = table
-        return list(found.values())
+        return sorted(found.values(), key=attrgetter("sort_key"))
 
-    def read(self, keep: Keep) -> None:
-        """Read all files, measurements before constraints, and hand on the values."""
+    def read(self, keep: Keep, spine: Spine, only_children: Index) -> Iterator[Remark]:
+        """Read all files, measurements before constraints, hand on the values, and tell what is noticed of them."""
+        place = self._name, self.geocodes, spine, only_children
+        self._expected = ExpectedRows(self._settings, *place)
         for kind, path in self._files:
             if kind == MEASUREMENTS:
                 for rows in read_measurements(
@@ -140,16 +151,19 @@ class MeasuredLevel:
                         self._add_zeros(known)
                     elif isinstance(known, Bounds):
                         self._require_once(self._said, known.name, known.geocodes, path, known.name)
-                        self._types, self._types_table = (HOUSING_UNITS, *known.types[1:]), known.table
+                        self.types, self._types_table = (HOUSING_UNITS, *known.types[1:]), known.table
                         self.bounds.add(known.is_upper, self._numbers(known.geocodes), known.values)
                     else:
                         self._require_once(self._said, known.name, known.geocodes, path, known.name)
                         self._add_exact(known, keep)
         self._require_agreeing_bounds()
+        yield from self._expected.remarks()
         if self._kept.units is not None:
-            self._read_units(keep, self._kept.units)
+            expected = ExpectedRows(self._kept.units, *place)
+            self._read_units(keep, self._kept.units, expected)
+            yield from expected.remarks()
 
-    def _read_units(self, keep: Keep, units: Settings) -> None:
+    def _read_units(self, keep: Keep, units: Settings, expected: ExpectedRows) -> None:
         """Read all files once more, for a second histogram of the same geounits that is tied by tenure."""
         accounts = RowAccounts()
         housing_units = np.full(self.geocodes.len(), np.nan)
@@ -165,11 +179,12 @@ class MeasuredLevel:
                 self._require_once(said, known.name, known.geocodes, path, known.name)
                 geounits = self._numbers(known.geocodes)
                 housing_units[geounits] = known.values[:, 0]
-                self._types = (HOUSING_UNITS, *types_of_facilities(units))
+                self.types = (HOUSING_UNITS, *types_of_facilities(units))
                 self.bounds.add_exact(geounits, known.values)
         self._empty_where(housing_units == 0)
         for rows in (own for kind, where in of_files if kind == MEASUREMENTS for own in read_measurements(*where)):
             self._require_once(said, rows.table.name, rows.geocodes, rows.path, f"table {rows.table.name!r} of units")
+            expected.add(rows.table.name, self._numbers(rows.geocodes), rows.variances, rows.values)
             self._add_units(rows, housing_units[self._numbers(rows.geocodes)], keep)
         self._accounts.take_over(accounts, OTHER_HISTOGRAM)
 
@@ -208,6 +223,7 @@ class MeasuredLevel:
         """Measurements of one table; where variables are summed out, of several that become one the weighted mean."""
         self._require_once(self._given, rows.table.name, rows.geocodes, rows.path, f"table {rows.table.name!r}")
         geounits, table = self._numbers(rows.geocodes), self._kept.table(rows.table)
+        self._expected.add(rows.table.name, geounits, rows.variances, rows.values)
         own = rows.variances * self._kept.cells_summed(rows.table)
         self._blend(table, geounits, self._kept.sums(rows.table, rows.values), own, keep)
 
@@ -233,7 +249,7 @@ class MeasuredLevel:
             first = int(wrong.argmax())
             count, kind, code = (
                 found["facilities"][first],
-                self._types[types[first]],
+                self.types[types[first]],
                 self.geocodes[int(geounits[first])],
             )
             raise ValueError(
@@ -250,7 +266,13 @@ class MeasuredLevel:
         sums = values.sum(axis=1, dtype=np.float64)
         totals[geounits] = sums if share is None else share * sums + (1 - share) * totals[geounits]
         self.is_measured = True
-        keep(self._name, table.name, geounits, values, share)
+        self._test(table, keep(self._name, table.name, geounits, values, share), own + before)
+
+    def _test(self, table: Table, apart: Float | None, variances: Float) -> None:
+        """Take note of how far new values are from those before, where there were any, (geounits,)."""
+        if apart is not None:
+            both = np.isfinite(variances) & (variances > 0)
+            self._averaged.add(self._name, table.name, apart[both], variances[both], table.size)
 
     def _add_exact(self, counts: ExactCounts, keep: Keep) -> None:
         """Exact counts, also in place of what was measured: that would only test them."""
@@ -266,9 +288,12 @@ class MeasuredLevel:
         known = f"table {table.name!r} is already given there"
         self._accounts.replace(self._name, CONSTRAINTS, counts.name, known, int(twice.sum()))
         self.leave_measured(geounits[~twice], table.name, counts.name)
+        self._expected.add_known(counts.table.name, geounits)
         geounits, sums = geounits[~twice], sums[~twice]
+        before = variances[geounits]
         variances[geounits], totals[geounits] = 0, sums
-        keep(self._name, table.name, geounits, values[~twice], None)
+        share = np.ones(geounits.size) if np.isfinite(before).any() else None
+        self._test(table, keep(self._name, table.name, geounits, values[~twice], share), before)
 
     def leave_measured(self, geounits: Index, table: str, known: str) -> None:
         """Count measurements as not used of which all is known exactly; `known` says by what."""
@@ -285,7 +310,7 @@ class MeasuredLevel:
             [
                 pl.repeat(self._name, found.height, eager=True, dtype=pl.String).alias("geolevel"),
                 self.geocodes.gather(found["geounit"]),
-                pl.Series("type", [self._types[number] for number in found["type"].to_list()], dtype=pl.String),
+                pl.Series("type", [self.types[number] for number in found["type"].to_list()], dtype=pl.String),
                 found["facilities"],
             ]
         )

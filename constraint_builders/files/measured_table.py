@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -12,15 +13,28 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
+from constraint_builders.description.understood import Understood
 from constraint_builders.files.columns import find_columns
+from constraint_builders.files.doubts import doubts
 from constraint_builders.files.geography_columns import read_geography
+from constraint_builders.files.hidden_totals import (
+    MeasuredCells,
+    perhaps_totals,
+    refuse_hidden_totals,
+    refuse_rows_that_are_none,
+    refuse_sum_of_geounits,
+)
 from constraint_builders.files.measured_columns import read_measurements
 from constraint_builders.files.missing_partitions import refuse_missing_children
 from constraint_builders.files.naming import naming
-from constraint_builders.files.rows import Block, LevelTable, Rows, infer
+from constraint_builders.files.overlapping_ranges import refuse_overlapping
+from constraint_builders.files.rows import LevelTable, Rows, infer
 from constraint_builders.files.source import Source, open_source
+from constraint_builders.files.totals import with_totals
 from constraint_builders.problem import Problem
-from constraint_builders.sources import combine_sources
+from constraint_builders.sources import SourceTable, together, told_apart
+
+IN_A_TABLE = "one is missing, counted twice or in other units; a level may be left out"
 
 
 @dataclass(frozen=True)
@@ -35,12 +49,40 @@ class MeasuredTable:
         Names of columns of notes.
     combined : tuple of str or (str, str)
         Names of tables of which several sources were combined into one measurement.
+    totals : tuple of str
+        Columns and labels, other than ``*``, that were taken for totals, such as ``"sex 'Total:'"``.
+    silent : dict of str to dict of str to int
+        For every variable the labels whose rows say nothing, not even that nothing was measured, and their first rows.
+    doubts : tuple of str
+        What is doubtful about the numbers.
+    spine : str
+        Which geolevels were understood to lie in which, and by what; empty without a geography.
     """
 
     problem: Problem
     y: Float
     ignored: tuple[str, ...]
     combined: tuple[str | LevelTable, ...]
+    totals: tuple[str, ...]
+    silent: Mapping[str, Mapping[str, int]]
+    doubts: tuple[str, ...]
+    spine: str
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What was found out of a table before its rows are read: see `MeasuredTable`."""
+
+    totals: tuple[str, ...]
+    silent: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def notes(self) -> tuple[str, ...]:
+        """What was made of labels whose rows say nothing."""
+        return tuple(
+            f"{label!r} in column {name!r}, row {row}, taken for a level that was not measured"
+            for name, rows in self.silent.items()
+            for label, row in rows.items()
+        )
 
 
 def read_measured_table(
@@ -50,12 +92,13 @@ def read_measured_table(
     desired: Sequence[str] | str | None = None,
     noise: str = "gaussian",
     undetermined: Literal["error", "nan"] = "error",
+    total: Sequence[str] = (),
 ) -> MeasuredTable:
     """Read measurements from a long table, and what was ignored and combined there.
 
-    Parameters and errors are those of `read_long_table`.
+    Parameters and errors are those of `read_long_table`, and `total` as in `constraint_builders.problem_from`.
     """
-    return measured(open_source(source), schema, desired=desired, noise=noise, undetermined=undetermined)
+    return measured(open_source(source), schema, desired=desired, noise=noise, undetermined=undetermined, total=total)
 
 
 def measured(
@@ -65,68 +108,90 @@ def measured(
     desired: Sequence[str] | str | None = None,
     noise: str = "gaussian",
     undetermined: Literal["error", "nan"] = "error",
+    total: Sequence[str] = (),
+    settled: Settled | None = None,
 ) -> MeasuredTable:
-    """What a long table that was opened says; parameters and errors are those of `read_long_table`."""
+    """What a long table that was opened says; parameters and errors are those of `read_measured_table`."""
     with naming(table.what):
         columns = find_columns(table.frame, schema)
         if table.frame.is_empty():
             raise ValueError("there are no rows: give one for every cell")
+        if settled is None:
+            table, totals = with_totals(table, columns.variables, schema, total)
+            settled = Settled(totals)
         inferred, schema = not schema, schema or infer(table, columns)
+        asks = inferred and not total
+        if asks:
+            refuse_overlapping(schema)
         geography = read_geography(table, columns)
         rows = Rows(table, columns, schema, geography, inferred)
         order = rows.order()
         values, variances = (column[order] for column in read_measurements(rows, columns))
         found = _tables(rows, values, variances)
         spine = None if geography is None else geography.spine
+        level_of = (lambda name: "") if geography is None else (lambda name: name[0])
+        cells = [MeasuredCells(level_of(own.name), own.table, own.values, own.variances) for own in found]
+        if settled.silent:
+            refuse_rows_that_are_none(schema, cells, settled.silent)
+        if asks:
+            refuse_hidden_totals(schema, cells)
+        if geography is not None and geography.is_rooted and not geography.by_parents:
+            refuse_sum_of_geounits(geography.spine, cells)
         if spine is not None:
             _compare_children(schema, spine, found)
         problem = Problem(schema, _observed(found, spine), desired, spine=spine, noise=noise, undetermined=undetermined)
+        places = "" if geography is None else str(geography)
         y = problem.observed.vector({own.name: own.values if spine else own.values[0] for own in found})
         problem.check_vector(y)
-        combined = tuple(own.name for own in found if len(own.sources) > 1)
-        return MeasuredTable(problem, y, columns.ignored, combined)
+        perhaps = perhaps_totals(schema, cells) if asks else ()
+        doubtful = (*doubts(problem.observed, y, problem.variances), *perhaps)
+        notes = (*settled.notes(), *doubtful)
+        problem = problem.replace(understood=Understood((), settled.totals, places, notes))
+        sources = list(dict.fromkeys(block.source for block in rows.blocks))
+        problem = told_apart(problem, {own.name: own.given for own in found}, sources)
+        combined = tuple(own.name for own in found if len(own.given) > 1)
+        return MeasuredTable(problem, y, columns.ignored, combined, settled.totals, settled.silent, doubtful, places)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Measured:
     """One table, (geounits, *shape), of one source or of several."""
 
     name: str | LevelTable
     table: Table
-    values: Float
-    variances: Float
-    sources: list[str] = field(default_factory=list)
+    given: list[SourceTable]
 
-    def add(self, other: _Measured) -> None:
-        """Combine with what another source says."""
-        turned = [0, *(1 + other.table.axes.index(axis) for axis in self.table.axes)]
-        values, variances = other.values.transpose(turned), other.variances.transpose(turned)
-        try:
-            self.values, self.variances = combine_sources([self.values, values], [self.variances, variances])
-        except ValueError as error:
-            raise ValueError(f"table {self.name!r}: {error}") from None
-        self.sources += other.sources
+    @cached_property
+    def together(self) -> tuple[Float, Float]:
+        """Values and variances of all sources."""
+        return together(self.name, self.given)
+
+    @property
+    def values(self) -> Float:
+        """Combined."""
+        return self.together[0]
+
+    @property
+    def variances(self) -> Float:
+        """Of the combined values."""
+        return self.together[1]
 
 
 def _tables(rows: Rows, values: Float, variances: Float) -> list[_Measured]:
-    """The tables in order of first appearance, their sources combined."""
+    """The tables in order, each with what its sources say."""
     found: dict[tuple[int, str], _Measured] = {}
     start = 0
     for block in rows.blocks:
-        shape = rows.shape(block)
+        shape, table, name = rows.shape(block), rows.tables[block.table], rows.name(block)
         cells = slice(start, start + int(np.prod(shape)))
-        own = _measured(rows, block, values[cells].reshape(shape), variances[cells].reshape(shape))
-        first = found.setdefault((block.level, own.table.name), own)
-        if block.source in first.sources and first is not own:
-            raise ValueError(f"{first.name!r} and {own.name!r} are names of one table: give it once")
-        if first is not own:
-            first.add(own)
+        own = found.setdefault((block.level, table.name), _Measured(name, table, []))
+        if block.source in (other.source for other in own.given):
+            raise ValueError(f"{own.name!r} and {name!r} are names of one table: give it once")
+        turned = [0, *(1 + table.axes.index(axis) for axis in own.table.axes)]
+        said = (column[cells].reshape(shape).transpose(turned) for column in (values, variances))
+        own.given.append(SourceTable(block.source, *said))
         start = cells.stop
     return list(found.values())
-
-
-def _measured(rows: Rows, block: Block, values: Float, variances: Float) -> _Measured:
-    return _Measured(rows.name(block), rows.tables[block.table], values, variances, [block.source])
 
 
 def _observed(found: Sequence[_Measured], spine: Spine | None) -> dict[str, Any]:
@@ -147,4 +212,4 @@ def _compare_children(schema: Schema, spine: Spine, found: Sequence[_Measured]) 
         level = own.name[0]
         variances.setdefault(level, {})[own.table.name] = own.variances.mean(axis=cells)
         totals.setdefault(level, {})[own.table.name] = np.nan_to_num(own.values).sum(axis=cells)
-    refuse_missing_children(schema, spine, variances, totals)
+    refuse_missing_children(schema, spine, variances, totals, IN_A_TABLE)

@@ -33,13 +33,16 @@ class MeasuredVector:
         cells = (self._geounits[level] * table.size for level, own in tables.items() for table in own)
         self._room = np.zeros(sum(cells))
 
-    def keep(self, level: str, table: str, geounits: Index, values: NDArray, share: Float | None) -> None:
-        """Put in the values, (G, cells), of some geounits; parameters as `read_outline` hands them on."""
+    def keep(self, level: str, table: str, geounits: Index, values: NDArray, share: Float | None) -> Float | None:
+        """Put in the values, (G, cells), of some geounits; as `read_outline` hands them on, and wants to know."""
         block = self._blocks.get((level, table))
         if block is None:
             block = self._blocks[level, table] = self._block((level, table), values.shape[1])
-        rows = as_slice(geounits)
-        block[rows] = values if share is None else blended(values, block[rows], share)
+        rows, apart = as_slice(geounits), None
+        if share is not None:
+            values, apart = blended(values, block[rows], share)
+        block[rows] = values
+        return apart
 
     def _block(self, key: tuple[str, str], cells: int) -> Float:
         shape = self._geounits[key[0]], cells

@@ -24,12 +24,13 @@ from constraint_builders.files.measurement_queries import (
 from constraint_builders.files.naming import naming
 from constraint_builders.files.numbers import TEXT, held
 from constraint_builders.files.parquet import parquet_schema, scan_parquet
+from constraint_builders.files.parquet_footer import read_footer
 from constraint_builders.files.row_accounts import RowAccounts
-from constraint_builders.files.row_groups import row_group_heights
 from constraint_builders.files.row_lists import ROW, groups, place_of
 from constraint_builders.files.row_sizes import most_cells_of
 from constraint_builders.files.row_windows import AtOnce, cuts, read_windows
 from constraint_builders.files.settings import Settings
+from constraint_builders.files.tabulated_places import Outside
 
 LEVEL_SUFFIX = ".parquet"
 MEASUREMENTS, CONSTRAINTS = "DPQuery", "Constraint"
@@ -86,15 +87,44 @@ def level_folders(folder: str | os.PathLike[str], geolevels: Sequence[str]) -> d
 
 
 def _is_level(path: Path) -> bool:
-    return path.is_dir() and path.name.endswith(LEVEL_SUFFIX) and not path.name.startswith(".")
+    named = path.name.endswith(LEVEL_SUFFIX) and not path.name.startswith(".")
+    return named and _exists(path) and path.is_dir()
+
+
+def _exists(path: Path) -> bool:
+    """Whether something is there; `FileNotFoundError` for a link to nothing, which somebody meant to be there."""
+    if path.is_symlink():
+        path.stat()
+    return path.exists()
 
 
 def files_of(level: Path, kind: str) -> list[Path]:
-    """The Parquet files of one kind of rows, in all partitions, sorted."""
+    """The Parquet files of one kind of rows, in all partitions, sorted; links are followed.
+
+    Raises
+    ------
+    ValueError
+        If links make a folder part of itself, or of another twice.
+    FileNotFoundError
+        If a link leads to nothing.
+    """
     place = level / kind
-    if place.is_file():
+    if not _exists(place):
+        return []
+    if not place.is_dir():
         return [place]
-    return sorted(path for path in place.rglob("*.parquet") if path.is_file() and not path.name.startswith((".", "_")))
+    found, seen = [], set()
+    for folder, _, names in os.walk(place, onerror=_raise, followlinks=True):
+        if os.path.realpath(folder) in seen:
+            raise ValueError(f"{folder}: links lead to this folder twice: remove one")
+        seen.add(os.path.realpath(folder))
+        shown = [Path(folder, name) for name in names if not name.startswith((".", "_"))]
+        found += [path for path in shown if _exists(path) and path.name.endswith(".parquet")]
+    return sorted(found)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def batches(
@@ -126,7 +156,7 @@ def batches(
     """
     with naming(path):
         file, names, height = _opened(path, required, optional)
-        heights = row_group_heights(path)
+        heights = read_footer(path).heights
         rows = file.with_row_index(ROW, offset=1).select(ROW, *names)
         said = [name for name in names if name == "query_name" or name in schema.names]
     for start in range(0, max(height, 1), KEYS_AT_ONCE):
@@ -171,8 +201,7 @@ def _holds_numbers(dtype: PolarsDataType) -> bool:
 
 def _batch(rows: pl.LazyFrame, within: Sequence[str] | None) -> pl.DataFrame:
     if within is not None:
-        inside = [pl.col("geocode").cast(pl.String).str.starts_with(prefix) for prefix in within]
-        rows = rows.filter(pl.any_horizontal(inside))
+        rows = rows.filter(_inside(within))
     frame = rows.with_columns(pl.col("geocode", "query_name").cast(pl.String)).collect()
     if "value" in frame.columns:
         frame = frame.with_columns(_lists(frame["value"]))
@@ -181,6 +210,11 @@ def _batch(rows: pl.LazyFrame, within: Sequence[str] | None) -> pl.DataFrame:
             row = frame.filter(pl.col(name).is_null())[ROW][0]
             raise ValueError(f"column {name!r} is empty in row {row}")
     return frame
+
+
+def _inside(within: Sequence[str]) -> pl.Expr:
+    """Whether geocodes begin with one of some prefixes."""
+    return pl.any_horizontal(pl.col("geocode").cast(pl.String).str.starts_with(prefix) for prefix in within)
 
 
 def _lists(values: pl.Series) -> pl.Series:
@@ -198,8 +232,18 @@ def require_free_names(schema: Schema) -> None:
             raise ValueError(f"variable {name!r} has the name of a column of measurement files: rename it")
 
 
-def read_keys(path: Path, within: Sequence[str] | None) -> tuple[pl.Series, pl.Series, int]:
+def read_keys(
+    path: Path, within: Sequence[str] | None, outside: Outside | None = None
+) -> tuple[pl.Series, pl.Series, int]:
     """All different geocodes of one file, all different names of queries, and the number of rows.
+
+    Parameters
+    ----------
+    path : Path
+    within : sequence of str or None
+        Only of rows whose geocodes begin with one of these.
+    outside : Outside, optional
+        Is told the other geocodes.
 
     Raises
     ------
@@ -211,7 +255,11 @@ def read_keys(path: Path, within: Sequence[str] | None) -> tuple[pl.Series, pl.S
         file, names, height = _opened(path, ("geocode", "query_name"), ())
         rows = file.with_row_index(ROW, offset=1).select(ROW, *names)
         for start in range(0, height, KEYS_AT_ONCE):
-            frame = _batch(rows.slice(start, KEYS_AT_ONCE), within)
+            frame = _batch(rows.slice(start, KEYS_AT_ONCE), None)
+            if within is not None:
+                if outside is not None:
+                    outside.add(frame.filter(~_inside(within))["geocode"].unique())
+                frame = frame.filter(_inside(within))
             geocodes = pl.concat([geocodes, frame["geocode"]]).unique()
             queries = pl.concat([queries, frame["query_name"]]).unique()
     return geocodes, queries, height
@@ -283,9 +331,9 @@ def _table_of(name: str, rows: pl.DataFrame, said: Mapping[str, str], settings: 
 def _measured(frame: pl.DataFrame, geolevel: str, accounts: RowAccounts) -> pl.DataFrame:
     """The rows with a value and a finite variance, which becomes float64."""
     frame = frame.with_columns(pl.col("variance").cast(pl.Float64))
-    negative = frame.filter(pl.col("variance") < 0)
-    if negative.height:
-        raise ValueError(f"{place_of(negative)}: variance {negative['variance'][0]} is negative")
+    wrong = frame.filter(pl.col("variance") <= 0)
+    if wrong.height:
+        raise ValueError(f"{place_of(wrong)}: variance {wrong['variance'][0]} is none of noise: it must be above 0")
     measured = frame["variance"].is_finite().fill_null(False) & frame["value"].is_not_null()
     if measured.all():
         return frame

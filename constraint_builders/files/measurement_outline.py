@@ -9,16 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 
 from constraint_builders.arrays import Flags, Float
+from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
-from constraint_builders.description.table import Table
+from constraint_builders.description.table import Table, parse_table
+from constraint_builders.files.averaged_tables import AveragedTables
 from constraint_builders.files.exact_totals import ExactTotal, totals_by_geounit, with_sums
+from constraint_builders.files.expected_rows import only_children_below
 from constraint_builders.files.facility_bounds import ImpliedTotal, compared
+from constraint_builders.files.facility_sums import facility_remarks
 from constraint_builders.files.kept_variables import KeptVariables
 from constraint_builders.files.measured_level import Keep, Ledger, MeasuredLevel
 from constraint_builders.files.measurement_files import (
@@ -31,8 +36,8 @@ from constraint_builders.files.measurement_files import (
     read_keys,
     require_free_names,
 )
+from constraint_builders.files.measurement_queries import CONSTRAINT_SUFFIX, MEASUREMENT_SUFFIX
 from constraint_builders.files.missing_partitions import (
-    doubt_of_total,
     refuse_missing_children,
     require_levels,
     require_measurements,
@@ -41,11 +46,14 @@ from constraint_builders.files.missing_partitions import (
 from constraint_builders.files.naming import naming
 from constraint_builders.files.reading_report import ReadingReport
 from constraint_builders.files.row_accounts import RowAccounts
+from constraint_builders.files.spine_of_codes import spine_of_codes
+from constraint_builders.files.stated_totals import refuse_doubtful
+from constraint_builders.files.tabulated_places import Outside
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 Begin: TypeAlias = Callable[[Spine, Mapping[str, Sequence[Table]]], None]
 Arrays: TypeAlias = dict[str, dict[str, Float]]  # by geolevel and table
-ROOT, TOTAL = "Root", "total"
+TOTAL = "total"
 BYTES_A_GEOUNIT = 1_000  # of a spine while it is made: codes, parents, and the tables that find them
 
 
@@ -98,7 +106,8 @@ def read_outline(
     keep : callable
         Called with a geolevel, the canonical name of a table, numbers of geounits within their level (G,), their
         values (G, cells), and the share (G,) that these are to have beside what was kept before, None if they are all
-        there is; for some rows of a file after others.
+        there is; for some rows of a file after others. Where there is a share it returns the squares of what values
+        and those before differ by, summed over cells, (G,).
     begin : callable, optional
         Called before, with the spine and by geolevel with the tables that rows of measurements name.
     memory : float, optional
@@ -119,50 +128,79 @@ def read_outline(
     require_free_names(settings.schema)
     if within is not None and not all(within):
         raise ValueError("within '' names no geounits: give the first characters of their geocodes, or leave it out")
-    accounts, ledger = RowAccounts(), Ledger(memory)
-    levels = _read_levels(folder, kept, within, accounts, ledger)
+    accounts, outside, averaged = RowAccounts(), Outside(within), AveragedTables()
+    ledger = Ledger(memory)
+    levels = _read_levels(folder, kept, within, outside, accounts, ledger, averaged)
     require_prefixes(folder, settings, [level.geocodes.to_list() for level in levels.values()], within or ())
     if not any(level.geocodes.len() for level in levels.values()):
         raise _nothing_measured(folder, accounts, within)
     require_levels(folder, [name for name, level in levels.items() if level.geocodes.len()], settings)
     ledger.claim(BYTES_A_GEOUNIT * sum(level.geocodes.len() for level in levels.values()))
     with naming(folder):
-        spine = _spine({name: level.geocodes.to_list() for name, level in levels.items()}, settings.geolevels)
+        codes = {name: level.geocodes for name, level in levels.items()}
+        spine, remarks = spine_of_codes(codes, settings.geolevels, within)
+        in_part = outside.cutting(spine.geocodes, _leaves(spine), settings.name)
         spine = with_sums(spine, totals)
     require_measurements(folder, spine, [name for name, level in levels.items() if level.has_measurements], settings)
     if begin is not None:
         begin(spine, {name: level.tables_named() for name, level in levels.items() if level.geocodes.len()})
+    only_children = only_children_below(spine)
+    remarks += in_part.remarks()
     for number, (name, level) in enumerate(levels.items()):
         if progress is not None:
             progress(name, number, len(levels))
-        level.read(keep)
+        remarks += level.read(keep, spine, only_children) if level.geocodes.len() else ()
     if not any(level.is_measured for level in levels.values()):
         raise _nothing_measured(folder, accounts, within)
     observed = {name: level.variances for name, level in levels.items() if level.variances}
     sums = {name: level.totals for name, level in levels.items() if level.variances}
-    doubts: list[str | None] = []
-    for position, known in totals_by_geounit(totals, spine).items():
-        doubts.append(doubt_of_total(kept.target.schema, known, position, spine, observed, sums))
-        _add_total(known, position, spine, observed, sums, keep, levels)
     with naming(folder):
         refuse_missing_children(kept.target.schema, spine, observed, sums)
-    for doubt in filter(None, doubts):
-        raise ValueError(doubt)
+    implied = {name: level.bounds.implied() for name, level in levels.items()}
+    stated = totals_by_geounit(totals, spine)
+    for position in sorted(stated, key=lambda own: -spine.level_of[own]):  # those above are compared with those below
+        known = stated[position]
+        refuse_doubtful(kept.target.schema, known, position, spine, observed, sums, implied, kept.target.noise)
+        _add_total(known, position, spine, observed, sums, keep, levels)
+    if stated:
+        places = ", ".join(dict.fromkeys(known.place.rpartition(",")[0] for known in stated.values()))
+        with naming(folder):
+            advice = f"are the totals of {places} of these measurements, and of this year?"
+            refuse_missing_children(kept.target.schema, spine, observed, sums, advice)
     zeros = {(name, table): cells for name, level in levels.items() for table, cells in level.zeros.items()}
     facilities = _facilities(levels)
     lowest = facilities.filter(pl.col("geolevel") == facilities["geolevel"][-1]) if facilities.height else facilities
     counts = lowest.group_by("type", maintain_order=True).agg(pl.col("facilities").sum())
     coupled = {settings.schema.names[recode.axis] for recode in settings.schema.recodes}
     coupled |= {variable for level in levels.values() for variable in level.spoken_of}
+    types = max((level.types for level in levels.values()), key=len)
+    remarks += facility_remarks({name: level.bounds for name, level in levels.items()}, types, spine)
+    remarks += averaged.remarks()
+    totals_of_bounds = _implied(levels, observed, sums)
+    remarks += (remark for own in totals_of_bounds for remark in own.remarks())
     read = ReadingReport(
         rows=accounts.totals(),
         unused=accounts.unused(),
         facilities=dict(counts.rows()),
-        implied=_implied(levels, observed, sums),
+        implied=totals_of_bounds,
         summed_out=kept.summed_out,
         is_lossless=not coupled.intersection(kept.summed_out),
+        in_part=in_part,
+        remarks=tuple(remarks),
     )
-    return Outline(spine, observed, zeros, read, facilities, ledger.claimed)
+    return Outline(spine, _in_order(kept.target.schema, observed), zeros, read, facilities, ledger.claimed)
+
+
+def _in_order(schema: Schema, observed: Arrays) -> Arrays:
+    """The tables of every geolevel in order, whatever that of the rows is."""
+    return {
+        level: {name: tables[name] for name in sorted(tables, key=lambda name: parse_table(schema, name).sort_key)}
+        for level, tables in observed.items()
+    }
+
+
+def _leaves(spine: Spine) -> list[str]:
+    return [spine.geocodes[i] for i in np.flatnonzero(spine.child_counts == 0).tolist()]
 
 
 def _facilities(levels: Mapping[str, MeasuredLevel]) -> pl.DataFrame:
@@ -201,8 +239,6 @@ def _add_total(
     level, rank, count = spine.levels[number], spine.rank_in_level[position], spine.members[number].size
     variances = observed.setdefault(level, {}).setdefault(TOTAL, np.full(count, np.inf))
     totals = sums.setdefault(level, {}).setdefault(TOTAL, np.zeros(count))
-    if variances[rank] == 0 and totals[rank] != known.total:
-        raise ValueError(f"{known.place}: the total is {known.total:,.0f}, a constraint says {totals[rank]:,.0f}")
     if 0 < variances[rank] < np.inf:
         levels[level].leave_measured(np.array([rank]), TOTAL, known.place.rpartition(",")[0])
     variances[rank], totals[rank] = 0, known.total
@@ -213,8 +249,10 @@ def _read_levels(
     folder: str | os.PathLike[str],
     kept: KeptVariables,
     within: Sequence[str] | None,
+    outside: Outside,
     accounts: RowAccounts,
     ledger: Ledger,
+    averaged: AveragedTables,
 ) -> dict[str, MeasuredLevel]:
     """All geolevels, with their geocodes only."""
     levels = {}
@@ -222,7 +260,8 @@ def _read_levels(
         files, geocodes, named = [], pl.Series("geocode", [], dtype=pl.String), set[str]()
         for kind in (MEASUREMENTS, CONSTRAINTS):
             for path in files_of(place, kind):
-                own, names, height = read_keys(path, within)
+                own, names, height = read_keys(path, within, outside)
+                _require_kind(path, kind, names)
                 geocodes = pl.concat([geocodes, own]).unique()
                 if own.len():
                     files.append((kind, path))
@@ -230,8 +269,16 @@ def _read_levels(
                 else:
                     accounts.saw(name, kind, height)
                     leave_outside(name, kind, height, within, accounts)
-        levels[name] = MeasuredLevel(name, files, geocodes.sort(), named, kept, within, accounts, ledger)
+        levels[name] = MeasuredLevel(name, files, geocodes.sort(), named, kept, within, accounts, ledger, averaged)
     return levels
+
+
+def _require_kind(path: Path, kind: str, names: pl.Series) -> None:
+    """Refuse constraints among measurements, and measurements among constraints."""
+    other = CONSTRAINT_SUFFIX if kind == MEASUREMENTS else MEASUREMENT_SUFFIX
+    strange = names.filter(names.str.ends_with(other)).sort()
+    if strange.len():
+        raise ValueError(f"{path}: it holds {strange[0]!r}, which does not belong in {kind}: copy the folder anew")
 
 
 def _nothing_measured(
@@ -245,22 +292,3 @@ def _explained(accounts: RowAccounts, within: Sequence[str] | None) -> str:
         if name != EVERY_NAME:
             return f" that can be used; {name!r} at {geolevel}: {reason}"
     return f" within {', '.join(within)}" if within else ""
-
-
-def _spine(geocodes: Mapping[str, list[str]], geolevels: Sequence[str]) -> Spine:
-    """The tree of the geocodes, under a root of its own if there are several at the top."""
-    by_level = {name: codes for name, codes in geocodes.items() if codes}
-    names = list(by_level)
-    if len(by_level[names[0]]) > 1:
-        above = geolevels.index(names[0]) - 1
-        by_level = {geolevels[above] if above >= 0 else ROOT: [""], **by_level}
-    spine = Spine.from_geocodes(by_level)
-    lowest = spine.level_index(names[-1])
-    childless = np.flatnonzero((spine.child_counts == 0) & (spine.level_of < lowest))
-    if childless.size:
-        level, code = spine.levels[spine.level_of[childless[0]]], spine.geocodes[childless[0]]
-        raise ValueError(
-            f"{level} {code!r} has no geounits below it, as {childless.size:,} in all: a partition is missing, or "
-            "within= should leave it out"
-        )
-    return spine

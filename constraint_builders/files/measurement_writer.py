@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.layout import by_table
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.measurement_files import (
@@ -30,6 +32,7 @@ from constraint_builders.files.parquet import write_parquet
 from constraint_builders.files.row_lists import LARGEST
 from constraint_builders.files.safe_paths import path_component
 from constraint_builders.problem import Problem
+from constraint_builders.relations.spine_tables import spine_layout
 from constraint_builders.schema_order import in_schema_order
 
 GROUP_CELLS = 1 << 21  # of a row group at most, so that files can be read in little memory
@@ -77,13 +80,14 @@ def write_noisy_measurements(
     OSError
         If there is something at `folder`, or it cannot be written.
     """
-    values = np.asarray(y, dtype=np.float64)
+    values = problem.observed.flat(y, "y")
     problem.check_vector(values)
     variances = _checked_variances(problem, values)
     order = in_schema_order(problem)
     if order is not None:
         problem, values = order.problem, values[order.observed]
     spine = problem.domain.spine
+    empty = _by_position(problem, zeros or {})
     with new_folder(folder) as temporary:
         for name, text in (notes or {}).items():
             (temporary / path_component(name, "note")).write_text(text, encoding="utf-8", newline="\n")
@@ -91,11 +95,18 @@ def write_noisy_measurements(
             if progress is not None:
                 progress(name, number, len(spine.levels))
             level = _WrittenLevel(problem, values, variances, number)
-            own = {table: cells for (geolevel, table), cells in (zeros or {}).items() if geolevel == name}
+            own = {table: cells for (geolevel, table), cells in empty.items() if geolevel == name}
             place = temporary / f"{path_component(name, 'geolevel')}{LEVEL_SUFFIX}"
             partitions = _partitions(spine, number, partition)
             _write(level.measurements(), place / MEASUREMENTS, partitions)
             _write(level.exact() + level.zeros(own), place / CONSTRAINTS, partitions)
+
+
+def _by_position(problem: Problem, zeros: Mapping[tuple[str, str], Any]) -> dict[tuple[str, str], NDArray[np.bool_]]:
+    """Structural zeros in the order of the geounits, and of the names of their tables."""
+    named = by_table(zeros)
+    layout = spine_layout(problem.domain.schema, problem.domain.spine, list(named))
+    return {name: np.asarray(layout.by_position(own, name, f"zeros of {name!r}")) for name, own in named.items()}
 
 
 def _checked_variances(problem: Problem, values: Float) -> list[Float]:

@@ -11,7 +11,6 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
-from constraint_builders.files.exact_totals import ExactTotal
 from constraint_builders.files.measurement_files import (
     CONSTRAINTS,
     LEVEL_SUFFIX,
@@ -24,6 +23,7 @@ from constraint_builders.files.settings import Settings
 
 MOST_NAMED = 100  # geocodes in a message
 MOST_DEVIATIONS = 20.0  # so far from zero no noise comes, Laplace's tails over 10^9 counts included
+ADVICE = "one is missing, counted twice or in other units, or within= should leave the level out"
 
 ByTable = Mapping[str, Mapping[str, Float]]
 
@@ -88,7 +88,7 @@ def require_prefixes(
     for prefix in within:
         if not any(code.startswith(prefix) for codes in found for code in codes):
             raise ValueError(
-                f"{os.fspath(folder)}: nothing was measured within {prefix}: no geocode begins so; "
+                f"{os.fspath(folder)}: nothing was measured within {prefix}: no geocode begins so, leave it out; "
                 f"{_what_there_is(folder, settings, prefix)}"
             )
 
@@ -117,7 +117,9 @@ def _in_common(code: str, prefix: str) -> int:
     return next((i for i, (a, b) in enumerate(zip(code, prefix, strict=False)) if a != b), min(len(code), len(prefix)))
 
 
-def refuse_missing_children(schema: Schema, spine: Spine, variances: ByTable, totals: ByTable) -> None:
+def refuse_missing_children(
+    schema: Schema, spine: Spine, variances: ByTable, totals: ByTable, advice: str = ADVICE
+) -> None:
     """Refuse measurements in which a geounit's count is not that of its children together, by far more than noise.
 
     Then children are missing: a partition was not copied, say. For every table measured at a geounit and at all its
@@ -131,6 +133,8 @@ def refuse_missing_children(schema: Schema, spine: Spine, variances: ByTable, to
         Of every cell of the table; infinite where it was not measured.
     totals : mapping of geolevel to mapping of table to ndarray (geounits of the level,)
         Sum of the measurements of all cells; 0 where there is none.
+    advice : str
+        What the message ends in.
 
     Raises
     ------
@@ -144,10 +148,10 @@ def refuse_missing_children(schema: Schema, spine: Spine, variances: ByTable, to
                 members = spine.members[spine.level_index(level)]
                 counts[members] = totals[level][name]
                 spread[members] = tables[name] * parse_table(schema, name).size
-        _compare(spine, name, counts, spread)
+        _compare(spine, name, counts, spread, advice)
 
 
-def _compare(spine: Spine, name: str, counts: Float, variances: Float) -> None:
+def _compare(spine: Spine, name: str, counts: Float, variances: Float, advice: str) -> None:
     """Compare sums of all cells of a table in every geounit, (N,), with those of its children."""
     children = np.flatnonzero(spine.parent >= 0)
     of_children, variance_of_children = (
@@ -162,34 +166,5 @@ def _compare(spine: Spine, name: str, counts: Float, variances: Float) -> None:
         level, code = spine.levels[spine.level_of[worst]], spine.geocodes[worst]
         raise ValueError(
             f"{level} {code!r} counts {counts[worst]:,.0f} in table {name!r}, its {spine.child_counts[worst]} "
-            f"children {of_children[worst]:,.0f}: no noise explains that; a partition is missing, or "
-            "within= should leave the level out"
+            f"children {of_children[worst]:,.0f}: no noise explains that; {advice}"
         )
-
-
-def doubt_of_total(
-    schema: Schema, known: ExactTotal, position: int, spine: Spine, variances: ByTable, totals: ByTable
-) -> str | None:
-    """Why an exact total cannot be that of its geounit, by what was measured there or of all its children; or None.
-
-    Parameters
-    ----------
-    schema : Schema
-    known : ExactTotal
-    position : int
-        The geounit, in the spine.
-    spine, variances, totals
-        As in `refuse_missing_children`; some table's sum differs by more than `MOST_DEVIATIONS` standard deviations.
-    """
-    for units in (np.array([position]), np.flatnonzero(spine.parent == position)):
-        levels = {spine.levels[number] for number in spine.level_of[units]}
-        for level in levels if len(levels) == 1 else ():
-            ranks = spine.rank_in_level[units]
-            for name, own in variances.get(level, {}).items():
-                variance, count = parse_table(schema, name).size * own[ranks].sum(), totals[level][name][ranks].sum()
-                if np.isfinite(variance) and abs(count - known.total) > MOST_DEVIATIONS * np.sqrt(variance) + 0.5:
-                    return (
-                        f"{known.place}: the total is {known.total:,.0f}, and table {name!r} at {level} counts "
-                        f"{count:,.0f}: no noise explains that; is it of these measurements, and of this year?"
-                    )
-    return None

@@ -9,20 +9,30 @@ from contextlib import contextmanager
 import polars as pl
 
 LONGEST_SHOWN = 60
+PANIC = "PanicException"  # of libraries written in Rust, each its own, for a file that contradicts itself
 
 
 @contextmanager
 def naming(what: str | os.PathLike[str]) -> Iterator[None]:
-    """Make every complaint of a block of code a `ValueError` that begins with a file's name."""
+    """Make every complaint of a block of code a `ValueError`, or `MemoryError`, that begins with a file's name."""
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{os.fspath(what)}: {error}") from None
+        raise ValueError(_named(what, str(error))) from None
     except pl.exceptions.PolarsError as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{os.fspath(what)}: not readable as a table: {reason}") from None
-    except pl.exceptions.PanicException:  # polars' own word for a file that contradicts itself
+    except MemoryError as error:
+        raise MemoryError(_named(what, str(error) or "reading it takes more memory than is free")) from None
+    except BaseException as error:
+        if type(error).__name__ != PANIC:
+            raise
         raise ValueError(f"{os.fspath(what)}: not readable as a table: it is damaged, copy it again") from None
+
+
+def _named(what: str | os.PathLike[str], reason: str) -> str:
+    name = f"{os.fspath(what)}: "
+    return reason if reason.startswith(name) else name + reason
 
 
 def shown(value: object) -> str:

@@ -100,8 +100,8 @@ def read_noisy_measurements(
     desired
         As in `Problem`.
     within : sequence of str, optional
-        Read only geounits whose geocodes begin with one of these: ``["044", "144"]`` for both branches of Rhode
-        Island. Geounits above are left out, since their counts include others.
+        Read only geounits whose geocodes begin with one of these: ``["041", "141"]`` for both branches of Oregon.
+        Geounits above are left out, since their counts include others.
     totals : sequence of ExactTotal, optional
         Totals that are known exactly, as `read_totals` reads them.
     variables : sequence of str, optional
@@ -119,8 +119,8 @@ def read_noisy_measurements(
     ValueError
         If a file cannot be understood (it is named, with the column and the row), nothing was measured, or nothing
         within one of the prefixes, or nothing at a geolevel that the settings measure below others, a geounit is given
-        twice for one table, a geounit above the lowest level has none below, or one below has none above, or
-        counts of a geounit and of its children differ by more than noise.
+        twice for one table, a geounit above the lowest level has none below, or one below has none at the level above,
+        counts of a geounit and of its children differ by more than noise, or a total from what is known of it.
     OSError
         If the folder cannot be opened.
     """

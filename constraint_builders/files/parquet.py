@@ -10,6 +10,8 @@ from typing import Any
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from constraint_builders.files.naming import naming
+from constraint_builders.files.parquet_footer import read_footer
 from constraint_builders.files.replacing import os_error
 
 FOOTER = "transport error"  # what polars says of a description that could not be written, without the system's number
@@ -17,13 +19,21 @@ MORE = 1 << 20  # bytes
 
 
 def scan_parquet(path: str | os.PathLike[str]) -> pl.LazyFrame:
-    """The rows of a Parquet file, or of all files of a folder, to be read later.
+    """The rows of a Parquet file, to be read later.
 
     Parameters
     ----------
     path : path
-        Taken literally: ``run[1]`` is a folder of that name. Folders' names (``State=44``) give no columns.
+        Taken literally: ``run[1]`` is a file of that name. Folders' names (``State=44``) give no columns.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or has columns deep within one another; the path is not named.
+    OSError
+        If it cannot be opened.
     """
+    read_footer(path).declared.require_shallow()
     return pl.scan_parquet(os.path.abspath(path), glob=False, hive_partitioning=False)
 
 
@@ -38,12 +48,15 @@ def scan_files(paths: Sequence[str | os.PathLike[str]], number: str) -> pl.LazyF
         Name of a column that says from which of the files a row is.
     """
     whole = [os.path.abspath(path) for path in paths]
+    for path in whole:
+        with naming(path):
+            read_footer(path).declared.require_shallow()
     rows = pl.scan_parquet(whole, glob=False, hive_partitioning=False, include_file_paths=number)
     return rows.with_columns(pl.col(number).replace_strict(whole, list(range(len(whole))), return_dtype=pl.Int64))
 
 
 def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """The rows of a Parquet file, or of all files of a folder, and of them the named columns.
+    """The rows of a Parquet file, and of them the named columns; raises as `scan_parquet`, and names the path.
 
     Parameters
     ----------
@@ -52,8 +65,9 @@ def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = N
     columns : sequence of str, optional
         By default all.
     """
-    rows = scan_parquet(path)
-    return (rows if columns is None else rows.select(columns)).collect()
+    with naming(path):
+        rows = scan_parquet(path)
+        return (rows if columns is None else rows.select(columns)).collect()
 
 
 def parquet_schema(path: str | os.PathLike[str]) -> pl.Schema:

@@ -36,7 +36,7 @@ OF_SETTINGS = {
     }.items()
 }
 UNSURE = "C"  # confidence of a line whose number is from memory
-_LINE = re.compile(r"(?P<table>[A-Z]+\d+[A-Z]?)_(?P<number>\d{3})N")
+_LINE = re.compile(r"(?P<table>[A-Z]+\d+[A-Z]?)_(?P<number>\d{3})N", re.ASCII)
 
 LevelsCounted = Mapping[str, NDArray[np.bool_]]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from constraint_builders.files.facility_bounds import ImpliedTotal
+from constraint_builders.files.remarks import Remark
 from constraint_builders.files.row_accounts import RowCount, Unused
+from constraint_builders.files.tabulated_places import PlacesInPart
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,10 @@ class ReadingReport:
         Variables over which tables were summed when they were read.
     is_lossless : bool
         Whether the sums lose nothing for the tables of the others.
+    in_part : PlacesInPart
+        The published places that are not held whole.
+    remarks : tuple of Remark
+        What is missing of the files, and what in them does not agree.
     """
 
     rows: tuple[RowCount, ...]
@@ -36,9 +42,11 @@ class ReadingReport:
     implied: tuple[ImpliedTotal, ...]
     summed_out: tuple[str, ...] = ()
     is_lossless: bool = True
+    in_part: PlacesInPart = field(default_factory=PlacesInPart)
+    remarks: tuple[Remark, ...] = ()
 
     def implied_lines(self) -> Iterator[str]:
-        """What the test of implied totals gave, one line a geolevel, and one for each that disagrees."""
+        """What the test of implied totals gave, one line a geolevel; those that disagree are remarks."""
         for level in dict.fromkeys(own.geolevel for own in self.implied):
             here = [own for own in self.implied if own.geolevel == level]
             tested = [own for own in here if own.agrees is not None]
@@ -48,9 +56,6 @@ class ReadingReport:
                 f"{level}: bounds imply totals of {len(here):,} geounits, {total:,} together; of {len(tested):,} whose "
                 f"total is known or was measured {agreeing:,} agree"
             )
-            for own in tested:
-                if not own.agrees:
-                    yield f"{level} {own.geocode!r}: {own.implied:,} implied, {own.known:,.0f} known: DISAGREE"
 
     def to_json(self) -> dict[str, Any]:
         """For a file; `of_json` reads it."""
@@ -61,6 +66,8 @@ class ReadingReport:
             "implied": [list(own) for own in self.implied],
             "summed_out": list(self.summed_out),
             "is_lossless": self.is_lossless,
+            "in_part": self.in_part.to_json(),
+            "remarks": [list(own) for own in self.remarks],
         }
 
     @classmethod
@@ -73,4 +80,6 @@ class ReadingReport:
             tuple(ImpliedTotal(*own) for own in said["implied"]),
             tuple(said["summed_out"]),
             bool(said["is_lossless"]),
+            PlacesInPart.of_json(said["in_part"]),
+            tuple(Remark(*own) for own in said["remarks"]),
         )

@@ -41,12 +41,20 @@ def temporary_beside(path: Path) -> Path:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path beside `path`, which becomes `path` at the end, or vanishes if anything goes wrong."""
+    """Give a temporary path beside `path`, which becomes `path` at the end, or vanishes if anything goes wrong.
+
+    Who may read and write a file that is there already may do so afterwards, and nobody else, meanwhile neither.
+    """
     path = Path(os.path.realpath(require_writable(path)))
     temporary = temporary_beside(path)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
     try:
         with naming_place(path):
+            if mode is not None:
+                os.close(os.open(temporary, os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR))
             yield temporary
+            if mode is not None:
+                temporary.chmod(mode)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from constraint_builders.description.table import Table
 from constraint_builders.files.cell_keys import SUMMED_OUT, cell_keys
 from constraint_builders.files.columns import SOURCE, TABLE, Columns
 from constraint_builders.files.geography_columns import Geography
-from constraint_builders.files.labels import LabelNumbers, inferred_levels, read_table_name, summed_out_labels
+from constraint_builders.files.labels import LabelNumbers, inferred_levels, read_table_name
 from constraint_builders.files.naming import shown
 from constraint_builders.files.numbers import read_labels
 from constraint_builders.files.source import Source
@@ -26,7 +26,12 @@ LevelTable = tuple[str, str]
 
 
 def infer(source: Source, columns: Columns) -> Schema:
-    """The variables that the columns are, with levels in order of first appearance."""
+    """The variables that the columns are, with their levels in order of `inferred_levels`."""
+    if not columns.variables:
+        raise ValueError(
+            f"no column is a variable: add one, such as 'sex', {SUMMED_OUT!r} where all are counted, and give a schema "
+            "where it is so in every row"
+        )
     levels = {}
     for name in columns.variables:
         levels[name] = inferred_levels(_labels(source, name, variable=True), source.rows)
@@ -45,8 +50,8 @@ def _labels(source: Source, name: str, variable: bool) -> pl.Series:
 
 
 def _codes(column: pl.Series) -> tuple[list[str], NDArray[np.int64]]:
-    """The different labels of a column in order of first appearance, and for every row the number of its label."""
-    labels = column.unique(maintain_order=True)
+    """The different labels of a column, sorted, and for every row the number of its label."""
+    labels = column.unique().sort()
     return labels.to_list(), column.cast(pl.Enum(labels)).to_physical().to_numpy().astype(np.int64)
 
 
@@ -85,11 +90,11 @@ class Rows:
     ----------
     names : list of str
         Names of the tables as the rows give them, put right where they differ in capitals and spaces alone, in order of
-        first appearance.
+        `Table.sort_key`.
     tables : list of Table
         What they are.
     blocks : list of Block
-        In order of first appearance.
+        In order of geolevel, table and source, whatever that of the rows is.
 
     Raises
     ------
@@ -106,7 +111,7 @@ class Rows:
         self._geounits = geography.geounits if geography else np.zeros(source.frame.height, np.intp)
         written, number = _codes(_labels(source, columns.keys[TABLE], variable=False))
         found = [self._table(name, inferred, number == i) for i, name in enumerate(written)]
-        self.names = list(dict.fromkeys(name for name, _ in found))
+        self.names = sorted(dict(found), key=lambda name: (dict(found)[name].sort_key, name))
         self.tables = [dict(found)[name] for name in self.names]
         self.table_of_row = np.array([self.names.index(name) for name, _ in found])[number]
         self.keys = cell_keys(schema, self.tables)
@@ -126,8 +131,7 @@ class Rows:
         kept = []
         for variable, column in self._columns.variables.items():
             labels = read_labels(self.source.frame[column]).filter(pl.Series(mine)).unique().drop_nulls()
-            summed_out = LabelNumbers(summed_out_labels(self._schema.labels_of(variable)))
-            if any(summed_out.get(label) < 0 for label in labels):
+            if any(label.strip() != SUMMED_OUT for label in labels):
                 kept.append(variable)
         return " * ".join(kept) or "total"
 
@@ -135,10 +139,8 @@ class Rows:
         """For every row the level or group along one variable, 0 where it is summed out."""
         name = self._schema.names[axis]
         labels, codes = _codes(_labels(self.source, self._columns.variables[name], variable=True))
-        lookup = np.full((len(self.keys.labels[axis]), len(labels)), -1, dtype=np.int32)
-        for factor, (row, known) in enumerate(zip(lookup, self.keys.labels[axis], strict=True)):
-            numbers = LabelNumbers(known if factor else summed_out_labels(self._schema.labels_of(name)))
-            row[:] = [numbers.get(label) if factor else min(numbers.get(label), 0) for label in labels]
+        numbers = map(LabelNumbers, self.keys.labels[axis])
+        lookup = np.array([[own.get(label) for label in labels] for own in numbers], dtype=np.int32)
         cells = lookup[self.keys.factors[self.table_of_row, axis], codes]
         if cells.size and cells.min() < 0:
             self._refuse_label(axis, int(cells.argmin()), labels[codes[cells.argmin()]])
@@ -165,11 +167,9 @@ class Rows:
             sources, source_of_row = _codes(_labels(self.source, self._columns.keys[SOURCE], variable=False))
         shape = (int(levels.max(initial=0)) + 1, len(self.names), len(sources))
         key = np.ravel_multi_index((levels, self.table_of_row, source_of_row), shape)
-        found, first, number = np.unique(key, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        places = zip(*np.unravel_index(found[order], shape), strict=True)
-        blocks = [Block(int(level), int(table), sources[source]) for level, table, source in places]
-        return blocks, np.argsort(order)[number]
+        found, number = np.unique(key, return_inverse=True)
+        places = zip(*np.unravel_index(found, shape), strict=True)
+        return [Block(int(level), int(table), sources[source]) for level, table, source in places], number
 
     @cached_property
     def geounit_of_row(self) -> Integers:

@@ -113,7 +113,7 @@ class SettingsDocument(Struct, frozen=True, forbid_unknown_fields=True):
     constraints: ConstraintsSection = ConstraintsSection()
 
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
 
 @dataclass(frozen=True)

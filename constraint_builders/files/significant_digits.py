@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
+from constraint_builders.files.source_columns import without_source
 
 ROUNDED = ("estimate", "std_error", "lower", "upper", "nonnegative", "adjustment")
 RATIOS = ("adjustment_z",)
 OF_EXACT = 15  # significant digits of a number without a standard error: the last bits are rounding
+MOST_DIGITS = 17  # of a floating-point number
+EPSILON = np.finfo(np.float64).eps
 LARGEST = 2.0**53  # beyond, every floating-point number is whole
 
 
@@ -38,13 +41,47 @@ def rounded(frame: pl.DataFrame, digits: int) -> pl.DataFrame:
     places = digits - 1 - _exponents(frame["std_error"].to_numpy())
     columns = []
     for name in frame.columns:
-        if name in ROUNDED:
+        what, _ = without_source(name)
+        if what in ROUNDED:
             values = frame[name].to_numpy()
             own = np.where(np.isnan(places), OF_EXACT - 1 - _exponents(values), places)
             columns.append(_at(frame[name], values, own))
-        elif name in RATIOS:
+        elif what in RATIOS:
             columns.append(_at(frame[name], frame[name].to_numpy(), np.full(frame.height, digits - 1.0)))
     return frame.with_columns(columns)
+
+
+def digits_of(estimate: Float, std_error: Float) -> int:
+    """The significant digits of standard errors to which results are rounded; `MOST_DIGITS` where they are not.
+
+    Parameters
+    ----------
+    estimate, std_error : ndarray, (rows,)
+
+    Examples
+    --------
+    >>> digits_of(np.array([1545.2, 0.0]), np.array([0.99, 1.0])), digits_of(np.array([1545.2034]), np.array([0.99]))
+    (2, 4)
+    """
+    for digits in range(1, MOST_DIGITS):
+        unit = 2 * half_units(std_error, digits)
+        unit[std_error == 10.0 ** _exponents(std_error)] /= 10  # they may have been rounded up to one digit more
+        if all(_whole(own, unit).all() for own in (estimate, std_error)):
+            return digits
+    return MOST_DIGITS
+
+
+def half_units(std_error: Float, digits: int) -> Float:
+    """Half a unit of the last decimal place that `rounded` leaves in a row, (rows,); 0 without a standard error."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.nan_to_num(0.5 * 10.0 ** (_exponents(std_error) - digits + 1))
+
+
+def _whole(values: Float, unit: Float) -> Flags:
+    """Whether values are multiples of units, to their own rounding; where there is no unit there is nothing to say."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        times = np.divide(values, unit, out=np.zeros_like(values), where=unit > 0)
+        return ~np.isfinite(times) | (abs(times - np.round(times)) <= 4 * EPSILON * abs(times))
 
 
 def _exponents(values: Float) -> Float:

@@ -15,6 +15,7 @@ from constraint_builders.files.formats import format_of
 from constraint_builders.files.naming import naming
 from constraint_builders.files.pandas_frames import from_pandas, is_pandas
 from constraint_builders.files.text_table import TextTable
+from constraint_builders.opening import open_file
 
 FRAME = "data frame"
 
@@ -67,7 +68,7 @@ def open_source(source: Any) -> Source:
         raise TypeError(f"a table is a path or a data frame (pandas, polars, ...): got {type(source).__name__}")
     path, what = Path(source), os.fspath(source)
     known = format_of(path)
-    with path.open("rb") as file, naming(path):
+    with open_file(path) as file, naming(path):
         table = known.open(file)
         if isinstance(table, TextTable):
             return Source(table.frame, what, table.rows, table.delimiter)

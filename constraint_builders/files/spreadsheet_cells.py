@@ -33,6 +33,6 @@ def _escaped(text: pl.Series) -> pl.Series:
 
 def with_formulas(frame: pl.DataFrame) -> pl.DataFrame:
     """The inverse of `without_formulas`, of a frame of text."""
-    apostrophes = [name for name in frame.columns if frame[name].str.contains("'", literal=True).any()]
-    frame = frame.with_columns(frame[name].str.replace_all(f"{_START}'{_FORMULA}", "$1$2") for name in apostrophes)
-    return frame
+    has_one = frame.select(pl.all().str.contains("'", literal=True).any()).row(0)
+    apostrophes = [name for name, has in zip(frame.columns, has_one, strict=True) if has]
+    return frame.with_columns(frame[name].str.replace_all(f"{_START}'{_FORMULA}", "$1$2") for name in apostrophes)

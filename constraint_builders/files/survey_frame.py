@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
 
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.cell_keys import SUMMED_OUT
-from constraint_builders.files.columns import TABLE, Columns, find_columns, plain_name
-from constraint_builders.files.labels import LabelNumbers, summed_out_labels
-from constraint_builders.files.measured_table import MeasuredTable, measured
-from constraint_builders.files.naming import naming
+from constraint_builders.files.columns import GEOCODE, GEOLEVEL, TABLE, Columns, find_columns, plain_name
+from constraint_builders.files.labels import LabelNumbers
+from constraint_builders.files.measured_table import MeasuredTable, Settled, measured
+from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.numbers import EMPTY, TEXT, read_labels
-from constraint_builders.files.source import Source
+from constraint_builders.files.source import Source, open_source
+from constraint_builders.files.totals import with_totals
 from constraint_builders.files.wide_table import with_rows_for_cells
+
+if TYPE_CHECKING:
+    from constraint_builders.files.schema_file import SchemaFile
 
 NOT_MEASURED, EXACT = np.inf, 0.0
 CENSUS_MARKS = tuple(-111_111_111 * digit for digit in range(2, 10))  # in place of numbers, in files of the ACS
-EVERYBODY = re.compile(r"(total|all)\W+(?!others?\b)\w|both sexes$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,40 @@ class Said:
     cells: str | Sequence[str] | None = None
     suppressed: str | float | Sequence[str | float] = ()
     exact: str | float | Sequence[str | float] = ()
+    total: str | Sequence[str] = ()
+
+
+def tables_as_said(
+    source: Any,
+    file: SchemaFile | None = None,
+    said: Said | None = None,
+    *,
+    desired: Any = None,
+    undetermined: Literal["error", "nan"] = "nan",
+) -> MeasuredTable:
+    """What a table says, long or wide, as the command takes it; a long one that nothing is said of to the letter.
+
+    Parameters
+    ----------
+    source : path or data frame
+    file : SchemaFile, optional
+        Its desired tables count where none are given.
+    said : Said, optional
+    desired, undetermined
+        As in `Problem`.
+
+    Raises
+    ------
+    ValueError, OSError, TypeError
+        As `read_long_table` and `constraint_builders.problem_from`.
+    """
+    table, schema = open_source(source), None if file is None else file.schema
+    wanted = desired if file is None else desired or file.desired
+    options: dict[str, Any] = {"desired": wanted, "undetermined": undetermined}
+    options["noise"] = "gaussian" if file is None else file.noise
+    if said is None and names_its_tables(table):
+        return measured(table, schema, **options)
+    return measured_as_said(table, schema, said or Said(), **options)
 
 
 def measured_as_said(
@@ -48,17 +84,25 @@ def measured_as_said(
 ) -> MeasuredTable:
     """What a table that was opened says; parameters and errors as in `constraint_builders.problem_from`."""
     with naming(table.what):
-        table = replace(table, frame=_renamed(table.frame, said.columns))
+        table, marks = replace(table, frame=_renamed(table.frame, said.columns)), list(map(str, _several(said.total)))
         if said.names_to is not None:
-            table = with_rows_for_cells(table, said.names_to, said.names_sep, said.cells)
+            table = with_rows_for_cells(table, said.names_to, said.names_sep, said.cells, marks)
         elif said.cells is not None:
             raise ValueError(
                 "cells names columns of a wide table: give names_to too, the variable whose levels they are"
             )
-        table = _with_names_of_tables(table, schema)
+        variables = find_columns(table.frame, schema, named=names_its_tables(table)).variables
+        table, totals = with_totals(table, variables, schema, marks)
+        table = _with_names_of_tables(table, schema, variables)
         found = find_columns(table.frame, schema)
-        table = replace(table, frame=_without_marks(table.frame, found, said.suppressed, said.exact))
-    return measured(table, schema, desired=desired, noise=noise, undetermined=undetermined)
+        frame, silent = _without_marks(table.frame, found, said.suppressed, said.exact)
+        _refuse_silent_geolevels(table, found, silent)
+        said_nothing = {} if schema else {name: _silent_labels(table, name, silent) for name in variables}
+        settled = Settled(totals, {name: labels for name, labels in said_nothing.items() if labels})
+        table = replace(table, frame=frame)
+    return measured(
+        table, schema, desired=desired, noise=noise, undetermined=undetermined, total=marks, settled=settled
+    )
 
 
 def names_its_tables(table: Source) -> bool:
@@ -81,12 +125,11 @@ def _renamed(frame: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
     return frame.drop(notes).rename(named)
 
 
-def _with_names_of_tables(table: Source, schema: Schema | None) -> Source:
+def _with_names_of_tables(table: Source, schema: Schema | None, variables: Mapping[str, str]) -> Source:
     """Name the table of every row by the variables that it does not sum out, where no column does."""
     frame = table.frame
     if names_its_tables(table):
         return table
-    variables = find_columns(frame, schema, named=False).variables
     named = [_factors(table, schema, variable, column).alias(variable) for variable, column in variables.items()]
     if not named:
         return replace(table, frame=frame.with_columns(pl.lit("total").alias(TABLE)))
@@ -99,17 +142,7 @@ def _factors(table: Source, schema: Schema | None, variable: str, column: str) -
     """Which factor of a variable every row keeps, null where it is summed out."""
     labels = read_labels(table.frame[column])
     own = schema.labels_of(variable) if schema else labels.drop_nulls().unique().to_list()
-    known = [label for label in own if label.strip() != SUMMED_OUT]
-    if not schema:  # a column that says total or all counts everybody there, as margins of crosstabs do
-        perhaps = [label for label in known if EVERYBODY.match(label.strip())]
-        if perhaps:
-            raise ValueError(
-                f"column {column!r}: does {perhaps[0]!r} count everybody? write 'total' in its place, or give a schema "
-                "where it is a level"
-            )
-        known = [label for label in known if LabelNumbers(summed_out_labels(())).get(label) < 0]
-    out = LabelNumbers(summed_out_labels(known))
-    choices = {variable: LabelNumbers(known)}
+    choices = {variable: LabelNumbers([label for label in own if label.strip() != SUMMED_OUT])}
     if schema:
         axis = schema.names.index(variable)
         choices |= {recode.name: LabelNumbers(recode.labels) for recode in schema.recodes if recode.axis == axis}
@@ -119,7 +152,7 @@ def _factors(table: Source, schema: Schema | None, variable: str, column: str) -
         if len(found) > 1:
             both = " and ".join(map(repr, found))
             raise ValueError(f"column {column!r}: {label!r} is a label of {both}: say which table in a column 'table'")
-        factor_of[label] = None if out.get(label) >= 0 else (found or [variable])[0]
+        factor_of[label] = None if label.strip() == SUMMED_OUT else (found or [variable])[0]
     return labels.replace_strict(factor_of, return_dtype=pl.String, default=None)
 
 
@@ -128,16 +161,20 @@ def _without_marks(
     columns: Columns,
     suppressed: str | float | Sequence[str | float],
     exact: str | float | Sequence[str | float],
-) -> pl.DataFrame:
-    """Say of suppressed cells that they were not measured, and of exact ones that they have no noise."""
+) -> tuple[pl.DataFrame, pl.Series]:
+    """Say of suppressed cells that they were not measured, and of exact ones that they have no noise.
+
+    And which rows say nothing: neither a value, nor a precision, nor a mark.
+    """
     value, spread = frame[columns.value], frame[columns.spread.column]
     suppressed, exact = _several(suppressed), _several(exact)
     unsaid = _marked(value, CENSUS_MARKS) & ~_marked(value, suppressed)
     if unsaid.any():
         mark = value.filter(unsaid)[0]
         raise ValueError(f"value {mark} is a mark of the Census Bureau, no number: name it by suppressed=")
-    hidden = _marked(value, suppressed)
-    empty = hidden | _empty(value) | _marked(spread, suppressed)
+    hidden = _marked(value, suppressed) | _marked(spread, [mark for mark in suppressed if mark != ""])
+    empty = hidden | (_empty(value) & ~_broken(value, spread))
+    silent = _empty(value) & _empty(spread) & ~hidden
     known = _marked(spread, exact) & ~empty
     text = spread.dtype in TEXT
     numbers = spread.cast(pl.String if text else pl.Float64, strict=False)
@@ -150,11 +187,33 @@ def _without_marks(
         .alias(spread.name)
     )
     if not (empty.any() or known.any()):
-        return frame
+        return frame, silent
     nothing = pl.DataFrame({"value": value, "empty": empty}).select(
         pl.when("empty").then(None).otherwise("value").alias(value.name)
     )
-    return frame.with_columns(nothing.to_series(), said.to_series())
+    return frame.with_columns(nothing.to_series(), said.to_series()), silent
+
+
+def _silent_labels(table: Source, column: str, silent: pl.Series) -> dict[str, int]:
+    """The labels of a column of which all rows say nothing, with the first of these rows."""
+    labels = pl.DataFrame(
+        {"label": read_labels(table.frame[column]).str.strip_chars(), "row": table.rows, "nothing": silent}
+    )
+    found = labels.group_by("label", maintain_order=True).agg(pl.col("nothing").all(), pl.col("row").first())
+    kept = found.filter("nothing", pl.col("label").is_not_null(), pl.col("label") != SUMMED_OUT)
+    return dict(kept.select("label", "row").rows())
+
+
+def _refuse_silent_geolevels(table: Source, columns: Columns, silent: pl.Series) -> None:
+    """Refuse a footer in the column of geolevels: one of which all rows say nothing, without a code."""
+    if GEOLEVEL not in columns.keys:
+        return
+    silent &= _empty(table.frame[columns.keys[GEOCODE]])
+    for level, row in _silent_labels(table, columns.keys[GEOLEVEL], silent).items():
+        raise ValueError(
+            f"row {row}, {shown(level)} in column {columns.keys[GEOLEVEL]!r}, has neither a code nor a value nor a "
+            "precision: leave it out"
+        )
 
 
 def _several(marks: Any) -> Sequence[str | float]:
@@ -163,15 +222,15 @@ def _several(marks: Any) -> Sequence[str | float]:
 
 
 def _marked(column: pl.Series, marks: Sequence[str | float]) -> pl.Series:
-    """Where a column holds one of the marks."""
+    """Where a column holds one of the marks, of which an empty one means that it is empty."""
     numbers = [float(mark) for mark in marks if _is_number(mark)]
+    marked = _empty(column) & ("" in marks)
     if column.dtype in TEXT:
         text = column.cast(pl.String).str.strip_chars()
-        marked = text.is_in([str(mark).strip() for mark in marks]) | text.cast(pl.Float64, strict=False).is_in(numbers)
-        return marked.fill_null(False)
-    if not numbers or not column.dtype.is_numeric():
-        return pl.Series(column.name, np.zeros(column.len(), dtype=bool))
-    return column.cast(pl.Float64).is_in(numbers).fill_null(False)
+        marked |= text.is_in([str(mark).strip() for mark in marks]).fill_null(False)
+    elif not column.dtype.is_numeric():
+        return marked
+    return marked | column.cast(pl.Float64, strict=False).is_in(numbers).fill_null(False)
 
 
 def _is_number(mark: str | float) -> bool:
@@ -180,6 +239,15 @@ def _is_number(mark: str | float) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _broken(value: pl.Series, spread: pl.Series) -> pl.Series:
+    """Where a value is NaN, which is no empty one, beside a precision."""
+    if value.dtype in TEXT:
+        not_a_number = value.cast(pl.String).str.strip_chars().str.to_lowercase() == "nan"
+    else:
+        not_a_number = value.is_nan() if value.dtype.is_float() else value.is_null() & False
+    return not_a_number.fill_null(False) & ~_empty(spread)
 
 
 def _empty(column: pl.Series) -> pl.Series:

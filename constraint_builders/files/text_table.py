@@ -16,7 +16,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from constraint_builders.declared_size import TEXT_BYTES, DeclaredSize
 from constraint_builders.files.spreadsheet_cells import with_formulas, without_formulas
+from constraint_builders.memory import format_bytes
 
 DELIMITERS = (",", ";", "\t", "|")
 COMMENT = "#"
@@ -25,6 +27,9 @@ GZIP = b"\x1f\x8b"
 UTF_8_MARK = b"\xef\xbb\xbf"
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 QUOTED = re.compile(rb'"[^"]*"')
+AT_ONCE = 1 << 20  # bytes
+LONGEST_HEADER = 4 << 20  # bytes: the library that reads it copies names some forty times
+_HEADER = re.compile(rb'(?:[^"\n]+|"[^"]*")*+(?:"[^"]*\Z)?')
 DIRECTIVE = b"sep="  # a first line by which Excel states the delimiter
 
 
@@ -55,14 +60,23 @@ def read_text_table(data: bytes) -> TextTable:
     Raises
     ------
     ValueError
-        If it is not text, not one table, or a column has no name of its own; the row is named.
+        If it is not text, not one table, or a column has no name of its own; the row is named. If it is far more text
+        than its bytes can be.
+    MemoryError
+        If it takes more memory than is free.
     """
     text = _utf8(_decompressed(data))
+    _require_moderate(len(text), text.count(LINE_END), 1, data)
     start, skipped, delimiter = _header(text)
     if start >= len(text):
         raise ValueError("it is empty: the first row must name the columns")
     text = text[start:] if start else text
-    delimiter = delimiter or _delimiter(text.partition(b"\n")[0])
+    header = next(_HEADER.finditer(text[: LONGEST_HEADER + 1]))[0]
+    if len(header) > LONGEST_HEADER:
+        raise ValueError(f"row {1 + skipped} has more than {format_bytes(LONGEST_HEADER)}: it must name the columns")
+    delimiter = delimiter or _delimiter(text.partition(LINE_END)[0])
+    width = 1 + header.count(delimiter.encode())
+    _require_moderate(len(text), width * (1 + text.count(LINE_END)), width, data)
     try:
         cells = pl.read_csv(text, has_header=False, infer_schema=False, separator=delimiter)
     except pl.exceptions.ComputeError:
@@ -89,16 +103,20 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTabl
     Raises
     ------
     ValueError
-        If a column that is not empty has no name, or two have one.
+        If there are no rows, a column that is not empty has no name, or two have one.
     """
+    if cells.is_empty():
+        raise ValueError("it holds no rows: give a header and a row for every cell")
     cells = with_formulas(cells)
     names = [(name or "").strip() for name in cells.row(0)]
-    kept = [i for i, name in enumerate(names) if name or cells[1:, i].str.strip_chars().ne("").any()]
+    filled = cells[1:].select(pl.all().str.strip_chars().ne("").any()).row(0)
+    kept = [i for i, name in enumerate(names) if name or filled[i]]
+    first = {name: i for i, name in reversed(list(enumerate(names)))}
     for i in kept:
         if not names[i]:
             raise ValueError(f"column {i + 1} has no name in row {1 + skipped}: name it, or empty it")
-        if names[i] in names[:i]:
-            raise ValueError(f"column {names[i]!r} is given twice, as columns {names.index(names[i]) + 1} and {i + 1}")
+        if first[names[i]] < i:
+            raise ValueError(f"column {names[i]!r} is given twice, as columns {first[names[i]] + 1} and {i + 1}")
     frame = cells[1:, kept]
     frame.columns = [names[i] for i in kept]
     said = frame.select(pl.any_horizontal(pl.all().str.strip_chars().ne("")).fill_null(False)).to_series()
@@ -111,10 +129,19 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTabl
 def _decompressed(data: bytes) -> bytes:
     if not data.startswith(GZIP):
         return data
+    unpacked = 0
     try:
+        with gzip.open(io.BytesIO(data)) as file:
+            while piece := file.read(AT_ONCE):  # counted, before any is kept
+                unpacked += len(piece)
+                _require_moderate(unpacked, 0, 1, data)
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error):
         raise ValueError("it is compressed by gzip, and cut short or damaged: copy it again") from None
+
+
+def _require_moderate(unpacked: int, cells: int, columns: int, data: bytes) -> None:
+    DeclaredSize(cells, columns, unpacked, TEXT_BYTES).require_moderate(len(data))
 
 
 def _utf8(data: bytes) -> bytes:
@@ -166,7 +193,8 @@ def _what_is_wrong(text: bytes, delimiter: str, skipped: int) -> str:
         for row, record in enumerate(records, skipped + 1):
             width = width or len(record)
             if len(record) > width:
-                return f"row {row} has {len(record)} cells, the header {width}: put text with {delimiter!r} in quotes"
+                found = f"row {row} has {len(record)} cells, the header {width}"
+                return f"{found}: put text with {delimiter!r} in quotes, and # before titles above the header"
     except csv.Error:
         return f"a quotation mark in row {row + 1} is not closed, or text follows it: write two of them within text"
     finally:

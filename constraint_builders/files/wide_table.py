@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from constraint_builders.files.cell_keys import SUMMED_OUT
 from constraint_builders.files.columns import VALUES, plain_name, read_spread
+from constraint_builders.files.labels import plain_label
 from constraint_builders.files.source import Source
+from constraint_builders.files.totals import is_total
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,11 @@ class _Cell:
 
 
 def with_rows_for_cells(
-    table: Source, names_to: str | Sequence[str], names_sep: str = "_", cells: str | Sequence[str] | None = None
+    table: Source,
+    names_to: str | Sequence[str],
+    names_sep: str = "_",
+    cells: str | Sequence[str] | None = None,
+    totals: Sequence[str] = (),
 ) -> Source:
     """Give every cell of a wide table a row of its own.
 
@@ -38,6 +45,8 @@ def with_rows_for_cells(
         What stands between the levels of several variables.
     cells : sequence of str, optional
         The columns that are cells, by default those that have one of their own for their precision.
+    totals : sequence of str
+        The names that count everybody, by default those that say so.
 
     Raises
     ------
@@ -54,7 +63,8 @@ def with_rows_for_cells(
     found = _cells(table.frame, [cells] if isinstance(cells, str) else cells)
     used = {column for cell in found for column in (cell.value, cell.spread)}
     kept = [name for name in table.frame.columns if name not in used]
-    parts = [_rows(table.frame, kept, cell, variables, names_sep) for cell in found]
+    levels = [_levels(cell.stem, variables, names_sep, totals) for cell in found]
+    parts = [_rows(table.frame, kept, cell, variables, own) for cell, own in zip(found, levels, strict=True)]
     try:
         frame = pl.concat(parts, how="vertical")
     except pl.exceptions.SchemaError:
@@ -113,9 +123,8 @@ def _spreads_by_stem(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
 
 
 def _rows(
-    frame: pl.DataFrame, kept: Sequence[str], cell: _Cell, variables: Sequence[str], names_sep: str
+    frame: pl.DataFrame, kept: Sequence[str], cell: _Cell, variables: Sequence[str], levels: Sequence[str]
 ) -> pl.DataFrame:
-    levels = _levels(cell.stem, variables, names_sep)
     said = [pl.lit(level).alias(variable) for variable, level in zip(variables, levels, strict=True)]
     said.append(pl.col(cell.value).alias("value"))
     if cell.spread is not None and cell.kind is not None:
@@ -123,10 +132,12 @@ def _rows(
     return frame.select(*kept, *said)
 
 
-def _levels(stem: str, variables: Sequence[str], names_sep: str) -> list[str]:
-    if plain_name(stem) in ("total", "all"):
-        return ["*"] * len(variables)
-    levels = [stem] if len(variables) == 1 else stem.split(names_sep)
+def _levels(stem: str, variables: Sequence[str], names_sep: str, totals: Sequence[str]) -> list[str]:
+    if len(variables) == 1:
+        return [stem]
+    if is_total(stem) if not totals else plain_label(stem) in map(plain_label, totals):
+        return [SUMMED_OUT] * len(variables)
+    levels = stem.split(names_sep)
     if len(levels) != len(variables):
         raise ValueError(
             f"column {stem!r} falls into {len(levels)} levels at {names_sep!r}, names_to has {len(variables)} "

@@ -42,7 +42,7 @@ def on_spine_areas(codes: Sequence[str], classes: Sequence[str] = tuple(AIAN_CLA
     ranges = [AIAN_CLASSES[name] for name in classes]
     kept = {}
     for code in dict.fromkeys(codes):
-        if code and not (len(code) == 4 and code.isdecimal()):
+        if code and not (len(code) == 4 and code.isascii() and code.isdecimal()):
             raise ValueError(f"AIANNHCE {code!r} is not four digits: give the code as text, '' where there is none")
         kept[code] = code if code and any(low <= int(code) <= high for low, high in ranges) else ""
     return [kept[code] for code in codes]

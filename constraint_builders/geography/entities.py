@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from constraint_builders.description.labelled import read_names, refuse_labels
+from constraint_builders.description.linear import read_matrix
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography.partitions import leaves
 
@@ -32,8 +34,8 @@ class Entities:
     """
 
     def __init__(self, names: Sequence[str], contains: Any) -> None:
-        self.names = tuple(str(name) for name in names)
-        matrix = sparse.csr_array(contains, dtype=np.float64)
+        self.names = tuple(map(str, read_names(names, "names of entities")))
+        matrix = read_matrix(contains, "contains")
         if matrix.ndim != 2 or matrix.shape[0] != len(self.names):
             raise ValueError(f"contains must have a row for each of {len(self.names)} entities: got {matrix.shape}")
         name, times = Counter(self.names).most_common(1)[0] if self.names else ("", 0)
@@ -70,8 +72,8 @@ class Entities:
         columns: list[NDArray] = []
         blocks = 0
         for category, labels in categories.items():
-            blocks = len(labels)
-            codes = np.array([str(label) if label else "" for label in labels])
+            codes = np.array([str(label) if label else "" for label in read_names(labels, f"labels of {category!r}")])
+            blocks = codes.size
             found, number = np.unique(codes, return_inverse=True)
             kept = np.flatnonzero(np.isin(number, np.flatnonzero(found != "")) | outside)
             renumbered = np.unique(number[kept], return_inverse=True)[1]
@@ -131,6 +133,7 @@ class Entities:
 
 def _times_contained(spine: Spine, name: str, positions: ArrayLike) -> sparse.csr_array:
     """Which blocks lie in some geounits, (1, L), each in one at most."""
+    refuse_labels(positions, f"entity {name!r}")
     chosen = np.asarray(positions, dtype=np.intp).ravel()
     if chosen.size and not (chosen.min() >= 0 and chosen.max() < spine.size):
         raise ValueError(f"entity {name!r} has a geounit outside the spine: positions run to {spine.size - 1}")

@@ -8,52 +8,33 @@ pieces inside and outside American Indian areas come together, and the spine's o
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Index
+from constraint_builders.description.geo_ids import SUMMARY_LEVELS, geoid_in, kind_of_geo_id
 from constraint_builders.description.spine import Spine
+from constraint_builders.files.exact_totals import TOGETHER
+from constraint_builders.files.tabulated_places import (
+    KINDS,
+    MOVED_IN_TABULATION,
+    WIDTHS,
+    PlacesInPart,
+    are_geoids,
+    geoids_of,
+    published,
+)
 from constraint_builders.geography.entities import Entities
 from constraint_builders.geography.partitions import leaves
 
-WIDTHS = {"nation": 0, "state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}
-KINDS = {width: kind for kind, width in WIDTHS.items()}
 NATION = "US"
-TABULATION_WIDTH = 16  # a block's spine code ends in state 2, county 3, tract 6, block group 1, block 4
-_LONG = re.compile(r"(\d{3})0000US(\d*)")  # as the Census Bureau's interface writes them: 1400000US44007000101
-_SUMMARY_LEVELS = {"010": 0, "040": 2, "050": 5, "140": 11, "150": 12, "100": 15, "101": 15}  # widths after US
-_STATE, _COUNTY = re.compile(r"[01](\d\d)"), re.compile(r"[01](\d\d)10(\d{3})\d?")  # on the spine of 2020
-
-# Blocks of water whose records were moved in tabulation, after they were measured: where they are published.
-MOVED_IN_TABULATION = {
-    "010039900000001": "010030108002009",
-    "060739901000002": "060730187001280",
-    "060759902000001": "060750179031031",
-    "120759900000008": "120759704001101",
-    "120869900000022": "120860080002011",
-    "250259901010031": "250250503001006",
-    "360819901000002": "360810916041000",
-    "410079900000010": "410079511004030",
-    "450299901000001": "450299708003004",
-    "450539901000002": "450539503024009",
-    "481679901000039": "481677239003135",
-    "530099901000035": "530090019021025",
-    "530619900020017": "530610401004007",
-    "550259917020003": "550250032001000",
-    "721039900130009": "721031704004006",
-}
-
-
-def block_geoid(code: str) -> str:
-    """The 15-digit GEOID at the end of a block's spine code, empty if there is none."""
-    tabulation = code[-TABULATION_WIDTH:]
-    return tabulation[:11] + tabulation[12:] if len(code) >= TABULATION_WIDTH else ""
+IN_PART = " in part"  # after the GEOID of a place of which the result holds no more
 
 
 class Geoids:
@@ -63,16 +44,17 @@ class Geoids:
     ----------
     spine : Spine
         Its codes are GEOIDs, or those of 2020. Where they are neither its geounits go by their own codes alone.
+    in_part : PlacesInPart, optional
+        The places of which the spine does not hold all: by default none.
     """
 
-    def __init__(self, spine: Spine) -> None:
-        self.spine = spine
+    def __init__(self, spine: Spine, in_part: PlacesInPart | None = None) -> None:
+        self.spine, self._in_part = spine, PlacesInPart() if in_part is None else in_part
         self._leaves = leaves(spine)
-        found = [MOVED_IN_TABULATION.get(geoid, geoid) for geoid in _geoids(spine, self._leaves)]
-        self._geoids = np.array(found, dtype=str)
+        self._geoids = np.array(published(_geoids(spine, self._leaves)).to_list(), dtype=str)
 
     def every(self, geolevel: str, inside: Sequence[str] = ()) -> Entities:
-        """Every place of a level of tabulation.
+        """Every place of a level of tabulation; after the name of one that is here in part alone it says `IN_PART`.
 
         Parameters
         ----------
@@ -99,7 +81,9 @@ class Geoids:
                 f"{geolevel} {names[cut[0]]!r} lies only in part within {', '.join(map(repr, inside))}: give what it "
                 "lies in, or a level below"
             )
-        return self._entities([names[i] for i in kept.tolist()], renumbered, rows)
+        parts = (self._in_part.rest_of(names[i]) is not None for i in kept.tolist())
+        called = [names[i] + IN_PART * part for i, part in zip(kept.tolist(), parts, strict=True)]
+        return self._entities(called, renumbered, rows)
 
     def of(self, geoids: Sequence[str]) -> Entities:
         """Places by their GEOIDs, in the order given.
@@ -112,7 +96,7 @@ class Geoids:
         Raises
         ------
         ValueError
-            If one is unknown, or given twice.
+            If one is unknown, given twice, or here in part alone.
         """
         return self.of_places({geoid: [geoid] for geoid in _different(geoids)})
 
@@ -128,7 +112,7 @@ class Geoids:
         Raises
         ------
         ValueError
-            If a GEOID is unknown, or two of a place overlap.
+            If a GEOID is unknown, or of a place that is here in part alone, or two of a place overlap.
         """
         if not places:
             raise ValueError("no place is asked for: give GEOIDs, or a level of which to take all")
@@ -179,9 +163,26 @@ class Geoids:
         return found
 
     @property
+    def _root(self) -> str:
+        return self.spine.geocodes[int(np.flatnonzero(self.spine.parent < 0)[0])]
+
+    @property
     def _is_nation(self) -> bool:
         """Whether the root is the nation, whose code on every spine is empty."""
-        return self.spine.geocodes[int(np.flatnonzero(self.spine.parent < 0)[0])] == ""
+        return self._root == ""
+
+    @property
+    def _top(self) -> str:
+        """What this is of, for messages."""
+        return self._root if TOGETHER in self._root else self.spine.levels[0]
+
+    def _require_whole(self, geoid: str) -> None:
+        rest = self._in_part.rest_of(geoid)
+        if rest is not None:
+            raise ValueError(
+                f"{KINDS[len(geoid)]} {geoid!r} lies only in part in this result, which is of {self._root!r}: estimate "
+                f"again with the rest of it{f', {rest},' if rest else ''} too, or ask for geounits by their own codes"
+            )
 
     @cached_property
     def _widths(self) -> Index:
@@ -201,18 +202,19 @@ class Geoids:
         text = code.strip()
         if not text:
             raise ValueError("a GEOID is empty: leave it out, or write US for the nation")
-        long = _LONG.fullmatch(text)
-        geoid = long[2] if long else ("" if text.upper() == NATION else text)
-        if long and _SUMMARY_LEVELS.get(long[1]) != len(geoid):
-            raise ValueError(f"{code!r} is no place of summary level {long[1]} that is known: {_long_forms()}")
+        long = geoid_in(text)
+        geoid = long if long is not None else ("" if text.upper() == NATION else text)
+        if long is None and kind_of_geo_id(text) and text not in self._own_codes:
+            raise ValueError(f"{code!r} is no place of summary level {text[:3]} that is known: {_long_forms()}")
         if not geoid:
             if self._is_nation:
                 return np.arange(self._leaves.size)
-            raise ValueError(f"{code!r}: the nation is not in this result, only {self.spine.levels[0]} and below")
+            raise ValueError(f"{code!r}: the nation is not in this result, only {self._top} and below")
         if len(geoid) in KINDS:
             ordered, order = self._sorted
             first, last = bisect_left(ordered, geoid), bisect_left(ordered, geoid + "~")
             if last > first:
+                self._require_whole(geoid)
                 return np.sort(order[first:last])
         if text in self._own_codes:
             return self._below(self._own_codes[text])
@@ -233,7 +235,7 @@ class Geoids:
                 f"{code!r} is published as 0: what was measured in its block {moved[0][0]} is counted in {moved[0][1]}"
             )
         kind = KINDS.get(len(geoid), "")
-        if not kind or not geoid.isdigit():
+        if not kind or not (geoid.isascii() and geoid.isdigit()):
             widths = ", ".join(f"{name} {width}" for name, width in WIDTHS.items() if width)
             return f"{code!r} is no GEOID and no geocode of this result: GEOIDs have as many digits as: {widths}"
         if not (self._widths >= len(geoid)).any():
@@ -251,7 +253,7 @@ class Geoids:
 
 
 def _long_forms() -> str:
-    known = {width: summary for summary, width in reversed(_SUMMARY_LEVELS.items())}
+    known = {width: summary for summary, width in reversed(SUMMARY_LEVELS.items())}
     return "there are " + ", ".join(f"{KINDS[width]} {known[width]}" for width in sorted(known))
 
 
@@ -268,7 +270,7 @@ def by_tabulation(spine: Spine) -> Spine:
     """
     found = leaves(spine)
     geoids = _geoids(spine, found)
-    if not all(geoids) or len(set(geoids)) < len(geoids):
+    if not all(geoids) or geoids.n_unique() < len(geoids):
         return spine
     codes = list(spine.geocodes)
     for leaf, geoid in zip(found.tolist(), geoids, strict=True):
@@ -288,21 +290,6 @@ def _different(geoids: Sequence[str]) -> list[str]:
     return given
 
 
-def _geoids(spine: Spine, found: NDArray[np.intp]) -> list[str]:
+def _geoids(spine: Spine, found: NDArray[np.intp]) -> pl.Series:
     """The GEOID of every leaf, empty where it has none."""
-    codes = [spine.geocodes[i] for i in found.tolist()]
-    if all(len(code) in KINDS and (code.isdigit() or not code) for code in spine.geocodes):
-        return codes
-    return [_geoid_of_2020(code) for code in codes]
-
-
-def _geoid_of_2020(code: str) -> str:
-    if not code.isdigit():
-        return ""
-    if len(code) >= TABULATION_WIDTH:
-        return block_geoid(code)
-    for form in (_STATE, _COUNTY):
-        match = form.fullmatch(code)
-        if match is not None:
-            return "".join(match.groups())
-    return ""
+    return geoids_of([spine.geocodes[i] for i in found.tolist()], are_geoids(spine.geocodes))

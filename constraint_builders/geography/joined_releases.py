@@ -10,7 +10,7 @@ import numpy as np
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.common_leaves import CommonLeaves
-from constraint_builders.description.common_schema import CommonSchema
+from constraint_builders.description.common_schema import CommonSchema, require_known_factors
 from constraint_builders.description.counted_parts import CountedParts
 from constraint_builders.description.leaves_by_group import LeavesByGroup
 from constraint_builders.description.schema import Recode, Schema
@@ -104,7 +104,9 @@ def read_joined_releases(
         If a folder cannot be opened.
     """
     same, parts = dict(recodes or {}), CountedParts() if parts is None else parts
-    common = parts.common({name: own.schema for name, own in settings.items()}, same)
+    schemas = {name: own.schema for name, own in settings.items()}
+    require_known_factors(same, schemas)
+    common = parts.common(schemas, same)
     finest = _finest(settings, common, parts)
     stored = finest if at is None else at
     if stored not in settings:
@@ -122,7 +124,9 @@ def read_joined_releases(
     }
     if variables is not None:
         parts = replace(parts, own=tuple(name for name in parts.own if name in variables))
-    common = parts.common({name: own.settings.schema for name, own in releases.items()}, same)
+    schemas = {name: own.settings.schema for name, own in releases.items()}
+    same = {factor: own for factor, own in same.items() if any(factor in had.factor_names for had in schemas.values())}
+    common = parts.common(schemas, same)
     over = releases[stored].settings
     if stored == finest:
         over = settings_over(over, _everybodys(common.schema, over.schema))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Index
+from constraint_builders.description.labelled import read_names
 from constraint_builders.description.spine import Spine
 
 
@@ -72,8 +73,9 @@ def from_partitions(geocodes: Mapping[str, Sequence[str]]) -> Spine:
     parents: list[Index] = []
     levels: list[str] = []
     codes: list[str] = []
-    above = np.full(len(next(iter(geocodes.values()))), -1)
-    for level, labels in geocodes.items():
+    by_level = {level: read_names(labels, f"geocodes of {level!r}") for level, labels in geocodes.items()}
+    above = np.full(len(next(iter(by_level.values()))), -1)
+    for level, labels in by_level.items():
         position = {code: len(codes) + i for i, code in enumerate(dict.fromkeys(labels))}
         of_leaf = np.array([position[code] for code in labels])
         _, first = np.unique(of_leaf, return_index=True)

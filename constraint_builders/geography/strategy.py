@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from constraint_builders.budget import (
     Measure,
     Neighbours,
-    Rational,
     Shares,
     gaussian_variance,
     laplace_scale,
     sensitivity_l1,
     split,
+    usable_variance,
 )
+from constraint_builders.description.exact_numbers import Rational, in_digits
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography.partitions import leaves
@@ -69,7 +70,7 @@ class Strategy:
             level = self.spine.levels[self.spine.level_of[geounit]]
             if share < 0:
                 raise ValueError(
-                    f"share of {level} {self.spine.geocodes[geounit]!r} is {share}: it must not be negative"
+                    f"share of {level} {self.spine.geocodes[geounit]!r} is {in_digits(share)}: it must not be negative"
                 )
             if share and not self.query_shares.get(level):
                 raise ValueError(
@@ -156,12 +157,20 @@ class Strategy:
         return np.array([known[share] for share in shares])
 
     def variance(self, share: Fraction) -> float:
-        """Variance of every cell of a table that gets this share of the total; infinite for 0."""
+        """Variance of every cell of a table that gets this share of the total; infinite for 0.
+
+        Raises
+        ------
+        ValueError
+            If it is too small or too large for floats and what is worked out from them.
+        """
         if not share:
             return math.inf
         if self.measure == "zcdp":
-            return float(gaussian_variance(self.total * share, self.neighbours))
-        return float(2 * laplace_scale(self.total * share, self.neighbours) ** 2)
+            variance = gaussian_variance(self.total * share, self.neighbours)
+        else:
+            variance = 2 * laplace_scale(self.total * share, self.neighbours) ** 2
+        return usable_variance(variance, f"a share of {in_digits(share)} of a total of {in_digits(self.total)}")
 
     def problem(self, schema: Schema, desired: Any = None) -> Problem:
         """The estimation problem of this strategy; `desired` as for `Problem`."""

@@ -51,10 +51,11 @@ class AreaConsistency(PlacedConsistency):
     _places: Areas
 
     def _determined_by(self, has: Flags) -> Flags:
-        """By elimination of the areas that were not measured, unless all leaves were."""
+        """By elimination of the areas that were not measured, unless areas of each single leaf were."""
         areas = self._places
-        leaves = areas.members[-1]
-        if has[leaves].all():
+        leaves, rows = areas.members[-1], areas.incidence
+        alone = rows.indptr[:-1][has & (np.diff(rows.indptr) == 1)]
+        if np.bincount(rows.indices[alone], weights=rows.data[alone] != 0, minlength=leaves.size).all():
             return np.ones(areas.size, dtype=bool)
         others = np.arange(areas.size - leaves.size)
         below = sparse.csr_array(areas.incidence[others])

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.domain import Domain
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.constraints import SelfConsistency
@@ -82,6 +82,14 @@ class TableRelations(Relations):
     def rank(self) -> int:
         """Number of independent equations."""
         return self.structure.rank if self.is_structural else super().rank
+
+    @cached_property
+    def tied(self) -> Flags:
+        """Which observed cells an equation speaks of, (n,)."""
+        if not self.is_structural:
+            return super().tied
+        tables = zip(self.structure.tied_places(), self._measured.observed_tables, strict=True)
+        return np.concatenate([np.repeat(places, table.size) for places, table in tables])
 
     def equations(self, rows: str) -> Equations:
         """A and b of the rows "independent" or "all"."""

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
+from constraint_builders.arrays import Flags
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
 from constraint_builders.memory import require_memory
@@ -66,6 +67,11 @@ class SelfConsistency:
     def rank(self) -> int:
         """Rank of the constraint matrix: the sum over components of (tables that hold it - 1) times its dimension."""
         return sum(count * (len(indices) - 1) for count, indices in self.holders.values())
+
+    def tied_places(self) -> list[Flags]:
+        """For every table whether an equation speaks of its cells, (1,): two tables have their totals in common."""
+        measured = np.isfinite(self._variances)
+        return list((measured & (measured.sum() > 1))[:, None])
 
     def matrix(self, rows: str = "independent") -> sparse.csr_array:
         """The constraint matrix A.

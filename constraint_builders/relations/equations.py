@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.relations.elimination import Elimination, eliminate
 from constraint_builders.relations.measurements import Measurements
 from constraint_builders.relations.node_tree import NodeTree
@@ -33,7 +33,7 @@ class Relations(ABC):
     independent : bool
         Whether `between_cells` gives independent rows where these are asked for.
     tree : NodeTree or None
-        The nodes of a summing matrix as geounits, where they form a tree and their noise is uncorrelated.
+        The nodes of a summing matrix, where they form a tree and their noise is uncorrelated.
     """
 
     independent: ClassVar[bool] = True
@@ -65,6 +65,11 @@ class Relations(ABC):
     def rank(self) -> int:
         """Number of independent equations."""
         return self.equations("independent")[0].shape[0]
+
+    @cached_property
+    def tied(self) -> Flags:
+        """Which observed cells an equation speaks of, (n,)."""
+        return np.diff(sparse.csc_array(self.equations("independent")[0]).indptr) > 0
 
     def equations(self, rows: str) -> Equations:
         """A and b of the rows "independent" or "all"."""

@@ -10,7 +10,7 @@ from scipy import sparse
 from constraint_builders.relations.consistency import TableRelations
 from constraint_builders.relations.equations import Equations, Relations
 from constraint_builders.relations.measurements import Measurements
-from constraint_builders.relations.node_tree import NodeTree, tree_of_nodes
+from constraint_builders.relations.node_tree import NodeTree
 from constraint_builders.relations.summing import SummingMatrix
 
 
@@ -43,16 +43,16 @@ class SummingRelations(Relations):
 
     @cached_property
     def tree(self) -> NodeTree | None:  # type: ignore[override]
-        """The nodes as geounits, where they form a tree and their noise is uncorrelated."""
-        nested, m = self._summing.nested, self._measured
-        return None if nested is None or m.covariance is not None else tree_of_nodes(nested, m.variances)
+        """The nodes as a tree, where they form one and their noise is uncorrelated."""
+        nested = self._summing.nested
+        return None if nested is None or self._measured.covariance is not None else NodeTree.of(nested)
 
     @cached_property
     def between_exact(self) -> Equations:
         """The equations that hold between exactly known nodes alone."""
         if self.tree is None:
             return super().between_exact
-        A = self.tree.between_exact
+        A = self.tree.between_exact(self._measured.variances)
         return A, np.zeros(A.shape[0])
 
 

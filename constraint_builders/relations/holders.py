@@ -2,43 +2,60 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.arrays import Index, Integers
-from constraint_builders.compiled import compiled
-
-MANY = 1 << 22  # entries from which loading the compiled loop pays
-OVERLAPPING = -2
+from constraint_builders.arrays import Index
 
 
-def holders_of(indptr: Integers, leaves: Integers, order: Index) -> Index | None:
+def holders_of(S: sparse.csr_array, counts: Index) -> Index | None:
     """The holder of every node, (nodes,), -1 for roots; None where nodes overlap otherwise than by lying inside.
 
-    Parameters
-    ----------
-    indptr, leaves : ndarray of int
-        The leaves of every node, as in the rows of a csr_array; none twice.
-    order : ndarray of int, (nodes,)
-        The nodes from the largest down; of nodes of the same leaves each lies in the one before.
-    """
-    holders = np.full(order.size, -1, dtype=np.intp)
-    latest = np.full(int(leaves.max(initial=-1)) + 1, -1, dtype=leaves.dtype)
-    find = find_holders.fastest() if leaves.size >= MANY else find_holders.reference
-    find(indptr, leaves, order, latest, holders)
-    return None if holders.size and holders[0] == OVERLAPPING else holders
-
-
-def find_holders_in_numpy(indptr: Integers, leaves: Integers, order: Index, latest: Integers, holders: Index) -> None:
-    """Find the holder of every node, in place; all are `OVERLAPPING` where nodes overlap otherwise.
+    Of nodes of the same leaves each lies in the one of the row before.
 
     Parameters
     ----------
-    latest : ndarray of int, (leaves,)
-        -1; becomes the last node in order that holds each leaf.
-    holders : ndarray of int, (nodes,)
+    S : csr_array, (nodes, leaves)
+        The leaves of every node, none twice.
+    counts : ndarray of int, (nodes,)
+        Of leaves, at least one.
     """
-    present = sparse.csr_array((np.ones(leaves.size, dtype=np.int8), leaves, indptr), shape=(order.size, latest.size))
+    if S.has_canonical_format:
+        first, last = S.indices[S.indptr[:-1]], S.indices[S.indptr[1:] - 1]
+        if (last - first + 1 == counts).all():
+            return _of_runs(first.astype(np.intp), counts, S.shape[1])
+    return _of_sets(S, counts)
+
+
+def _of_runs(first: Index, counts: Index, leaves: int) -> Index | None:
+    """Of nodes that are runs of leaves side by side.
+
+    From left to right, those that hold others before these, a node lies as deep as nodes are open where it starts.
+    """
+    order = np.argsort(first * (leaves + 1) - counts, kind="stable")
+    start, stop = first[order], (first + counts)[order]
+    depth = np.arange(order.size) - np.cumsum(np.bincount(stop, minlength=leaves + 1))[start]
+    narrow = depth.astype(np.min_scalar_type(int(depth.max())))  # numpy sorts these faster
+    by_depth = np.argsort(narrow, kind="stable")
+    ends = np.cumsum(np.bincount(narrow)).tolist()
+    holders, above = np.full(order.size, -1, dtype=np.intp), by_depth[: ends[0]]
+    for begin, end in pairwise(ends):
+        own = by_depth[begin:end]
+        starts = np.append(np.searchsorted(own, above), own.size)
+        around = np.repeat(above, starts[1:] - starts[:-1])
+        if (stop[own] > stop[around]).any():
+            return None
+        holders[order[own]] = order[around]
+        above = own
+    return holders
+
+
+def _of_sets(S: sparse.csr_array, counts: Index) -> Index | None:
+    """Of any nodes: every leaf of a node must say the same of which node is the next larger one."""
+    order = np.argsort(-counts, kind="stable")
+    present = sparse.csr_array((np.ones(S.nnz, dtype=np.int8), S.indices, S.indptr), shape=S.shape)
     if not (order[1:] > order[:-1]).all():
         present = sparse.csr_array(present[order])
     by_leaf = present.tocsc()  # of every leaf from the largest node down
@@ -49,24 +66,7 @@ def find_holders_in_numpy(indptr: Integers, leaves: Integers, order: Index, late
     parent = np.empty(order.size, dtype=above.dtype)
     parent[child] = above
     if not np.array_equal(parent[child], above):
-        latest[:], holders[:] = -1, OVERLAPPING
-        return
-    held = starts < stops
-    latest[held] = order[child[stops[held] - 1]]
+        return None
+    holders = np.empty(order.size, dtype=np.intp)
     holders[order] = np.where(parent >= 0, order[parent], -1)
-
-
-@compiled(reference=find_holders_in_numpy)
-def find_holders(indptr: Integers, leaves: Integers, order: Index, latest: Integers, holders: Index) -> None:
-    """See `find_holders_in_numpy`."""
-    for place in range(order.size):
-        node = order[place]
-        start, stop = indptr[node], indptr[node + 1]
-        holder = latest[leaves[start]]
-        for entry in range(start, stop):
-            if latest[leaves[entry]] != holder:
-                latest[:] = -1
-                holders[:] = OVERLAPPING
-                return
-            latest[leaves[entry]] = node
-        holders[node] = holder
+    return holders

@@ -16,7 +16,7 @@ from constraint_builders.description.domain import Domain
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine import Spine
+from constraint_builders.description.spine import ONE_PLACE, Spine
 from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
@@ -74,7 +74,7 @@ class Measurements:
         """
         if self.schema is None:
             raise NoTablesError("a problem made from a matrix has no schema: this needs the tables of one")
-        return Domain(self.schema, self.places or Spine([-1], ["all"]))
+        return Domain(self.schema, self.places or ONE_PLACE)
 
     @property
     def variances(self) -> Float:

@@ -1,4 +1,4 @@
-"""Nodes of a summing matrix that form a tree, as the geounits of a spine."""
+"""Nodes of which each is the sum of its children, a generation after the other."""
 
 from __future__ import annotations
 
@@ -8,68 +8,150 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from constraint_builders.arrays import Float
-from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine import Spine
-from constraint_builders.description.table import parse_table
-from constraint_builders.relations.spine_constraints import SpineConsistency
-from constraint_builders.relations.spine_tables import undetermined
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.relations.summing import NestedNodes
 
 
 @dataclass(frozen=True)
-class NodeTree:
-    """A spine of nodes, each with one cell, the total; besides them it may hold leaves that were not measured.
+class Generation:
+    """Nodes of one depth that have children, and those: places in the order of a tree.
 
     Attributes
     ----------
-    schema : Schema
-        Of the one cell.
-    spine : Spine
-    variances : list of ndarray, (nodes of the depth,)
-        Of the total at every depth.
-    places : ndarray of int, (n,)
-        Where every node sits in a layout of these tables.
+    parents : ndarray of int, (families,)
+    children : slice
+        Those of each family together, in the order of the parents.
+    counts : ndarray of int, (families,)
+        Of children.
+    starts : ndarray of int, (families,), or None
+        Where families start among the children; None where all have as many.
     """
 
-    schema: Schema
-    spine: Spine
-    variances: list[Float]
-    places: NDArray[np.intp]
+    parents: Index
+    children: slice
+    counts: Index
+    starts: Index | None
 
-    def structure(self, variances: list[Float]) -> SpineConsistency:
-        """Consistency of the nodes with some variances of theirs."""
-        total = parse_table(self.schema, "total")
-        return SpineConsistency(self.schema, self.spine, range(len(variances)), [total] * len(variances), variances)
+    def sums(self, own: NDArray) -> NDArray:
+        """Of every family, (children, ...) to (families, ...)."""
+        if self.starts is None:
+            return own.reshape(self.parents.size, -1, *own.shape[1:]).sum(axis=1)
+        return np.add.reduceat(own, self.starts, axis=0)
 
-    @property
-    def between_exact(self) -> sparse.csr_array:
-        """The equations A x = 0 that hold between exactly known nodes alone, (rows, n)."""
-        exact = [np.where(variances == 0, 1.0, np.inf) for variances in self.variances]
-        return sparse.csr_array(self.structure(exact).matrix()[:, self.places])
+    def spread(self, X: NDArray) -> NDArray:
+        """To every child what its family has, (families, ...) to (children, ...)."""
+        return np.repeat(X, self.counts[0] if self.starts is None else self.counts, axis=0)
 
 
-def tree_of_nodes(nested: NestedNodes, variances: Float) -> NodeTree:
-    """Nodes below a root of their own if they have several, and the leaves that no node stands for.
+@dataclass(frozen=True)
+class NodeTree:
+    """Nodes in the order of their depth, children of a node together.
 
-    Raises
-    ------
-    ValueError
-        If a node was not measured and no others determine it.
+    Attributes
+    ----------
+    order : ndarray of int, (n,)
+        The node at every place.
+    roots : int
+        How many, at the first places.
+    generations : list of Generation
+        From the roots down.
+    rest : ndarray of bool, (n,)
+        In that order, which nodes hold more than their children.
+    natural : bool
+        Whether every node is at the place of its number.
     """
-    n = nested.parent.size
-    parent = np.concatenate([nested.parent, np.flatnonzero(nested.rest)])
-    roots = np.flatnonzero(parent < 0)
-    if roots.size > 1:
-        parent[roots] = parent.size
-        parent = np.append(parent, -1)
-    spine = Spine(parent)
-    spread = np.full(spine.size, np.inf)
-    spread[:n] = variances
-    starts = np.cumsum([0, *(members.size for members in spine.members)])
-    places = (starts[spine.level_of[:n]] + spine.rank_in_level[:n]).astype(np.intp)
-    tree = NodeTree(Schema({"node": 1}), spine, [spread[members] for members in spine.members], places)
-    lost = undetermined(tree.structure(tree.variances), parse_table(tree.schema, "total"), np.arange(n))
-    if lost is not None:
-        raise ValueError(f"row {lost} of S is not estimable: it was not measured, and no other rows determine it")
-    return tree
+
+    order: Index
+    roots: int
+    generations: list[Generation]
+    rest: Flags
+    natural: bool
+
+    @classmethod
+    def of(cls, nested: NestedNodes) -> NodeTree:
+        """From the parent of every node."""
+        parent, n = nested.parent, nested.parent.size
+        roots = int(np.count_nonzero(parent < 0))
+        natural = bool((parent[1:] >= parent[:-1]).all())
+        order = np.arange(n) if natural else _by_depth(parent)
+        if not natural:
+            place = np.empty(n, dtype=np.intp)
+            place[order] = np.arange(n)
+            parent = np.where(parent < 0, -1, place[parent])[order]
+        generations = []
+        start, stop = 0, roots
+        while stop < n:
+            end = int(np.searchsorted(parent, stop))
+            children = np.bincount(parent[stop:end] - start, minlength=stop - start)
+            inner = np.flatnonzero(children)
+            counts = children[inner]
+            starts = None if (counts == counts[0]).all() else np.cumsum(counts) - counts
+            generations.append(Generation(inner + start, slice(stop, end), counts, starts))
+            start, stop = stop, end
+        return cls(order, roots, generations, nested.rest if natural else nested.rest[order], natural)
+
+    def in_order(self, X: NDArray) -> NDArray:
+        """Rows of nodes, (n, ...), to the tree's order, a copy."""
+        return X.copy() if self.natural else X[self.order]
+
+    def by_node(self, X: NDArray) -> NDArray:
+        """Rows in the tree's order, (n, ...), to nodes."""
+        if self.natural:
+            return X
+        found = np.empty_like(X)
+        found[self.order] = X
+        return found
+
+    def undetermined(self, variances: Float) -> int | None:
+        """The first node that nothing determines; None if all are.
+
+        A node is known from below where all its children are and leave no rest; and from above where it is the only
+        unknown part of one that is known.
+        """
+        open_ = np.isinf(self.in_order(variances)).astype(np.intp)
+        unknown = self.rest.astype(np.intp)
+        for family in reversed(self.generations):
+            at = family.parents
+            unknown[at] += family.sums(open_[family.children])
+            open_[at] &= unknown[at] > 0
+        for family in self.generations:
+            at = family.parents
+            open_[family.children] &= family.spread((open_[at] > 0) | (unknown[at] > 1))
+        return int(self.order[open_ > 0].min()) if open_.any() else None
+
+    def between_exact(self, variances: Float) -> sparse.csr_array:
+        """The equations A x = 0 that hold between exactly known nodes alone, (rows, n).
+
+        Each is that such a node is the sum of those next below it, where these leave no rest.
+        """
+        exact = self.in_order(variances) == 0
+        covered = np.zeros(exact.size, dtype=bool)
+        above = np.full(exact.size, -1, dtype=np.intp)
+        for family in reversed(self.generations):
+            noisy = ~(exact[family.children] | covered[family.children])
+            covered[family.parents] = (family.sums(noisy.astype(np.intp)) == 0) & ~self.rest[family.parents]
+        for family in self.generations:
+            at = family.parents
+            above[family.children] = family.spread(np.where(exact[at], at, above[at]))
+        tops = np.flatnonzero(exact & covered)
+        row = np.full(exact.size, -1, dtype=np.intp)
+        row[tops] = np.arange(tops.size)
+        parts = np.flatnonzero(exact & (above >= 0))
+        parts = parts[covered[above[parts]]]
+        rows, columns = np.concatenate([row[tops], row[above[parts]]]), self.order[np.concatenate([tops, parts])]
+        values = np.repeat([1.0, -1.0], [tops.size, parts.size])
+        return sparse.csr_array((values, (rows, columns)), shape=(tops.size, exact.size))
+
+
+def _by_depth(parent: Index) -> Index:
+    """All nodes, those of a depth together, and in these the children of a node."""
+    below = np.argsort(parent, kind="stable")  # roots, then the children of node after node
+    counts = np.bincount(parent + 1, minlength=parent.size + 1)
+    starts = np.cumsum(counts) - counts
+    levels, level = [], below[: counts[0]]
+    while level.size:
+        levels.append(level)
+        own = counts[level + 1]
+        first = np.cumsum(own) - own
+        level = below[np.repeat(starts[level + 1] - first, own) + np.arange(own.sum())]
+    return np.concatenate(levels)

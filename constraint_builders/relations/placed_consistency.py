@@ -129,6 +129,17 @@ class PlacedConsistency(ABC):
             total += count * (measured - int(has.sum()) + self._count_between(has))
         return total
 
+    def tied_places(self) -> list[Flags]:
+        """For every table at which places of its level an equation speaks of its cells, (places,).
+
+        What holds between tables of a variable holds between their totals, of which all of their cells are a part.
+        """
+        _, tables, places, _ = self._relations(())
+        tied = [np.zeros(variances.size, dtype=bool) for variances in self._variances]
+        for index, own in enumerate(tied):
+            own[self._places.rank_in_level[places[tables == index]]] = True
+        return tied
+
     def matrix(self, rows: str = "independent") -> sparse.csr_array:
         """The constraint matrix A; see `SelfConsistency.matrix`.
 

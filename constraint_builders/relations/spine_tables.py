@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.labelled import Dimension, aligned
+from constraint_builders.description.labelled import Dimension, aligned, refuse_sets
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
@@ -166,6 +167,7 @@ def read_desired(
                 raise ValueError(f"desired tables of {level!r} must be a list, or 'all': got {wanted!r}")
             names += [(level, t.name) for t in _marginals(schema, observed) if lacks(number, t) is None]
         else:
+            refuse_sets(wanted, f"desired tables of {level!r}")
             names += [(level, table) for table in wanted]
     if not names:
         raise ValueError("no table is desired: name at least one, or leave it out for the observed ones")
@@ -180,7 +182,7 @@ def _marginals(schema: Schema, tables: Sequence[Table]) -> list[Table]:
         for kept in (c for k in range(len(plain) + 1) for c in combinations(plain, k)):
             marginal = parse_table(schema, " * ".join(kept) or "total")
             found.setdefault(marginal.name, marginal)
-    return sorted(found.values(), key=lambda table: (len(table.axes), table.axes, table.name))
+    return sorted(found.values(), key=attrgetter("sort_key"))
 
 
 def undetermined(observed: PlacedConsistency, table: Table, members: NDArray[np.intp]) -> int | None:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from constraint_builders.arrays import Flags, Index
+from constraint_builders.description.described import Described
 from constraint_builders.description.equality import equal
 from constraint_builders.description.linear import read_matrix
 from constraint_builders.relations.elimination import relations_between_rows
@@ -35,8 +36,7 @@ class NestedNodes:
     @classmethod
     def of(cls, parent: Index, leaf_counts: Index) -> NestedNodes:
         """From the parents and the numbers of leaves below."""
-        below = parent >= 0
-        held = np.bincount(parent[below], weights=leaf_counts[below], minlength=parent.size)
+        held = np.bincount(parent + 1, weights=leaf_counts, minlength=parent.size + 1)[1:]
         return cls(parent, (held > 0) & (held < leaf_counts))
 
     def relations(self) -> sparse.csr_array:
@@ -50,7 +50,7 @@ class NestedNodes:
         return sparse.csr_array((values, (rows, columns)), shape=(parents.size, self.parent.size))
 
 
-class SummingMatrix:
+class SummingMatrix(Described):
     """Which leaves every node sums: x = S leaves.
 
     Parameters
@@ -68,8 +68,8 @@ class SummingMatrix:
         self.matrix = read_matrix(S, "S")
         if not self.matrix.shape[0]:
             raise ValueError(f"S must have a row for every node: got shape {self.matrix.shape}")
-        self.matrix.sum_duplicates()
-        self.matrix.eliminate_zeros()
+        if not self.matrix.data.all():
+            self.matrix.eliminate_zeros()
         self._crossing = False
 
     @classmethod
@@ -112,8 +112,7 @@ class SummingMatrix:
         """
         if self._crossing or not (self.matrix.data == 1).all() or not self.leaf_counts.all():
             return None
-        order = np.argsort(-self.leaf_counts, kind="stable")
-        holders = holders_of(self.matrix.indptr, self.matrix.indices, order)
+        holders = holders_of(self.matrix, self.leaf_counts)
         return None if holders is None else NestedNodes.of(holders, self.leaf_counts)
 
     @cached_property

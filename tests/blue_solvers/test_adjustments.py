@@ -27,10 +27,10 @@ age * sex,male,old,,inf
 sex,female,*,9.5,1
 sex,male,*,11,1
 """
-# x = (female young, male young, female old, male old); rows are the cells of TABLE in order
-ROWS = np.array([[1, 1, 1, 1], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1.0]])
-VALUES = np.array([21, 1, 4, 3, np.nan, 9.5, 11])
-VARIANCES = np.array([0, 2, 3, 2, np.inf, 1, 1])
+# x = (female old, male old, female young, male young); rows are the cells of the total, of sex, and of age * sex
+ROWS = np.array([[1, 1, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1.0]])
+VALUES = np.array([21, 9.5, 11, 3, np.nan, 1, 4])
+VARIANCES = np.array([0, 1, 1, 2, np.inf, 2, 3])
 
 
 def dense() -> tuple[np.ndarray, np.ndarray]:
@@ -53,11 +53,11 @@ def noisy(tmp_path: Path) -> Path:
 def check(frame: pl.DataFrame) -> None:
     estimates, variances = dense()
     assert np.allclose(frame["estimate"], estimates)
-    assert frame["value"].to_list() == [21, 1, 4, 3, None, 9.5, 11]
+    assert frame["value"].to_list() == [21, 9.5, 11, 3, None, 1, 4]
     assert frame["variance"].to_list() == VARIANCES.tolist()
     adjustment = frame["adjustment"].to_numpy()
     assert np.allclose(adjustment, estimates - VALUES, equal_nan=True)
-    checked = [1, 3, 5, 6]  # young males are known from their own measurement alone: old ones were not measured
+    checked = [1, 2, 3, 5]  # young males are known from their own measurement alone: old ones were not measured
     left = (VARIANCES - variances)[checked]
     assert np.allclose(frame["adjustment_z"].to_numpy()[checked], (estimates - VALUES)[checked] / np.sqrt(left))
     assert frame["adjustment_z"].is_null().to_list() == [i not in checked for i in range(7)]
@@ -73,8 +73,8 @@ def test_the_command_and_the_library_show_what_was_measured(noisy: Path, tmp_pat
 def test_tables_that_are_not_wanted_or_not_measured_leave_it_empty(noisy: Path) -> None:
     problem, y = read_long_table(noisy, desired=["age", "sex * age"])
     frame = estimate(problem, y).to_frame()
-    assert frame["value"].to_list() == [None, None, 1, 3, 4, None]  # turned with the name that was asked for
-    assert frame["variance"].to_list() == [np.inf, np.inf, 2, 2, 3, np.inf]
+    assert frame["value"].to_list() == [None, None, 3, 1, None, 4]  # turned with the name that was asked for
+    assert frame["variance"].to_list() == [np.inf, np.inf, 2, 2, np.inf, 3]
 
 
 def test_answers_that_are_not_the_best_have_no_z() -> None:

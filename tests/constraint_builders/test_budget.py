@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from constraint_builders.budget import (
     Budget,
+    Measure,
     gaussian_rho,
     gaussian_variance,
     laplace_epsilon,
@@ -20,6 +21,7 @@ from constraint_builders.budget import (
     sensitivity_l2_squared,
     split,
 )
+from tests.helpers.effort import examples
 
 positive = st.fractions(min_value=Fraction(1, 1000), max_value=1000, max_denominator=1000)
 losses = st.dictionaries(
@@ -184,3 +186,27 @@ def test_unknown_words_are_refused() -> None:
 def test_text_that_would_fill_the_memory_is_refused_at_once(text: str) -> None:
     with pytest.raises(ValueError, match=r"^rho is '.{1,20}' and so on: give a number of fewer digits$"):
         gaussian_variance(text)
+
+
+@examples(200, 60)
+@given(
+    mantissa=st.integers(1, 999), power=st.integers(-450, 450), measure=st.sampled_from(["zcdp", "pure"]),
+)  # fmt: skip
+def test_losses_of_any_size_give_usable_variances_or_are_refused_by_name(
+    mantissa: int, power: int, measure: Measure
+) -> None:
+    budget = Budget({"State": {"sex": Fraction(mantissa) * Fraction(10) ** power}}, measure)
+    exact = budget.exact_variances()["State"]["sex"]
+    if 10**-100 <= exact <= 10**150:
+        assert budget.variances() == {"State": {"sex": float(exact)}}
+    else:
+        with pytest.raises(ValueError, match="table 'sex' at 'State'"):
+            budget.variances()
+
+
+@pytest.mark.parametrize("share", ["1e-400", "1e400", "-1e-400", "٣", "1_0", "1/3", "1e400/1"])
+def test_shares_of_any_size_are_refused_in_few_words(share: str) -> None:
+    with pytest.raises(ValueError, match=r"^.{1,120}$"):
+        split(1, {"sex": share})
+    with pytest.raises(ValueError, match=r"^.{1,120}$"):
+        Budget({"State": {"sex": f"-{share}"}})

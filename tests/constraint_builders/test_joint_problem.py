@@ -382,7 +382,7 @@ def at(leaves: list[str] | int) -> Problem:
         ),
         ([SEX, Problem(Schema({"age": 3}), {"age": 1.0})], {}, "no schema refines the others; .* 'sex' has 2 levels"),
         ([SEX, Problem(Schema({"sex": 3}), {"sex": 1.0})], {}, "has one of that name with 3"),
-        ([SEX, SEX], {"recodes": {"sex": "age"}}, "'age' is not a variable or recode"),
+        ([SEX, SEX], {"recodes": {"sex": "age"}}, "'age', which no problem has"),
         (
             [
                 Problem(Schema({"a": 2, "b": 3}), {"a": 1.0}),

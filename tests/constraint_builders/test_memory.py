@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema, Spine, memory
 from constraint_builders.description.layout import Layout
-from constraint_builders.memory import format_bytes, free_memory, require_cells, require_limit
+from constraint_builders.memory import format_bytes, free_memory, free_now, require_cells, require_limit
 from tests.helpers.places import ROOT
 
 HOST = 10**12
@@ -41,17 +41,17 @@ def test_version_2_with_limits_at_several_heights(system: Path) -> None:
     root = system / "sys/fs/cgroup"
     write(root / "a", memory__max=9000, memory__current=3000, memory__stat="anon 2000\ninactive_file 500")
     write(root / "a/b", memory__max="max", memory__current=100)
-    assert free_memory() == 6500
+    assert free_now() == 6500
     write(root / "a/b", memory__high=700, memory__current=100)
-    assert free_memory() == 600
+    assert free_now() == 600
     write(root / "a/b", memory__current=900)
-    assert free_memory() == 0
+    assert free_now() == 0
 
 
 def test_version_2_in_a_container_that_does_not_see_its_own_path(system: Path) -> None:
     (system / "proc/self/cgroup").write_text("0::/kubepods/pod1/x\n")
     write(system / "sys/fs/cgroup", memory__max=5000, memory__current=1000)
-    assert free_memory() == 4000
+    assert free_now() == 4000
 
 
 def test_version_1(system: Path) -> None:
@@ -60,13 +60,13 @@ def test_version_1(system: Path) -> None:
     files = {"memory__limit_in_bytes": 8000, "memory__usage_in_bytes": 7000}
     write(root / "docker/1", **files, memory__stat="inactive_file 1\ntotal_inactive_file 2500")
     write(root, memory__limit_in_bytes=UNLIMITED, memory__usage_in_bytes=123456)
-    assert free_memory() == 3500
+    assert free_now() == 3500
 
 
 @pytest.mark.parametrize("said", ["0::/\n", "4:memory:/\n", ""])
 def test_without_limits_the_machine_counts(system: Path, said: str) -> None:
     (system / "proc/self/cgroup").write_text(said)
-    assert free_memory() == HOST
+    assert free_now() == HOST
 
 
 @pytest.mark.skipif(not hasattr(psutil, "RLIMIT_AS"), reason="limits of the process are read on Linux")
@@ -74,10 +74,10 @@ def test_without_limits_the_machine_counts(system: Path, said: str) -> None:
 def test_limits_of_the_process(limit: str) -> None:
     script = (
         "import numpy, psutil, resource\n"
-        "from constraint_builders.memory import free_memory\n"
+        "from constraint_builders.memory import free_now\n"
         f"resource.setrlimit(resource.{limit}, (8 << 30, 8 << 30))\n"
         "psutil.virtual_memory = lambda: type('Memory', (), {'available': 1 << 50})\n"
-        "left = free_memory()\n"
+        "left = free_now()\n"
         "assert (4 << 30) < left < (8 << 30), left\n"
         "numpy.empty(int(left) - (64 << 20), dtype='u1')\n"  # what is said to be free can be had
         "try:\n"
@@ -87,6 +87,14 @@ def test_limits_of_the_process(limit: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout == "no more\n"
+
+
+def test_it_is_asked_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(memory, "free_now", lambda: float(len(asked) or asked.append(1) or 1))
+    monkeypatch.setattr(memory, "monotonic", lambda: -10.5)
+    assert [free_memory() for _ in range(3)] == [1.0] * 3
+    assert len(asked) == 1
 
 
 @given(st.integers(0, 10**400))

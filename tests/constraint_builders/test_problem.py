@@ -219,7 +219,7 @@ EQUALITIES = np.array([[1.0, 1.0, -1.0]])
         ((EQUALITIES, np.ones(2)), r"covariance must be a number or have shape \(3,\) or \(3, 3\): got \(2,\)"),
         ((EQUALITIES, [1.0, -1.0, 1.0]), "covariance is negative"),
         ((EQUALITIES, [1.0, np.nan, 1.0]), "covariance is NaN"),
-        ((EQUALITIES, np.ones((3, 3))), "singular"),
+        ((EQUALITIES, 2 * np.ones((3, 3)) - np.eye(3)), "not positive semi-definite"),
         ((EQUALITIES, np.ones(3), np.ones(2)), r"b must have shape \(1,\)"),
         ((EQUALITIES, np.ones(3), [np.inf]), "b holds NaN or infinite"),
         ((EQUALITIES, [1.0, np.inf, np.inf]), "not estimable"),

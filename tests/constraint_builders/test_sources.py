@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from blue_solvers import blue
 from blue_solvers.cli import main
-from constraint_builders import Problem, Schema, Spine, problem_of_sources
+from constraint_builders import Problem, Schema, problem_of_sources
 from constraint_builders.files import measurements_frame, read_long_table
 from constraint_builders.sources import combine_sources
+from tests.helpers.surveys import COUNTS, SCHEMA, SPINE, invented_surveys
 
 numbers = st.floats(-1e6, 1e6)
 spreads = st.sampled_from([0.25, 1.0, 3.0, 1e-6, 1e9, np.inf])
@@ -145,7 +146,7 @@ def test_one_table_may_be_spelt_in_two_ways_by_two_sources() -> None:
 def test_a_source_may_be_a_variable() -> None:
     frame = pl.DataFrame({"table": ["total", "source", "source"], "source": ["*", "well", "river"], "value": [3, 1, 2]})
     problem, _ = read_long_table(frame.with_columns(variance=1.0))
-    assert problem.schema == Schema({"source": ["well", "river"]})
+    assert problem.schema == Schema({"source": ["river", "well"]})
     assert read_long_table(frame[1:].with_columns(variance=1.0), problem.schema)[0].schema == problem.schema
 
 
@@ -160,42 +161,16 @@ def test_sources_are_told_apart_at_every_geounit() -> None:
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_surveys_are_estimated_as_all_their_measurements_stacked(seed: int, geography: bool) -> None:
-    rng = np.random.default_rng(seed)
-    schema, spine = Schema({"a": 2, "b": 3}), Spine([-1, 0, 0], ["S", "C", "C"]) if geography else None
-    tables = {"total": np.ones((1, 6)), "a": np.kron(np.eye(2), np.ones((1, 3))), "b": np.tile(np.eye(3), (1, 2))}
-    tables |= {"a * b": np.eye(6), "b * a": np.eye(6).reshape(2, 3, 6).transpose(1, 0, 2).reshape(6, 6)}
-    shapes = {"total": (), "a": (2,), "b": (3,), "a * b": (2, 3), "b * a": (3, 2)}
-    geounits = {"S": np.ones((1, 2)), "C": np.eye(2)} if geography else {"": np.ones((1, 1))}
-    sources, rows, y, v = [], [], [], []
-    for number in range(int(rng.integers(2, 4))):
-        finest = str(rng.choice(["a * b", "b * a"]))
-        wanted = [name for name in ("total", "a", "b") if rng.random() < 0.5] + [finest]
-        observed, values = {}, {}
-        for level, members in geounits.items():
-            for name in wanted:
-                shape = (len(members), *shapes[name]) if geography else shapes[name]
-                spread, value = rng.uniform(1, 4, shape), rng.normal(9, 3, shape)
-                if number and rng.random() < 0.3:
-                    spread = np.where(rng.random(shape) < 0.3, np.inf, spread)
-                    value = np.where(np.isinf(spread), np.nan, value)
-                (observed.setdefault(level, {}) if geography else observed)[name] = spread
-                values[(level, name) if geography else name] = value
-                rows.append(np.kron(members, tables[name]))
-                y.append(value.ravel())
-                v.append(spread.ravel())
-        sources.append((observed, values))
+    surveys = invented_surveys(seed, geography)
     wanted = {"S": ["a"], "C": ["b * a"]} if geography else ["b * a", "a"]
-    problem, combined = problem_of_sources(schema, sources, wanted, spine=spine)
-    M, y, v = np.vstack(rows), np.concatenate(y), np.concatenate(v)
-    measured = np.isfinite(v)
-    W = M[measured] / np.sqrt(v[measured])[:, None]
+    problem, combined = problem_of_sources(SCHEMA, surveys.sources, wanted, spine=SPINE if geography else None)
+    measured = np.isfinite(surveys.v)
+    W = surveys.M[measured] / np.sqrt(surveys.v[measured])[:, None]
     inverse = np.linalg.inv(W.T @ W)
-    x = inverse @ W.T @ (y[measured] / np.sqrt(v[measured]))
-    parts = (
-        [np.kron(geounits["S"], tables["a"]), np.kron(geounits["C"], tables["b * a"])]
-        if geography
-        else [tables["b * a"], tables["a"]]
-    )
+    x = inverse @ W.T @ (surveys.y[measured] / np.sqrt(surveys.v[measured]))
+    parts = [COUNTS["b * a"], COUNTS["a"]]
+    if geography:
+        parts = [np.kron(np.ones((1, 2)), COUNTS["a"]), np.kron(np.eye(2), COUNTS["b * a"])]
     D = np.vstack(parts)
     P = blue(problem)
     assert np.allclose(P @ combined, D @ x)

@@ -16,26 +16,11 @@ from blue_solvers import blue, estimate
 from blue_solvers.cli import main
 from blue_solvers.testing import check_solver
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.simulated import settings_of, simulate
 
 NOISY = "table,sex,value,variance\ntotal,*,21,4\nsex,female,9.5,1\nsex,male,11,1\n"
-SETTINGS = """
-geolevels = ["State", "County", "Block"]
-noise = "discrete_gaussian"
-[variables]
-sex = ["female", "male"]
-[budget]
-total = "1"
-[budget.geolevels]
-State = "1/3"
-County = "1/3"
-Block = "1/3"
-[budget.tables]
-total = ["1/2", "1/2", "1/2"]
-detailed = ["1/2", "1/2", "1/2"]
-"""
-BLOCKS = "geoid,female,male\n" + "".join(
-    f"44{county}00010010{block:02},{block + 3},{7 - block}\n" for county in ("001", "003") for block in range(4)
-)
+SETTINGS = settings_of(["State", "County", "Block"], {"sex": ["female", "male"]}, {"total": "1/6", "detailed": "1/6"})
+BLOCKS = [f"44{county}00010010{block:02}" for county in ("001", "003") for block in range(4)]
 OUT = ["--out", "out"]
 TO_FILE = ["--out", "out.csv"]
 
@@ -44,11 +29,10 @@ TO_FILE = ["--out", "out.csv"]
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table, a folder of measurement files, and its result."""
     folder = tmp_path_factory.mktemp("made")
-    for name, text in (("noisy.csv", NOISY), ("settings.toml", SETTINGS), ("blocks.csv", BLOCKS)):
-        (folder / name).write_text(text)
-    blocks, settings = str(folder / "blocks.csv"), str(folder / "settings.toml")
-    assert main(["simulate", blocks, "--settings", settings, "--seed", "1", "--out", str(folder / "release")]) == 0
-    assert main(["estimate", str(folder / "release"), "--out", str(folder / "result")]) == 0
+    (folder / "noisy.csv").write_text(NOISY)
+    counts = np.array([(block + 3, 7 - block) for block in [*range(4)] * 2])
+    release = simulate(folder, SETTINGS, BLOCKS, ["female", "male"], counts, seed=1)
+    assert main(["estimate", str(release), "--out", str(folder / "result")]) == 0
     return folder
 
 

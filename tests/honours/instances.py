@@ -95,7 +95,17 @@ def groups_of(factor: str) -> tuple[str, list[int]]:
     return RECODES[factor] if factor in RECODES else (factor, list(range(VARIABLES[factor])))
 
 
-def rows_of(table: str, geounits: list[list[int]], leaves: int) -> Matrix:
+Area = list[int] | dict[int, float]  # leaves, or leaves with weights
+
+
+def weights_of(area: Area, leaves: int) -> Matrix:
+    """Of every leaf in an area."""
+    found = np.zeros(leaves)
+    found[list(area)] = list(area.values()) if isinstance(area, dict) else 1.0
+    return found
+
+
+def rows_of(table: str, geounits: list[Area], leaves: int) -> Matrix:
     """Rows of a table over the cells of all leaves: one block for every geounit, given by its leaves."""
     factors = {"total": [], "detailed": list(VARIABLES)}.get(table, [part.strip() for part in table.split("*")])
     order = {name: axis for axis, name in enumerate(VARIABLES)}
@@ -103,11 +113,11 @@ def rows_of(table: str, geounits: list[list[int]], leaves: int) -> Matrix:
     levels = list(product(*(range(size) for size in VARIABLES.values())))
     keys = list(product(*(range(max(groups_of(factor)[1]) + 1) for factor in factors)))
     rows = []
-    for members, key in product(geounits, keys):
+    for area, key in product(geounits, keys):
         row = np.zeros((leaves, len(levels)))
         for cell, level in enumerate(levels):
             own = tuple(groups_of(f)[1][level[order[groups_of(f)[0]]]] for f in factors)
-            row[members, cell] = own == key
+            row[:, cell] = weights_of(area, leaves) * (own == key)
         rows.append(row.ravel())
     return np.array(rows)
 
@@ -133,7 +143,7 @@ class Description:
     tables: dict[Any, Any]
     desired: list[str]
     spine: tuple[list[int], list[str]] | None = None
-    areas: dict[str, list[list[int]]] | None = None  # of every layer, the leaves of its areas
+    areas: dict[str, list[Area]] | None = None  # of every layer
     zeros: dict[Any, Any] | None = None
     equalities: Callable[[dict[Any, slice], int], Matrix] | None = None
     covariance: Callable[[int], Any] | None = None
@@ -145,7 +155,7 @@ class Description:
         rng = np.random.default_rng(seed)
         parents, levels = self.spine or ([-1], [""])
         leaves = len([i for i in range(len(parents)) if i not in parents])
-        units = {
+        units: dict[str, list[Area]] = {
             level: [leaves_below(parents, i) for i in range(len(parents)) if levels[i] == level] for level in levels
         }
         if self.areas is not None:
@@ -200,9 +210,7 @@ class Description:
     def _areas(self, leaves: int) -> Areas:
         assert self.areas is not None
         layers = {name: own for name, own in self.areas.items() if name != "Leaf"}
-        return Areas(
-            leaves, {name: [[float(i in area) for i in range(leaves)] for area in own] for name, own in layers.items()}
-        )
+        return Areas(leaves, {name: [weights_of(area, leaves) for area in own] for name, own in layers.items()})
 
     def _schema_recodes(self) -> dict[str, dict[str, list[int]]]:
         found: dict[str, dict[str, list[int]]] = {}
@@ -211,7 +219,7 @@ class Description:
             found.setdefault(variable, {})[name] = groups
         return found
 
-    def _spread(self, variance: Any, rows: Matrix, units: list[list[int]]) -> Matrix:
+    def _spread(self, variance: Any, rows: Matrix, units: list[Area]) -> Matrix:
         if variance is None:
             return np.full(len(rows), np.nan)
         given = np.asarray(variance, dtype=float)
@@ -319,8 +327,13 @@ def _sums(S: Matrix) -> Instance:
 PLAIN = {"total": 1.0, "a": 2.0, "b": 3.0, "detailed": 4.0}
 ON_SPINE = {"US": {"total": 1.0, "a": 2.0}, "State": {"b": 3.0, "detailed": 4.0}}
 SPINE = (PARENTS, LEVELS)
-NESTED = {"Region": [[0, 1], [2]], "Leaf": [[0], [1], [2]]}
-CROSSED = {"Region": [[0, 1], [2]], "Product": [[0, 2], [1]], "Leaf": [[0], [1], [2]]}
+NESTED: dict[str, list[Area]] = {"Region": [[0, 1], [2]], "Leaf": [[0], [1], [2]]}
+CROSSED: dict[str, list[Area]] = {"Region": [[0, 1], [2]], "Product": [[0, 2], [1]], "Leaf": [[0], [1], [2]]}
+WEIGHTED: dict[str, list[Area]] = {
+    "Region": [{0: 3.0}, {1: 2.0, 2: 0.5}],
+    "Balance": [{0: 1.0, 1: -1.0}],
+    "Leaf": [[0], [1], [2]],
+}
 ON_AREAS = {"Region": {"total": 1.0, "a": 2.0}, "Product": {"b": 3.0}, "Leaf": {"detailed": 4.0}}
 CELLWISE = np.arange(1.0, 7.0).reshape(2, 3)
 HOLE = np.where(np.arange(6) == 4, np.inf, 4.0).reshape(2, 3)
@@ -388,6 +401,11 @@ FEATURES: dict[str, Callable[[], Instance]] = {
         areas=CROSSED,
         zeros={("Region", "detailed"): np.array([EMPTY, ~EMPTY & False])},
         equalities=_pair(("Product", "b"), 0, 3),
+    ).instance,
+    "areas with weights": Description(
+        {"Region": {"total": 1.0, "detailed": 2.0}, "Balance": {"a": 0.0}, "Leaf": {"detailed": 4.0}},
+        ["total", "a"],
+        areas=WEIGHTED,
     ).instance,
     "correlated noise, sparse": Description(PLAIN, ["a", "detailed"], covariance=correlated).instance,
     "a spine with correlated noise": Description(ON_SPINE, ["total", "a"], SPINE, covariance=correlated).instance,

@@ -232,23 +232,25 @@ def check_ols(instance: Instance) -> None:
 
 
 def check_refined(instance: Instance) -> None:
-    """Cut off at 0 and at the least exact sum, of one sign, that holds all parts of a cell."""
+    """Cut off at 0 and at the least exact sum, of one sign, that holds all parts of a cell; differences are not cut."""
     size = len(instance.D)
     lower, upper = refine_intervals(instance.problem, instance.y, np.full(size, -5.0), np.full(size, np.inf))
     expected = []
     zero = _zero_cells(instance)
-    for row in instance.D:
+    falling = (instance.D < 0).any(axis=1)
+    for row in instance.D[~falling]:
         parts = [j for j in np.flatnonzero(row) if j not in zero]
         bounds = [0.0] if not parts else []
         for known, value in zip(instance.known, instance.values, strict=True):
             for sign in (1, -1):
                 others = np.delete(sign * known, sorted(zero))
                 if parts and (others >= 0).all() and (sign * known[parts] > 0).all():
-                    bounds.append(sign * value / (sign * known[parts]).min())
+                    bounds.append(sign * value * (row[parts] / (sign * known[parts])).max())
         expected.append(min(bounds, default=np.inf))
-    assert not lower.any()
+    assert not lower[~falling].any()
+    assert (lower[falling] == -5).all()
     if instance.problem.summing is None:  # equations of a summing matrix may be written in many ways
-        np.testing.assert_allclose(upper, expected)
+        np.testing.assert_allclose(upper[~falling], expected)
     assert (instance.D @ instance.counts <= upper + 1e-9).all()
 
 
@@ -295,9 +297,10 @@ def check_inverted(instance: Instance) -> None:
     found = inverted_intervals(instance.problem, instance.y, cells, 0.9, draws=2, rng=1)
     blue_, half = instance.estimate()[cells], stats.norm.ppf(0.975) * instance.std_errors()[cells]
     assert (found.lower <= found.upper + 1e-9).all()
-    assert (found.lower >= -1e-9).all()
+    least = np.where((instance.D[cells] < 0).any(axis=1), -np.inf, 0.0)
+    assert (found.lower >= least - 1e-9).all()
     fitted = (instance.D @ nnls(instance.problem, instance.y).detail.ravel())[cells]
-    assert (found.lower >= np.minimum(np.maximum(blue_ - half, 0), fitted) - 1e-6).all()
+    assert (found.lower >= np.minimum(np.maximum(blue_ - half, least), fitted) - 1e-6).all()
     assert (found.upper <= np.maximum(blue_ + half, fitted) + 1e-6).all()
     np.testing.assert_allclose(found.estimate, np.clip(blue_, found.lower, found.upper), atol=1e-6)
 

@@ -23,6 +23,7 @@ DRAWN = "cannot be drawn from an operator"
 PLAIN_ONLY = "needs tables of one schema, without a spine, whose noise is uncorrelated and of equal variance"
 WHOLE = "holds whole tables"
 ONE = "needs tables with one variance each"
+PARTITION = {"is no partition of the cells": ["areas with weights"]}
 
 Refusals = dict[str, list[str]]
 
@@ -59,6 +60,7 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
         ],
         "holds tables, not equations": [f for f in FEATURES if "equalities" in f] + EQUATIONS,
         "does not cover all detailed cells": ["an uneven spine"],
+        **PARTITION,
     },
     "reweighted_fit": {
         FIT: CORRELATED,
@@ -72,6 +74,7 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
             *EQUATIONS,
         ],
         "does not cover all detailed cells": ["an uneven spine"],
+        **PARTITION,
     },
     "coverage": {FIT: [f for f in CORRELATED if f not in OPERATOR], DRAWN: OPERATOR},
     "controlled_rounding": {
@@ -91,11 +94,13 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
     "conflicts": {
         "a problem made from a matrix has none": EQUATIONS,
         "does not cover all detailed cells": ["an uneven spine"],
+        **PARTITION,
     },
     **{
         part: {
             "only a problem on a spine, or of areas, can be cut into parts": [f for f in NO_SPINE if f not in AREAS],
             "cut at a layer that holds it": ["areas that cross"],
+            "whose areas do not hold every leaf once": ["areas with weights"],
             "it has cells known to be empty, over areas": ["areas that cross, with zeros and equalities"],
             "variances differ within a table": ["a spine, a variance for every cell"],
             "its noise is correlated": ["a spine with correlated noise", "a spine with noise that cells share"],

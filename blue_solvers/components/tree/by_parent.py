@@ -72,15 +72,9 @@ class ByParent:
         children = [(as_slice(self.rows[own]), self.pair_of[own] - chosen.start) for own in lots]
         return ChildrenOfPairs(self.pairs[chosen], self._pair_parent[self.pairs[chosen]], children)
 
-    def sum_by_pair(self, values: Float) -> Float:
-        """Sums over each pair's geounits."""
-        return _added(self._to_pairs, values)
-
-    def add_from_parents(self, given: Float, values: Float) -> None:
-        """The transpose of `add_to_parents`."""
-        if self.pairs.size:
-            for some in chunks(self.rows.size, 256):
-                values[self.rows[some]] += given[self._parents[self._parent_of[some]]]
+    def sum_by_pair(self, values: Float, rows: Index | None = None) -> Float:
+        """Sums over each pair's geounits of what all members of the level have, or some, (rows, ..., K)."""
+        return _added(self._to_pairs if rows is None else self._to_pairs[:, rows], values)
 
     @cached_property
     def _to_parents(self) -> sparse.csr_array:

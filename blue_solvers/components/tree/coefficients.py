@@ -6,7 +6,7 @@ the square roots of `messages`, and children are added up two at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficients
 from blue_solvers.components.tree.messages import Message, Telling, combine
 from blue_solvers.components.tree.piecewise import Composed, PieceMessages, PieceRoots
-from blue_solvers.components.tree.splitting import Divided, Piece, Undivided
+from blue_solvers.components.tree.splitting import Division, Piece, WholePiece
 from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
 from blue_solvers.components.tree.supported import Supported
 from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
-from blue_solvers.components.tree.zero_splitting import DividedByZeros, ZeroPiece, is_supported
-from constraint_builders.arrays import Flags, Float, Index, as_slice
+from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.table import Table
 
-WHOLE = Piece({}, 1)  # a component of one group sum
+WHOLE = WholePiece({}, np.zeros(1, dtype=np.intp))  # a component of one group sum
 SQUARE = "children", "gain", "root", "posterior"  # matrices of a piece like those of a component
 
 
@@ -52,6 +51,16 @@ def solve_pieces(plan: TreePlan, numbers: Sequence[int]) -> list[tuple[list[int]
     return own + [(of_first[number], piece, coefficients) for (number, piece), coefficients in solved.items()]
 
 
+def pieces_of(plan: TreePlan, number: int, own: Coefficients) -> Iterator[tuple[Piece, Coefficients]]:
+    """The pieces of a component, by its number, and of its coefficients those of each."""
+    division = plan.division(plan.design_key(plan.components[number]))
+    if division.is_whole:
+        yield division.pieces[0], own
+        return
+    for piece in division.pieces:
+        yield piece, own.of_piece(piece.place)
+
+
 def _solved(
     plan: TreePlan, numbers: Sequence[int], boundary: Boundary
 ) -> tuple[dict[int, Coefficients], list[list[int]], dict[tuple[int, Piece], Coefficients]]:
@@ -65,7 +74,7 @@ def _solved(
     jobs = [(number, piece) for number, division in divisions.items() for piece in division.pieces]
     solved: dict[tuple[int, Piece], Coefficients] = {}
     for number, piece in jobs:
-        if is_supported(piece):
+        if not piece.is_batched:
             solved[number, piece] = Supported(plan, number, piece, boundary).solve()
     batched = [job for job in jobs if job not in solved]
     for size in sorted({piece.size for _, piece in batched}):
@@ -100,23 +109,10 @@ def _told_alike(boundary: Boundary, one: int, other: int) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-def _put_together(plan: TreePlan, division: Undivided, pieces: list[Coefficients]) -> Coefficients:
+def _put_together(plan: TreePlan, division: Division, pieces: list[Coefficients]) -> Coefficients:
     """Coefficients of a component from those of its pieces."""
-    if isinstance(division, DividedByZeros):
-        return _composed(plan, division, pieces)
-    if len(pieces) == 1 and not isinstance(division, Divided):
+    if division.is_whole:
         return pieces[0]
-    children, gain, root, posterior = (division.square([getattr(own, name) for own in pieces]) for name in SQUARE)
-    message = Message(*(division.square([own.message.arrays[i] for own in pieces]) for i in range(4)))
-    measured = {}
-    for t in sorted({t for own in pieces for t in own.measured}):
-        found = {i: own.measured[t] for i, own in enumerate(pieces) if t in own.measured}
-        measured[t] = division.gains(plan.tables[t].name, found)
-    return Coefficients(children, gain, root, posterior, message, measured=measured)
-
-
-def _composed(plan: TreePlan, division: DividedByZeros, pieces: list[Coefficients]) -> Coefficients:
-    """The same of pieces that are never put together."""
     own, families = division.coordinates, plan.families
     pairs = families.parent.size
     counts = families.geounits.size, pairs, plan.class_rank.size, pairs + 1
@@ -345,20 +341,12 @@ class _Matrices:
 
     def _empty(self, number: int, ranks: Index) -> Telling:
         """Cells known to be empty; their value is 0, so that nothing is made of their gain."""
-        if self._plan.levels[number].zeros is None:
-            flags = np.zeros((len(self._pieces) * ranks.size, self._m))
-        else:
-            pairs = zip(self._numbers, self._pieces, strict=True)
-            flags = np.concatenate([self._flags(number, ranks, i, piece) for i, piece in pairs]).astype(float)
+        empty = self._plan.empty_kinds(number, ranks)
+        flags = np.concatenate([empty[:, piece.kinds] for piece in self._pieces]).astype(float)
         identity = np.eye(self._m)
         exact = flags[:, :, None] * identity if flags.any() else None
         nothing = np.zeros((len(flags), self._m, self._m))
         return Telling(identity[None], nothing, nothing[:1], exact)
-
-    def _flags(self, number: int, ranks: Index, component: int, piece: Piece) -> Flags:
-        if isinstance(piece, ZeroPiece):
-            return self._plan.empty_kinds(number, ranks)[:, piece.kinds]
-        return self._plan.empty_groups(number, ranks, self._plan.components[component])
 
     def _go_down(self) -> Float:
         """Square roots of posteriors: of the root first, then of every pair; gains on the way."""

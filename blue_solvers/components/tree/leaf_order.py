@@ -7,12 +7,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from blue_solvers.components.batches import chunks
-from blue_solvers.components.tree.leaf_lanes import Lanes
-from constraint_builders.arrays import Index, as_slice
+from constraint_builders.arrays import Index, Integers, as_slice
 
 LOTS = 8  # of pairs whose sums are in cache together: threads share them evenly
 FEWEST = 4  # lots of pairs whose leaves are more than are in cache together
 LEAVES = 512  # that are worth a call, however large their tables
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """What some lanes add up, and what they are: see `leaf_sweeps`.
+
+    Attributes
+    ----------
+    firsts, members : ndarray of int, (N + 1,) and (members,)
+    classes : ndarray of int, (N,)
+    part_of : ndarray of int, (N,)
+    rows_out : ndarray of int, (N,)
+    """
+
+    firsts: Integers
+    members: Integers
+    classes: Integers
+    part_of: Integers
+    rows_out: Integers
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Matrices of components that are too large to be put together from their pieces.
+"""Matrices of components by their pieces, which products put together where these are small.
 
 They do what arrays (entries, m, q) do: entries are taken, axes exchanged, right-hand sides multiplied.
 """
@@ -12,9 +12,11 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.batches import chunks
+from blue_solvers.components.orthogonal import SMALL
 from blue_solvers.components.tree.messages import Message
 from constraint_builders.arrays import Float, Index
 
+PUT_TOGETHER = 200  # numbers of a component up to which products take one matrix in place of its pieces
 AT_ONCE = 1 << 20  # numbers that rows times roots are worked out to at a time
 
 
@@ -182,40 +184,56 @@ class Composed:
         """Products with (G, q, K)."""
         return sum_of_products([self], [right])
 
+    def toarray(self) -> Float:
+        """All of it, (entries, r, q)."""
+        whole = np.zeros((self.entries, self.rows.length, self.columns.length))
+        for number, own in self.pieces.items():
+            (place, size), (source, width) = self.rows.places[number], self.columns.places[number]
+            left, right = self.rows.from_pieces[:, place], self.columns.to_pieces[source]
+            if size == width == 1:
+                whole += array_of(own) * (left @ right).toarray()
+            else:
+                ahead = array_of(own) @ right.toarray().reshape(width, -1)
+                whole += left.toarray() @ ahead.reshape(self.entries, left.shape[1], self.columns.length)
+        return whole
+
     def squares(self, W: sparse.csr_array, least: float) -> Float:
         """Diagonal of W root root' W' with these as roots, (entries, rows of W).
 
         0 where it is below the square of `least` times what its root is summed from.
         """
-        squares = np.zeros((len(self), W.shape[0]))
-        sizes = np.zeros_like(squares)
+        squares, sizes = np.zeros((2, W.shape[0], len(self)))
         turned = sparse.csc_array(sparse.csr_array(W) @ self.rows.from_pieces)
-        for number, root in self.pieces.items():
-            place, size = self.rows.places[number]
-            taken, adding = _one_of_copies(turned[:, place], size)
-            for given, own, roots in ((squares, taken, root), (sizes, abs(taken), absolute(root))):
+        numbers = [number for number, (_, size) in self.rows.places.items() if size == 1]
+        if numbers:  # of one number each: nothing cancels
+            spans = [np.arange(turned.shape[1])[self.rows.places[number][0]] for number in numbers]
+            piece_of = np.repeat(np.arange(len(spans)), [own.size for own in spans])
+            adding = sparse.csr_array((np.ones(piece_of.size), (np.arange(piece_of.size), piece_of)))
+            deviations = np.concatenate([array_of(self.pieces[number])[:, 0] for number in numbers], axis=1)
+            squares += (turned[:, np.concatenate(spans)].power(2) @ adding) @ deviations.T**2
+            sizes += squares
+        for number, (place, size) in self.rows.places.items():
+            if size == 1:
+                continue
+            apart = turned[:, place].toarray().reshape(len(squares), size, -1).swapaxes(1, 2)
+            row, copy = np.nonzero(apart.any(axis=2))
+            if not row.size:
+                continue
+            rows, starts = np.unique(row, return_index=True)
+            taken = sparse.csr_array(apart[row, copy]) if size > SMALL else apart[row, copy]
+            factor = self.pieces[number]
+            for given, own, roots in ((squares, taken, factor), (sizes, abs(taken), absolute(factor))):
                 for entries, found in _squares(own, roots):
-                    given[entries] += (adding @ found).T
-        return np.where(squares > least**2 * sizes, squares, 0.0)
+                    given[rows, entries] += np.add.reduceat(found, starts, axis=0)
+        return np.where(squares > least**2 * sizes, squares, 0.0).T
 
 
-def _one_of_copies(taken: sparse.csc_array, size: int) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Of rows about all copies of b numbers those about one, (pairs, b), of all pairs of a row and a copy that meet.
-
-    And what adds up the pairs of every row.
-    """
-    entries = sparse.coo_array(taken)
-    copies = max(taken.shape[1] // size, 1)
-    number, copy = np.divmod(entries.coords[1], copies)
-    pairs, own = np.unique(entries.coords[0].astype(np.intp) * copies + copy, return_inverse=True)
-    apart = sparse.coo_array((entries.data, (own, number)), shape=(pairs.size, size))
-    adding = sparse.coo_array(
-        (np.ones(pairs.size), (pairs // copies, np.arange(pairs.size))), shape=(taken.shape[0], pairs.size)
-    )
-    return sparse.csr_array(apart), sparse.csr_array(adding)
+def together(matrices: Float | Composed, size: int) -> Float | Composed:
+    """The same as one array, of few numbers."""
+    return matrices.toarray() if isinstance(matrices, Composed) and size <= PUT_TOGETHER else matrices
 
 
-def _squares(taken: sparse.csr_array, roots: Batch) -> Iterator[tuple[slice, Float]]:
+def _squares(taken: sparse.csr_array | Float, roots: Batch) -> Iterator[tuple[slice, Float]]:
     """Of some entries at a time the squared lengths of rows times roots, (rows, entries); cancelled before squaring."""
     if isinstance(roots, Ragged):
         for entry, (matrix, kept) in enumerate(zip(roots.matrices, roots.rows, strict=True)):

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.tree.splitting import Piece, Undivided
+from blue_solvers.components.tree.piecewise import PUT_TOGETHER
+from blue_solvers.components.tree.splitting import Division, Piece
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
-from blue_solvers.components.tree.zero_splitting import DividedByZeros, ZeroPiece, is_supported
 from constraint_builders import Problem
 from constraint_builders.arrays import Index
 from constraint_builders.memory import format_bytes
+from constraint_builders.schema_order import in_schema_order
 
 FIRST_SECONDS, FURTHER_SECONDS = 5.0, 0.2  # of processor, for the first geounit and each further one
 FIRST_BYTES = 1e9
@@ -70,6 +71,8 @@ def projected_work(problem: Problem) -> ProjectedWork:
     ValueError
         If variances differ within a table of a geounit, or there are no tables.
     """
+    order = in_schema_order(problem)
+    problem = problem if order is None else order.problem
     nested = None if problem.areas is None else problem.tree
     plan = plan_of(StructuredProblem.of(problem if nested is None else nested.problem))
     seconds, held, most, largest = 0.0, 0.0, 0.0, 1
@@ -84,22 +87,21 @@ def projected_work(problem: Problem) -> ProjectedWork:
         kept = sum(_entries(plan, division))
         held += NUMBER_BYTES * kept
         seconds += SECONDS_AN_ENTRY * kept
-        if not isinstance(division, DividedByZeros):
-            seconds += SECONDS_TO_SPLIT * division.size**2
+        seconds += SECONDS_TO_SPLIT * division.size**2
     return ProjectedWork(seconds, held + most, plan.spine.size, largest)
 
 
 def _powers(plan: TreePlan, piece: Piece) -> tuple[float, float, float]:
     """Sums over classes and pairs of cubes and squares of a piece's numbers, and the squares of those held at once."""
     entries = plan.class_rank.size + plan.families.parent.size
-    if not is_supported(piece):
+    if piece.is_batched:
         return entries * piece.size**3, entries * piece.size**2, entries * piece.size**2
     classes, pairs = (own.astype(float) for own in _numbers_of(plan, piece))
     squares = (classes**2).sum() + (pairs**2).sum()
     return (classes**3).sum() + MERGES * (pairs**3).sum(), squares, (pairs**2).sum() / 2 + piece.size**2
 
 
-def _numbers_of(plan: TreePlan, piece: ZeroPiece) -> tuple[Index, Index]:
+def _numbers_of(plan: TreePlan, piece: Piece) -> tuple[Index, Index]:
     """How many numbers of a large piece every class has, and the parent of every pair of a family."""
     sizes = np.zeros(plan.class_rank.size, dtype=np.intp)
     for number, level in enumerate(plan.levels):
@@ -108,31 +110,31 @@ def _numbers_of(plan: TreePlan, piece: ZeroPiece) -> tuple[Index, Index]:
     return sizes, sizes[plan.class_of[plan.families.geounits[plan.families.parent]]]
 
 
-def _entries(plan: TreePlan, division: Undivided) -> Iterator[int]:
-    """Numbers in the coefficients that are kept of a component."""
-    if isinstance(division, DividedByZeros):
-        for piece in division.pieces:
-            yield from _entries_of_piece(plan, piece)
-        return
-    yield _square_entries(plan) * division.size**2
-    for level in plan.levels:
-        for _, table in level.tables:
-            if table.name in division.seeing:
-                yield level.class_count * division.size * division.seeing[table.name]
+def _entries(plan: TreePlan, division: Division) -> Iterator[int]:
+    """Numbers in the coefficients that are kept of a component, and in what products take in place of its pieces.
+
+    At most: large pieces keep no rows that say nothing of a geounit.
+    """
+    for piece in division.pieces:
+        yield from _entries_of_piece(plan, piece)
+    if not division.is_whole and division.size <= PUT_TOGETHER:
+        yield (plan.families.geounits.size + plan.families.parent.size) * division.size**2
+        for level in plan.levels:
+            for _, table in level.tables:
+                yield level.class_count * division.size * division.seeing.get(table.name, 0)
 
 
 def _square_entries(plan: TreePlan) -> int:
     return plan.class_rank.size + plan.families.geounits.size + 2 * plan.families.parent.size + 1
 
 
-def _entries_of_piece(plan: TreePlan, piece: ZeroPiece) -> Iterator[int]:
-    """At most: large pieces keep no rows that say nothing of a geounit."""
-    if is_supported(piece):
+def _entries_of_piece(plan: TreePlan, piece: Piece) -> Iterator[int]:
+    classes = np.full(plan.class_rank.size, piece.size)
+    if piece.is_batched:
+        yield _square_entries(plan) * piece.size**2
+    else:
         classes, pairs = _numbers_of(plan, piece)
         yield int((classes**2).sum() * 2 + (pairs**2).sum() * 2)
-    else:
-        yield _square_entries(plan) * piece.size**2
-        classes = np.full(plan.class_rank.size, piece.size)
     for level in plan.levels:
         own = int(classes[level.first_class : level.first_class + level.class_count].sum())
         for _, table in level.tables:

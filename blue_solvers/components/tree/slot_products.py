@@ -14,8 +14,11 @@ import numpy as np
 from blue_solvers.components.batches import one_or_all
 from blue_solvers.components.component_products import Component, multiply
 from blue_solvers.components.tree.coefficient_arrays import Coefficients
+from blue_solvers.components.tree.piecewise import Composed, together
 from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.compiled import compiled, has_numba
+
+EMPTY = np.zeros((0, 0))
 
 
 def multiply_runs_in_numpy(
@@ -96,29 +99,29 @@ class SlotProducts:
     def __init__(
         self, components: Sequence[Component], coefficients: Sequence[Coefficients], name: str, shape: tuple[int, ...]
     ) -> None:
-        pairs = [
-            (component, getattr(own, name))
-            for component, own in zip(components, coefficients, strict=True)
-            if component.size == 1 or not name.startswith("own")
-        ]
-        self._pairs = pairs
-        self._compiled = has_numba() and bool(pairs) and all(isinstance(own, np.ndarray) for _, own in pairs)
-        if not self._compiled:
-            return
-        flat = [own.reshape(len(own), component.size**2) for component, own in pairs]
-        self._matrices = np.concatenate(flat, axis=1) if len(flat) > 1 else np.ascontiguousarray(flat[0])
-        self._runs, self._starts = _runs_of([component for component, _ in pairs], shape)
+        self._others: list[tuple[Component, Float | Composed]] = []
+        arrays: list[tuple[Component, Float]] = []
+        for component, own in zip(components, coefficients, strict=True):
+            if component.size == 1 or not name.startswith("own"):
+                matrices = together(getattr(own, name), component.size)
+                if isinstance(matrices, np.ndarray) and has_numba():
+                    arrays.append((component, matrices))
+                else:
+                    self._others.append((component, matrices))
+        flat = [own.reshape(len(own), component.size**2) for component, own in arrays]
+        self._matrices = np.concatenate(flat, axis=1) if len(flat) > 1 else np.ascontiguousarray((flat or [EMPTY])[0])
+        self._runs, self._starts = _runs_of([component for component, _ in arrays], shape)
 
     def multiply(self, block: Float, entries: Index, transpose: bool = False) -> None:
         """Multiply a block of geounits (G, ..., K), each by the matrices of its entry, in place."""
-        if not self._compiled:
-            places = one_or_all(entries)
-            multiply(block, ((component, own[places]) for component, own in self._pairs), transpose)
-        elif block.size:
+        if self._runs.size and block.size:
             assert block.flags.c_contiguous  # otherwise the reshape below would be a copy
             flat = block.reshape(len(block), -1)
             columns = block.shape[-1]
             multiply_runs.fastest()(flat, columns, entries, self._matrices, self._runs, self._starts, transpose)
+        if self._others:
+            places = one_or_all(entries)
+            multiply(block, ((component, own[places]) for component, own in self._others), transpose)
 
 
 class ProductsByName:

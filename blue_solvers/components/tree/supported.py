@@ -15,8 +15,8 @@ from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficien
 from blue_solvers.components.tree.merges import merges_of
 from blue_solvers.components.tree.messages import Message, Parting, Telling, add, combine, part
 from blue_solvers.components.tree.piecewise import Ragged
+from blue_solvers.components.tree.splitting import Piece
 from blue_solvers.components.tree.tree_plan import TreePlan
-from blue_solvers.components.tree.zero_splitting import ZeroPiece
 from constraint_builders.arrays import Float, Index
 
 
@@ -58,11 +58,11 @@ class Supported:
     plan : TreePlan
     number : int
         Of a component that it is a piece of.
-    piece : ZeroPiece
+    piece : Piece
     boundary : Boundary
     """
 
-    def __init__(self, plan: TreePlan, number: int, piece: ZeroPiece, boundary: Boundary) -> None:
+    def __init__(self, plan: TreePlan, number: int, piece: Piece, boundary: Boundary) -> None:
         self._plan, self._number, self._piece, self._boundary = plan, number, piece, boundary
         self._found = _ByClass()
 

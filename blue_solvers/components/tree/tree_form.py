@@ -33,7 +33,7 @@ from blue_solvers.components.tree.disagreement import Disagreement
 from blue_solvers.components.tree.leaf_form import LeafForm, measured_at
 from blue_solvers.components.tree.level_blocks import LevelBlock, blocks_of
 from blue_solvers.components.tree.level_plan import LevelPlan
-from blue_solvers.components.tree.place_variances import PlaceVariances
+from blue_solvers.components.tree.piecewise import Composed, together
 from blue_solvers.components.tree.slot_products import ProductsByName
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
@@ -74,10 +74,7 @@ class TreeForm:
         self._sums = [
             TableSums(problem.schema, self.plan.finest, [desired[i] for i in chosen]) for chosen in self._desired_at
         ]
-        self._leaves = [
-            LeafForm(self.plan, self.coefficients, number, problem, self._readers, self._products, BLOCK_BYTES)
-            for number in numbers
-        ]
+        self._leaves = [LeafForm(self.plan, number, problem, self._products, BLOCK_BYTES) for number in numbers]
         self._others = [
             ByParent(self.plan, level, np.delete(np.arange(level.members.size), leaves.rows))
             for level, leaves in zip(self.plan.levels, self._leaves, strict=True)
@@ -95,16 +92,15 @@ class TreeForm:
         """P Y, (m, K)."""
         X = np.empty((self._problem.desired.size, Y.shape[1]))
         with self._workers(Y) as workers:
-            for number, estimates in self._estimates(Y, workers, X):
-                self._read_desired(number, estimates, X, workers)
+            for _ in self._estimates(Y, workers, X):
+                pass
         return X
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
         """P Y, (m, K), and its violation."""
         X, found = np.empty((self._problem.desired.size, Y.shape[1])), Disagreement(self.plan, self._all)
         with self._workers(Y) as workers:
-            for number, estimates in self._estimates(Y, workers, X):
-                self._read_desired(number, estimates, X, workers)
+            for number, estimates in self._estimates(Y, workers, X, every=True):
                 found.look_at(number, estimates)
         return X, found.largest
 
@@ -118,15 +114,17 @@ class TreeForm:
 
     def _workers(self, Y: Float) -> Workers:
         cells = max(self._problem.observed.size, self._problem.desired.size)
-        shared = self.plan.finest.size * Y.shape[1] >= WIDE or any(leaves.is_compiled for leaves in self._leaves)
+        shared = self.plan.finest.size * Y.shape[1] >= WIDE or any(leaves.rows.size for leaves in self._leaves)
         return Workers(8.0 * Y.shape[1] * cells if shared else 0)
 
-    def _estimates(self, Y: Float, workers: Workers, X: Float | None = None) -> Iterator[tuple[int, Float]]:
+    def _estimates(
+        self, Y: Float, workers: Workers, X: Float | None = None, every: bool = False
+    ) -> Iterator[tuple[int, Float]]:
         """Final estimates of every level in cells, from the root down, each forgotten when the next is asked for.
 
-        Where `X` is given, levels that a whole table is desired at are worked on in its place there, and geounits that
-        `LeafForm` tabulates have all that is desired of them written there, and nothing here. Geounits that
-        `LeafForm` takes are never in slots; all others are until their estimates are final.
+        Where `X` is given, all that is desired is written there, levels that a whole table is desired at are worked on
+        in its place, and of others estimates lack the geounits that `LeafForm` takes, unless `every` one is asked for.
+        These are never in slots; all others are until their estimates are final.
         """
         K, Y = Y.shape[1], np.ascontiguousarray(Y)
         estimates: list[Float] = [np.empty(0)] * len(self.plan.levels)
@@ -141,7 +139,11 @@ class TreeForm:
         for number in range(len(self.plan.levels)):
             self._go_down(number, estimates[number], learnt, workers)
             self._finish(number, estimates[number], learnt, workers)
-            self._leaves[number].go_down(Y, learnt, estimates[number], X, workers)
+            tabulates = X is not None and (not every or np.may_share_memory(estimates[number], X))
+            self._leaves[number].go_down(Y, learnt, estimates[number], X if tabulates else None, workers)
+            if X is not None:
+                rows = self._others[number].rows if tabulates else self._all[number].rows
+                self._read_desired(number, rows, estimates[number], X, workers)
             yield number, estimates[number]
             estimates[number] = np.empty(0)
 
@@ -243,65 +245,86 @@ class TreeForm:
             parts = [own[reader.part(component)] for reader, own in (tables[t] for t in seeing)]
             block[component.place] = sum_of(component, [gains[t] for t in seeing], parts, component.groups)
 
-    def _matrices(self, level: LevelPlan, classes: Index) -> Iterator[tuple[Component, dict[int, Float]]]:
+    def _matrices(self, level: LevelPlan, classes: Index) -> Iterator[tuple[Component, dict[int, Float | Composed]]]:
         """Components of several group sums, each with its gains from the tables of a level that see it."""
         places = one_or_all(classes - level.first_class)
-        for component, own in zip(self.plan.components, self.coefficients, strict=True):
+        for component, own in zip(self.plan.components, self._measured, strict=True):
             if component.size > 1:
-                yield component, {t: own.measured[t][places] for t, _ in level.tables if t in own.measured}
+                yield component, {t: own[t][places] for t, _ in level.tables if t in own}
+
+    @cached_property
+    def _measured(self) -> list[dict[int, Float | Composed]]:
+        """Of every component its gains from tables, by their numbers."""
+        return [
+            {t: together(gains, component.size) for t, gains in own.measured.items()}
+            for component, own in zip(self.plan.components, self.coefficients, strict=True)
+        ]
 
     def adjoint(self, V: Float) -> Float:
-        """P' V, (n, K); all of it in slots."""
+        """P' V, (n, K): the transpose of `apply`; of geounits without children nothing is held between the passes."""
+        V = np.ascontiguousarray(V)
+        learnt = np.zeros((self.plan.parents.size, *self._shape, V.shape[1]))
+        result = np.zeros((self._problem.observed.size, V.shape[1]))
+        for number in reversed(range(1, len(self.plan.levels))):
+            self._pull_up(number, V, learnt)
         with self._workers(V) as workers:
-            return self._two_passes_back(V, workers)
-
-    def _two_passes_back(self, V: Float, workers: Workers) -> Float:
-        K = V.shape[1]
-        levels = self.plan.levels
-        pulls = [np.zeros((level.members.size, *self._shape, K)) for level in levels]
-        learnt = np.zeros((self.plan.parents.size, *self._shape, K))
-        for number in reversed(range(len(levels))):
-            level = levels[number]
-            self._write_desired(number, V, pulls[number], workers)
-            numbers = self.plan.parent_number[level.members[level.inner]]
-            pulls[number][level.inner] += learnt[numbers]
-            self._pull_up(number, pulls[number], learnt)
-        result = np.zeros((self._problem.observed.size, K))
-        from_parents = learnt  # where it is known, in place
-        for number, level in enumerate(levels):
-            self._all[number].add_from_parents(from_parents, pulls[number])
-            numbers = self.plan.parent_number[level.members[level.inner]]
-            sums = pulls[number][level.inner]
-            self._multiply(sums, numbers, "children", transpose=True)
-            from_parents[numbers] = sums - learnt[numbers]
-            blocks = self._blocks(np.arange(level.members.size), K)
-            workers.for_each(partial(self._collect_transpose, level, pulls[number], result), blocks)
+            for number in range(len(self.plan.levels)):
+                places = self._desired_places(number, V)
+                work = partial(self._pull_down, number, places, learnt, result)
+                workers.for_each(work, self._held(number, V.shape[1]))
+                self._leaves[number].pull_down(V, learnt, result, workers)
         return result
 
-    def _pull_up(self, number: int, pulls: Float, learnt: Float) -> None:
+    def _pull_up(self, number: int, V: Float, learnt: Float) -> None:
         """Transpose of `_go_down`: what every parent's learning is worth to its children."""
-        everyone = self._all[number]
-        if not everyone.pairs.size:
-            return
-        sums = everyone.sum_by_pair(pulls)
+        everyone, level = self._all[number], self.plan.levels[number]
+        places = [everyone.sum_by_pair(place) for place in self._desired_places(number, V)]
+        ranks = self.plan.class_rank[self.plan.pair_class[everyone.pairs]]
+        sums = self._pulled(number, ranks, places, V.shape[1])
+        if level.inner.size:
+            sums += everyone.sum_by_pair(learnt[self.plan.parent_number[level.members[level.inner]]], level.inner)
         self._multiply(sums, everyone.pairs, "gain", transpose=True)
-        np.add.at(learnt, self.plan.pair_parent[everyone.pairs], sums)
+        parents, starts = np.unique(self.plan.pair_parent[everyone.pairs], return_index=True)
+        learnt[parents] += np.add.reduceat(sums, starts, axis=0)
 
-    def _collect_transpose(self, level: LevelPlan, pulls: Float, result: Float, rows: slice | Index) -> None:
-        block, classes = pulls[rows], level.class_of[rows]
-        matrices = list(self._matrices(level, classes))
-        numbers, exactly = block.copy(), block.copy()
-        self._multiply_numbers(numbers, classes, "own")
-        self._multiply_numbers(exactly, classes, "own_exact")
-        for (t, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
-            if not (weights[rows].any() or exact[rows].any()):
-                continue
+    def _pull_down(self, number: int, places: list[Float], learnt: Float, result: Float, some: LevelBlock) -> None:
+        """Transpose of `_go_up` for some geounits; of those with children what these are told, in place of `learnt`."""
+        level, numbers = self.plan.levels[number], as_slice(some.numbers)
+        block = self._pulled(number, some.rows, [place[some.rows] for place in places], result.shape[1])
+        if number:
+            block += learnt[self.plan.parent_number[self.plan.spine.parent[level.members[some.rows]]]]
+        block[some.inner] += learnt[numbers]
+        sums = block[some.inner].copy()
+        self._multiply(sums, some.numbers, "children", transpose=True)
+        learnt[numbers] = sums - learnt[numbers]
+        self._collect_transpose(level, some, block, result)
+
+    def _pulled(self, number: int, rows: slice | Index, places: list[Float], K: int) -> Float:
+        """Transpose of `_read_desired`: what is wanted of some geounits, or of some that are alike each, in slots."""
+        if not places:
+            return np.zeros((len(self.plan.levels[number].members[rows]), *self._shape, K))
+        cells = self._sums[number].spread(places)
+        cells = cells.reshape(len(cells), *self._shape, K)
+        self._empty(number, rows, cells)
+        self._basis.to_slots(cells)
+        return cells
+
+    def _collect_transpose(self, level: LevelPlan, some: LevelBlock, block: Float, result: Float) -> None:
+        """Transpose of `_collect`."""
+        matrices = list(self._matrices(level, some.classes))
+        exactly = block.copy() if any(table.exact is not None for table in some.used) else block
+        numbers = block.copy() if matrices else block
+        if exactly is not block:
+            self._multiply_numbers(exactly, some.classes, "own_exact")
+        self._multiply_numbers(numbers, some.classes, "own")
+        for used in some.used:
+            t, table = level.tables[used.place]
             reader = self._readers[table.name]
             own = reader.empty(block)
-            reader.read_numbers(numbers, weights[rows], own)
-            if exact[rows].any():
+            reader.read_numbers(numbers, used.weights, own)
+            if used.exact is not None:
                 other = reader.empty(block)
-                reader.read_numbers(exactly, exact[rows].astype(float), other)
+                reader.read_numbers(exactly, used.exact, other)
                 own += other
             for component, gains in matrices:
                 if t in gains:
@@ -309,15 +332,12 @@ class TreeForm:
                     pulled = sum_of(component, [gains[t].swapaxes(1, 2)], [block[component.place]], lengths)
                     own[reader.part(component)] = pulled
             place = result[self._problem.observed.block(t)].reshape(level.members.size, *table.shape, -1)
-            place[rows] = reader.cells(own)
+            place[some.rows] = reader.cells(own)
 
     @cached_property
     def _all(self) -> list[ByParent]:
         """Every geounit of every level."""
         return [ByParent(self.plan, level, np.arange(level.members.size)) for level in self.plan.levels]
-
-    def _blocks(self, rows: Index, K: int, beside: int = 0) -> list[slice | Index]:
-        return [as_slice(rows[some]) for some in chunks(rows.size, self._rows_in_cache(K, beside))]
 
     def _rows_in_cache(self, K: int, beside: int = 0) -> int:
         """Geounits of which so many numbers are held beside their slots."""
@@ -333,40 +353,25 @@ class TreeForm:
         """The same for components of one group sum only, by class."""
         self._products[name].multiply(block, classes)
 
-    def _read_desired(self, number: int, estimates: Float, X: Float, workers: Workers) -> None:
-        """The desired tables of a level, but for one that the estimates were worked out in the place of."""
-        level = self.plan.levels[number]
-        places = [
-            X[self._problem.desired.block(i)].reshape(level.members.size, *self._problem.desired_tables[i].shape, -1)
-            for i in self._desired_at[number]
-        ]
+    def _read_desired(self, number: int, rows: Index, estimates: Float, X: Float, workers: Workers) -> None:
+        """Desired tables of some of a level, but for one that the estimates were worked out in the place of."""
+        places = self._desired_places(number, X)
         if len(places) == 1 and np.may_share_memory(places[0], estimates):
             return
-        rows = self._others[number].rows if self._leaves[number].tabulates else np.arange(level.members.size)
 
-        def read(rows: slice | Index) -> None:
-            for place, cells in zip(places, self._sums[number](estimates[rows]), strict=True):
+        def read(some: slice) -> None:
+            own = as_slice(rows[some])
+            for place, cells in zip(places, self._sums[number](estimates[own]), strict=True):
                 if not np.may_share_memory(place, estimates):
-                    place[rows] = cells
+                    place[own] = cells
 
-        workers.for_each(read, self._blocks(rows, X.shape[1]))
+        workers.for_each(read, chunks(rows.size, self._rows_in_cache(X.shape[1])))
 
-    def _write_desired(self, number: int, V: Float, pulls: Float, workers: Workers) -> None:
-        """The transpose of `_read_desired`, in slots that are 0."""
-        level = self.plan.levels[number]
-        places = [
-            V[self._problem.desired.block(i)].reshape(level.members.size, *self._problem.desired_tables[i].shape, -1)
-            for i in self._desired_at[number]
-        ]
-
-        def write(rows: slice | Index) -> None:
-            cells = self._sums[number].spread([place[rows] for place in places]).reshape(pulls[rows].shape)
-            self._empty(number, rows, cells)
-            self._basis.to_slots(cells)
-            pulls[rows] = cells
-
-        if places:
-            workers.for_each(write, self._blocks(np.arange(level.members.size), V.shape[1]))
+    def _desired_places(self, number: int, X: Float) -> list[Float]:
+        """Where the desired tables of a level are in the layout, (G, *shape, K)."""
+        count, tables = self.plan.levels[number].members.size, self._problem.desired_tables
+        own = ((tables[i], X[self._problem.desired.block(i)]) for i in self._desired_at[number])
+        return [place.reshape(count, *table.shape, X.shape[1]) for table, place in own]
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
@@ -376,9 +381,9 @@ class TreeForm:
                 variances.fill(i, result[self._problem.desired.block(i)].reshape(level.members.size, -1))
         return result
 
-    def variances_by_table(self) -> PlaceVariances:
+    def variances_by_table(self) -> TreeVariances:
         """The same, some geounits of a table at a time."""
-        return PlaceVariances(self._problem, self.plan, TreeVariances(self.plan, self.coefficients))
+        return TreeVariances(self._problem, self.plan, self.coefficients)
 
 
 def _put_back(block: Float, rows: slice | Index, array: Float) -> None:

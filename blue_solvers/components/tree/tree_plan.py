@@ -22,8 +22,7 @@ from blue_solvers.components.grouping import Grouping, group_sums, groupings_of,
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.families import Families, alike_with_children
 from blue_solvers.components.tree.level_plan import LevelPlan
-from blue_solvers.components.tree.splitting import Axes, Undivided, split
-from blue_solvers.components.tree.zero_splitting import split_around_zeros
+from blue_solvers.components.tree.splitting import Axes, Division, split
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, as_slice
 from constraint_builders.description.levelled_tree import LevelledTree
@@ -33,7 +32,7 @@ from constraint_builders.description.zeros import EmptyCells
 T = TypeVar("T")
 STACKED = 1 << 18  # numbers in an array that several components share: beyond, each by itself costs no more
 DesignKey = tuple[tuple[int, ...], tuple[tuple[str, float], ...]]
-Divisions = dict[DesignKey, Undivided]
+Divisions = dict[DesignKey, Division]
 
 
 class TreePlan:
@@ -300,17 +299,14 @@ class TreePlan:
     def _speaking(self) -> list[Table]:
         return [table for table in self.tables if table.name not in self._silent]
 
-    def division(self, key: DesignKey) -> Undivided:
+    def division(self, key: DesignKey) -> Division:
         """How the components of a key fall apart."""
         if key not in self._divisions:
             several, seeing = key
             groupings = [g for g in self.groupings if g.axis in several]
             tables = {table.name: table for table in self.tables}
             axes = {name: self._axes(tables[name], groupings, scale) for name, scale in seeing}
-            size = prod(g.sizes.size for g in groupings)
-            self._divisions[key] = (
-                split(axes, size) if self._zeros is None else split_around_zeros(axes, _kinds(self._zeros, groupings))
-            )
+            self._divisions[key] = split(axes, self._kinds(groupings))
         return self._divisions[key]
 
     def _axes(self, table: Table, groupings: list[Grouping], scale: float) -> Axes:
@@ -337,10 +333,19 @@ class TreePlan:
         return flags.reshape(len(own), component.size)
 
     def empty_kinds(self, number: int, ranks: Index) -> Flags:
-        """Which kinds of empty cells are so at geounits of a level, (N, kinds)."""
+        """Which kinds of cells are empty at geounits of a level, (N, kinds + 1); the last is so everywhere."""
+        empty = np.zeros((ranks.size, 1), dtype=bool)
+        if self._zeros is not None:
+            empty = self._zeros.empty_kinds(self.levels[number].members[ranks])
+        return np.concatenate([empty, np.ones((ranks.size, 1), dtype=bool)], axis=1)
+
+    def _kinds(self, groupings: list[Grouping]) -> Index:
+        """Of every combination of group sums along some variables the kind by which it is empty."""
+        shape = [g.sizes.size for g in groupings]
         if self._zeros is None:
-            return np.zeros((ranks.size, 0), dtype=bool)
-        return self._zeros.empty_kinds(self.levels[number].members[ranks])
+            return np.zeros(prod(shape), dtype=np.intp)
+        lengths = [n if g.axis in self._zeros.axes else 1 for n, g in zip(shape, groupings, strict=True)]
+        return np.broadcast_to(self._zeros.kinds.reshape(lengths), shape).ravel()
 
     @cached_property
     def posterior_of(self) -> Index:
@@ -354,12 +359,6 @@ class TreePlan:
     def posterior_above(self, pairs: Index) -> Index:
         """Of the families of some pairs the entry among the posterior covariances."""
         return self.posterior_of[self.families.geounits[self.families.parent[pairs]]]
-
-
-def _kinds(zeros: EmptyCells, groupings: list[Grouping]) -> Index:
-    """Of every combination of group sums along some variables the kind by which it is empty."""
-    lengths = [g.sizes.size if g.axis in zeros.axes else 1 for g in groupings]
-    return np.broadcast_to(zeros.kinds.reshape(lengths), [g.sizes.size for g in groupings]).ravel()
 
 
 def plan_of(

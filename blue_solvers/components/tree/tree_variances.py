@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Callable
+from functools import lru_cache, reduce
 from math import prod
 
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.components.batches import distinct
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.orthogonal import SMALL
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.piecewise import Composed
@@ -19,23 +22,45 @@ from constraint_builders.description.table import Table
 
 Known = dict[tuple[int, tuple[int, ...]], Float]  # by coefficients and variables of several groups
 
+KEPT = 1  # table whose variances by place are kept: its rows are asked for one after another
 ROUNDING = 1e-12  # of what a standard deviation is summed from: sums that should cancel leave this much at most
 
 
 class TreeVariances:
-    """Variances at entries of `TreePlan.posterior_of`.
+    """Variances of the tables that a problem on a spine desires, from those of the geounits that are alike.
 
     Parameters
     ----------
+    problem : StructuredProblem
     plan : TreePlan
     coefficients : list of Coefficients
         Of every component of the plan.
     """
 
-    def __init__(self, plan: TreePlan, coefficients: list[Coefficients]) -> None:
-        self._plan, self._coefficients = plan, coefficients
+    def __init__(self, problem: StructuredProblem, plan: TreePlan, coefficients: list[Coefficients]) -> None:
+        self._problem, self._plan, self._coefficients = problem, plan, coefficients
+        self._places: Callable[[int], tuple[Index, Index]] = lru_cache(self._find_places)
+        self._by_place: Callable[[int], Float] = lru_cache(KEPT)(self._work_out)
 
-    def of_table(self, table: Table, places: Index) -> Float:
+    def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
+        """Of a table, by its number among the desired ones, at some of its geounits, (rows, cells)."""
+        place_of = self._places(self._problem.desired_levels[table])[1]
+        return self._by_place(table).take(place_of[rows], axis=0)
+
+    def fill(self, table: int, out: Float) -> None:
+        """Put those of all geounits into `out`, (geounits, cells)."""
+        place_of = self._places(self._problem.desired_levels[table])[1]
+        np.take(self._by_place(table), place_of, axis=0, out=out, mode="clip")  # numpy copies unless it may clip
+
+    def _find_places(self, level: int) -> tuple[Index, Index]:
+        """The different entries of `TreePlan.posterior_of` of a level, and which of them every geounit has."""
+        return distinct(self._plan.posterior_of[self._plan.levels[level].members])
+
+    def _work_out(self, table: int) -> Float:
+        places, _ = self._places(self._problem.desired_levels[table])
+        return self._of_table(self._problem.desired_tables[table], places)
+
+    def _of_table(self, table: Table, places: Index) -> Float:
         """Variances of a table's cells at some entries, (entries, cells)."""
         total: Float = np.zeros(())
         known: Known = {}

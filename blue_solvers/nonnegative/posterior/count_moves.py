@@ -18,6 +18,7 @@ from noise_mechanisms.integer_subspace.unimodular import unimodular_null_basis
 
 _MOST_OF_A_KIND = 200_000  # pairs of levels: beyond, neighbouring levels only, which generate all
 _MOST_AXES = 5
+_MOST_SUMS = 2000  # of moves of a lattice basis
 _ALWAYS = 2  # axes along which moves are listed even where fewer do: they mix better
 
 
@@ -51,7 +52,8 @@ def count_moves(model: FittingModel, rows: Integers) -> CountMoves:
 
     For tables these are +1 and -1 on the corners of boxes: single cells, pairs along an axis, 2 x 2 along two axes and
     so on, as far as what is known exactly leaves them; the first of these kinds that it leaves generate the lattice of
-    full margins. Where there are equations besides tables a lattice basis is added.
+    full margins. Where there are equations besides tables, or areas known exactly, a lattice basis and sums of its
+    moves are added.
 
     Parameters
     ----------
@@ -86,7 +88,8 @@ def _whole(matrix: sparse.csr_array) -> sparse.csr_array:
     rounded = np.rint(matrix.data)
     if not np.array_equal(rounded, matrix.data):
         raise ValueError(
-            "whole counts need exact rows and equalities of whole coefficients: multiply them until they are"
+            "whole counts need equalities, and areas known exactly, of whole weights: multiply them and their values "
+            "until they are"
         )
     return sparse.csr_array((rounded.astype(np.int64), matrix.indices, matrix.indptr), shape=matrix.shape)
 
@@ -94,8 +97,49 @@ def _whole(matrix: sparse.csr_array) -> sparse.csr_array:
 def _kinds(model: FittingModel, exact: sparse.csr_array) -> Iterator[sparse.csc_array]:
     if model.problem.is_tabular:
         yield from _boxes(model, exact)
-    if not model.problem.is_tabular or model.equations[0].shape[0]:
-        yield unimodular_null_basis(exact)
+    weighed = model.problem.areas is not None and exact.shape[0]  # areas cross, or have weights, as tables do not
+    if not model.problem.is_tabular or model.equations[0].shape[0] or weighed:
+        yield from _lattice_moves(exact)
+
+
+def _lattice_moves(exact: sparse.csr_array) -> Iterator[sparse.csc_array]:
+    """A basis of the moves that keep what is known, and sums of two of it, of three, ..., as long as they are few.
+
+    Short moves, and detours through several, join counts that moves along the basis alone do not: those would turn
+    some cell negative on the way.
+    """
+    basis = unimodular_null_basis(exact)
+    size = basis.shape[1]
+    if size < 2 or 2 * comb(size, 2) > _MOST_SUMS:
+        yield basis
+        return
+    short = sparse.csc_array(_shortened(basis.toarray()))
+    yield short
+    most, count = _MOST_SUMS, 2
+    while count <= size and comb(size, count) * 2 ** (count - 1) <= most:
+        signs = [(1, *rest) for rest in product((1, -1), repeat=count - 1)]
+        chosen = np.array(list(product(combinations(range(size), count), signs)))
+        most -= len(chosen)
+        starts = np.arange(0, len(chosen) * count + 1, count)
+        sums = (chosen[:, 1].ravel(), chosen[:, 0].ravel(), starts)
+        yield sparse.csc_array(short @ sparse.csc_array(sums, shape=(size, len(chosen))))
+        count += 1
+
+
+def _shortened(basis: Integers) -> Integers:
+    """A basis of the same lattice whose columns are no shorter less any multiple of another (d, k)."""
+    found = basis.T.copy()
+    changed = True
+    while changed:
+        changed = False
+        for i, j in product(range(len(found)), repeat=2):
+            own, other = found[[i, j]].astype(float)  # whose squares do not overflow
+            multiple = round(float(own @ other / (other @ other))) if i != j else 0
+            shorter = own - multiple * other
+            if multiple and shorter @ shorter < own @ own:
+                found[i] -= multiple * found[j]
+                changed = True
+    return found.T
 
 
 def _boxes(model: FittingModel, exact: sparse.csr_array) -> Iterator[sparse.csc_array]:

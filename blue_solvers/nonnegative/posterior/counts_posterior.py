@@ -145,8 +145,8 @@ def counts_posterior(
     ------
     ValueError
         If y does not fit the problem; the noise is correlated, or of a law without a family; noise of whole numbers
-        left a measurement that is not whole; a cell is in nothing that was measured, so that its count has no bound;
-        what is known exactly is met by no whole counts.
+        left a measurement that is not whole, or is added to areas of other than whole weights; a cell is in no measured
+        sum of weights of one sign, so that its count has no bound; what is known exactly is met by no whole counts.
     NotConvergedError
         If the chains, started from dispersed fits, still disagree by more than 5 % in some desired cell, or are worth
         fewer than `effective` draws of it, after `most_draws`.
@@ -201,7 +201,7 @@ class _Chains:
         problem, self._rng, self._grid = model.problem, rng, grid
         rows = np.flatnonzero(model.measured & ~problem.exact & (np.diff(model.M.indptr) > 0))
         _refuse_unbounded(model, rows)
-        self._misfit = _misfit(problem, y, rows)
+        self._misfit = _misfit(model, y, rows)
         self._moves = count_moves(model, rows)
         weights, squared = self._misfit
         information = weights if squared else np.square(weights) / 2
@@ -271,8 +271,9 @@ def _concentrations(value: float | None) -> Float:
     return np.array([math.inf if value == math.inf else positive_number(value, "concentration")])
 
 
-def _misfit(problem: Problem, y: Float, rows: Integers) -> Misfit:
+def _misfit(model: FittingModel, y: Float, rows: Integers) -> Misfit:
     """Of the noise: its log density is quadratic or piecewise linear, with a weight for each row."""
+    problem = model.problem
     kind, variances = kind_of(problem.noise.law), problem.variances[rows]
     if kind.family is None:
         raise ValueError(f"noise of the law {kind.name!r} has no family: the posterior needs Gaussian or Laplace noise")
@@ -281,6 +282,12 @@ def _misfit(problem: Problem, y: Float, rows: Integers) -> Misfit:
         row = int(rows[broken[0]])
         raise ValueError(
             f"{problem.observed.describe(row)} is {y[row]:g}: noise of the law {kind.name!r} leaves whole numbers whole"
+        )
+    weights = model.M[rows].data
+    if kind.discrete and (weights != np.rint(weights)).any():
+        raise ValueError(
+            f"areas have weights that are not whole, and noise of the law {kind.name!r} leaves their sums as broken as "
+            "they are: multiply the weights and what was measured until they are whole"
         )
     distinct, place = np.unique(variances, return_inverse=True)
     parameters = np.array([_parameter(kind.from_variance(float(variance))) for variance in distinct])
@@ -295,13 +302,12 @@ def _parameter(law: object) -> float:
 def _refuse_unbounded(model: FittingModel, rows: Integers) -> None:
     """Refuse cells that no measured row with entries of one sign holds: nothing bounds their counts."""
     matrix = sparse.csr_array(sparse.vstack([model.M[rows], model.exact_rows]))
-    negative = sparse.csr_array((matrix.data < 0, matrix.indices, matrix.indptr), shape=matrix.shape)
-    positive = np.flatnonzero(negative.sum(axis=1) == 0)
-    free = np.flatnonzero(np.diff(sparse.csc_array(matrix[positive]).indptr) == 0)
+    one_sign = abs(matrix.sum(axis=1)) == abs(matrix).sum(axis=1)
+    free = np.flatnonzero(np.diff(sparse.csc_array(matrix[np.flatnonzero(one_sign)]).indptr) == 0)
     if free.size:
         raise ValueError(
-            f"detailed cell {int(model.possible[free[0]])} is in no table that was measured or is known exactly: "
-            "nothing bounds its count from above"
+            f"detailed cell {int(model.possible[free[0]])} is in no sum of weights of one sign that was measured or is "
+            "known exactly: nothing bounds its count from above"
         )
 
 

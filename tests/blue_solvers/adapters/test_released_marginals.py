@@ -178,7 +178,7 @@ def test_releases_of_opendp() -> None:
     problem, y = problem_from_releases(releases())
     assert set(problem.observed.names) == {"total", "sex"}
     assert problem.noise == "discrete_gaussian"
-    np.testing.assert_allclose(problem.observed.tables(y)["sex"], [19, 12.5])  # m, f: means of the two
+    np.testing.assert_allclose(problem.observed.tables(y)["sex"], [12.5, 19])  # f, m: means of the two
     variance = DiscreteGaussian(0.25).variance / 2
     np.testing.assert_allclose(problem.observed.tables(problem.variances)["sex"], variance)
     assert variance < 0.25 / 2 * 0.9  # no squared scale

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
 
@@ -195,12 +195,15 @@ def test_a_solver_that_no_other_process_has() -> None:
         benchmark({"toy": gallery.toy()}, [Local()])
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["these are notes", "{}", "3", "[" * 100_000, "{status}"])
+def test_a_file_of_something_else_is_refused(line: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
-    path.write_text("these are notes\n")
+    wrong = {field.name: 3 for field in fields(Figures)} | {"problem": "a", "solver": "b", "fingerprint": "c"}
+    text = line.replace("{status}", json.dumps(wrong)) + "\n"
+    path.write_text(text)
     with pytest.raises(ValueError, match=r"notes.txt: line 1 is no record of a benchmark"):
         benchmark({"toy": gallery.toy()}, ["dense"], alone=False, resume=path)
-    assert path.read_text() == "these are notes\n"
+    assert path.read_text() == text
 
 
 def test_the_plot() -> None:
@@ -235,8 +238,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert pl.read_parquet(out)["status"].to_list() == ["done", "done"]
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert len(kept.read_text().splitlines()) == 2
-    assert main([*line, "--columns", "0"]) == 2
-    assert "columns must be 1 or more: got 0" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main([*line, "--columns", "0"])
+    assert "--columns: must be a whole number of 1 or more: got 0" in capsys.readouterr().err
 
 
 def test_the_bench_of_this_repository_uses_it() -> None:

@@ -402,3 +402,60 @@ def test_tables_in_files(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     said = capsys.readouterr().out
     assert "proved" in said
     assert "chi-square" in said
+
+
+def survey(path: Path, variable: str, yes: int, no: int) -> str:
+    path.write_text(f"table,{variable},value,variance\n{variable},yes,{yes},1\n{variable},no,{no},1\n")
+    return str(path)
+
+
+def test_variables_are_the_same_by_name_and_labels_or_because_it_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    owners, hispanics = survey(tmp_path / "a.csv", "owner", 14, 6), survey(tmp_path / "b.csv", "hispanic", 5, 15)
+    out = tmp_path / "both.csv"
+    for words, named in (
+        ([], "'owner'"),
+        (["--same", "ower=hispanic"], "'ower'"),
+        (["--same", "owner=hispnic"], "'hispnic'"),
+        (["--same", "owner=hispanic", "--same", "owner=owner"], "'owner'"),
+    ):
+        assert main(["joint", owners, hispanics, *words, "--out", str(out)]) == 2
+        said = capsys.readouterr().err
+        assert named in said
+        assert not out.exists()
+    assert main(["joint", owners, hispanics, "--same", "owner=hispanic", "--out", str(out)]) == 0
+    assert "owner is hispanic" in capsys.readouterr().out
+    assert sorted(pl.read_csv(out)["estimate"]) == pytest.approx([9.5, 9.5, 10.5, 10.5])
+    again = survey(tmp_path / "c.csv", "owner", 16, 4)
+    assert main(["joint", owners, again, "--out", str(out)]) == 0
+    assert capsys.readouterr().out.count(": owner\n") == 2
+    assert sorted(pl.read_csv(out)["estimate"]) == pytest.approx([5, 5, 15, 15])
+
+
+def test_what_stands_for_totals_and_for_nothing_is_said_of_every_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    first, second, out = tmp_path / "first.csv", tmp_path / "second.csv", tmp_path / "out.csv"
+    first.write_text("sex,value,std_error\nT,1004,10\nf,520,6\nm,490,6\n")
+    second.write_text("sex,value,std_error\nTotal,1010,10\nf,515,6\nm,(D),(D)\n")
+    command = ["joint", str(first), str(second), "--out", str(out)]
+    for marks, said in (
+        ([], "does 'T' count everybody"),
+        (["--total", "first:T"], "value '(D)' is not a number"),
+        (["--total", "third:T"], "--total names input 'third': there are 'first', 'second'"),
+        (["--total", "first:T", "--suppressed", "second:"], "value '(D)' is not a number"),
+    ):
+        assert main([*command, *marks]) == 2
+        assert said in capsys.readouterr().err
+    assert main([*command, "--total", "first:T", "--suppressed", "second:(D)"]) == 0
+    M = np.array([[1, 1], [1, 0], [0, 1], [1, 1], [1, 0]])
+    w = 1 / np.array([100, 36, 36, 100, 36])
+    inverse = np.linalg.inv(M.T @ (w[:, None] * M))
+    people = inverse @ M.T @ (w * [1004, 520, 490, 1010, 515])
+    frame = pl.read_csv(out)
+    for sex, weights in (("f", [1, 0]), ("m", [0, 1]), ("*", [1, 1])):
+        own = np.array(weights)
+        expected = [own @ people, np.sqrt(own @ inverse @ own)]
+        for row in frame.filter(sex=sex).select("estimate", "std_error").iter_rows():
+            assert row == pytest.approx(expected)

@@ -13,27 +13,11 @@ from polars.testing import assert_frame_equal
 
 from blue_solvers.cli import main
 from blue_solvers.results import Result
+from tests.helpers.simulated import HOUSEHOLDS, settings_of, simulate
 from tests.helpers.small_states import SmallState, small_state
 
-SETTINGS = """
-geolevels = ["US", "State", "County", "Tract", "Block_Group", "Block"]
-noise = "discrete_gaussian"
-[variables]
-hisp = 2
-race = 7
-hhtenshort_3lev = ["mortgage", "owned_free", "rented"]
-[budget]
-total = "1"
-[budget.geolevels]
-US = "1/6"
-State = "1/6"
-County = "1/6"
-Tract = "1/6"
-Block_Group = "1/6"
-Block = "1/6"
-[budget.tables]
-detailed = [1, 1, 1, 1, 1, 1]
-"""
+GEOLEVELS = ["US", "State", "County", "Tract", "Block_Group", "Block"]
+SETTINGS = settings_of(GEOLEVELS, HOUSEHOLDS, {"detailed": "1/6"})
 SURE, UNSURE = "H10", "HCT1"  # the second has lines whose numbers are from memory
 
 
@@ -203,20 +187,11 @@ def test_the_coverage_is_said_in_full(state: SmallState, capsys: pytest.CaptureF
 
 def test_what_is_proved_is_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """From true counts of blocks, by the commands alone; places may be arrays and series in Python."""
-    rows = [(f"44001000100{block}", sex, 5) for block in ("1001", "1002") for sex in ("male", "female")]
-    blocks = pl.DataFrame(rows, schema=["geoid", "sex", "count"], orient="row")
-    blocks.write_csv(tmp_path / "blocks.csv")
-    text = (
-        SETTINGS.split("[variables]")[0].replace('"US", ', "")
-        + "[variables]\nsex = ['male', 'female']\n[budget.losses]\n"
-    )
-    head, losses = text.split("[budget.losses]")
-    settings = head + '[budget]\nmeasure = "zcdp"\n[budget.losses]' + losses + "detailed = [1, 1, 1, 1, 1]\n"
-    (tmp_path / "settings.toml").write_text(settings)
-    release, result = str(tmp_path / "release"), str(tmp_path / "result")
-    arguments = ["--settings", str(tmp_path / "settings.toml"), "--seed", "1", "--out", release]
-    shown(capsys, "simulate", str(tmp_path / "blocks.csv"), *arguments)
-    shown(capsys, "estimate", release, "--out", result)
+    sexes = ["male", "female"]
+    settings = settings_of(GEOLEVELS[1:], {"sex": sexes}, {"detailed": "1"})
+    blocks, result = ["440010001001001", "440010001001002"], str(tmp_path / "result")
+    release = simulate(tmp_path, settings, blocks, sexes, np.full((2, 2), 5), seed=1)
+    shown(capsys, "estimate", str(release), "--out", result)
     assert "no figure is further than" in shown(capsys, "table", result, "P1", "--geoid", "44001")
     assert "no figure is further than" in shown(capsys, "compare", result, "P1_001N", "--rank", "--geolevel", "block")
     one = Result(result).table("P1", np.array(["44001"]))

@@ -163,12 +163,13 @@ def test_without_matplotlib_nothing_is_begun(tmp_path, capsys, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["blocks.csv"]
 
 
-def test_places_of_strangers_run_nowhere(tmp_path):
+def test_places_of_strangers_run_nowhere(tmp_path, capsys):
     path, out = tmp_path / "blocks.csv", tmp_path / "spine.csv"
     geoids = [f"=4001000100100{block}" for block in range(4)]
     path.write_text("geoid,place\n" + "".join(f"{geoid},@sum\n" for geoid in geoids))
-    assert main(["spine", str(path), "--entity", "place", "--out", str(out)]) == 0
-    assert all(cell.startswith("'=") for row in read_rows(out) for cell in (row["geocode"],))
+    assert main(["spine", str(path), "--entity", "place", "--out", str(out)]) == 2
+    assert "geoid '=40010001001000' is not of the digits 0 to 9 alone" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def read_rows(path):

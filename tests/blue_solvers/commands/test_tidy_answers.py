@@ -11,26 +11,14 @@ import pytest
 from blue_solvers.cli import main
 from constraint_builders.files import read_noisy_measurements, read_settings
 from constraint_builders.files.places_file import read_places
+from tests.helpers.simulated import settings_of, simulate
 
-SETTINGS = """
-geolevels = ["State", "County", "Block"]
-noise = "discrete_gaussian"
-[variables]
-sex = ["f", "m"]
-age = ["child", "adult", "old"]
-[recodes.age]
-grown = ["no", "yes", "yes"]
-[budget]
-total = "1"
-[budget.geolevels]
-State = "1/3"
-County = "1/3"
-Block = "1/3"
-[budget.tables]
-total = ["1/4", "1/4", "1/4"]
-grown = ["1/4", "1/4", "1/4"]
-detailed = ["1/2", "1/2", "1/2"]
-"""
+SETTINGS = settings_of(
+    ["State", "County", "Block"],
+    {"sex": ["f", "m"], "age": ["child", "adult", "old"]},
+    {"total": "1/12", "grown": "1/12", "detailed": "1/6"},
+    'age.grown = ["no", "yes", "yes"]',
+)
 BLOCKS = [f"44{county}00010010{block:02}" for county in ("001", "003") for block in range(5)]
 PLACES = {"Alder": BLOCKS[:2], "Birch": BLOCKS[1:8], "Cedar": [BLOCKS[9]]}
 RESULTS = ["estimate", "std_error", "lower", "upper"]
@@ -39,16 +27,11 @@ RESULTS = ["estimate", "std_error", "lower", "upper"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tidy")
-    (folder / "settings.toml").write_text(SETTINGS)
     counts = np.random.default_rng(3).poisson(20, (len(BLOCKS), 6))
     cells = [f"{sex}_{age}" for sex in ("f", "m") for age in ("child", "adult", "old")]
-    frame = pl.DataFrame({"geoid": BLOCKS} | {cell: counts[:, i] for i, cell in enumerate(cells)})
-    frame.write_csv(folder / "blocks.csv")
     places = [(place, block) for place, blocks in PLACES.items() for block in blocks]
     pl.DataFrame(places, schema=["Place", "GEOID"], orient="row").write_csv(folder / "places.csv")
-    release, settings = str(folder / "release"), str(folder / "settings.toml")
-    blocks = str(folder / "blocks.csv")
-    assert main(["simulate", blocks, "--settings", settings, "--seed", "7", "--out", release]) == 0
+    release = str(simulate(folder, SETTINGS, BLOCKS, cells, counts, seed=7))
     assert main(["estimate", release, "--out", str(folder / "result")]) == 0
     assert main(["estimate", release, "--solver", "cholesky", "--out", str(folder / "by_cholesky")]) == 0
     return folder

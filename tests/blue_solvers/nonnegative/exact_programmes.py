@@ -38,20 +38,20 @@ class LeastSquares:
     def _of_free(self, free: tuple[bool, ...] | list[bool]) -> Fraction | None:
         columns = [j for j, is_free in enumerate(free) if is_free]
         exact = [i for i in range(len(self.v)) if self.v[i] == 0]
-        independent = _independent_rows([[int(self.M[i, j]) for j in columns] for i in exact])
+        independent = _independent_rows([[_rational(self.M[i, j]) for j in columns] for i in exact])
         size, held = len(columns), [exact[i] for i in independent]
         system = fmpq_mat(size + len(held), size + len(held))
         right = fmpq_mat(size + len(held), 1)
         for i in np.flatnonzero(self.v > 0):
             weight, answer = 1 / _rational(self.v[i]), _rational(self.a[i])
             for p, j in enumerate(columns):
-                right[p, 0] += weight * int(self.M[i, j]) * answer
+                right[p, 0] += weight * _rational(self.M[i, j]) * answer
                 for q, k in enumerate(columns):
-                    system[p, q] += weight * int(self.M[i, j]) * int(self.M[i, k])
+                    system[p, q] += weight * _rational(self.M[i, j]) * _rational(self.M[i, k])
         for r, i in enumerate(held):
             right[size + r, 0] = _rational(self.a[i])
             for p, j in enumerate(columns):
-                system[size + r, p] = system[p, size + r] = int(self.M[i, j])
+                system[size + r, p] = system[p, size + r] = _rational(self.M[i, j])
         if system.nrows():
             try:
                 solution = system.solve(right)
@@ -64,7 +64,7 @@ class LeastSquares:
 
     def _of_dependent(self, columns: list[int]) -> Fraction | None:
         """With cells of any sign a largest independent set of columns does."""
-        kept = _independent_rows([[int(value) for value in self.M[:, j]] for j in columns])
+        kept = _independent_rows([[_rational(value) for value in self.M[:, j]] for j in columns])
         free = [j in {columns[k] for k in kept} for j in range(self.M.shape[1])]
         return self._of_free(free) if sum(free) < len(columns) else None
 
@@ -73,7 +73,7 @@ class LeastSquares:
             return None
         total = fmpq(0)
         for i in range(len(self.v)):
-            value = sum((int(self.M[i, j]) * cell for j, cell in zip(columns, x, strict=True)), fmpq(0))
+            value = sum((_rational(self.M[i, j]) * cell for j, cell in zip(columns, x, strict=True)), fmpq(0))
             miss = value - _rational(self.a[i])
             if self.v[i] == 0 and miss != 0:
                 return None
@@ -86,11 +86,11 @@ def _rational(value: float) -> fmpq:
     return fmpq(*Fraction(float(value)).as_integer_ratio())
 
 
-def _independent_rows(rows: list[list[int]]) -> list[int]:
+def _independent_rows(rows: list[list[fmpq]]) -> list[int]:
     """A largest independent set, the first rows first."""
     kept: list[int] = []
     for i in range(len(rows)):
         trial = [rows[k] for k in (*kept, i)]
-        if rows[i] and fmpq_mat(len(trial), len(rows[i]), [fmpq(v) for row in trial for v in row]).rank() == len(trial):
+        if rows[i] and fmpq_mat(len(trial), len(rows[i]), [v for row in trial for v in row]).rank() == len(trial):
             kept.append(i)
     return kept

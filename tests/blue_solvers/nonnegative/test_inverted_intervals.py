@@ -109,7 +109,7 @@ def test_the_same_seed_gives_the_same_intervals() -> None:
 
 
 def test_misfits_are_refused() -> None:
-    with pytest.raises(ValueError, match="there is no desired cell 12: the desired layout has 12"):
+    with pytest.raises(ValueError, match="cell 12 is not in the layout: positions run from 0 to 11"):
         inverted_intervals(PROBLEM, Y, [12])
     with pytest.raises(ValueError, match="y must be one vector of 9"):
         inverted_intervals(PROBLEM, np.stack([Y, Y], axis=1), [0])

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from blue_solvers import blue
 from blue_solvers.nonnegative import METHODS, coverage, nnls, refine_intervals
 from blue_solvers.uncertainty import intervals
-from constraint_builders import Problem, Schema, Spine
+from constraint_builders import Areas, Problem, Schema, Spine
 from constraint_builders.relations.marginals import marginal_matrix
 from tests.helpers.effort import examples
 from tests.helpers.spines import consistent_measurements, measurement_matrices, spine_problems
@@ -162,6 +162,20 @@ def test_coverage_on_a_spine_is_that_of_its_definition(method) -> None:
     np.testing.assert_allclose(found.bias, np.mean(fitted, axis=0), atol=1e-7)
     np.testing.assert_allclose(found.error, np.mean(np.square(fitted), axis=0), atol=1e-6)
     np.testing.assert_allclose(found.refined, np.mean(held, axis=0))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_coverage_of_what_follows_from_exact_values_is_complete_at_any_size(seed: int) -> None:
+    """Sums of exact leaves have no width, and the rounding of their size."""
+    rng = np.random.default_rng(seed)
+    weights = rng.choice([0.1, 0.3, 1 / 3, 3.0], (2, 7))
+    problem = Problem(
+        Schema({"unit": 1}), {"R": {"total": 1.0}, "Leaf": {"total": 0.0}}, areas=Areas(7, {"R": weights})
+    )
+    cells = rng.uniform(1e8, 1e9, 7)
+    found = coverage(problem, np.concatenate([weights @ cells, cells]), nnls, 5, np.random.default_rng(1))
+    assert (found.refined == 1).all()
+    assert (found.fitted == 1).all()
 
 
 def test_desired_tables_that_were_not_observed_have_ceilings_too() -> None:

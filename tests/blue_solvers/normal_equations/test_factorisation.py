@@ -13,7 +13,7 @@ from scipy import linalg, sparse
 from blue_solvers import blue
 from blue_solvers.normal_equations import factorisation
 from blue_solvers.normal_equations.factorisation import factorise
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Problem, Schema, gallery, memory
 
 MATRIX = sparse.csr_array(np.array([[4.0, 1, 0], [1, 3, 1], [0, 1, 2]]))
 INDEFINITE = sparse.csr_array(np.array([[1.0, 2], [2, 1]]))
@@ -124,5 +124,6 @@ def test_what_would_not_fit_is_refused_with_its_bytes(name: str, monkeypatch: py
     problem = gallery.cube(4, 4)
     problem.constraint_matrix()
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=2**17))
+    memory._free_in.cache_clear()
     with pytest.raises(MemoryError, match=r"needs .*iB and 128 KiB are free"):
         blue(problem, name)

@@ -18,7 +18,7 @@ from blue_solvers.normal_equations.noisy_equations import equations_of
 from blue_solvers.normal_equations.sparse_factor import SparseFactor, _by_cholmod, _by_superlu
 from blue_solvers.uncertainty import inverse_on_pattern, variances_by_selected_inversion
 from blue_solvers.uncertainty.covariance import variances
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Problem, Schema, gallery, memory
 from constraint_builders.compiled import has_numba
 from tests.blue_solvers.uncertainty.checks import problem_of
 from tests.helpers.effort import examples
@@ -144,6 +144,7 @@ def test_variances_by_products_where_no_equations_hold() -> None:
 def test_too_little_memory_is_refused_before_allocating(monkeypatch):
     problem = gallery.cube(3, 6)  # its constraint matrix needs 42 KiB
     monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": 100_000}))
+    memory._free_in.cache_clear()
     with pytest.raises(MemoryError, match=r"selected inversion for 343 cells in 127 equations needs .* are free"):
         variances_by_selected_inversion(problem)
 

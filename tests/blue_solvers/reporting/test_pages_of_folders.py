@@ -13,23 +13,14 @@ import pytest
 
 from blue_solvers.cli import main
 from tests.helpers.html_outline import Element, outline
+from tests.helpers.simulated import settings_of, simulate
 
-SETTINGS = """
-geolevels = ["State", "County", "Tract"]
-noise = "discrete_gaussian"
-[variables]
-age = ["minor", "adult"]
-race = ["x", "y", "z"]
-[budget]
-total = "2"
-[budget.geolevels]
-State = "1/4"
-County = "1/4"
-Tract = "1/2"
-[budget.tables]
-total = ["1/2", "1/2", "1/2"]
-detailed = ["1/2", "1/2", "1/2"]
-"""
+LOSSES = ["1/4", "1/4", "1/2"]
+SETTINGS = settings_of(
+    ["State", "County", "Tract"],
+    {"age": ["minor", "adult"], "race": ["x", "y", "z"]},
+    {"total": LOSSES, "detailed": LOSSES},
+)
 TRACTS = [f"44{county:03}{tract:06}" for county in (1, 3) for tract in range(4)]
 
 
@@ -38,12 +29,7 @@ def release(tmp_path: Path) -> Path:
     """Simulated measurements of eight tracts in two counties."""
     counts = np.random.default_rng(3).poisson(20, (len(TRACTS), 6))
     cells = [f"{age}_{race}" for age in ("minor", "adult") for race in "xyz"]
-    frame = pl.DataFrame({"geoid": TRACTS} | {cell: counts[:, i] for i, cell in enumerate(cells)})
-    frame.write_csv(tmp_path / "tracts.csv")
-    (tmp_path / "settings.toml").write_text(SETTINGS)
-    command = ["simulate", str(tmp_path / "tracts.csv"), "--settings", str(tmp_path / "settings.toml"), "--seed", "1"]
-    assert main([*command, "--out", str(tmp_path / "release")]) == 0
-    return tmp_path / "release"
+    return simulate(tmp_path, SETTINGS, TRACTS, cells, counts, seed=1)
 
 
 def downloaded(root: Element, file: str) -> pl.DataFrame:
@@ -82,6 +68,12 @@ def test_a_stored_result_is_shown(release: Path, tmp_path: Path, options: list[s
     by_table = downloaded(root, "fit_by_table.csv")
     assert len(set(by_table.select("geolevel", "table").iter_rows())) == by_table.height == 6
     assert "chi-square" in root.text.lower()
+    worst = downloaded(root, "worst_residuals.csv")
+    named = {"", *(f"age={age}, race={race}" for age in ("minor", "adult") for race in "xyz")}
+    assert set(worst["cell"].fill_null("")) <= named
+    assert any(worst["cell"].fill_null("") != "")
+    assert "Tied by" in root.text
+    assert "1 State > 2 County > 8 Tract" in root.text
 
 
 def test_damage_is_refused(release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -277,3 +277,65 @@ def test_wrong_input_ends_in_one_line_and_leaves_nothing(tmp_path: Path, capsys:
         assert error.count("\n") == 1
         assert re.search(message, error), error
         assert sorted(tmp_path.rglob("*")) == before
+
+
+FORMS = {
+    "a table column": ("table,sex,value,variance\ntotal,*,30.2,2\nsex,f,14.1,1\nsex,m,15.5,3\n", []),
+    "labels alone": ("sex,value,moe_90\ntotal,30.2,2\nf,14.1,1\nm,15.5,3\n", []),
+    "empty values": (
+        "sex,age,value,std_error\nf,total,30.2,2\nf,a,,1\nf,b,15.5,3\nm,total,20,1\nm,a,9,1\nm,b,13,2\n",
+        [],
+    ),
+    "wide": ("age,f,f_se,m,m_se\na,10.4,1,12.2,1\nb,5,1.5,6.1,1\ntotal,16,1,17.9,2\n", ["--names-to", "sex"]),
+    "other names": (
+        "sex,n,e\ntotal,30.2,2\nf,14.1,1\nm,15.5,3\n",
+        ["--columns", "n=value", "--columns", "e=std_error"],
+    ),
+    "marks": ("sex,value,se\ntotal,30.2,2\nf,14.1,**\nm,15.5,3\nx,(D),1\n", ["--exact", "**", "--suppressed", "(D)"]),
+    "several sources": ("source,sex,value,std_error\nA,f,14,1\nA,m,9.5,2\nA,total,25,1\nB,f,16,3\nB,m,10,1\n", []),
+    "places": (
+        "sex,geolevel,geocode,value,variance\ntotal,State,44,99.7,1\nf,County,44001,31,4\nm,County,44001,29,4\n"
+        "f,County,44003,21,4\nm,County,44003,22,5\n",
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_table_that_is_estimated_is_shown_and_its_estimates_are_judged(form: str, tmp_path: Path) -> None:
+    """To any number of digits; what is further off than these explain is not the best estimate."""
+    text, said = FORMS[form]
+    (tmp_path / "noisy.csv").write_text(text)
+    noisy, result = str(tmp_path / "noisy.csv"), tmp_path / "result.csv"
+    assert tiles(report(Path(noisy), *said))["Certificate"] == "proved"
+    for digits in ("1", "2", "3", "13", "all"):
+        assert main(["estimate", noisy, *said, "--out", str(result), "--digits", digits]) == 0
+        assert tiles(report(result, "--measured", noisy, *said))["Certificate"] == "proved", digits
+        assert tiles(report(result))["Certificate"] == "proved", digits
+        if digits == "3":
+            read = pl.read_csv(result, schema_overrides={"geocode": pl.String})
+            off = (
+                pl.when(pl.int_range(pl.len()) == pl.col("std_error").arg_max())
+                .then(0.02 * pl.col("std_error"))
+                .otherwise(0.0)
+            )
+            read.with_columns(estimate=(pl.col("estimate") + off).round(8)).write_csv(result)
+            assert tiles(report(result, "--measured", noisy, *said))["Certificate"] == "not the best estimate"
+
+
+def test_sources_are_named_where_they_contradict_each_other(tmp_path: Path) -> None:
+    (tmp_path / "noisy.csv").write_text("source,sex,value,std_error\nA,f,100,1\nA,m,100,1\nB,f,200,1\nB,m,0,1\n")
+    for root in (report(tmp_path / "noisy.csv"), _of_result(tmp_path)):
+        assert tiles(root)["Noise of the measurements"] == "contradictory"
+        worst = downloaded(root, "worst_residuals.csv")
+        assert sorted(worst.select("cell", "source", "measured").rows()) == [
+            ("sex=f", "A", 100), ("sex=f", "B", 200), ("sex=m", "A", 100), ("sex=m", "B", 0)
+        ]  # fmt: skip
+        assert downloaded(root, "precision.csv")["measured std error"].to_list() == pytest.approx([np.sqrt(0.5)])
+        assert "By source" in section(root, "fit").text
+
+
+def _of_result(tmp_path: Path) -> Element:
+    result = tmp_path / "result.csv"
+    assert main(["estimate", str(tmp_path / "noisy.csv"), "--out", str(result)]) == 0
+    return report(result)

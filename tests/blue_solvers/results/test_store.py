@@ -9,7 +9,7 @@ import pytest
 
 from blue_solvers import blue
 from blue_solvers.results.questions import Result
-from blue_solvers.results.store import write_result
+from blue_solvers.results.store import remarks_of, write_result
 from constraint_builders import Problem, Spine
 from constraint_builders.files.settings import parse_settings
 
@@ -37,3 +37,11 @@ def test_errors_worked_out_while_writing_are_the_exact_ones(
     write_result(tmp_path / "worked_out", P, P @ y, None, settings)
     given, found = (Result(tmp_path / name).description["files"] for name in ("given", "worked_out"))
     assert given == found
+
+
+def test_what_was_noticed_of_every_product_is_repeated() -> None:
+    first, second = ({"remarks": [["missing", f"{number} of them"]]} for number in (1, 2))
+    assert remarks_of({"read": first}) == [("missing", "1 of them")]
+    joined = {"read": first, "joined": {"others": [{"read": second}, {"read": {}}]}}
+    assert [text for _, text in remarks_of(joined)] == ["1 of them", "2 of them"]
+    assert remarks_of({"read": {}}) == []

@@ -14,11 +14,12 @@ from tests.helpers.oracles.invent import Kind, all_kinds, invent
 
 DIRECT = {name: SOLVERS[name] for name in ("two_pass", "sea_blue", "cholesky", "dense", "auto")}
 ITERATIVE = {name: SOLVERS[name] for name in ("cg", "multigrid")}
+WEIGHTS = [("floats", "whole"), ("large", "whole"), ("large", "floats"), ("", "floats"), ("", "decades")]
 MOST_REFUSED = 0.25  # of the problems, by all solvers
 
 
 def trial(kind: Kind, seeds: range, solvers: dict[str, type[Solver]], tolerance: Tolerance) -> None:
-    """No solver is wrong on what it takes, and few problems are refused by all."""
+    """No solver is wrong on what it takes, and few problems are refused by all, or not called exact."""
     wrong, taken, invented = [], 0, 0
     for seed in seeds:
         found = invent(seed, kind)
@@ -55,6 +56,17 @@ def test_direct_solvers(kind: Kind, number: int) -> None:
 @lengths("number", 5, 12)
 def test_iterations(kind: Kind, number: int) -> None:
     trial(kind, range(number), ITERATIVE, Tolerance())
+
+
+@lengths("number", 5, 60)
+@pytest.mark.parametrize("decades", [2.0, 12.0])
+@pytest.mark.parametrize("cellwise", [False, True])
+@pytest.mark.parametrize(("areas", "coefficients"), WEIGHTS)
+def test_weights_of_any_size(areas: str, coefficients: str, cellwise: bool, decades: float, number: int) -> None:
+    """Right, or refused by name, or not called exact, as where weights go to 123,456."""
+    kind = Kind(areas=areas, coefficients=coefficients, cellwise=cellwise, decades=decades)
+    solvers = DIRECT | ITERATIVE | {"areas": SOLVERS["areas"]}
+    trial(kind, range(200, 200 + number), solvers, Tolerance(estimate=1e-7))
 
 
 @lengths("number", 16, 40)

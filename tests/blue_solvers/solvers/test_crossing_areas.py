@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from math import prod
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,8 +15,6 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import SOLVERS, AreaSolver, ConjugateGradient, UnsupportedProblemError, blue, estimate
-from blue_solvers.components import size
-from blue_solvers.crossing_areas.clusters import Clusters
 from blue_solvers.testing import check_solver
 from blue_solvers.verification import certify
 from constraint_builders import Areas, Problem, Schema, Spine, joint
@@ -199,26 +196,9 @@ def test_leaves_that_share_their_areas_and_were_measured_alike(seed: int) -> Non
     found = next(own for s in range(seed, seed + 50) if (own := alike(s)) is not None)
     problem = found.description.problem()
     require_right(found, "areas")
-    if Clusters.of(problem) is not None:
-        P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
-        other = blue(problem, "cholesky")
-        noisy = ~problem.exact  # of exact cells that say the same, any may stand for the others
-        np.testing.assert_allclose((P.T @ V)[noisy], (other.T @ V)[noisy], atol=1e-9)
-
-
-@examples(30, 5)
-@given(seed=SEEDS)
-def test_leaves_alone_without_the_cells_of_all_variables(seed: int) -> None:
-    """As where these are many times the cells of the tables."""
-    found = next(
-        own for s in range(seed, seed + 90) if (own := alike(s)) is not None and Clusters.of(own.description.problem())
-    )
-    with patch.object(size, "HELD_BYTES", 0.0), patch.object(size, "MANY_TIMES", 0.0):
-        require_right(found, "areas")
-        problem = found.description.problem()
-        P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
-        noisy = ~problem.exact
-        np.testing.assert_allclose((P.T @ V)[noisy], (blue(problem, "cholesky").T @ V)[noisy], atol=1e-9)
+    P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
+    noisy = ~problem.exact  # of exact cells that say the same, any may stand for the others
+    np.testing.assert_allclose((P.T @ V)[noisy], (blue(problem, "cholesky").T @ V)[noisy], atol=1e-9)
 
 
 def test_cells_of_all_variables_are_never_held_where_tables_have_far_fewer() -> None:
@@ -270,13 +250,6 @@ def test_one_table_in_all_areas(seed: int) -> None:
     P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
     noisy = ~problem.exact
     np.testing.assert_allclose((P.T @ V)[noisy], (blue(problem, "cholesky").T @ V)[noisy], atol=1e-9)
-
-
-def test_inventions_have_alike_leaves() -> None:
-    found = [own for s in range(40) if (own := alike(s)) is not None]
-    clustered = [own for own in found if Clusters.of(own.description.problem()) is not None]
-    assert len(clustered) > len(found) / 4
-    assert sum(bool(own.description.zeros) for own in clustered) >= 2
 
 
 @pytest.mark.parametrize("kind", [EQUAL, WEIGHED, replace(WEIGHED, zeros=True)], ids=["sets", "weights", "zeros"])

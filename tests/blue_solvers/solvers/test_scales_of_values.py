@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blue_solvers import SOLVERS, ConjugateGradient, UnsupportedProblemError, blue
+from blue_solvers import SOLVERS, ConjugateGradient, UnsupportedProblemError, blue, certify, estimate, fit_test
 from blue_solvers.contract import Solver
-from constraint_builders import Problem, Schema
+from blue_solvers.uncertainty import functionals
+from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema
 from tests.helpers.effort import examples
 from tests.helpers.oracles.invent import Invented, Kind, invent
 
@@ -97,3 +98,49 @@ def test_estimates_are_finite_whatever_is_read(variance: float, value: float) ->
         assert (variances <= 2 * variance).all()
         taken += 1
     assert taken >= 3
+
+
+POWERS = st.floats(-323.0, 308.0).map(lambda power: float(f"1e{power:.0f}"))
+SCHEMA = Schema({"a": 2, "b": 3})
+
+
+@examples(300, 120)
+@given(variance=POWERS, value=POWERS, number=POWERS, kind=st.integers(0, 5))
+def test_numbers_of_any_size_give_finite_answers_or_are_refused(
+    variance: float, value: float, number: float, kind: int
+) -> None:
+    """At every door, without a warning."""
+    measured = {"total": variance, "a": variance, "a * b": 2 * variance if variance < 1e300 else variance}
+    try:
+        if kind == 0:
+            problem = Problem(SCHEMA, measured)
+        elif kind == 1:
+            problem = Problem(SCHEMA, measured, equalities=(np.eye(1, 9, 1) * number, [value]))
+        elif kind == 2:
+            problem = Problem(SCHEMA, {"R": measured, "Leaf": measured}, areas=Areas(2, {"R": [[number, 1.0]]}))
+        elif kind == 3:
+            problem = Problem.from_matrix([[number, 1.0, -1.0]], np.full(3, variance))
+        elif kind == 4:
+            noise = LowRankPlusDiagonal(np.full(9, variance), np.full((9, 1), number))
+            problem = Problem(SCHEMA, {"total": 1.0, "a": 1.0, "a * b": 1.0}).with_covariance(noise)
+        else:
+            problem = Problem.from_summing_matrix([[1.0, number], [1.0, 0.0], [0.0, 1.0]], np.full(3, variance))
+        y = np.full(problem.observed.size, value)
+        found = estimate(problem, y)
+    except ValueError:  # that of a solver, too
+        return
+    assert np.isfinite(found.values).all()
+    assert np.isfinite(found.std_errors).all()
+    if kind == 0:
+        fit, certificate = fit_test(problem, y, draws=0), certify(problem, y, found.observed)
+        assert np.isfinite(fit.statistic)
+        assert certificate.bound is not None
+        combined = functionals(found.operator, y, np.full((problem.desired.size, 1), min(number, 1e50)))
+        assert np.isfinite(combined.estimate).all()
+        assert np.isfinite(combined.covariance).all()
+
+
+def test_usual_numbers_are_not_refused() -> None:
+    for power in (-90, -50, 0, 50, 90):
+        assert estimate(Problem(SCHEMA, {"total": 1.0, "a": 2.0}), np.full(3, 10.0**power)).values.shape == (3,)
+        assert estimate(Problem(SCHEMA, {"total": 10.0**power, "a": 2.0}), np.ones(3)).values.shape == (3,)

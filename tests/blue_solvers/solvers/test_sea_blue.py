@@ -9,9 +9,9 @@ import pytest
 
 import blue_solvers.solvers.oblique_down_pass as heuristic
 from blue_solvers import ConvergenceError, UnsupportedProblemError, blue
-from blue_solvers.components import assumptions, choice
+from blue_solvers.components import assumptions
 from blue_solvers.testing import dot_test
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Problem, Schema, compiled, gallery
 from tests.helpers.exact_reference import marginal_rows
 
 SQUARE = Schema({"A": 2, "B": 2})
@@ -205,7 +205,7 @@ def test_a_recode_among_many_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     y = np.random.default_rng(0).normal(100, 1, problem.observed.size)
     expected = blue(problem, "cholesky") @ y
     for numba in (True, False):
-        monkeypatch.setattr(choice, "has_numba", lambda found=numba: found)
+        monkeypatch.setattr(compiled, "has_numba", lambda found=numba: found)
         np.testing.assert_allclose(blue(problem) @ y, expected, atol=1e-8)
     monkeypatch.setattr(assumptions, "free_memory", lambda: 1e5)
     with pytest.raises(UnsupportedProblemError, match=r"7\.276 TiB of cells of all its variables together"):

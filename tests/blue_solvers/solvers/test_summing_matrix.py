@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -217,3 +219,40 @@ def test_pickles() -> None:
     P = pickle.loads(pickle.dumps(blue(problem)))
     assert isinstance(P, BlueOperator)
     np.testing.assert_allclose(P @ [3.0, 1.0, 1.0], [8 / 3, 4 / 3, 4 / 3])
+
+
+@examples(40)
+@given(S=trees(), data=st.data())
+def test_trees_of_variances_that_differ_by_decades(S: Float, data: st.DataObject) -> None:
+    """Against the formula over the leaves in whole fractions: estimates in standard errors, variances relatively."""
+    decades = data.draw(st.lists(st.integers(-6, 6), min_size=len(S), max_size=len(S)))
+    if np.linalg.matrix_rank(S) < S.shape[1]:
+        S = S[:, np.unique(S, axis=1, return_index=True)[1]]
+    if np.linalg.matrix_rank(S) < S.shape[1]:
+        return
+    precisions = [Fraction(10) ** -own for own in decades]
+    y = np.random.default_rng(0).normal(0, 3, len(S)) * 10.0 ** (np.array(decades) / 2)
+    X = [[Fraction(int(entry)) for entry in row] for row in S]
+    k = S.shape[1]
+    rows = range(len(S))
+    normal = [[sum(X[i][a] * X[i][b] * precisions[i] for i in rows) for b in range(k)] for a in range(k)]
+    pulls = [sum(X[i][a] * precisions[i] * Fraction(float(y[i])) for i in rows) for a in range(k)]
+    inverse = inverted(normal)
+    C = [[sum(X[i][a] * inverse[a][b] for a in range(k)) for b in range(k)] for i in rows]
+    expected = np.array([float(sum(C[i][b] * pulls[b] for b in range(k))) for i in rows])
+    variances = np.array([float(sum(C[i][b] * X[i][b] for b in range(k))) for i in rows])
+    P = blue(Problem.from_summing_matrix(S, 10.0 ** np.array(decades, dtype=float)))
+    np.testing.assert_allclose(P.variances(), variances, rtol=1e-12)
+    np.testing.assert_allclose((P @ y - expected) / np.sqrt(variances), 0, atol=1e-9)
+
+
+def inverted(matrix: list[list[Fraction]]) -> list[list[Fraction]]:
+    """By elimination, of a positive definite matrix."""
+    size = len(matrix)
+    rows = [[*own, *(Fraction(int(i == j)) for j in range(size))] for i, own in enumerate(matrix)]
+    for i in range(size):
+        rows[i] = [entry / rows[i][i] for entry in rows[i]]
+        for j in range(size):
+            if j != i:
+                rows[j] = [a - rows[j][i] * b for a, b in zip(rows[j], rows[i], strict=True)]
+    return [own[size:] for own in rows]

@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import TwoPass, UnsupportedProblemError, blue
-from blue_solvers.components.tree import leaf_form, tree_form
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, Spine, gallery
-from tests.helpers.spines import SCHEMA, TABLES, consistent_measurements, dense_estimate, spine_problems
+from tests.helpers.spines import SCHEMA, consistent_measurements, dense_estimate, spine_problems
 
 
 @given(spine_problems(), st.integers(0, 1000))
@@ -44,31 +43,6 @@ def test_the_estimate_is_consistent_and_says_so(problem: Problem) -> None:
     assert P.solver.choose(problem)[0] == TwoPass()
     assert P.info.exact
     assert P.estimate(y).info.violation <= 1e-9 * abs(y).max()
-
-
-LEAF_TABLES = tuple(table for table in TABLES if table != "detailed")
-
-
-@given(
-    st.sets(st.sampled_from(LEAF_TABLES), min_size=1),
-    st.lists(st.sampled_from([0.3, 2.0, 5e3]), min_size=7, max_size=7),
-    st.sampled_from([1, 3]),
-)
-def test_leaves_in_cells_are_the_transpose_of_the_adjoint_in_slots(tables, variances, kinds) -> None:
-    """For corrections of any size, nested and crossing recodes, one kind of leaf or several.
-
-    The adjoint takes no such short cut, and the tests above compare it with dense least squares.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leaf_form, "LARGEST_BOXES", np.inf)
-        patch.setattr(tree_form, "BLOCK_BYTES", 3 * 8 * 24)
-        spine = Spine([-1, 0, 0, 1, 1, 2, 2, 2, 1, 2], ["State"] + ["County"] * 2 + ["Block"] * 7)
-        kind = np.array(variances)[np.arange(7) % kinds]
-        observed = {"Block": {"detailed": kind} | {table: kind[::-1] * (1 + len(table)) for table in sorted(tables)}}
-        problem = Problem(SCHEMA, observed | {"State": {"total": 1.0}}, spine=spine, desired="all")
-        P = blue(problem, "two_pass")
-        assert P._prepared._method._leaves[2].rows.size == 7  # in cells, all of them
-        dot_test(P, rng=0)
 
 
 def test_a_problem_without_a_spine_is_one_geounit() -> None:

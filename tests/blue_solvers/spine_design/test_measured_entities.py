@@ -105,6 +105,10 @@ def test_the_command_asks_it(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
     after = measuring_entities(strategy, entities, "1/10").variances(Schema({"person": 1}))
     figures = [f"{own:.4g}" for own in (before.mean(), after.mean(), before.max(), after.max())]
     assert line == ["plain", *figures, "2", "of", "2", "1"]
-    for share, told in (("3", "give a positive share below 1"), ("x", "the share of entities is 'x'")):
+    for share, told in (
+        ("3", "give a positive share below 1"),
+        ("x", "the share of entities is 'x'"),
+        ("1e-20", "whose noise would tell nothing beside that of the geounits: give 1/1000000000000 or more"),
+    ):
         assert main([*words, "--measure-entities", share]) == 2
         assert told in capsys.readouterr().err

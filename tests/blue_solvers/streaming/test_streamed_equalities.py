@@ -76,11 +76,11 @@ def test_a_known_sum_is_kept_or_refused_whatever_the_variances(
 ) -> None:
     problem, y, _ = known_sum(blocks, 0.0 if exact else 10.0**above, 10.0**variance, off)
     with tempfile.TemporaryDirectory() as folder:
-        partition(Path(folder) / "in", problem, y, at="Block")
         try:
+            partition(Path(folder) / "in", problem, y, at="Block")
             stream(Path(folder) / "in", Path(folder) / "out")
         except ValueError as error:
-            assert "the equalities contradict" in str(error)  # noqa: PT017
+            assert "contradict" in str(error)  # noqa: PT017
             assert off != 0 or above <= variance - 11  # rounding hides so precise a sum of such cells
             return
         x = read_estimates(Path(folder) / "out", problem)

@@ -184,7 +184,7 @@ def test_bad_functionals_are_refused():
         functionals(problem, problem.truth, np.ones((3, 2)))
     with pytest.raises(ValueError, match="W holds NaN or infinite weights"):
         functionals(problem, problem.truth, [np.nan, 0, 0, 0])
-    with pytest.raises(ValueError, match="cell 4 is not in the desired layout: positions run from 0 to 3"):
+    with pytest.raises(ValueError, match="cell 4 is not in the layout: positions run from 0 to 3"):
         cell_weights(problem, [0, 4])
     with pytest.raises(ValueError, match="cells must be a list of positions: got float64"):
         cell_weights(problem, [0.5])

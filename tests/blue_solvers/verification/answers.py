@@ -23,11 +23,8 @@ class Case:
     reference: Reference
 
     def error(self, x: np.ndarray) -> float:
-        """The largest error of a figure in its own standard errors, less the rounding of the reference."""
-        r = self.reference
-        off = np.maximum(abs(x - r.estimate) - np.spacing(abs(r.estimate)), 0)
-        uncertain = r.std_errors > 0
-        return float((off[uncertain] / r.std_errors[uncertain]).max(initial=0.0))
+        """See `Reference.error`."""
+        return self.reference.error(x)
 
     def is_sound(self, x: np.ndarray) -> Certificate:
         """The certificate of x, which must not promise too much."""

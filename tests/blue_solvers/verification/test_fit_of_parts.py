@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import blue
-from blue_solvers.verification import fit_of_geography, fit_of_parts
+from blue_solvers.verification import FitOfParts, fit_of_geography, fit_of_parts
+from blue_solvers.verification.fit_of_parts import Residual, TableFit
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem
 from tests.helpers.spines import consistent_measurements, spine_problems
@@ -35,6 +36,8 @@ def test_pieces_of_tables_add_up_to_all_cells(problem: Problem, seed: int, piece
     assert found.statistic == pytest.approx(squares.sum(), rel=1e-9, abs=1e-12)
     assert found.degrees_of_freedom == round(float(redundancy.sum()))
     assert sum(own.checked for own in found.tables.values()) == checked.sum()
+    assert sum(own.noisy for own in found.tables.values()) == noisy.sum()
+    assert sum(own for own, _ in found.unchecked.values()) == (noisy & ~checked).sum()
     sizes = np.sort(np.sqrt(squares[checked] / redundancy[checked]))[::-1][: fit_of_parts.KEPT]
     np.testing.assert_allclose([abs(own.residual) for own in found.largest], sizes, rtol=1e-9, atol=1e-12)
     for own in found.largest:
@@ -45,3 +48,19 @@ def test_pieces_of_tables_add_up_to_all_cells(problem: Problem, seed: int, piece
         assert own.value == y[position]
         assert abs(own.residual) == pytest.approx(np.sqrt(squares[position] / redundancy[position]))
         assert np.sign(own.residual) == np.sign(y[position] - x[position])
+
+
+def test_many_small_tables_of_right_noise_fit() -> None:
+    """The squares of few residuals have longer tails than the normal law."""
+    rng, share, wrong = np.random.default_rng(0), 0.8, 0
+    for _ in range(1_000):
+        tables = {("US", str(i)): TableFit(share * rng.chisquare(1), share, 1, 1) for i in range(100)}
+        wrong += not FitOfParts(tables).fits
+    assert wrong <= 3  # one in ten thousand, twice
+    assert not FitOfParts({("US", str(i)): TableFit(40.0 if i == 7 else 0.8, share, 1, 1) for i in range(100)}).fits
+
+
+def test_residuals_of_nought_are_as_likely_as_any() -> None:
+    fit = FitOfParts({("US", "total"): TableFit(0.0, 1.0, 1, 1)}, [Residual("US", "", "total", 0, 9.0, 9.0, 0.0)])
+    assert fit.probability == 1
+    assert FitOfParts.from_json(fit.to_json()) == fit

@@ -135,8 +135,8 @@ def test_a_heuristic_is_not_proved() -> None:
 @pytest.mark.parametrize(
     ("cells", "columns", "observed", "said"),
     [
-        ([9], np.ones((2, 1)), np.ones((9, 1)), "cells must be positions from 0 to 1: got \\[9\\]"),
-        ([0.5], np.ones((2, 1)), np.ones((9, 1)), "whole numbers, one after another"),
+        ([9], np.ones((2, 1)), np.ones((9, 1)), "cell 9 is not in the layout: positions run from 0 to 1"),
+        ([0.5], np.ones((2, 1)), np.ones((9, 1)), "cells must be a list of positions: got float64"),
         ([0], np.ones((3, 1)), np.ones((9, 1)), r"columns must have shape \(2, 1\): got \(3, 1\)"),
         ([0], np.ones((2, 1)), np.ones((2, 1)), r"observed must have shape \(9, 1\): got \(2, 1\)"),
         ([0], np.ones((2, 1)), None, "give the covariances of the observed cells too"),

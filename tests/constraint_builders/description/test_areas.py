@@ -71,8 +71,8 @@ def test_any_frame_with_a_row_for_every_leaf(frame: object) -> None:
         (0, {}, "at least one leaf"),
         ([], {}, "at least one leaf"),
         (["a", "a"], {}, "two areas called 'a'"),
-        (["a", "b"], {"Region": pd.Series([1, 2], index=["a", "z"])}, "leaf 'b' is missing"),
-        (2, {"Region": pd.Series([1, 2], index=["a", "z"])}, "they have none: name them"),
+        (["a", "b"], {"Region": pd.Series([1, 2], index=["a", "z"])}, "'z' is no label of 'leaf'"),
+        (2, {"Region": pd.Series([1, 2], index=["a", "z"])}, "'a' is no label of 'leaf'"),
     ],
 )
 def test_what_is_no_layer_is_refused_by_name(leaves: object, layers: dict, words: str) -> None:
@@ -85,8 +85,8 @@ def test_what_is_no_layer_is_refused_by_name(leaves: object, layers: dict, words
     ("leaves", "layers", "words"),
     [
         (3, [0, 0, 1], "given by name"),
-        ("abc", {}, "their number, or their names"),
-        (2, {"Region": 5}, "must be labels"),
+        ("abc", {}, "leaves must be a list: got 'abc'"),
+        (2, {"Region": 5}, "layer 'Region' must be a list: got 5"),
         (2, {"Region": [{}, {}]}, "told apart"),
         (2, {3: [0, 1]}, "must be text"),
     ],

@@ -70,8 +70,8 @@ def test_variables_are_a_mapping(variables: object) -> None:
     [
         ([0, 1, 1], "recodes must be a mapping that gives recodes of each variable"),
         ({"a": [0, 1, 1]}, "recodes of 'a' must be a mapping"),
-        ({"a": {"r": "aab"}}, "recode 'r' must be a list of one group for every level: got 'aab'"),
-        ({"a": {"r": 3}}, "recode 'r' must be a list of one group for every level: got 3"),
+        ({"a": {"r": "aab"}}, "recode 'r' must be a list: got 'aab'"),
+        ({"a": {"r": 3}}, "recode 'r' must be a list: got 3"),
         ({"a": {"r": [0, 1.5, 1]}}, "groups of recode 'r' must be all labels or all whole numbers: got 1.5"),
         ({"a": {"r": [0, "x", 1]}}, "groups of recode 'r' must be all labels or all whole numbers: got 'x'"),
     ],

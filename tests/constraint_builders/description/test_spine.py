@@ -1,5 +1,7 @@
 """Spines: reading them, and refusing what is none."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -89,6 +91,8 @@ def test_orphans_repeats_and_short_geoids_are_named() -> None:
         Spine.from_geoids(["010012", "010011"], {"State": 2, "County": 5})
     with pytest.raises(ValueError, match="'01' has 2 characters"):
         Spine.from_geoids(["01"], {"State": 2, "County": 5})
+    with pytest.raises(ValueError, match="'0100123' has 7 characters"):
+        Spine.from_geoids(["0100123"], {"State": 2, "County": 5})
     with pytest.raises(ValueError, match="no geolevel 'Town'"):
         Spine([-1], ["A"]).level_index("Town")
     with pytest.raises(ValueError, match="no geounit '9'"):
@@ -109,3 +113,20 @@ def test_levels_are_depths_where_none_are_given() -> None:
     assert spine.position("depth 2", "2") == 2
     with pytest.raises(ValueError, match="geounit '1' is in or below a cycle"):
         Spine([-1, 2, 1])
+
+
+@given(
+    place=st.integers(0, 14),
+    character=st.one_of(st.characters(categories=["Nd", "Nl", "No", "Lu", "Ll", "Zs"]), st.sampled_from("-.\u200b")),
+    is_census=st.booleans(),
+)
+def test_what_only_looks_like_an_identifier_is_refused(place: int, character: str, is_census: bool) -> None:
+    geoids = ["440010301001000", "440010301001001", "440030201011000"]
+    geoids[0] = geoids[0][:place] + character + geoids[0][place + 1 :]
+    widths = None if is_census else {"State": 2, "Block": 15}
+    if character in "0123456789" or (character.isascii() and not is_census):
+        with suppress(ValueError):  # another state, or a block that is there
+            Spine.from_geoids(geoids, widths)
+        return
+    with pytest.raises(ValueError, match="is not of the digits 0 to 9 alone"):
+        Spine.from_geoids(geoids, widths)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files import measurements_frame, read_long_table, write_frame, write_schema_file
+from constraint_builders.files.measured_table import read_measured_table
 from tests.helpers.effort import examples
 from tests.helpers.spines import SCHEMA, TABLES, consistent_measurements, dense_estimate, spines
 
@@ -96,6 +97,23 @@ def test_what_is_written_is_read_back_in_any_order(
         assert found.keys() == expected.keys()
         for key, cells in expected.items():
             assert np.array_equal(found[key], cells, equal_nan=True), key
+
+
+@given(rows=st.permutations(range(9)))
+def test_no_order_of_rows_changes_the_order_of_anything(rows: list[int]) -> None:
+    """So that the operator of one reading fits the values of another."""
+    header, *lines = ROWS.replace("sex,f,County", "total,*,Region,44,101,4\nsex,f,County", 1).splitlines()
+    problem, y = read_long_table(frame_of(header, lines))
+    again, values = read_long_table(frame_of(header, [lines[i] for i in rows]))
+    assert again.observed.names == problem.observed.names
+    assert again.spine == problem.spine
+    np.testing.assert_array_equal(values, y)
+
+
+def frame_of(header: str, lines: list[str]) -> pl.DataFrame:
+    return pl.read_csv("\n".join([header, *lines]).encode(), infer_schema=False).with_columns(
+        pl.col("value", "variance").cast(pl.Float64)
+    )
 
 
 def write(folder: Path, text: str) -> str:
@@ -235,7 +253,7 @@ def test_an_only_child_may_have_the_code_of_its_parent(tmp_path: Path) -> None:
     problem, y = read_long_table(write(tmp_path, text), SEX)
     spine = problem.spine
     assert spine is not None
-    assert spine.levels == ("State", "Region", "County", "Tract")
+    assert spine.levels == ("Region", "State", "County", "Tract")
     shuffled = measurements_frame(problem, y).sample(fraction=1.0, shuffle=True, seed=1)
     again, _ = read_long_table(shuffled, SEX)
     assert again.spine is not None
@@ -264,3 +282,78 @@ def test_codes_that_begin_one_another_are_written_with_parents(places: int) -> N
     again, values = read_long_table(measurements_frame(problem, y), SEX)
     assert parents(again.spine) == parents(problem.spine)
     assert by_code(again, values) == by_code(problem, y)
+
+
+def told(codes: dict[str, str], levels: dict[int, str]) -> pl.DataFrame:
+    """A row for each of some geounits of GEOIDs, called otherwise in a file."""
+    return pl.DataFrame(
+        [(levels[len(geoid)], code) for geoid, code in codes.items()], ["geolevel", "geocode"], orient="row"
+    ).with_columns(table=pl.lit("total"), value=1.0, variance=np.inf, sex=pl.lit("*"))
+
+
+KINDS = {0: "0100000US", 2: "0400000US", 5: "0500000US", 11: "1400000US"}
+NAMED = {0: "Nation", 2: "State", 5: "County", 11: "Tract"}
+
+
+@st.composite
+def geoids(draw: Any) -> list[str]:
+    """GEOIDs of a nation, or a state alone, from the top down."""
+    numbers = st.sets(st.integers(1, 60), min_size=1, max_size=3)
+    found, states = ([""], draw(numbers)) if draw(st.booleans()) else ([], {draw(st.integers(1, 60))})
+    for state in states:
+        found.append(f"{state:02}")
+        for county in draw(numbers):
+            found.append(f"{state:02}{county:03}")
+            found += [f"{state:02}{county:03}{tract:06}" for tract in draw(numbers)]
+    return found
+
+
+def of_geoids(found: list[str]) -> dict[str, str | None]:
+    """The parent of every GEOID by its width."""
+    widths = sorted({len(own) for own in found})
+    above = {own: [own[:width] for width in widths if width < len(own)] for own in found}
+    return {own: parents[-1] if parents else None for own, parents in above.items()}
+
+
+@examples(60)
+@given(found=geoids(), shuffled=st.randoms())
+def test_long_identifiers_of_the_census_bureau_nest_as_geoids_do(found: list[str], shuffled: Any) -> None:
+    shuffled.shuffle(found)
+    codes = {own: KINDS[len(own)] + own for own in found}
+    problem, _ = read_long_table(told(codes, NAMED), SEX, undetermined="nan")
+    expected = {(NAMED[len(own)], codes[own]): codes.get(above) for own, above in of_geoids(found).items()}
+    assert parents(problem.spine) == expected
+
+
+@examples(150)
+@given(found=geoids(), data=st.data())
+def test_geounits_are_never_cut_apart_in_silence(found: list[str], data: st.DataObject) -> None:
+    """Codes that a spreadsheet or a person changed: parents are the true ones, or the file is refused."""
+    change = data.draw(
+        st.sampled_from(
+            [lambda own: f"{int(own or 0)}.0", lambda own: str(int(own or 0)), lambda own: f"Place {own}"[::-1],
+             lambda own: own[-3:], lambda own: f"USA-{own}"]
+        )
+    )  # fmt: skip
+    levels = data.draw(st.sets(st.sampled_from(sorted({len(own) for own in found})), min_size=1))
+    codes = {own: change(own) if len(own) in levels else own for own in found}
+    try:
+        table = read_measured_table(told(codes, NAMED), SEX, undetermined="nan")
+    except ValueError:
+        return
+    expected = {(NAMED[len(own)], codes[own]): codes.get(above) for own, above in of_geoids(found).items()}
+    if " itself, beside its " not in table.spine:
+        assert parents(table.problem.spine) == expected
+
+
+@pytest.mark.parametrize("told_by", ["codes", "parents"])
+def test_unlike_geolevels_at_the_top_are_refused(told_by: str) -> None:
+    frame = PARENTS.with_columns(geocode=pl.Series(["Rhode Island", "Kent", "Bristol"]))
+    frame = frame.drop("parent") if told_by == "codes" else frame.with_columns(parent=pl.lit(""))
+    with pytest.raises(ValueError, match="A 'Rhode Island' and B 'Bristol' would lie side by side"):
+        read_long_table(frame, SEX)
+
+
+def test_the_spine_is_told() -> None:
+    table = read_measured_table(pl.read_csv(ROWS.encode(), schema_overrides={"geocode": pl.String}))
+    assert table.spine == "1 State > 2 County > 3 Tract, by codes that begin with those of their parents"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from blue_solvers.cli import main
-from constraint_builders import Problem, Schema
+from constraint_builders import Problem, Schema, problem_from
 from constraint_builders.files import frame_like, measurements_frame, read_long_table
 from constraint_builders.files.numbers import decimal_mark, read_numbers
 
@@ -28,8 +29,10 @@ FRAME = measurements_frame(PROBLEM, Y)
 
 def agrees(source: Any, schema: Schema | None = SCHEMA) -> None:
     problem, y = read_long_table(source, schema)
-    assert np.array_equal(y, Y, equal_nan=True)
-    assert np.allclose(problem.variances, PROBLEM.variances, rtol=1e-12)
+    values, variances = problem.observed.tables(y), problem.observed.tables(problem.variances)
+    for name, cells in PROBLEM.observed.tables(Y).items():
+        assert np.array_equal(values[name], cells, equal_nan=True)
+        assert np.allclose(variances[name], PROBLEM.observed.tables(PROBLEM.variances)[name], rtol=1e-12)
 
 
 def write(folder: Path, text: str, encoding: str = "utf-8") -> Path:
@@ -174,7 +177,8 @@ def test_numbers_are_read_as_their_country_writes_them(
     rows = [["table", "x", "value", "variance"], *(["x", x, cell, "1"] for x, cell in zip(labels, quoted, strict=True))]
     path = tmp_path_factory.mktemp("styles") / "noisy.csv"
     path.write_text("\n".join(delimiter.join(row) for row in rows), encoding="utf-8")
-    assert read_long_table(path)[1].tolist() == [*numbers, 0.25]
+    schema = Schema({"x": labels})  # or a level that is as much as all others would be asked about
+    assert read_long_table(path, schema)[1].tolist() == [*numbers, 0.25]
 
 
 @pytest.mark.parametrize(
@@ -256,6 +260,34 @@ def test_rows_of_a_sheet_are_counted_as_it_shows_them(tmp_path: Path) -> None:
     book.close()
     with pytest.raises(ValueError, match=r"value 'true' is not a number \(row 6\)"):
         read_long_table(tmp_path / "noisy.xlsx")
+
+
+@pytest.mark.parametrize("prefix", ["", "x:"])
+def test_formulas_that_nobody_worked_out_are_no_zeros(prefix: str, tmp_path: Path) -> None:
+    """A program that writes them leaves 0 for their values, and says that a spreadsheet has to work them out."""
+    pytest.importorskip("fastexcel")
+    xlsxwriter = pytest.importorskip("xlsxwriter")
+    path = tmp_path / "noisy.xlsx"
+    rows = (["sex", "value", "variance"], ["total", "=B3+B4", 1], ["f", 5, 1], ["m", 7, 1])
+    with xlsxwriter.Workbook(path) as book:
+        sheet = book.add_worksheet()
+        for i, row in enumerate(rows):
+            sheet.write_row(i, 0, row)
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    written = parts["xl/worksheets/sheet1.xml"]
+    parts["xl/worksheets/sheet1.xml"] = written.replace(b"<f>", f"<{prefix}f>".encode())
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+    with pytest.raises(ValueError, match=r"noisy\.xlsx: cell B2 is a formula that nobody worked out"):
+        problem_from(path)
+    parts["xl/worksheets/sheet1.xml"] = written.replace(b"</f><v>0</v>", b"</f><v>12</v>")  # as a spreadsheet saves it
+    parts["xl/workbook.xml"] = parts["xl/workbook.xml"].replace(b' fullCalcOnLoad="1"', b"")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+    assert problem_from(path)[1].tolist() == [12, 5, 7]
 
 
 def test_without_fastexcel_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,10 @@ def test_unknown_tables_are_refused(name: str, said: str) -> None:
         published_tables("dhc_persons").table(name)
 
 
-@pytest.mark.parametrize(("code", "said"), [("P12_050N", "no line"), ("P12_000N", "no line"), ("P12", "is no line")])
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [("P12_050N", "no line"), ("P12_000N", "no line"), ("P12", "is no line"), ("P12_00٣N", "is no line")],
+)
 def test_unknown_lines_are_refused(code: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         published_tables("dhc_persons").line(code)

@@ -7,7 +7,6 @@ import io
 import re
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from constraint_builders import Problem, Schema
 from constraint_builders.files import measurements_frame, read_long_table, write_frame
 from constraint_builders.files.spreadsheet_cells import with_formulas, without_formulas
+from constraint_builders.files.text_table import named_columns
 
 hostile = st.text(st.sampled_from("=+-@'1.e;|,\tab\uff1d"), min_size=1, max_size=8)
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -48,5 +48,12 @@ def test_labels_of_strangers_make_a_round_trip_and_run_nowhere(label: str, tmp_p
             assert not re.match(r"[=+\-@]", cell) or NUMBER.fullmatch(cell)
     for known in (None, schema):
         again, y = read_long_table(tmp_path / "noisy.csv", known)
-        assert again.schema == schema
-        assert np.array_equal(y, [3.0, -1.0, 4.0])
+        assert set(again.schema.labels_of("=name")) == {label, "other"}
+        cells = dict(zip(again.schema.labels_of("=name"), y[1:], strict=True))
+        assert (y[0], cells) == (3.0, {label: -1.0, "other": 4.0})
+
+
+def test_no_rows_are_refused() -> None:
+    for empty in (pl.DataFrame(), pl.DataFrame(schema={"a": pl.String})):
+        with pytest.raises(ValueError, match="holds no rows"):
+            named_columns(empty, 0, "")

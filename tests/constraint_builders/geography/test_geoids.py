@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders import Spine
-from constraint_builders.geography.geoids import MOVED_IN_TABULATION, WIDTHS, Geoids
+from constraint_builders.files.tabulated_places import MOVED_IN_TABULATION, WIDTHS
+from constraint_builders.geography.geoids import Geoids
 from tests.helpers.effort import examples
 
 Block = tuple[int, int, int, int, int, int]  # branch, county, tract, its piece on the spine, group of the spine, number

@@ -39,7 +39,7 @@ def test_partitions_and_back():
 
 def test_a_geounit_with_two_parents_is_refused():
     with pytest.raises(ValueError, match="'t' of 'Tract' would have two parents"):
-        from_partitions({"State": "ss", "County": ["a", "b"], "Tract": ["t", "t"]})
+        from_partitions({"State": ["s", "s"], "County": ["a", "b"], "Tract": ["t", "t"]})
 
 
 def test_aian_spine_splits_every_geounit():

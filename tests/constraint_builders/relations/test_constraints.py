@@ -9,7 +9,7 @@ import psutil
 import pytest
 from hypothesis import given
 
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Problem, Schema, gallery, memory
 from tests.helpers.effort import examples
 from tests.helpers.exact_reference import exact_rank, rational_rank, stacked
 from tests.helpers.strategies import Case, cases
@@ -92,6 +92,7 @@ def test_unknown_rows_are_refused() -> None:
 
 def test_matrix_that_does_not_fit_names_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**20))
+    memory._free_in.cache_clear()
     problem = gallery.cube(4, 12)
     with pytest.raises(MemoryError, match=r"constraint matrix .* needs .*MiB and 1 MiB are free: use a solver"):
         problem.constraint_matrix()

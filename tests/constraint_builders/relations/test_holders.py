@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from constraint_builders.relations import holders
 from constraint_builders.relations.summing import SummingMatrix, disjoint_parts
 from tests.helpers.effort import examples
 
@@ -37,14 +35,20 @@ def families(draw: st.DrawFn) -> list[frozenset[int]]:
     return list(draw(st.permutations(own))) or [frozenset([0])]
 
 
-@pytest.mark.parametrize("many", [0, holders.MANY])
-@examples(100)
-@given(nodes=families())
-def test_a_node_lies_in_the_least_that_holds_it(many: int, nodes: list[frozenset[int]]) -> None:
+@st.composite
+def runs(draw: st.DrawFn) -> list[frozenset[int]]:
+    """Of leaves side by side, nested or a few of them crossing."""
+    own = cut(list(range(draw(st.integers(1, 7)))), draw)
+    places = st.tuples(st.integers(0, 6), st.integers(1, 7)).map(lambda ends: frozenset(range(ends[0], sum(ends))))
+    own += draw(st.lists(places.filter(lambda run: max(run) < 7), max_size=2))
+    return list(draw(st.permutations(own))) or [frozenset([0])]
+
+
+@examples(200)
+@given(nodes=st.one_of(families(), runs()))
+def test_a_node_lies_in_the_least_that_holds_it(nodes: list[frozenset[int]]) -> None:
     S = np.array([[float(leaf in node) for leaf in range(7)] for node in nodes])
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(holders, "MANY", many)
-        found = SummingMatrix(S).nested
+    found = SummingMatrix(S).nested
     nested = all(a <= b or b <= a or not a & b for a in nodes for b in nodes)
     assert (found is not None) == nested
     if found is not None:

@@ -29,12 +29,15 @@ def differences(invented: Invented, solver: Solver | str, tolerance: Tolerance =
         proved = P.estimate(invented.y, certify=True)
     except (UnsupportedProblemError, ConvergenceError):
         return None
-    if not info.exact:
-        return None
-    wrong = [*_wrong_estimates(info, x + P.offset, invented, tolerance), *_wrong_variances(P, invented, tolerance)]
+    wrong = []
+    if info.exact:
+        wrong += _wrong_estimates(info, x + P.offset, invented, tolerance) + _wrong_variances(P, invented, tolerance)
+    bound = proved.certificate().bound
+    if bound is not None and bound * (1 + 1e-6) < invented.reference.error(proved.values):
+        wrong.append(f"proved to {bound:.3g} standard errors, {invented.reference.error(proved.values):.3g} off")
     if proved.info.exact:
         wrong += [f"proved {w}" for w in _wrong_estimates(proved.info, proved.values, invented, tolerance)]
-    return wrong
+    return wrong if wrong or info.exact else None
 
 
 def _wrong_estimates(info: Info, x: np.ndarray, invented: Invented, tolerance: Tolerance) -> list[str]:
@@ -52,10 +55,9 @@ def _wrong_estimates(info: Info, x: np.ndarray, invented: Invented, tolerance: T
 
 
 def _wrong_variances(P: BlueOperator, invented: Invented, tolerance: Tolerance) -> list[str]:
-    reference, v = invented.reference.variances, invented.description.variances
-    least = v[(v > 0) & np.isfinite(v)].min(initial=1.0)
+    reference = invented.reference.variances
     errors = abs(P.variances() - reference)
-    if (errors <= np.where(reference > 0, tolerance.variance * reference, EPSILON * least * 1e-8)).all():
+    if (errors <= tolerance.variance * reference).all():  # what is known exactly has none
         return []
     known = errors[reference == 0].max(initial=0)
     relative = (errors[reference > 0] / reference[reference > 0]).max(initial=0)
@@ -63,6 +65,10 @@ def _wrong_variances(P: BlueOperator, invented: Invented, tolerance: Tolerance) 
 
 
 def largest(invented: Invented) -> float:
-    """The largest value, or standard deviation of its noise: what rounding is relative to."""
-    v = invented.description.variances
-    return float(max(abs(invented.y).max(initial=1), 2 * np.sqrt(v[np.isfinite(v)]).max(initial=0)))
+    """The largest value, or standard deviation of its noise, as equalities weigh it: what rounding is relative to."""
+    v, weighed = invented.description.variances, 1.0
+    if invented.description.equalities is not None:
+        sizes = abs(invented.description.equalities[0])
+        least = np.where(sizes > 0, sizes, np.inf).min(axis=1)
+        weighed = float((sizes.max(axis=1) / least).max(initial=1.0))
+    return weighed * float(max(abs(invented.y).max(initial=1), 2 * np.sqrt(v[np.isfinite(v)]).max(initial=0)))

@@ -16,6 +16,7 @@ from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 from tests.helpers.oracles.description import Description
 
 BITS = 600
+ROUNDING_OF_SUMS = 1e-12  # of the largest figure
 
 
 class ContradictionError(ValueError):
@@ -33,16 +34,30 @@ class Reference:
     variances : ndarray, (m,)
         Exactly 0 where exact knowledge determines a cell; NaN where nothing does.
     determined : ndarray of bool, (m,)
+    largest : float
+        Size of a measurement, which rounding is relative to.
     """
 
     estimate: np.ndarray
     variances: np.ndarray
     determined: np.ndarray
+    largest: float = 0.0
 
     @property
     def std_errors(self) -> np.ndarray:
         """Square roots of the variances."""
         return np.sqrt(self.variances)
+
+    def error(self, figures: np.ndarray) -> float:
+        """The largest error of a figure in its own standard errors, less the rounding of the estimate.
+
+        Infinite where a figure that is known exactly is off by more than rounding of sums.
+        """
+        off = np.maximum(abs(figures - self.estimate) - np.spacing(abs(self.estimate)), 0)
+        known = self.variances == 0
+        if off[known].max(initial=0.0) > ROUNDING_OF_SUMS * abs(self.estimate).max(initial=self.largest):
+            return np.inf
+        return float((off[~known] / self.std_errors[~known]).max(initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -105,7 +120,8 @@ def solve(description: Description, y: np.ndarray) -> Reference:
     else:
         estimate, variances = [float(Fraction(int(q.p), int(q.q))) for q in base_D], [0.0] * r.D.shape[0]
     determined = ~np.array(_moved_by_the_undetermined(r.echelon, r.ND, r.J), dtype=bool)
-    return Reference(np.where(determined, estimate, np.nan), np.where(determined, variances, np.nan), determined)
+    known = [np.where(determined, own, np.nan) for own in (estimate, variances)]
+    return Reference(*known, determined, float(abs(np.nan_to_num(y)).max(initial=0.0)))
 
 
 def weigh(description: Description, y: np.ndarray, V: np.ndarray) -> Weighed:

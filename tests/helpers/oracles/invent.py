@@ -32,7 +32,8 @@ class Kind:
     """
 
     spine: bool = True
-    areas: str = ""  # "", "sets", "weights", "cut"; instead of a spine
+    areas: str = ""  # "", "sets", "weights", "floats", "large", "cut"; instead of a spine
+    coefficients: str = "whole"  # "whole", "floats", "decades"; of equalities
     recodes: bool = True
     zeros: bool = True
     equalities: bool = True
@@ -66,6 +67,8 @@ def invent(
     if kind.areas:
         cut = kind.areas == "cut"
         incidence, level = areas_within_areas(rng) if cut else invented_areas(rng, kind.areas == "weights")
+        above = level < level.max()
+        incidence[above] = incidence[above] * _weights(rng, kind.areas, incidence[above].shape)
         shell = Description(sizes, groups, None, level, (), (), incidence=incidence)
     if shell.leaves.size * prod(sizes.values()) > MOST_COLUMNS:
         return None
@@ -78,7 +81,7 @@ def invent(
     counts[described.empty_cells()] = 0
     truth = described.marginal_matrix() @ counts
     if kind.equalities and rng.random() < 0.4:
-        described = replace(described, equalities=_equalities(rng, described, truth))
+        described = replace(described, equalities=_equalities(rng, kind, described, truth))
     if kind.covariance:
         described = _correlated(rng, described, kind.covariance)
     if not wanted(described):  # before the answer is worked out, which takes longest
@@ -161,6 +164,17 @@ def areas_within_areas(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray
     return np.vstack(layers), np.concatenate([np.full(len(own), i) for i, own in enumerate(layers)])
 
 
+def _weights(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers of few bits, so that sums of counts that they weigh are exact."""
+    if kind == "floats":
+        return rng.integers(1, 256, shape) / 256 * rng.choice([1.0, 1.0, -1.0], shape)
+    if kind == "large":
+        return np.rint(rng.uniform(1, 123_456, shape))
+    if kind == "decades":
+        return rng.integers(1, 16, shape) * 2.0 ** rng.integers(-12, 9, shape) * rng.choice([1.0, -1.0], shape)
+    return np.ones(shape)
+
+
 def _factors(rng: np.random.Generator, d: Description) -> tuple[str, ...]:
     chosen = []
     for name in d.sizes:
@@ -217,18 +231,22 @@ def _zeros(rng: np.random.Generator, d: Description) -> tuple[Block, ...]:
     return tuple(found.values())
 
 
-def _equalities(rng: np.random.Generator, d: Description, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _equalities(
+    rng: np.random.Generator, kind: Kind, d: Description, truth: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     n = truth.size
     rows = int(rng.integers(1, 4))
     E = np.zeros((rows, n))
     for row in E:
-        kind = rng.integers(3)
-        if kind == 0:
+        which = rng.integers(3)
+        if which == 0:
             row[rng.integers(n)] = 1
-        elif kind == 1:
+        elif which == 1:
             row[rng.random(n) < 0.3] = 1
         else:
             row[:] = rng.integers(-3, 4, n) * (rng.random(n) < 0.4)
+        if kind.coefficients != "whole":
+            row *= _weights(rng, kind.coefficients, row.shape)
     if rows > 1 and rng.random() < 0.3:
         E[-1] = E[0] - 2 * E[1] if rows > 2 else 3 * E[0]
     return E, E @ truth
@@ -286,7 +304,7 @@ def _desired(rng: np.random.Generator, d: Description, y: np.ndarray) -> tuple[t
     if d.has_places:  # the package orders desired tables by geolevel as they are given
         kept.sort(key=lambda i: candidates[i].level)
     cells = np.concatenate([np.arange(cuts[i], cuts[i + 1]) for i in kept]) if kept else np.zeros(0, dtype=int)
-    part = Reference(answer.estimate[cells], answer.variances[cells], answer.determined[cells])
+    part = Reference(answer.estimate[cells], answer.variances[cells], answer.determined[cells], answer.largest)
     return tuple(candidates[i] for i in kept), part
 
 

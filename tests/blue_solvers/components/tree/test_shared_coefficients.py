@@ -7,17 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from blue_solvers import blue, projected_work
 from blue_solvers.cli import main
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.tree import coefficients, splitting
+from blue_solvers.components.tree import coefficients, splitting, supported
 from blue_solvers.components.tree import projected_work as projection
 from blue_solvers.components.tree.coefficients import Coefficients, solve_components
 from blue_solvers.components.tree.messages import Combined, Telling, combine
-from blue_solvers.components.tree.splitting import Divided, split
+from blue_solvers.components.tree.piecewise import Composed, Ragged
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files.settings import production_settings
@@ -48,13 +46,20 @@ def problem_on(parent: list[int], spread: float = 0.0) -> Problem:
 def every_component_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small."""
     monkeypatch.setattr(splitting, "WORTH", 1)
-    monkeypatch.setattr(splitting, "TIED", 2.0)
+    monkeypatch.setattr(splitting, "PUT_TOGETHER", 0)
+
+
+def products_of(own: Coefficients) -> Iterator[np.ndarray | Composed]:
+    """What is multiplied by."""
+    yield from (own.children, own.gain)
+    yield from (own.measured[t] for t in sorted(own.measured))
 
 
 def arrays_of(own: Coefficients) -> Iterator[np.ndarray]:
-    """All of them."""
-    yield from (own.children, own.gain, own.root, own.posterior, *own.message.arrays)
-    yield from (own.measured[t] for t in sorted(own.measured))
+    """All of them, piece by piece, but for what the tree tells of its root."""
+    for matrices in (*products_of(own), own.root, own.posterior):
+        for piece in matrices.pieces.values() if isinstance(matrices, Composed) else [matrices]:
+            yield from piece.matrices if isinstance(piece, Ragged) else [piece]
 
 
 def test_components_that_share_coefficients_have_the_bits_of_separate_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,45 +108,6 @@ def test_families_give_what_each_geounit_by_itself_gives(monkeypatch: pytest.Mon
         assert np.allclose(one, other, rtol=1e-11, atol=1e-11 * abs(other).max())
 
 
-@st.composite
-def tables_of_a_component(draw: st.DrawFn) -> tuple[dict[str, list[np.ndarray]], int]:
-    """Rows of tables along two variables, each all groups, sums over some of them, or the total."""
-    sizes = draw(st.lists(st.integers(2, 6), min_size=2, max_size=2))
-    levels = [np.array(draw(st.lists(st.integers(1, 4), min_size=r, max_size=r))) for r in sizes]
-
-    def rows(r: int, counts: np.ndarray) -> np.ndarray:
-        groups = draw(st.lists(st.integers(0, 2), min_size=r, max_size=r))
-        kind = draw(st.sampled_from(["all", "some", "total"]))
-        if kind == "all":
-            return np.eye(r)
-        labels = np.unique(groups, return_inverse=True)[1] if kind == "some" else np.zeros(r, dtype=int)
-        return np.eye(labels.max() + 1)[:, labels] * np.sqrt(counts)
-
-    count = draw(st.integers(1, 4))
-    tables = {f"t{i}": [rows(r, own) for r, own in zip(sizes, levels, strict=True)] for i in range(count)}
-    return tables, int(np.prod(sizes))
-
-
-@given(tables_of_a_component())
-def test_no_table_ties_pieces_together(case: tuple[dict[str, list[np.ndarray]], int]) -> None:
-    tables, size = case
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(splitting, "WORTH", 1)
-        patch.setattr(splitting, "TIED", 2.0)
-        division = split(tables, size)
-    own = [np.eye(piece.size)[None] for piece in division.pieces]
-    assert np.allclose(division.square(own)[0], np.eye(size), atol=1e-12)
-    if not isinstance(division, Divided):
-        return
-    for name, (first, second) in tables.items():
-        W = np.kron(first, second)
-        said = [rows.T @ rows if (rows := piece.rows.get(name)) is not None else np.zeros((piece.size, piece.size))
-                for piece in division.pieces]  # fmt: skip
-        assert np.allclose(division.square([own[None] for own in said])[0], W.T @ W, atol=1e-10)
-        gains = {i: piece.rows[name].T[None] for i, piece in enumerate(division.pieces) if name in piece.rows}
-        assert np.allclose(division.gains(name, gains)[0], W.T, atol=1e-10)
-
-
 @pytest.mark.usefixtures("every_component_divided")
 @pytest.mark.parametrize("seed", first_of(range(0, 400, 8), 20))
 def test_twelve_decades_against_the_exact_answer_however_components_fall_apart(seed: int) -> None:
@@ -181,7 +147,8 @@ def test_nine_geounits_with_all_query_groups_take_seconds(monkeypatch: pytest.Mo
         work.append(entries * m**3)
         return done
 
-    monkeypatch.setattr(coefficients, "combine", counted)
+    for room in (coefficients, supported):
+        monkeypatch.setattr(room, "combine", counted)
     P = blue(problem, "two_pass")
     assert 1e7 < sum(work) < 4e8  # multiplications: 2e8 in 3.5 s; 200 s without sharing
     assert not (P @ np.zeros(problem.observed.size)).any()
@@ -199,13 +166,22 @@ def test_work_is_projected_before_it_begins() -> None:
     assert first.bytes < more.bytes
 
 
+def test_names_in_another_order_are_turned_or_refused() -> None:
+    """Two passes read tables in the schema's order alone; what is projected is the same in any."""
+    named = [Problem(SCHEMA, {name: 1.0, "a": 2.0, "f * h": 3.0}) for name in ("a * b", "b * a")]
+    assert projected_work(named[0]) == projected_work(named[1])
+    with pytest.raises(ValueError, match=r"b \* a"):
+        StructuredProblem.of(named[1])
+
+
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 def test_the_memory_that_is_projected_is_what_coefficients_take(spread: float) -> None:
-    """All numbers that are held of a component but for what the tree tells of its root."""
+    """Of every component, and what products take in place of its pieces."""
     plan = plan_of(StructuredProblem.of(problem_on(ALIKE, spread)))
     for component, own in zip(plan.components, solve_components(plan), strict=True):
         if component.size > 1:
-            held = sum(array.size for array in arrays_of(own)) - sum(array.size for array in own.message.arrays)
+            held = sum(array.size for array in arrays_of(own))
+            held += sum(other.toarray().size for other in products_of(own) if isinstance(other, Composed))
             assert sum(projection._entries(plan, plan.division(plan.design_key(component)))) == held
 
 

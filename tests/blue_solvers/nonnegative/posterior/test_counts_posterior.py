@@ -12,7 +12,7 @@ from scipy.special import gammaln
 
 from blue_solvers.nonnegative import NotConvergedError, counts_posterior
 from blue_solvers.nonnegative.posterior.chain_diagnostics import effective_sizes, split_scale_reduction
-from constraint_builders import Problem, Schema, Spine
+from constraint_builders import Areas, Problem, Schema, Spine
 from noise_mechanisms import draw_noise
 
 Weigh = Callable[[np.ndarray], np.ndarray]
@@ -152,6 +152,63 @@ def test_agrees_where_equalities_hold() -> None:
     tables = every_table(6, 7)
     tables = tables[(tables[:, 0] == tables[:, 4]) & (tables[:, 1] + tables[:, 2] == 3)]
     assert_agrees(problem, y, tables, prior(tables, 1.0) + sum(gaussian(tables[:, j], y[j], 1.5) for j in range(6)))
+
+
+HARD = [  # sums between whose whole counts no move of one basis leads
+    ([[-1, 3, -1, 3], [2, 2, 0, 1]], [3, 4, 3, 0]),
+    ([[-1, 2, 1]], [1, 3, 3]),
+    ([[3, 1]], [7, 10]),
+    ([[1, -1]], [7, 10]),
+    ([[2, 3, -1, 0], [-1, -1, 2, 1]], [2, 2, 0, 2]),
+    ([[1, 1, 0], [0, 1, 1]], [3, 1, 2]),
+]
+
+
+@pytest.mark.parametrize(("known", "truth"), HARD)
+def test_agrees_where_areas_of_any_weights_are_known(known: list[list[int]], truth: list[int]) -> None:
+    leaves, rng = len(truth), np.random.default_rng(len(truth))
+    other = rng.choice([0.5, 2.0, -1.0], leaves)  # measured with noise
+    layers = {"Known": np.array(known, dtype=float), "Other": [other]}
+    observed = {"Known": {"total": 0.0}, "Other": {"total": 1.5}, "Leaf": {"total": 2.0}}
+    problem = Problem(Schema({"unit": 1}), observed, areas=Areas(leaves, layers))
+    y = np.concatenate([np.array(known) @ truth, [other @ truth + 0.7], np.array(truth) + rng.normal(0, 1.4, leaves)])
+    top = 18 if leaves < 4 else 12
+    tables = every_table(leaves, top)
+    tables = tables[(tables @ np.array(known).T == np.array(known) @ truth).all(axis=1)]
+    logs = gaussian(tables @ other, y[len(known)], 1.5) + prior(tables, 1.0)
+    logs = logs + sum(gaussian(tables[:, j], y[len(known) + 1 + j], 2.0) for j in range(leaves))
+    weight = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
+    assert weight[tables.max(axis=1) == top].sum() < 1e-3, "the list is cut off too early"
+    found = counts_posterior(problem, y, 1.0, effective=1000, most_draws=32_000, rng=1)
+    mean = weight @ tables
+    deviation = np.sqrt(weight @ np.square(tables - mean))
+    assert len(tables) > 1
+    assert (abs(found.detail.ravel() - mean) <= 6 * deviation / np.sqrt(1000) + 2e-3).all()
+
+
+def test_sums_that_are_not_whole_are_refused_where_noise_is() -> None:
+    def halves(variance: float, noise: str) -> Problem:
+        observed = {"Half": {"total": variance}, "Leaf": {"total": 2.0}}
+        return Problem(Schema({"unit": 1}), observed, areas=Areas(2, {"Half": [[0.5, 0.5]]}), noise=noise)
+
+    y = np.array([5.5, 4.0, 7.0])
+    assert counts_posterior(halves(1.0, "gaussian"), y, rng=1).desired.size == 3
+    with pytest.raises(ValueError, match="weights that are not whole"):
+        counts_posterior(halves(1.0, "discrete_gaussian"), np.array([5.0, 4.0, 7.0]), rng=1)
+    with pytest.raises(ValueError, match="areas known exactly, of whole weights"):
+        counts_posterior(halves(0.0, "gaussian"), y, rng=1)
+
+
+def test_cells_that_differences_alone_hold_are_refused() -> None:
+    def problem(layer: list[float]) -> Problem:
+        observed = {"R": {"total": 1.0}, "Leaf": {"total": [2.0, np.inf]}}
+        return Problem(Schema({"unit": 1}), observed, {"R": ["total"]}, areas=Areas(2, {"R": [layer]}))
+
+    y = np.array([-5.0, 4.0, np.nan])
+    with pytest.raises(ValueError, match="detailed cell 1 is in no sum of weights of one sign"):
+        counts_posterior(problem([1.0, -1.0]), y, rng=1)
+    found = counts_posterior(problem([-1.0, -1.0]), y, rng=1)
+    assert 3 < found.detail.sum() < 7
 
 
 def test_agrees_with_equations_of_a_matrix() -> None:

@@ -1,1 +1,0 @@
-"""Components of a problem without geography."""

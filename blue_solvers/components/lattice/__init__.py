@@ -1,0 +1,1 @@
+"""The closed form without geography: sweeps over the intersections of the tables."""

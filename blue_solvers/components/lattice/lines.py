@@ -1,0 +1,146 @@
+"""Components whose tables see groups of variables, as lines of cells that one small matrix mixes, for all contrasts.
+
+A line is what one table has for one set of groups: its start, and how far apart its cells are along every outer axis of
+contrasts; cells of the inner axis lie side by side. A row of `heads` is a component: its first line, how many it has,
+the inner axis' cells, and where its matrix, (lines, lines), starts; a row of `outer` the outer axes' cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from constraint_builders.arrays import Float, Integers
+from constraint_builders.compiled import compiled
+
+STRIP = 64  # cells of every line that are held at once
+MANY = 24  # lines from which on a library's product takes less time than loops
+
+
+def mix_lines_in_numpy(
+    cells: Float, heads: Integers, outer: Integers, lines: Integers, matrices: Float, transpose: bool
+) -> None:
+    """Replace the lines of every component by sums of them all, weighted by its matrix.
+
+    Parameters
+    ----------
+    cells : ndarray, (S, K)
+        All tables, one after the other; changed in place.
+    heads : ndarray of int, (components, 4)
+    outer : ndarray of int, (components, axes)
+    lines : ndarray of int, (lines, 1 + axes)
+    matrices : ndarray
+        One after the other.
+    transpose : bool
+        Whether to take their transposes.
+    """
+    for (first, count, inner, start), lengths in zip(heads.tolist(), outer, strict=True):
+        own, matrix = lines[first : first + count], matrices[start : start + count**2].reshape(count, count)
+        steps = own[:, 1:] @ np.indices(lengths).reshape(len(lengths), lengths.prod())
+        places = (own[:, :1] + steps)[:, :, None] + np.arange(inner)
+        cells[places] = np.tensordot(matrix.T if transpose else matrix, cells[places], 1)
+
+
+@compiled(reference=mix_lines_in_numpy)
+def mix_lines(
+    cells: Float, heads: Integers, outer: Integers, lines: Integers, matrices: Float, transpose: bool
+) -> None:
+    """See `mix_lines_in_numpy`."""
+    flat, width, most = cells.ravel(), cells.shape[1], 0
+    for row in range(heads.shape[0]):
+        most = max(most, heads[row, 1])
+    held, mixed, places = np.empty((most, STRIP)), np.empty(STRIP), np.empty(most, np.int64)
+    many = np.empty(most * STRIP)
+    for row in range(heads.shape[0]):
+        first, count, size, matrix = heads[row, 0], heads[row, 1], heads[row, 2] * width, heads[row, 3]
+        down, across = (1, count) if transpose else (count, 1)
+        turns = 1
+        for axis in range(outer.shape[1]):
+            turns *= outer[row, axis]
+        for turn in range(turns):
+            for line in range(count):
+                place, rest = lines[first + line, 0], turn
+                for axis in range(outer.shape[1] - 1, -1, -1):
+                    place += rest % outer[row, axis] * lines[first + line, 1 + axis]
+                    rest //= outer[row, axis]
+                places[line] = place * width
+            for start in range(0, size, STRIP):
+                length = min(STRIP, size - start)
+                if count >= MANY:
+                    own = many[: count * length].reshape((count, length))
+                    for line in range(count):
+                        for i in range(length):
+                            own[line, i] = flat[places[line] + start + i]
+                    square = matrices[matrix : matrix + count * count].reshape((count, count))
+                    product = np.dot(square.T, own) if transpose else np.dot(square, own)
+                    for line in range(count):
+                        for i in range(length):
+                            flat[places[line] + start + i] = product[line, i]
+                    continue
+                for line in range(count):
+                    own, kept = flat[places[line] + start : places[line] + start + length], held[line]
+                    for i in range(length):
+                        kept[i] = own[i]
+                for line in range(count):
+                    mixed[:length] = 0.0
+                    for other in range(count):
+                        weight, kept = matrices[matrix + line * down + other * across], held[other]
+                        if weight != 0:
+                            for i in range(length):
+                                mixed[i] += weight * kept[i]
+                    own = flat[places[line] + start : places[line] + start + length]
+                    for i in range(length):
+                        own[i] = mixed[i]
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A table of a component: where it starts, the lengths and steps of its axes of groups, and those of contrasts.
+
+    Attributes
+    ----------
+    start : int
+    groups : list of (int, int)
+        Length and step of every axis of groups.
+    steps : list of int
+        Of every axis of contrasts.
+    """
+
+    start: int
+    groups: list[tuple[int, int]]
+    steps: list[int]
+
+    def starts(self) -> list[int]:
+        """Of its lines, the groups in C order."""
+        turns = product(*(range(length) for length, _ in self.groups))
+        return [self.start + sum(n * step for n, (_, step) in zip(turn, self.groups, strict=True)) for turn in turns]
+
+
+def component_lines(contrasts: Sequence[int], tables: Sequence[Laid]) -> tuple[list[list[int]], list[int], int]:
+    """The lines of a component's tables, the lengths of its outer axes, and of the inner one.
+
+    Parameters
+    ----------
+    contrasts : sequence of int
+        Lengths of the axes of contrasts, in the order in which all tables have them.
+    tables : sequence of Laid
+    """
+    lengths: list[int] = []
+    steps: list[list[int]] = [[] for _ in tables]
+    for axis, length in enumerate(contrasts):
+        if lengths and all(own[-1] == length * table.steps[axis] for own, table in zip(steps, tables, strict=True)):
+            lengths[-1] *= length
+            for own, table in zip(steps, tables, strict=True):
+                own[-1] = table.steps[axis]
+            continue
+        lengths.append(length)
+        for own, table in zip(steps, tables, strict=True):
+            own.append(table.steps[axis])
+    inner = 1
+    if lengths and all(own[-1] == 1 for own in steps):
+        inner = lengths.pop()
+        steps = [own[:-1] for own in steps]
+    return [[start, *own] for own, table in zip(steps, tables, strict=True) for start in table.starts()], lengths, inner

@@ -1,0 +1,64 @@
+"""The operations of the two sweeps over tables of any shapes, in numpy.
+
+A row of a list of operations says what is done, where two tables lie, the cells before an axis, its levels, the cells
+after it, and where the cells that its levels go to are listed, -1 for a single one. Neighbouring axes that are kept or
+summed out together are one axis.
+
+`MOVE` takes means from a table to a coarser one going up, and puts the coarser one in their place going down. Several
+axes apart take the same in parts: `REDUCE` along one axis after the other, `LAND`, `EXPAND` back, and `PUT` into the
+table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from constraint_builders.arrays import Float, Integers
+
+MOVE, REDUCE, LAND, EXPAND, PUT, ADD = range(6)
+
+
+def operate(cells: Float, row: list[int], lists: Integers, factor: float, upwards: bool) -> None:
+    """One operation, in place, going up or down; see `sweeps.go_up_in_numpy`."""
+    kind = row[0]
+    fine, coarse, own = _tables(cells, row, lists)
+    shares = (1 / np.bincount(own))[:, None]
+    above, below = (shares, 1.0) if upwards else (1.0, shares)
+    if kind == REDUCE:
+        coarse[:] = sums(fine, own, coarse.shape[1]) * above
+    elif kind == EXPAND:
+        fine[:] = (coarse * below)[:, own]
+    elif kind == LAND and upwards:
+        coarse += fine
+    elif kind == LAND:
+        fine[:] = coarse - fine
+    else:
+        rest = coarse * below
+        if kind == MOVE:
+            total = sums(fine, own, coarse.shape[1])
+            rest = total * shares if upwards else (coarse - total) * shares
+            coarse += rest if upwards else 0.0
+        fine += (-rest if upwards and kind != ADD else rest)[:, own]
+        fine *= factor
+
+
+def _tables(cells: Float, row: list[int], lists: Integers) -> tuple[Float, Float, Integers]:
+    """The table of an operation, (before, levels, after), the coarser one, (before, cells, after), and the list."""
+    kind, start, without, before, levels, after, listed = row
+    count, own = 1, np.zeros(levels, dtype=np.int64)
+    if kind == LAND:
+        count, own = levels, np.arange(levels)
+    elif listed >= 0:
+        count, own = int(lists[listed]), lists[listed + 1 : listed + 1 + levels]
+    fine = cells[start : start + before * levels * after].reshape(before, levels, -1)
+    return fine, cells[without : without + before * count * after].reshape(before, count, -1), own
+
+
+def sums(table: Float, own: Integers, count: int) -> Float:
+    """Of (before, levels, after) over the levels that go to each of so many cells, (before, cells, after)."""
+    if count == 1:
+        return table.sum(axis=1, keepdims=True)
+    found = np.zeros((table.shape[0], count, table.shape[2]))
+    for level, cell in enumerate(own.tolist()):
+        found[:, cell] += table[:, level]
+    return found

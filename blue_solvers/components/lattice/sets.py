@@ -1,0 +1,265 @@
+"""Sets of variables that are closed under intersection, as bit masks, and sums over what lies above and below a set.
+
+A component is told apart only by the observed tables that contain it, so everything about it is known at its closure,
+the smallest member that holds it: no other sets are needed than intersections of tables. Some more make it cheaper: a
+table with many small covers has them summed from a few intermediate ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraint_builders.arrays import Float, Index
+
+GRID = 12  # variables up to which there is a number for every set of them
+SMALLER = 8  # times that an intermediate table is smaller than the one that it is summed from
+WORTH = 0.7  # of the work without intermediate tables
+STEP = 100  # cells that would take as long as a step itself
+
+
+class IntersectionLattice:
+    """All intersections of some sets, and how they lie in one another.
+
+    Parameters
+    ----------
+    masks : iterable of int
+        At least one.
+    sizes : sequence of int
+        Levels of the variables, by their bits.
+
+    Attributes
+    ----------
+    members : list of int
+        Those of more variables first.
+    covers : dict
+        For each member the largest ones inside it.
+    """
+
+    def __init__(self, masks: set[int], sizes: Sequence[int]) -> None:
+        self._sizes = sizes
+        self._generators = masks
+        self._lay(intersections(masks))
+        if not self.is_closed_downwards:
+            self._add_intermediate()
+
+    def _lay(self, members: set[int]) -> None:
+        self.members = sorted(members, key=lambda mask: (-mask.bit_count(), mask))
+        singles = {mask: [mask ^ bit for bit in bits(mask)] for mask in self.members}
+        self.is_closed_downwards = all(own in members for inside in singles.values() for own in inside)
+        if self.is_closed_downwards:
+            self.covers = singles
+            return
+        self.covers = {}
+        meets = [mask for mask in self._generators if mask in members]
+        for mask, inside in singles.items():
+            if all(own in members for own in inside):
+                self.covers[mask] = inside
+                continue
+            if 1 << mask.bit_count() <= len(meets):
+                candidates = {own for own in submasks(mask) if own in members and own != mask}
+            else:
+                candidates = {mask & other for other in meets} - {mask}
+            self.covers[mask] = maximal(candidates)
+
+    def size(self, mask: int) -> int:
+        """Cells of a table of a set of variables."""
+        cells = 1
+        for number in places(mask):
+            cells *= self._sizes[number]
+        return cells
+
+    @property
+    def _work(self) -> int:
+        return sum(len(inside) * (self.size(mask) + STEP) for mask, inside in self.covers.items())
+
+    def _add_intermediate(self) -> None:
+        """Unions of small covers of a table, each far smaller than the table, while that saves work."""
+        tried: set[int] = set()
+        while True:
+            costly = [mask for mask, inside in self.covers.items() if len(inside) > 2 and mask not in tried]
+            if not costly:
+                return
+            mask = max(costly, key=lambda own: len(self.covers[own]) * self.size(own))
+            tried.add(mask)
+            unions = self._unions(mask)
+            if not unions:
+                continue
+            before = self.members, self.covers, self._generators, self._work
+            self._generators = self._generators | unions
+            self._lay(intersections(set(self.members) | unions))
+            if self._work > WORTH * before[3]:
+                self.members, self.covers, self._generators = before[:3]
+
+    def _unions(self, mask: int) -> set[int]:
+        limit, left = self.size(mask) // SMALLER, sorted(self.covers[mask], key=self.size, reverse=True)
+        unions = set()
+        while left:
+            union = start = left.pop(0)
+            while True:
+                grown = min(
+                    ((self.size(union | own), union | own) for own in left if own & ~union), default=(limit + 1, 0)
+                )
+                if grown[0] > limit:
+                    break
+                union = grown[1]
+            left = [own for own in left if own & ~union]
+            if union != start:
+                unions.add(union)
+        return unions
+
+    def below(self, mask: int) -> list[int]:
+        """The members inside a member, itself with them; those of more variables first."""
+        found = self._below.get(mask)
+        if found is None:
+            if 1 << mask.bit_count() <= len(self.members):
+                found = [own for own in submasks(mask) if own in self.covers]
+                found.sort(key=int.bit_count, reverse=True)
+            else:
+                found = [own for own in self.members if own & mask == own]
+            self._below[mask] = found
+        return found
+
+    @cached_property
+    def _below(self) -> dict[int, list[int]]:
+        return {}
+
+    def sums_above(self, values: Mapping[int, float]) -> Float:
+        """For every member the sum of the values of members that hold it, (members,)."""
+        if self.is_closed_downwards:
+            found = np.array([values.get(mask, 0.0) for mask in self.members])
+            for _, inside, without in self._by_axis:
+                found[without] += found[inside]
+            return found
+        if self._is_gridded:
+            grid = np.zeros(1 << len(self._sizes))
+            grid[list(values)] = list(values.values())
+            _along_axes(grid, lambda without, inside: np.add(without, inside, out=without))
+            return grid[self.members]
+        sums = dict.fromkeys(self.members, 0.0)
+        for mask, value in values.items():
+            for own in self.below(mask):
+                sums[own] += value
+        return np.array(list(sums.values()))
+
+    @cached_property
+    def _by_axis(self) -> list[tuple[int, Index, Index]]:
+        """The levels of every variable, which members have it, and which they are without it."""
+        number = {mask: i for i, mask in enumerate(self.members)}
+        found: dict[int, tuple[list[int], list[int]]] = {}
+        for i, mask in enumerate(self.members):
+            for own in self.covers[mask]:
+                inside, without = found.setdefault(mask ^ own, ([], []))
+                inside.append(i)
+                without.append(number[own])
+        return [
+            (self._sizes[bit.bit_length() - 1], np.array(inside), np.array(without))
+            for bit, (inside, without) in found.items()
+        ]
+
+    @property
+    def _is_gridded(self) -> bool:
+        count = len(self._sizes)
+        return count <= GRID or (count < 25 and 1 << count <= sum(map(self.size, self._generators)))
+
+    def sums_of_contrasts(self, values: Float, masks: Sequence[int]) -> Float:
+        """For each of some sets the sum over its subsets of their closures' values, times each one's contrasts.
+
+        Parameters
+        ----------
+        values : ndarray, (members,)
+        masks : sequence of int
+            Sets that some member holds.
+        """
+        if self.is_closed_downwards:
+            sums = values.copy()
+            for levels, inside, without in self._by_axis:
+                sums[inside] = sums[inside] * (levels - 1) + sums[without]
+            rows = {mask: i for i, mask in enumerate(self.members)}
+            return sums[[rows[mask] for mask in masks]]
+        if not self._is_gridded:
+            value = dict(zip(self.members, values.tolist(), strict=True))
+            return np.array([sum(value[own] * count for own, _, count in self.contrasts_of(mask)) for mask in masks])
+        last = np.full(1 << len(self._sizes), -1)
+        last[self.members] = np.arange(len(self.members))
+        _along_axes(last, lambda without, inside: np.maximum(without, inside, out=without))
+        sums = np.append(values, 0.0)[last]
+        for number, size in enumerate(self._sizes):
+            along = sums.reshape(-1, 2, 1 << number)
+            along[:, 1] *= size - 1
+            along[:, 1] += along[:, 0]
+        return sums[list(masks)]
+
+    def contrasts_of(self, mask: int) -> list[tuple[int, int, float]]:
+        """The members that are closures of subsets of a set, what each shares with it, and its contrasts' number."""
+        if mask in self.covers:
+            meets = {own: own for own in reversed(self.below(mask))}
+        else:
+            meets = {}
+            for own in reversed(self.members):
+                meets.setdefault(own & mask, own)
+        counts: dict[int, float] = {}
+        for meet in sorted(meets, key=int.bit_count):
+            counts[meet] = self.size(meet) - sum(count for own, count in counts.items() if own & meet == own)
+        return [(meets[meet], meet, count) for meet, count in counts.items()]
+
+
+def _along_axes(grid: NDArray[Any], combine: Callable[[NDArray[Any], NDArray[Any]], object]) -> None:
+    """For every variable in place, sets without it and the same sets with it."""
+    for number in range(grid.size.bit_length() - 1):
+        along = grid.reshape(-1, 2, 1 << number)
+        combine(along[:, 0], along[:, 1])
+
+
+def intersections(masks: set[int]) -> set[int]:
+    """All intersections of some sets, themselves with them."""
+    if all(mask ^ bit in masks for mask in masks for bit in bits(mask)):
+        return set(masks)
+    if sum(1 << mask.bit_count() for mask in masks) <= max(len(masks) ** 2, 1 << 16):
+        closures: dict[int, int] = {}
+        for mask in masks:
+            for subset in submasks(mask):
+                closures[subset] = closures.get(subset, mask) & mask
+        return set(closures.values())
+    family: set[int] = set()
+    for mask in masks:
+        family |= {mask, *(mask & other for other in family)}
+    return family
+
+
+def maximal(masks: set[int]) -> list[int]:
+    """The sets that lie in no other one."""
+    found: list[int] = []
+    for mask in sorted(masks, key=lambda own: (-own.bit_count(), own)):
+        if not any(mask & other == mask for other in found):
+            found.append(mask)
+    return found
+
+
+def submasks(mask: int) -> Iterator[int]:
+    """All subsets of a set, the set itself first."""
+    subset = mask
+    while True:
+        yield subset
+        if subset == 0:
+            return
+        subset = (subset - 1) & mask
+
+
+def bits(mask: int) -> list[int]:
+    """The elements of a set as sets of one, increasing."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low)
+        mask ^= low
+    return found
+
+
+def places(mask: int) -> list[int]:
+    """The numbers of the elements of a set, increasing."""
+    return [bit.bit_length() - 1 for bit in bits(mask)]

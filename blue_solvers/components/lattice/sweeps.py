@@ -1,0 +1,369 @@
+"""The operations of the two sweeps as loops to be compiled; `operations` says what they are.
+
+Two axes of two levels each that lie side by side in a table take one pass together, few cells after them.
+
+The loops count in unsigned numbers from the start of one vector, and read again where a table starts whenever they come
+to its next cells: so what is compiled neither asks whether an index is negative nor whether far cells overlap, which
+would keep the inner loops from taking several cells at once (2 to 4 times as fast for tables of some hundred cells).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from blue_solvers.components.lattice.operations import EXPAND, LAND, PUT, REDUCE, operate
+from constraint_builders.arrays import Float, Integers
+from constraint_builders.compiled import compiled
+
+STRIP = 512  # cells whose means are held at once
+SHORT = 8  # cells after an axis that are too few for a strip
+
+
+def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Float) -> None:
+    """Move means of tables to coarser ones, in the order of the list.
+
+    Parameters
+    ----------
+    cells : ndarray, (S, K)
+        All tables, one after the other, and room for what is worked out on the way; changed in place.
+    steps : ndarray of int, (rows, 7)
+        What is done, both places, before, levels, after, where the list is.
+    lists : ndarray of int
+        Which cells levels go to, one list after the other, each after the number of these cells.
+    factors : ndarray, (rows,)
+        What the table is multiplied by after each operation.
+    """
+    for row, factor in zip(steps.tolist(), factors.tolist(), strict=True):
+        operate(cells, row, lists, factor, True)
+
+
+def go_down_in_numpy(cells: Float, steps: Integers, lists: Integers) -> None:
+    """Put coarser tables in the place of the sums of finer ones: the transpose of `go_up_in_numpy` without factors."""
+    for row in steps.tolist():
+        operate(cells, row, lists, 1.0, False)
+
+
+@compiled(reference=go_up_in_numpy)
+def go_up(cells: Float, steps: Integers, lists: Integers, factors: Float) -> None:
+    """See `go_up_in_numpy`."""
+    _go(cells, steps, lists, factors, True)
+
+
+@compiled(reference=go_down_in_numpy)
+def go_down(cells: Float, steps: Integers, lists: Integers) -> None:
+    """See `go_down_in_numpy`."""
+    _go(cells, steps, lists, np.ones(1), False)
+
+
+def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, upwards: bool) -> None:
+    """All operations; `upwards` is a constant wherever it is passed on, and so none of the loops asks for it."""
+    flat, width, strip, row = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP), -1
+    while row + 1 < steps.shape[0]:
+        row += 1
+        kind, levels, after = steps[row, 0], steps[row, 4], np.uint64(steps[row, 5]) * width
+        factor = factors[row] if upwards else 1.0
+        if kind == REDUCE:
+            _reduce(flat, steps, row, cells.shape[1], lists, upwards)
+        elif kind == LAND:
+            _land(flat, steps, row, cells.shape[1], upwards)
+        elif kind >= EXPAND:
+            _expand(flat, steps, row, cells.shape[1], lists, factor, upwards)
+        elif steps[row, 6] >= 0:
+            _move_listed(flat, steps, row, cells.shape[1], lists, factor, upwards)
+        elif levels == 2 and _are_neighbours(steps, row, width, upwards):
+            first, second = (row, row + 1) if upwards else (row + 1, row)
+            last = factors[row + 1] if upwards else 1.0
+            _move_fours(flat, steps, first, second, width, factor, last, upwards)
+            row += 1
+        elif levels == 2:
+            _move_pairs(flat, steps, row, width, factor, upwards)
+        elif after == 1:
+            _move_short(flat, steps, row, width, np.uint64(1), factor, upwards)
+        elif after < SHORT:
+            _move_short(flat, steps, row, width, after, factor, upwards)
+        else:
+            _move_long(flat, steps, row, width, factor, strip, upwards)
+
+
+def _are_neighbours(steps: Integers, row: int, width: np.uint64, upwards: bool) -> bool:
+    """Whether a row and the next one have axes of two levels side by side in one table, with few cells after them."""
+    if row + 1 >= steps.shape[0] or steps[row + 1, 1] != steps[row, 1] or steps[row + 1, 0] != 0:
+        return False
+    first, second = (row, row + 1) if upwards else (row + 1, row)
+    if steps[row + 1, 4] != 2 or steps[row + 1, 6] >= 0 or steps[first, 5] != 2 * steps[second, 5]:
+        return False
+    return bool(np.uint64(steps[second, 5]) * width < SHORT)
+
+
+def _shares(own: Integers, count: int) -> Float:
+    """1 over the number of levels that go to each cell."""
+    sizes = np.zeros(count)
+    for level in range(own.size):
+        sizes[own[level]] += 1
+    return 1 / sizes
+
+
+def _listed(steps: Integers, row: int, lists: Integers) -> Integers:
+    """Which cells the levels of a row go to."""
+    if steps[row, 6] < 0:
+        return np.zeros(steps[row, 4], np.int64)
+    return lists[steps[row, 6] + 1 : steps[row, 6] + 1 + steps[row, 4]]
+
+
+def _pair_of_tables(flat: Float, steps: Integers, row: int, width: int, lists: Integers) -> tuple[Float, Float]:
+    start, without, before, levels = steps[row, 1] * width, steps[row, 2] * width, steps[row, 3], steps[row, 4]
+    count, after = 1 if steps[row, 6] < 0 else lists[steps[row, 6]], steps[row, 5] * width
+    table = flat[start : start + before * levels * after].reshape((before, levels, after))
+    return table, flat[without : without + before * count * after].reshape((before, count, after))
+
+
+def _reduce(flat: Float, steps: Integers, row: int, width: int, lists: Integers, upwards: bool) -> None:
+    """Write means, or going down sums, over levels to the coarser table."""
+    levels, after = np.uint64(steps[row, 4]), np.uint64(steps[row, 5] * width)
+    if steps[row, 6] >= 0:
+        own = _listed(steps, row, lists)
+        fine, coarse = _pair_of_tables(flat, steps, row, width, lists)
+        shares = _shares(own, coarse.shape[1]) if upwards else np.ones(coarse.shape[1])
+        coarse[:] = 0.0
+        for b in range(fine.shape[0]):
+            for level in range(own.size):
+                line, part, each = fine[b, level], coarse[b, own[level]], shares[own[level]]
+                for i in range(line.size):
+                    part[i] += each * line[i]
+        return
+    share = 1 / steps[row, 4] if upwards else 1.0
+    start, without = np.uint64(steps[row, 1] * width), np.uint64(steps[row, 2] * width)
+    for b in range(np.uint64(steps[row, 3])):
+        first, below = start + np.uint64(b) * levels * after, without + np.uint64(b) * after
+        if after < SHORT:
+            for i in range(after):
+                flat[below + i] = _sum_of(flat, first + np.uint64(i), levels, after) * share
+            continue
+        for i in range(after):
+            flat[below + i] = flat[first + i]
+        line = first
+        for _ in range(levels - np.uint64(1)):
+            line += after
+            for i in range(after):
+                flat[below + i] += flat[line + i]
+        if upwards:
+            for i in range(after):
+                flat[below + i] *= share
+
+
+def _sum_of(flat: Float, first: np.uint64, levels: np.uint64, after: np.uint64) -> float:
+    """Four sums at once, none of which waits for another."""
+    whole, two = levels // np.uint64(4) * np.uint64(4), after + after
+    sum0 = sum1 = sum2 = sum3 = 0.0
+    cell = first
+    while cell < first + whole * after:
+        sum0 += flat[cell]
+        sum1 += flat[cell + after]
+        sum2 += flat[cell + two]
+        sum3 += flat[cell + two + after]
+        cell += two + two
+    while cell < first + levels * after:
+        sum0 += flat[cell]
+        cell += after
+    return (sum0 + sum1) + (sum2 + sum3)
+
+
+def _land(flat: Float, steps: Integers, row: int, width: int, upwards: bool) -> None:
+    size = np.uint64(steps[row, 3] * steps[row, 4] * steps[row, 5] * width)
+    fine, coarse = np.uint64(steps[row, 1] * width), np.uint64(steps[row, 2] * width)
+    for i in range(size):
+        if upwards:
+            flat[coarse + i] += flat[fine + i]
+        else:
+            flat[fine + i] = flat[coarse + i] - flat[fine + i]
+
+
+def _expand(flat: Float, steps: Integers, row: int, width: int, lists: Integers, factor: float, upwards: bool) -> None:
+    """Write to all levels what the coarser table has, going down an even part of it; or subtract it, or add it."""
+    is_new, sign = steps[row, 0] == EXPAND, -1.0 if upwards and steps[row, 0] == PUT else 1.0
+    levels, after, size = np.uint64(steps[row, 4]), np.uint64(steps[row, 5] * width), np.uint64(0)
+    first, below = np.uint64(steps[row, 1] * width), np.uint64(steps[row, 2] * width)
+    listed, share = steps[row, 6] >= 0, sign if upwards else sign / steps[row, 4]
+    own, shares = lists[:0], flat[:0]
+    if listed:
+        own, size = _listed(steps, row, lists), np.uint64(lists[steps[row, 6]]) * after
+        shares = np.full(lists[steps[row, 6]], sign) if upwards else _shares(own, lists[steps[row, 6]])
+    for _ in range(steps[row, 3]):
+        if after == 1 and not listed:
+            value = share * flat[below]
+            for i in range(levels):
+                flat[first + i] = value if is_new else (flat[first + i] + value) * factor
+            first += levels
+        for level in range(0 if after == 1 and not listed else steps[row, 4]):
+            part = below
+            if listed:
+                part, share = below + np.uint64(own[level]) * after, shares[own[level]]
+            if is_new:
+                for i in range(after):
+                    flat[first + i] = share * flat[part + i]
+            else:
+                for i in range(after):
+                    flat[first + i] = (flat[first + i] + share * flat[part + i]) * factor
+            first += after
+        below += size if listed else after
+
+
+def _move_listed(
+    flat: Float, steps: Integers, row: int, width: int, lists: Integers, factor: float, upwards: bool
+) -> None:
+    own = _listed(steps, row, lists)
+    table, parts = _pair_of_tables(flat, steps, row, width, lists)
+    shares = _shares(own, parts.shape[1])
+    rests = np.empty((parts.shape[1], min(STRIP, table.shape[2])))
+    for b in range(table.shape[0]):
+        for first in range(0, table.shape[2], STRIP):
+            size = min(STRIP, table.shape[2] - first)
+            rests[:] = 0.0
+            for level in range(own.size):
+                line, rest = table[b, level, first : first + size], rests[own[level]]
+                for i in range(size):
+                    rest[i] += line[i]
+            for group in range(shares.size):
+                part, rest = parts[b, group, first : first + size], rests[group]
+                for i in range(size):
+                    if upwards:
+                        rest[i] *= -shares[group]
+                        part[i] -= rest[i]
+                    else:
+                        rest[i] = (part[i] - rest[i]) * shares[group]
+            for level in range(own.size):
+                line, rest = table[b, level, first : first + size], rests[own[level]]
+                for i in range(size):
+                    line[i] = (line[i] + rest[i]) * factor
+
+
+def _move_pairs(flat: Float, steps: Integers, row: int, width: np.uint64, factor: float, upwards: bool) -> None:
+    before, after, two = np.uint64(steps[row, 3]), np.uint64(steps[row, 5]) * width, np.uint64(2)
+    if after < SHORT:
+        for i in range(after):
+            first, mean = (
+                np.uint64(steps[row, 1]) * width + np.uint64(i),
+                np.uint64(steps[row, 2]) * width + np.uint64(i),
+            )
+            for _ in range(before):
+                _move_pair(flat, first, first + after, mean, factor, upwards)
+                first += two * after
+                mean += after
+        return
+    for b in range(before):
+        first = np.uint64(steps[row, 1]) * width + two * np.uint64(b) * after
+        second, mean = first + after, np.uint64(steps[row, 2]) * width + np.uint64(b) * after
+        for i in range(after):
+            _move_pair(flat, first + i, second + i, mean + i, factor, upwards)
+
+
+def _move_pair(
+    flat: Float, first: np.uint64, second: np.uint64, below: np.uint64, factor: float, upwards: bool
+) -> None:
+    half, contrast = 0.5 * (flat[first] + flat[second]), 0.5 * factor * (flat[first] - flat[second])
+    if upwards:
+        flat[below] += half
+        flat[first], flat[second] = contrast, -contrast
+    else:
+        half = 0.5 * flat[below]
+        flat[first], flat[second] = half + contrast, half - contrast
+
+
+def _move_fours(
+    flat: Float, steps: Integers, row: int, other: int, width: np.uint64, factor: float, last: float, upwards: bool
+) -> None:
+    """Of a row that has the first of two axes, and another that has the second."""
+    before, after, two = np.uint64(steps[row, 3]), np.uint64(steps[other, 5]) * width, np.uint64(2)
+    start, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
+    for i in range(after):
+        first, mean, beside = (
+            start + np.uint64(i),
+            below + np.uint64(i),
+            np.uint64(steps[other, 2]) * width + np.uint64(i),
+        )
+        for _ in range(before):
+            _move_four(flat, first, mean, beside, after, factor, last, upwards)
+            first += two * two * after
+            mean += two * after
+            beside += two * after
+
+
+def _move_four(
+    flat: Float,
+    first: np.uint64,
+    mean: np.uint64,
+    beside: np.uint64,
+    after: np.uint64,
+    factor: float,
+    last: float,
+    upwards: bool,
+) -> None:
+    second, third, left, right = first + after, first + after + after, -0.0, -0.0
+    fourth = third + after
+    upper, lower = 0.5 * factor * (flat[first] - flat[third]), 0.5 * factor * (flat[second] - flat[fourth])
+    along, contrast = 0.5 * (upper + lower), 0.5 * last * (upper - lower)
+    if upwards:
+        flat[mean] += 0.5 * (flat[first] + flat[third])
+        flat[mean + after] += 0.5 * (flat[second] + flat[fourth])
+        flat[beside] += along
+        flat[beside + after] -= along
+        left, right, along = -0.0, -0.0, -0.0
+    else:
+        left, right = 0.5 * flat[mean], 0.5 * flat[mean + after]
+        along = 0.25 * (flat[beside] - flat[beside + after])
+    flat[first], flat[second] = left + (along + contrast), right + (along - contrast)
+    flat[third], flat[fourth] = left - (along + contrast), right - (along - contrast)
+
+
+def _settle(flat: Float, below: np.uint64, total: float, share: float, upwards: bool) -> float:
+    """What each of some levels gets: less their mean, which the coarser cell takes, or its part of what they lack."""
+    if upwards:
+        rest = -total * share
+        flat[below] -= rest
+        return rest
+    return (flat[below] - total) * share
+
+
+def _move_short(
+    flat: Float, steps: Integers, row: int, width: np.uint64, after: np.uint64, factor: float, upwards: bool
+) -> None:
+    """With a known number of cells after the axis."""
+    start, without = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
+    levels, share = np.uint64(steps[row, 4]), 1 / steps[row, 4]
+    for b in range(np.uint64(steps[row, 3])):
+        for i in range(after):
+            first = start + np.uint64(b) * levels * after + np.uint64(i)
+            total = 0.0
+            if after == 1:
+                total = _sum_of(flat, first, levels, after)
+            else:
+                for level in range(levels):
+                    total += flat[first + level * after]
+            rest = _settle(flat, without + np.uint64(b) * after + np.uint64(i), total, share, upwards)
+            for level in range(levels):
+                cell = first + level * after
+                flat[cell] = (flat[cell] + rest) * factor
+
+
+def _move_long(
+    flat: Float, steps: Integers, row: int, width: np.uint64, factor: float, strip: Float, upwards: bool
+) -> None:
+    levels, after, share = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width, 1 / steps[row, 4]
+    for b in range(np.uint64(steps[row, 3])):
+        for start in range(np.uint64(0), after, np.uint64(STRIP)):
+            size = min(np.uint64(STRIP), after - np.uint64(start))
+            first = np.uint64(steps[row, 1]) * width + np.uint64(b) * levels * after + np.uint64(start)
+            below, line = np.uint64(steps[row, 2]) * width + np.uint64(b) * after + np.uint64(start), first
+            for i in range(size):
+                strip[i] = flat[line + i]
+            for _ in range(levels - np.uint64(1)):
+                line += after
+                for i in range(size):
+                    strip[i] += flat[line + i]
+            for i in range(size):
+                strip[i] = _settle(flat, below + i, strip[i], share, upwards)
+            line = first
+            for _ in range(levels):
+                for i in range(size):
+                    flat[line + i] = (flat[line + i] + strip[i]) * factor
+                line += after

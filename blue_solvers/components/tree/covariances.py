@@ -1,0 +1,288 @@
+"""Covariance of sums of estimated cells, by one pass up the geounits that they weigh and the ancestors of these.
+
+With weights w_g on the slots of geounit g and gains A_c (`tree_plan`), going up
+
+    mu_g = sum_c A_c' lambda_c over the children c of g,    lambda_g = w_g + mu_g.
+
+From below alone the children c of p are known with independent errors, of covariances V_c. Given the truth of p these
+enter the sum's error with weights lambda_c - mu_p, so that p adds to the variance
+
+    sum_c (lambda_c - mu_p)' V_c (lambda_c - mu_p),
+
+where lambda_c = 0 for children without weights, which need no visit, only the sum of their V; and the root adds lambda'
+V lambda. Nothing is subtracted: a sum of squares. Directions of c that nothing below determines have lambda_c = mu_p if
+the sum can be estimated. Covariances are the same with two lambdas.
+
+Where all geounits of a place have the same weights S, up to a sign, and these are more than a piece has numbers, unit
+weights on the b numbers of every piece go up in their place: they tell a root R of the covariance of the numbers over
+the place, and S' R' R S is that of the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.components.component_products import Component
+from blue_solvers.components.grouping import Grouping
+from blue_solvers.components.orthogonal import compress
+from blue_solvers.components.reflections import Basis
+from blue_solvers.components.table_sums import along
+from blue_solvers.components.tree.coefficients import Coefficients, pieces_of, solve_pieces
+from blue_solvers.components.tree.merges import merges_of
+from blue_solvers.components.tree.piecewise import Ragged, absolute, array_of
+from blue_solvers.components.tree.tree_plan import TreePlan
+from blue_solvers.components.tree.tree_variances import ROUNDING
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.table import Table
+from constraint_builders.memory import require_memory
+
+COPIES = 4  # of a component's slots in a pass: what they weigh, what reaches them, and two products
+ITSELF = np.ones((1, 1, 1))  # what sums take of themselves
+Error = tuple[Float, Float | Ragged]  # weights on independent errors, (G, b, columns), and roots of their covariances
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What K functionals take of one table in some geounits.
+
+    Attributes
+    ----------
+    geounits : ndarray of int, (g,)
+        Positions in the spine, each once.
+    table : Table
+        Of variables in use.
+    cells : csr_array, (g * cells, K)
+    """
+
+    geounits: Index
+    table: Table
+    cells: sparse.csr_array
+
+
+def functional_covariance(
+    plan: TreePlan, coefficients: Sequence[Coefficients], weights: Sequence[Weights], count: int
+) -> Float:
+    """Covariance of functionals of the estimate.
+
+    Parameters
+    ----------
+    plan : TreePlan
+    coefficients : sequence of Coefficients
+        Of every component of the plan.
+    weights : sequence of Weights
+        Added up; a functional must be one that the measurements determine.
+    count : int
+        Number of functionals, K.
+
+    Returns
+    -------
+    ndarray, (K, K)
+        Symmetric, positive semidefinite to rounding.
+
+    Raises
+    ------
+    MemoryError
+        If the slots of the geounits in the pass would not fit.
+    """
+    total = _SumOfSquares(count)
+    if not weights or not count:
+        return total.covariance()
+    branches = Branches(plan, np.concatenate([own.geounits for own in weights]))
+    for number, component in enumerate(plan.components):
+        if any(plan.sees(own.table, component) for own in weights):
+            slots = _slots(plan, weights, count, component, branches)
+            for piece, own in pieces_of(plan, number, coefficients[number]):
+                on_piece = np.stack([piece.of_weights(each) for each in slots])
+                total.add(branches.errors(own, on_piece.reshape(*on_piece.shape[:2], -1)), ITSELF)
+    return total.covariance()
+
+
+class PlaceCovariances:
+    """Covariances of K sums of a table's cells over places, each of which adds and subtracts whole geounits.
+
+    Parameters
+    ----------
+    plan : TreePlan
+    table : Table
+        Of variables in use; of the components only those are solved that it sees, piece by piece.
+    taken : csr_array, (cells, K)
+        What every sum takes of the table's cells.
+    """
+
+    def __init__(self, plan: TreePlan, table: Table, taken: sparse.csr_array) -> None:
+        self._plan, self._count = plan, taken.shape[1]
+        weights = Weights(np.zeros(1, dtype=np.intp), table, taken)
+        seen = [number for number, component in enumerate(plan.components) if plan.sees(table, component)]
+        slots = {number: _slots_of_table(plan, weights, plan.components[number])[0] for number in seen}
+        self._seen: list[tuple[Coefficients, Float]] = []  # of a piece, and what sums take of its numbers, (b, rest, K)
+        for numbers, piece, coefficients in solve_pieces(plan, seen):
+            own = np.concatenate([piece.of_weights(slots[number]) for number in numbers], axis=1)
+            if own.any():
+                self._seen.append((coefficients, own))
+
+    def of(self, signs: sparse.csr_array) -> Float:
+        """Covariance of the sums over places together, (P K, P K), the sums of a place one after another.
+
+        Parameters
+        ----------
+        signs : csr_array, (P, N)
+            How often each place counts each geounit.
+
+        Raises
+        ------
+        MemoryError
+            If the weights of the geounits in the pass would not fit.
+        """
+        counted = sparse.csc_array(signs)
+        total = _SumOfSquares(signs.shape[0] * self._count)
+        geounits = np.flatnonzero(np.diff(counted.indptr))
+        if signs.shape[0] == geounits.size == 1:  # what is known of it is known already
+            place = int(self._plan.posterior_of[geounits[0]])
+            for own, slots in self._seen:
+                times = counted.data[0] * np.eye(len(slots))[None]
+                total.add([(times, own.posterior[place : place + 1])], slots)
+        elif geounits.size:
+            branches = Branches(self._plan, geounits)
+            often = np.zeros((branches.geounits.size, signs.shape[0]))
+            often[branches.number[geounits]] = counted[:, geounits].toarray().T
+            for own, slots in self._seen:
+                self._add(total, branches, often, own, slots)
+        return total.covariance()
+
+    def _add(self, total: _SumOfSquares, branches: Branches, often: Float, own: Coefficients, slots: Float) -> None:
+        size, rest, count = slots.shape
+        units = np.eye(size) if size <= rest * count else slots
+        needed = 8.0 * often.size * COPIES * units.size
+        require_memory(needed, f"{count:,} sums over {often.shape[1]:,} places", "ask for fewer at a time")
+        if units is slots:
+            weights, taken = np.einsum("tp,mrk->tmrpk", often, slots), ITSELF
+        else:
+            weights, taken = np.einsum("tp,mq->tmpq", often, units), slots
+        total.add(branches.errors(own, weights.reshape(len(often), size, -1)), taken)
+
+
+class _SumOfSquares:
+    """A covariance of sums, from independent errors."""
+
+    def __init__(self, count: int) -> None:
+        self._covariance, self._rounding = np.zeros((count, count)), np.zeros(count)
+
+    def add(self, errors: Iterable[Error], taken: Float) -> None:
+        """Add errors, of whose columns, (places * b), the sums over every place take (b, rest, K)."""
+        for left, root in errors:
+            half = self._of_sums(root.swapaxes(1, 2) @ left, taken)
+            self._covariance += half.T @ half
+            self._rounding += (self._of_sums(absolute(root).swapaxes(1, 2) @ abs(left), abs(taken)) ** 2).sum(axis=0)
+
+    def _of_sums(self, rows: Float, taken: Float) -> Float:
+        """Rows over columns as rows over sums."""
+        rows = rows.reshape(-1, rows.shape[-1])
+        if taken is ITSELF or taken.shape == ITSELF.shape:
+            return (rows * float(taken[0, 0, 0])).reshape(-1, self._rounding.size)
+        if len(rows) > rows.shape[1]:  # no more than there are columns have the same sums of products
+            rows = np.asarray(np.linalg.qr(rows, mode="r"))
+        own = np.tensordot(rows.reshape(len(rows), -1, len(taken)), taken, axes=(2, 0))
+        return own.swapaxes(1, 2).reshape(-1, self._rounding.size)
+
+    def covariance(self) -> Float:
+        """Symmetric, 0 where only rounding is left of a variance."""
+        exact = self._covariance.diagonal() <= ROUNDING**2 * self._rounding
+        self._covariance[exact] = self._covariance[:, exact] = 0
+        return (self._covariance + self._covariance.T) / 2
+
+
+class Branches:
+    """The geounits of a pass: those that functionals weigh, and all above them, the root first."""
+
+    def __init__(self, plan: TreePlan, weighed: Index) -> None:
+        spine = plan.spine
+        inside = np.zeros(spine.size, dtype=bool)
+        while weighed.size:
+            inside[weighed] = True
+            above = np.unique(spine.parent[weighed])
+            weighed = above[above >= 0]
+        found = np.flatnonzero(inside)
+        self.geounits = found[np.lexsort((spine.parent[found], spine.level_of[found]))]
+        self.number = np.full(spine.size, -1)
+        self.number[self.geounits] = np.arange(self.geounits.size)
+        self.parent = self.number[spine.parent[self.geounits[1:]]]
+        bounds = np.unique(spine.level_of[self.geounits], return_index=True)[1].tolist()
+        self.levels = [slice(*pair) for pair in pairwise([*bounds[1:], self.geounits.size])]  # below the root
+        class_of, pair_of = np.empty(spine.size, dtype=np.intp), np.empty(spine.size, dtype=np.intp)
+        for level in plan.levels:
+            class_of[level.members], pair_of[level.members] = level.class_of, level.parent_pair
+        self.class_of = class_of[self.geounits]
+        self.pair = plan.families.of_pair[pair_of[self.geounits[1:]]]
+        others = np.flatnonzero(~inside & (self.number[spine.parent] >= 0))
+        keys, counts = np.unique(pair_of[others], return_counts=True)
+        self._other_pairs, self._other_counts = keys, counts
+        self._other_class = plan.pair_class[keys]
+        self._other_parent = self.number[plan.parents[plan.pair_parent[keys]]]
+
+    def errors(self, coefficients: Coefficients, weights: Float) -> Iterator[Error]:
+        """Weights on independent errors in one component, (G, m, rest * K), and roots of their covariances, (G, m, m).
+
+        Of weights on its slots, (T, m, rest * K), which are overwritten.
+        """
+        received = np.zeros_like(weights)
+        for rows in reversed(self.levels):
+            weights[rows] += received[rows]
+            below = slice(rows.start - 1, rows.stop - 1)
+            passed = coefficients.gain[self.pair[below]].swapaxes(-1, -2) @ weights[rows]
+            starts = np.flatnonzero(np.diff(self.parent[below], prepend=-1))  # siblings come together
+            received[self.parent[below][starts]] += np.add.reduceat(passed, starts, axis=0)
+        weights[0] += received[0]
+        weights[1:] -= received[self.parent]
+        yield weights, coefficients.root[self.class_of]
+        if self._other_pairs.size:
+            roots = coefficients.root[self._other_class] * np.sqrt(self._other_counts)[:, None, None]
+            order = np.argsort(self._other_parent, kind="stable")
+            owners, root = _roots_of_sums(array_of(roots)[order], self._other_parent[order])
+            yield received[owners], root
+
+
+def _roots_of_sums(roots: Float, owners: Index) -> tuple[Index, Float]:
+    """Owners, and a square root of the sum of each one's covariances."""
+    merges = merges_of(owners)
+    nodes = np.concatenate([roots, np.zeros((merges.size - len(roots), *roots.shape[1:]))])
+    for left, right, total in merges.rounds:
+        nodes[total] = compress(nodes[left], nodes[right])
+    return np.unique(owners), nodes[merges.totals]
+
+
+def _slots(plan: TreePlan, weights: Sequence[Weights], count: int, component: Component, branches: Branches) -> Float:
+    """Weights on a component's slots, (T, m, rest, K)."""
+    shape = [len(range(g.levels)[own]) for g, own in zip(plan.groupings, component.slots, strict=True)]
+    geounits, cells = branches.geounits.size, max(own.table.size for own in weights)
+    needed = 8.0 * geounits * (COPIES * max(prod(shape), cells) * count + component.size**2)
+    require_memory(needed, f"{count:,} functionals in {geounits:,} geounits", "ask for fewer at a time")
+    slots = np.zeros((geounits, component.size, prod(shape) // component.size, count))
+    for own in weights:
+        if plan.sees(own.table, component):
+            slots[branches.number[own.geounits]] += _slots_of_table(plan, own, component)
+    return slots
+
+
+def _slots_of_table(plan: TreePlan, weights: Weights, component: Component) -> Float:
+    """Weights on a table's cells as weights on a component's slots, (g, m, rest, K)."""
+    maps = plan.table_maps(weights.table)
+    lengths = [g.levels if sums is None else len(sums) for g, sums in zip(plan.groupings, maps, strict=True)]
+    slots = weights.cells.toarray().reshape(weights.geounits.size, *lengths, -1)
+    for axis, (grouping, sums) in enumerate(zip(plan.groupings, maps, strict=True)):
+        matrix = _levels_of_slots(grouping)[component.slots[axis]] if sums is None else sums.T
+        slots = along(matrix, slots, axis + 1)
+    count = slots.shape[-1]
+    return component.to_front(slots, component.size).reshape(len(slots), component.size, -1, count)
+
+
+def _levels_of_slots(grouping: Grouping) -> Float:
+    """The orthonormal basis along one variable, (slots, levels)."""
+    basis = np.eye(grouping.levels)[:, :, None]
+    Basis([grouping]).to_cells(basis)
+    return basis[:, :, 0]

@@ -1,0 +1,23 @@
+"""Identifiers of places as the Census Bureau's interface writes them: ``0500000US44001`` for the county ``44001``."""
+
+from __future__ import annotations
+
+import re
+
+SUMMARY_LEVELS = {"010": 0, "040": 2, "050": 5, "140": 11, "150": 12, "100": 15, "101": 15}  # digits after US
+WHOLE = "0000"  # no geographic variant, no component: all of the place
+_FORM = re.compile(r"(\w{3})(\w{4})US(\w*)", re.ASCII)
+
+
+def kind_of_geo_id(code: str) -> str:
+    """Summary level, variant and component, which are those of all places of a kind; empty where it is none."""
+    form = _FORM.fullmatch(code)
+    return form[1] + form[2] if form else ""
+
+
+def geoid_in(code: str) -> str | None:
+    """The GEOID of a whole place whose code begins with those of what it lies in; None of other places and codes."""
+    form = _FORM.fullmatch(code)
+    if form is None or form[2] != WHOLE or SUMMARY_LEVELS.get(form[1]) != len(form[3]):
+        return None
+    return form[3] if not form[3] or (form[3].isascii() and form[3].isdecimal()) else None

@@ -1,0 +1,142 @@
+"""Rows of measurements compared with what the settings say: which there are, and with which variances.
+
+A geounit that is an only child may be bypassed: it is not measured, and its loss is its parent's, whose variances are
+smaller. With what loss they are is not written down: all of the level above, or that of the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import parse_table
+from constraint_builders.files.doubts import Floor
+from constraint_builders.files.remarks import Remark
+from constraint_builders.files.settings import Settings
+
+ROUNDING = 1e-5  # relative; files hold variances in 32 bits
+SHRINKING = 1 / 6  # variances of discrete laws are smaller by so much at most
+NEARLY_CONTINUOUS = 1.0  # the variance from which that of the discrete Gaussian is its parameter
+MOST_BYPASSED = {"zcdp": 1, "pure": 3}  # children of one parent that may be
+
+
+def only_children_below(spine: Spine) -> Index:
+    """How many levels directly below each geounit have one geounit each, (N,); those that are not there have one."""
+    child = np.full(spine.size, -1)
+    children = np.flatnonzero(spine.parent >= 0)
+    child[spine.parent[children]] = children
+    found = np.zeros(spine.size, dtype=np.intp)
+    for members in reversed(spine.members):
+        parents = members[child[members] >= 0]
+        below = child[parents]
+        left_out = spine.level_of[below] - spine.level_of[parents] - 1
+        found[parents] = left_out + np.where(spine.child_counts[parents] == 1, 1 + found[below], 0)
+    return found
+
+
+class ExpectedRows:
+    """The rows of one geolevel as they are read, beside those that the settings expect.
+
+    Parameters
+    ----------
+    settings : Settings
+    geolevel : str
+    geocodes : polars.Series of str, (G,)
+    spine : Spine
+    only_children : ndarray of int, (N,)
+        As `only_children_below` gives it.
+    """
+
+    def __init__(
+        self, settings: Settings, geolevel: str, geocodes: pl.Series, spine: Spine, only_children: Index
+    ) -> None:
+        self._geolevel, self._geocodes = geolevel, geocodes
+        self._power = 1 if settings.budget.measure == "zcdp" else 2
+        self._is_discrete, self._is_laplace = settings.noise.startswith("discrete"), settings.noise.endswith("laplace")
+        number = spine.level_index(geolevel)
+        members = spine.members[number]
+        above = spine.parent[members]
+        most = MOST_BYPASSED[settings.budget.measure]
+        self._is_measured = np.where(above < 0, geolevel == settings.geolevels[0], spine.child_counts[above] > most)
+        self._only_children = only_children[members]
+        losses = settings.budget.losses
+        self._losses = [_by_table(settings, losses.get(level, {})) for level in spine.levels[number:]]
+        self._variances = _by_table(settings, settings.variances().get(geolevel, {}))
+        self._found: dict[str, Flags] = {}
+        self._rows = self._others = 0
+        self._worst: tuple[float, str] = (0.0, "")
+        self._floor, self._not_whole = Floor(), 0
+
+    def add(self, table: str, geounits: Index, variances: Float, values: NDArray[Any]) -> None:
+        """Take rows of a table, by number of geounit, with the variance of a cell, above 0, and all cells."""
+        self.add_known(table, geounits)
+        self._floor.add(values, np.sqrt(variances)[:, np.newaxis])
+        if self._is_discrete and values.dtype.kind == "f":
+            self._not_whole += int((values != np.rint(values)).sum())
+        said = self._variances.get(table)
+        if said is None:
+            return
+        agrees = np.zeros(geounits.size, dtype=bool)
+        below = self._only_children[geounits]
+        for depth in range(int(below.max(initial=0)) + 1):
+            for expected in self._with_losses_of(table, depth):
+                least = expected * (1 - ROUNDING) - self._shrinking(expected)
+                agrees |= (below >= depth) & (variances >= least) & (variances <= expected * (1 + ROUNDING))
+        self._rows, self._others = self._rows + geounits.size, self._others + int((~agrees).sum())
+        if not agrees.all():
+            ratio = np.where(agrees, 0.0, abs(np.log(np.where(variances > 0, variances, said) / said)))
+            worst = int(ratio.argmax())
+            code = self._geocodes[int(geounits[worst])]
+            text = f"that of {table!r} in {code!r} is {variances[worst]:.6g}, they say {said:.6g}"
+            self._worst = max(self._worst, (float(ratio[worst]), text))
+
+    def add_known(self, table: str, geounits: Index) -> None:
+        """Take rows of a table, by number of geounit, of which all is known exactly."""
+        self._found.setdefault(table, np.zeros(self._geocodes.len(), dtype=bool))[geounits] = True
+
+    def _with_losses_of(self, table: str, depth: int) -> Iterator[float]:
+        """The variances that a geounit may have that has the losses of so many levels below."""
+        own, levels = self._losses[0], self._losses[: depth + 1]
+        for share in (
+            sum(own.values()) / sum(sum(level.values()) for level in levels),
+            own[table] / sum(level.get(table, 0.0) for level in levels),
+        ):
+            yield self._variances[table] * share**self._power
+
+    def _shrinking(self, expected: float) -> float:
+        return SHRINKING if self._is_discrete and (self._is_laplace or expected < NEARLY_CONTINUOUS) else 0.0
+
+    def remarks(self) -> Iterator[Remark]:
+        """What is missing, what has other variances, and what such noise does not give."""
+        none = np.zeros(self._geocodes.len(), dtype=bool)
+        lacking = {table: self._is_measured & ~self._found.get(table, none) for table in self._variances}
+        rows = sum(int(own.sum()) for own in lacking.values())
+        if rows:
+            table = max(lacking, key=lambda name: int(lacking[name].sum()))
+            geounits = f"{int(np.any(list(lacking.values()), axis=0).sum()):,} of {int(self._is_measured.sum()):,}"
+            yield Remark(
+                "missing",
+                f"at {self._geolevel} {rows:,} measurements, in {geounits} geounits that cannot have been bypassed: "
+                f"{table!r} in {self._geocodes[int(lacking[table].argmax())]!r} first",
+            )
+        if self._others:
+            yield Remark(
+                "variances",
+                f"at {self._geolevel} {self._others:,} of {self._rows:,} rows have others than the settings say: "
+                f"{self._worst[1]}",
+            )
+        for doubt in self._floor.doubts():
+            yield Remark("values", f"at {self._geolevel} {doubt}")
+        if self._not_whole:
+            yield Remark("values", f"at {self._geolevel} {self._not_whole:,} are not whole, as with discrete noise")
+
+
+def _by_table(settings: Settings, numbers: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers under the canonical names of their tables."""
+    return {parse_table(settings.schema, name).in_schema_order().name: float(own) for name, own in numbers.items()}

@@ -1,0 +1,222 @@
+"""Small files that would crash a process or fill its memory are refused in one line, whatever reads them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blue_solvers.cli import main
+from blue_solvers.results.checksums import read_sealed_json, seal_json, sha256
+from tests.helpers import hostile, malformed
+from tests.helpers.effort import lengths
+from tests.helpers.limited_command import LimitedCommand
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="it takes a Linux")
+
+MOST_BYTES = 400e6  # of memory
+LONGEST_LINE = 500
+BAD = "bad"  # where the name of a bad file goes
+
+OF_TABLES = {
+    "info": ["info", BAD],
+    "estimate": ["estimate", BAD, "--out", "out.csv"],
+    "report": ["report", BAD, "--out", "out.html"],
+    "simulate": ["simulate", BAD, "--settings", "settings.toml", "--out", "out"],
+    "spine": ["spine", BAD, "--entity", "place", "--out", "out.csv"],
+    "joint": ["joint", "table.csv", BAD, "--out", "out.csv"],
+    "benchmark": ["benchmark", "--table", BAD, "--solver", "dense", "--out", "out.csv"],
+    "report --measured": ["report", "estimates.csv", "--measured", BAD, "--out", "out.html"],
+    "estimate --totals": ["estimate", "release", "--totals", BAD, "--out", "out"],
+    "estimate --state-totals": ["estimate", "release", "--state-totals", BAD, "--out", "out"],
+    "query --places": ["query", "result", "--places", BAD, "--out", "out.csv"],
+    "table --places": ["table", "result", "P12", "--places", BAD, "--out", "out.csv"],
+    "compare --places": ["compare", "result", "P12_003N", "--minus", "P12_027N", "--places", BAD, "--out", "out.csv"],
+}
+OF_OTHERS = {
+    "estimate --schema": (["estimate", "table.csv", "--schema", BAD, "--out", "out.csv"], ".toml"),
+    "info --schema": (["info", "table.csv", "--schema", BAD], ".json"),
+    "joint --schema": (
+        ["joint", "table.csv", "other.csv", "--schema", BAD, "--schema", BAD, "--out", "out.csv"],
+        ".toml",
+    ),
+    "simulate --settings": (["simulate", "blocks.csv", "--settings", BAD, "--out", "out"], ".toml"),
+    "estimate --settings": (["estimate", "release", "--settings", BAD, "--out", "out"], ".toml"),
+    "query --geounits-file": (["query", "result", "--geounits-file", BAD], ".txt"),
+    "benchmark --resume": (["benchmark", "--table", "table.csv", "--solver", "dense", "--resume", BAD], ".jsonl"),
+}
+OF_RESULTS = {
+    "info": ["info", "result"],
+    "query": ["query", "result", "--geounits", "440010001001000"],
+    "table": ["table", "result", "P12", "--geoid", "44"],
+    "tables": ["tables", "result"],
+    "compare": ["compare", "result", "P12_003N", "--minus", "P12_027N", "--geoid", "44"],
+    "report": ["report", "result", "--out", "out.html"],
+}
+READ_WHOLE = ("info", "query", "report")  # the others refuse results without the variables of published tables
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A good file of every kind."""
+    folder = tmp_path_factory.mktemp("good")
+    for name, text in (
+        ("table.csv", malformed.TABLE),
+        ("other.csv", malformed.TABLE),
+        ("settings.toml", malformed.SETTINGS),
+        ("blocks.csv", malformed.BLOCKS),
+    ):
+        (folder / name).write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["simulate", "blocks.csv", "--settings", "settings.toml", "--seed", "1", "--out", "release"]) == 0
+        assert main(["estimate", "release", "--out", "result"]) == 0
+        assert main(["estimate", "table.csv", "--out", "estimates.csv"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def command(made: Path) -> Iterator[LimitedCommand]:
+    """One process for all runs that end well."""
+    with LimitedCommand(made) as command:
+        yield command
+
+
+def complaints(command: LimitedCommand, arguments: list[str], name: str, folder: Path) -> list[str]:
+    """What is wrong with how a command refuses a file of some name."""
+    before = sorted(folder.rglob("*"))
+    ended = command.run(arguments)
+    found = [] if ended.code == 2 else [f"exit code {ended.code}"]
+    if ended.said.count("\n") != 1 or not ended.said.startswith("blue-solvers: "):
+        found.append("not one line")
+    if len(ended.said) > LONGEST_LINE:
+        found.append(f"{len(ended.said)} characters")
+    if name not in ended.said:
+        found.append("no name")
+    if ended.bytes > MOST_BYTES:
+        found.append(f"{ended.bytes:,} bytes of memory")
+    if sorted(folder.rglob("*")) != before:
+        found.append(f"left {sorted(set(folder.rglob('*')) - set(before))}")
+    return [f"{complaint}: {ended.said[:300]!r}" for complaint in found]
+
+
+def with_name(arguments: list[str], name: str) -> list[str]:
+    return [name if word == BAD else word for word in arguments]
+
+
+def some(cases: Iterable[Any], number: int, every: int) -> Iterator[Any]:
+    """One in every few cases, others for every number."""
+    return islice(cases, number % every, None, every)
+
+
+@lengths("every", 9, 1)
+@pytest.mark.parametrize("who", OF_TABLES)
+def test_hostile_tables_are_refused_in_one_line(who: str, every: int, made: Path, command: LimitedCommand) -> None:
+    found = []
+    for what, (ending, make) in some(hostile.TABLES.items(), list(OF_TABLES).index(who), every):
+        path = made / f"bad{ending}"
+        path.write_bytes(make())
+        said = complaints(command, with_name(OF_TABLES[who], path.name), path.name, made)
+        found += [f"{what}: {complaint}" for complaint in said]
+        path.unlink()
+    assert not found, "\n".join(found)
+
+
+ENDINGS = (".csv", ".csv.gz", ".xlsx", ".parquet", ".arrow")
+
+
+@lengths("number", 2, 60)
+@pytest.mark.parametrize("who", OF_TABLES)
+def test_damaged_tables_are_read_or_refused_in_one_line(
+    who: str, number: int, made: Path, command: LimitedCommand
+) -> None:
+    found, refused = [], 0
+    for tried, (ending, data) in enumerate(hostile.damaged(list(OF_TABLES).index(who), number)):
+        path = made / f"bad{ending}"
+        path.write_bytes(data)
+        said = complaints(command, with_name(OF_TABLES[who], path.name), path.name, made)
+        if said[:1] == ["exit code 0: ''"]:
+            assert len([complaint for complaint in said if "bytes of memory" in complaint]) == 0
+            remove_outputs(made)
+        else:
+            found += [f"number {tried}: {complaint}" for complaint in said]
+            refused += 1
+        path.unlink()
+    assert not found, "\n".join(found)
+    assert refused > 5
+
+
+def remove_outputs(folder: Path) -> None:
+    for path in folder.glob("out*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@lengths("every", 7, 1)
+def test_what_has_no_end_is_refused_in_one_line(every: int, made: Path, command: LimitedCommand) -> None:
+    of_tables = [
+        (with_name(words, f"bad{ending}"), f"bad{ending}") for words in OF_TABLES.values() for ending in ENDINGS
+    ]
+    of_others = [(with_name(words, f"bad{ending}"), f"bad{ending}") for words, ending in OF_OTHERS.values()]
+    found = []
+    for number, (what, place) in enumerate(hostile.ENDLESS.items()):
+        for arguments, name in [*some(of_tables, number, every), *of_others]:
+            place(made / name)
+            said = complaints(command, arguments, name, made)
+            found += [f"{what}, {arguments}: {complaint}" for complaint in said]
+            (made / name).unlink()
+    assert not found, "\n".join(found)
+
+
+def without(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@pytest.mark.parametrize("name", ["settings.toml", "Block.parquet/DPQuery/part-0.parquet"])
+def test_hostile_measurement_folders_are_refused_in_one_line(name: str, made: Path, command: LimitedCommand) -> None:
+    tables = {} if name == "settings.toml" else {w: m() for w, (e, m) in hostile.TABLES.items() if e == ".parquet"}
+    places = {what: partial(Path.write_bytes, data=data) for what, data in tables.items()} | hostile.ENDLESS
+    found = []
+    for what, place in places.items():
+        folder = made / "measured"
+        shutil.copytree(made / "release", folder)
+        (folder / name).unlink()
+        place(folder / name)
+        said = complaints(command, ["estimate", "measured", "--out", "out"], Path(name).name, made)
+        found += [f"{what}: {complaint}" for complaint in said]
+        shutil.rmtree(folder)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("who", OF_RESULTS)
+def test_hostile_results_are_refused_in_one_line(who: str, made: Path, command: LimitedCommand) -> None:
+    good = read_sealed_json(made / "result" / "result.json")
+    arguments = ["forged" if word == "result" else word for word in OF_RESULTS[who]]
+    nested = hostile.nested_parquet(500)
+    found: list[str] = []
+    unread: set[str] = set()
+    for name in ["result.json", *(good["files"] if who in READ_WHOLE else ())]:
+        places = {what: place for what, place in hostile.ENDLESS.items() if name == "result.json" or "hole" not in what}
+        if name.endswith(".parquet"):
+            places["500 records within one another"] = partial(Path.write_bytes, data=nested)
+        for what, place in places.items():
+            folder = made / "forged"
+            shutil.copytree(made / "result", folder)
+            (folder / name).unlink()
+            place(folder / name)
+            if what not in hostile.ENDLESS:
+                forged = {**good, "files": {**good["files"], name: sha256(folder / name)}}
+                (folder / "result.json").write_text(seal_json(forged))
+            said = complaints(command, arguments, "forged", made)
+            shutil.rmtree(folder)
+            if said[:1] == ["exit code 0: ''"]:  # it did not need this file
+                unread.add(name)
+            else:
+                found += [f"{what} for {name}: {complaint}" for complaint in said]
+    assert not found, "\n".join(found)
+    assert "result.json" not in unread
+    assert len(unread) < len(good["files"]) - 1  # the settings, and the spine

@@ -1,0 +1,280 @@
+"""The closed form against dense projections, compiled and not, and which form is taken."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from functools import partial
+from itertools import chain, combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blue_solvers import blue
+from blue_solvers.components import LatticeForm, MatrixForm, TreeForm, choice, components_of
+from blue_solvers.components.lattice.plan import TooManyCellsError
+from blue_solvers.components.lattice.sets import IntersectionLattice
+from blue_solvers.components.structured_problem import StructuredProblem
+from constraint_builders import Problem, Schema, gallery
+from constraint_builders.schema_order import in_schema_order
+from tests.helpers.effort import examples
+from tests.helpers.places import ROOT
+from tests.helpers.strategies import Case, cases
+
+
+def as_matrix(problem: StructuredProblem) -> MatrixForm:
+    """The matrix of what another form makes."""
+    return MatrixForm(LatticeForm(problem), problem.observed.size)
+
+
+FORMS = [LatticeForm, partial(LatticeForm, compiled=False), TreeForm, as_matrix]
+
+
+def in_order(problem: Problem) -> Problem:
+    """The problem as `blue` hands it to solvers."""
+    order = in_schema_order(problem)
+    return problem if order is None else order.problem
+
+
+def close(X: np.ndarray, expected: np.ndarray, errors: np.ndarray) -> bool:
+    """Within 1e-9 standard errors, and rounding of the input for cells that have none."""
+    return bool((abs(X - expected) <= 1e-9 * errors[:, None] + 1e-13 * abs(expected).max(initial=1)).all())
+
+
+@examples(60)
+@given(cases("equal", recodes=False))
+def test_forms_agree_with_each_other_and_with_dense(case: Case) -> None:
+    problem = in_order(case.problem())
+    rng = np.random.default_rng(0)
+    spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
+    truth = problem.marginal_matrix() @ rng.integers(0, 9, (int(np.prod(problem.schema.shape)), 3)).astype(float)
+    Y = np.where(problem.unmeasured[:, None], 0, truth) + spread[:, None] * rng.normal(size=(spread.size, 3))
+    dense = blue(problem, "dense")
+    variances = dense.variances()
+    errors = np.sqrt(variances)
+    V = rng.normal(size=(problem.desired.size, 2))
+    for make in FORMS:
+        form = make(StructuredProblem.of(problem))
+        assert close(form.apply(Y), dense @ Y, errors)
+        weights, expected = form.adjoint(V), dense.T @ V
+        noisy = spread > 0
+        scale = np.linalg.norm(errors) + np.linalg.norm(spread[:, None] * expected)
+        assert (abs(spread[:, None] * (weights - expected))[noisy] <= 1e-9 * scale + 1e-14 * spread.max()).all()
+        assert not weights[problem.unmeasured].any()
+        assert np.allclose(form.variances(), variances, rtol=1e-9, atol=1e-14 * (spread**2).max())
+        assert form.violation(Y) <= 1e-9 * abs(Y).max(initial=1)
+
+
+def test_desired_tables_that_are_sums() -> None:
+    """Of tables of levels and of a recode, one sum after the other."""
+    schema = Schema({"a": 3, "b": 4, "c": 5, "d": 6}, recodes={"a": {"half": [0, 0, 1]}})
+    observed = {"detailed": 3.0, "a * b": 1.0, "d": 0.0, "half * c": np.inf, "half": 2.0, "total": 0.5}
+    problem = in_order(Problem(schema, observed, desired=["c * d", "a * b * c", "c", "half * c", "b", "total"]))
+    dense, form = blue(problem, "dense"), LatticeForm(StructuredProblem.of(problem))
+    rng = np.random.default_rng(0)
+    truth = problem.marginal_matrix() @ rng.integers(0, 9, (360, 3)).astype(float)
+    Y = np.where(problem.unmeasured[:, None], 0, truth)
+    Y += np.sqrt(np.where(problem.unmeasured, 0, problem.variances))[:, None] * rng.normal(size=Y.shape)
+    V = rng.normal(size=(problem.desired.size, 2))
+    assert np.allclose(form.apply(Y), dense @ Y, rtol=1e-12, atol=1e-11)
+    assert np.allclose(V.T @ form.apply(Y), form.adjoint(V).T @ Y, rtol=1e-11, atol=1e-11)
+    assert np.allclose(form.variances(), dense.variances(), rtol=1e-11, atol=1e-13)
+    assert form.violation(Y) < 1e-11
+
+
+@examples(60)
+@given(cases("equal"))
+def test_sweeps_with_recodes_agree_with_dense(case: Case) -> None:
+    problem = in_order(case.problem())
+    rng = np.random.default_rng(0)
+    spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
+    truth = problem.marginal_matrix() @ rng.integers(0, 9, (int(np.prod(problem.schema.shape)), 3)).astype(float)
+    Y = np.where(problem.unmeasured[:, None], 0, truth) + spread[:, None] * rng.normal(size=(spread.size, 3))
+    dense, form = blue(problem, "dense"), LatticeForm(StructuredProblem.of(problem))
+    variances = dense.variances()
+    assert close(form.apply(Y), dense @ Y, np.sqrt(variances))
+    assert np.allclose(form.variances(), variances, rtol=1e-9, atol=1e-14 * (spread**2).max(initial=0))
+    V = rng.normal(size=(problem.desired.size, 2))
+    forward, backward = V.T @ form.apply(Y), form.adjoint(V).T @ Y
+    assert np.allclose(forward, backward, rtol=1e-8, atol=1e-8 * max(1, spread.max(initial=0)))
+    assert form.violation(Y) <= 1e-9 * abs(Y).max(initial=1)
+
+
+@examples(30)
+@given(cases("equal"))
+def test_tree_form_with_recodes(case: Case) -> None:
+    problem = in_order(case.problem())
+    rng = np.random.default_rng(0)
+    spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
+    form = TreeForm(StructuredProblem.of(problem))
+    Y, V = spread[:, None] * rng.normal(size=(spread.size, 2)), rng.normal(size=(problem.desired.size, 2))
+    forward, backward = V.T @ form.apply(Y), form.adjoint(V).T @ Y
+    assert np.allclose(forward, backward, rtol=1e-8, atol=1e-8 * max(1, spread.max(initial=0)))
+    assert (form.variances() >= 0).all()
+
+
+@pytest.mark.parametrize("make", FORMS)
+def test_exact_tables_contradicting_one_another_are_still_linear(make) -> None:
+    problem = Problem(Schema({"a": 3, "b": 2}), {"a": 0.0, "b": 0.0, "detailed": 1.0})
+    Y = np.random.default_rng(0).normal(size=(11, 4))
+    form = make(StructuredProblem.of(problem))
+    assert np.allclose(form.apply(Y) @ np.ones(4), form.apply(Y @ np.ones((4, 1)))[:, 0])
+    assert np.allclose(form.apply(Y), blue(problem, "dense") @ Y)
+
+
+def test_a_run_of_tables_of_which_one_was_read_before() -> None:
+    schema = Schema({"a": 2, "b": 2, "c": 1, "d": 1})
+    problem = in_order(Problem(schema, {"b": 0.0, "c": 0.0, "b * d": 0.0, "a": 0.0}, desired=["total"]))
+    Y = np.array([7.0, 9, 16, 7, 9, 9, 7])[:, None]
+    assert np.allclose(LatticeForm(StructuredProblem.of(problem)).apply(Y), 16)
+
+
+@pytest.mark.parametrize("make", FORMS)
+def test_input_is_not_changed(make) -> None:
+    problem = gallery.berkeley()
+    Y = np.asfortranarray(np.random.default_rng(0).normal(size=(problem.observed.size, 3)))
+    before = Y.copy()
+    form = make(StructuredProblem.of(problem))
+    first = form.apply(Y)
+    assert np.array_equal(Y, before)
+    form.adjoint(first)
+    assert np.array_equal(form.apply(np.ascontiguousarray(Y)), first)
+    strided = np.repeat(Y, 2, axis=0)[::2]
+    assert np.allclose(form.apply(strided), first, rtol=1e-14)
+
+
+def test_few_cells_take_their_matrix() -> None:
+    assert isinstance(components_of(gallery.toy()), MatrixForm)
+    assert isinstance(components_of(gallery.berkeley()), MatrixForm)
+    assert isinstance(components_of(gallery.pl94()), LatticeForm)
+    assert isinstance(components_of(gallery.wide(variables=20, levels=5, max_way=2)), LatticeForm)
+
+
+def test_few_cells_load_no_compiled_loops() -> None:
+    """In a process of its own, which nothing else has loaded them in."""
+    work = "import sys; from blue_solvers import blue; from constraint_builders import gallery; p = gallery.toy(); "
+    work += "blue(p) @ p.vector({'B': [6, 9, 17], 'total': 29}); assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", work], check=True, cwd=ROOT)
+
+
+@examples(20)
+@given(columns=st.integers(1, 60), most=st.sampled_from([0, 40, 1 << 21]))
+def test_a_matrix_and_what_makes_it_are_one_map(columns: int, most: int) -> None:
+    """Whatever number of columns goes through either."""
+    problem = gallery.berkeley()
+    form = LatticeForm(StructuredProblem.of(problem))
+    rng = np.random.default_rng(columns)
+    Y, V = (rng.normal(size=(size, columns)) for size in (problem.observed.size, problem.desired.size))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "MOST_PRODUCTS", most)
+        made = MatrixForm(form, problem.observed.size)
+        assert np.allclose(made.apply(Y), form.apply(Y), rtol=1e-12, atol=1e-12)
+        assert np.allclose(made.adjoint(V), form.adjoint(V), rtol=1e-12, atol=1e-12)
+
+
+def test_sweeps_take_no_more_memory_than_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = Schema({"a": 12, "b": 15, "c": 40}, recodes={"a": {"r": [i // 4 for i in range(12)]}})
+    tables = {"detailed": 1.0, "r * c": 2.0, "a * b": 1.0, "r * b * c": 3.0}
+    for problem in (Problem(schema, tables), gallery.dhc()):
+        monkeypatch.setattr(choice, "FEW_CELLS", 0)
+        monkeypatch.setattr(choice, "free_memory", lambda: 1e10)
+        assert isinstance(components_of(problem), LatticeForm)
+        monkeypatch.setattr(choice, "free_memory", lambda: 2e5)
+        assert isinstance(components_of(problem), TreeForm)
+
+
+@pytest.mark.parametrize("exact", [{}, {"s * c": 0.0, "c * d": 0.0}])
+def test_sweeps_take_the_bytes_that_they_are_allowed(exact: dict[str, float]) -> None:
+    """What is traced while making the matrices and estimating is within the least limit that lets them be made."""
+    recodes = {
+        "a": {"r": [i // 3 for i in range(12)], "half": [i // 6 for i in range(12)]},
+        "b": {"s": [0, 0, 1, 1, 2]},
+    }
+    schema = Schema({"a": 12, "b": 5, "c": 15, "d": 10}, recodes=recodes)
+    names = ["detailed", "r * s * c * d", "half * s * c * d", "b * c * d", "a * c * d"]
+    problem = StructuredProblem.of(Problem(schema, dict.fromkeys(names, 2.0) | exact))
+    fits, too_few = 1e9, 0.0
+    while fits - too_few > 0.05 * fits:
+        try:
+            LatticeForm(problem, most_bytes=(fits + too_few) / 2)
+            fits = (fits + too_few) / 2
+        except TooManyCellsError:
+            too_few = (fits + too_few) / 2
+    y, v = np.ones((problem.observed.size, 1)), np.ones((problem.desired.size, 1))
+    LatticeForm(problem, most_bytes=fits).apply(y)  # loads what compiles
+    tracemalloc.start()
+    form = LatticeForm(problem, most_bytes=fits)
+    form.apply(y)
+    form.adjoint(v)
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert fits / 4 < taken <= fits
+
+
+@examples(100)
+@given(st.data())
+def test_an_intersection_lattice(data: st.DataObject) -> None:
+    """Closed under intersection, with the covers that its order has; sums over what lies above and below."""
+    sizes = data.draw(st.lists(st.integers(2, 30), min_size=1, max_size=7))
+    masks = data.draw(st.sets(st.integers(0, (1 << len(sizes)) - 1), min_size=1, max_size=12))
+    with pytest.MonkeyPatch.context() as patch:
+        if data.draw(st.booleans()):
+            patch.setattr("blue_solvers.components.lattice.sets.GRID", 0)
+        lattice = IntersectionLattice(masks, sizes)
+        members = set(lattice.members)
+        assert masks <= members
+        assert all(one & other in members for one in members for other in members)
+        for mask in members:
+            inside = [own for own in members if own & mask == own != mask]
+            maximal = {own for own in inside if not any(own & other == own != other for other in inside)}
+            assert set(lattice.covers[mask]) == maximal
+        values = {mask: float(i) for i, mask in enumerate(sorted(masks))}
+        above = dict(zip(lattice.members, lattice.sums_above(values), strict=True))
+        assert above == {mask: sum(v for own, v in values.items() if own & mask == mask) for mask in members}
+        numbers = {mask: float(i) for i, mask in enumerate(lattice.members)}
+        for mask in range(1 << len(sizes)) if len(sizes) < 6 else masks:
+            places = [i for i in range(len(sizes)) if mask >> i & 1]
+            subsets = chain.from_iterable(combinations(places, size) for size in range(len(places) + 1))
+            expected = 0.0
+            for subset in subsets:
+                bits = sum(1 << i for i in subset)
+                holding = [own for own in lattice.members if own & bits == bits]
+                if holding:
+                    closure = min(holding, key=int.bit_count)
+                    expected += numbers[closure] * np.prod([sizes[i] - 1.0 for i in subset])
+            if any(own & mask == mask for own in members):
+                found = lattice.sums_of_contrasts(np.arange(float(len(numbers))), [mask])
+                assert found == pytest.approx(expected, rel=1e-12)
+
+
+@examples(40)
+@given(st.data())
+def test_intermediate_tables_change_no_answer(data: st.DataObject) -> None:
+    """One large table and many small ones."""
+    sizes = data.draw(st.lists(st.integers(2, 4), min_size=5, max_size=6))
+    names = [f"v{i}" for i in range(len(sizes))]
+    tables = data.draw(st.sets(st.sampled_from([" * ".join(own) for own in combinations(names, 2)]), min_size=3))
+    kinds = st.sampled_from([0.5, 1.0, 4.0, 1e-6])
+    observed = {table: data.draw(kinds) for table in ["detailed", *sorted(tables), *names]}
+    problem = in_order(Problem(Schema(dict(zip(names, sizes, strict=True))), observed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("blue_solvers.components.lattice.sets.SMALLER", data.draw(st.sampled_from([2, 8])))
+        patch.setattr("blue_solvers.components.lattice.sets.WORTH", np.inf)
+        form = LatticeForm(StructuredProblem.of(problem))
+    dense = blue(problem, "dense")
+    Y = np.random.default_rng(0).normal(size=(problem.observed.size, 2)) * np.sqrt(problem.variances)[:, None]
+    assert close(form.apply(Y), dense @ Y, np.sqrt(dense.variances()))
+    assert np.allclose(form.variances(), dense.variances(), rtol=1e-9)
+
+
+def test_wide_tables_against_factorisation() -> None:
+    problem = gallery.wide(variables=10, levels=3, max_way=2)
+    y = np.random.default_rng(0).normal(100, 2, problem.observed.size)
+    P, Q = blue(problem, "sea_blue"), blue(problem, "cholesky")
+    assert (abs(P @ y - Q @ y) <= 1e-9 * np.sqrt(P.variances())).all()
+    cells = [0, 1, 40]
+    units = np.eye(problem.desired.size)[:, cells]
+    assert np.allclose(P.variances()[cells], np.einsum("ij,ij->j", units, Q.covariance @ units), rtol=1e-9)

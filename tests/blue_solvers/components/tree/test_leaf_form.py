@@ -1,0 +1,205 @@
+"""Leaves side by side: equal to dense least squares, compiled and in numpy, and the transpose of the adjoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blue_solvers import blue, thread_limit
+from blue_solvers.components.tree import leaf_form, leaf_order, leaf_plan, tree_form
+from blue_solvers.operator import BlueOperator
+from blue_solvers.testing import dot_test
+from constraint_builders import Problem, Schema, Spine
+from constraint_builders.compiled import CompiledLoop
+from tests.helpers.spines import SCHEMA, TABLES
+
+SPINE = Spine([-1, 0, 0, 1, 1, 2, 2, 2, 1, 2], ["State"] + ["County"] * 2 + ["Block"] * 7)
+COUNTIES = np.array([1, 1, 2, 2, 2, 1, 2])  # of the blocks
+INSIDE = {"State": np.ones((1, 7)), "County": (COUNTIES == [[1], [2]]) * 1.0, "Block": np.eye(7)}
+RECODES = {"b": {"g": [1, 0, 1, 0, 1], "h": [0, 0, 1, 1, 2]}, "a": {"q": [1, 0, 1]}}
+DISORDERED = Schema({"a": 3, "b": 5, "c": 2}, recodes=RECODES)
+RECODES_IN_ORDER = {"b": {"g": [0, 1, 1, 1], "h": [0, 1, 1, 2]}, "c": {"q": [0, 0, 1]}}  # of SCHEMA
+
+
+def in_tiles(
+    problem: Problem, lanes: int, few: int = 3, levels: tuple[bool, ...] = (False, False, True), numba: bool = True
+) -> BlueOperator:
+    """The two passes, with all leaves that measured their finest table in tiles of so many, in small lots."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaf_form, "LEAVES_OF_A_CLASS", 0)
+        patch.setattr(tree_form, "BLOCK_BYTES", few * 8 * 24)
+        patch.setattr(leaf_order, "LEAVES", few)
+        P = blue(problem, "two_pass")
+        forms = P._prepared._method._leaves
+        assert [bool(own.rows.size) for own in forms] == list(levels)
+        for own in forms:
+            if own.rows.size:
+                own._leaves = SeveralLanes(own._leaves, lanes, numba)
+        P @ np.zeros(P.shape[1])  # lots are made here
+        return P
+
+
+class SeveralLanes:
+    """Leaves in tiles of so many, compiled or not."""
+
+    def __init__(self, leaves: leaf_plan.LeafPlan, lanes: int, numba: bool) -> None:
+        self._leaves, self._lanes, self._numba = leaves, lanes, numba
+
+    def finest(self, *arguments: Any) -> None:
+        self._with_lanes(self._leaves.finest, arguments)
+
+    def desired(self, *arguments: Any) -> None:
+        self._with_lanes(self._leaves.desired, arguments)
+
+    def transpose(self, *arguments: Any) -> None:
+        self._with_lanes(self._leaves.transpose, arguments)
+
+    def _with_lanes(self, run: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(leaf_plan, "FEWEST", 1)
+            patch.setattr(leaf_plan, "TILE_BYTES", self._lanes * 8 * self._leaves._rows * arguments[0].shape[-1])
+            if not self._numba:
+                patch.setattr(CompiledLoop, "fastest", lambda own: own.reference)
+            run(*arguments)
+
+
+def tables_of(schema: Schema) -> list[str]:
+    if schema is SCHEMA:
+        return [table for table in TABLES if table != "detailed"]
+    return ["total", "a", "q", "g", "h", "c", "a * b", "q * g", "q * h * c", "g * c", "b * c", "q * c"]
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Nested and crossing recodes, groups in order or not, one kind of leaf or several."""
+    schema = draw(st.sampled_from([SCHEMA, DISORDERED]))
+    tables = sorted(draw(st.sets(st.sampled_from(tables_of(schema)))))
+    variances = np.array(draw(st.lists(st.sampled_from([0.3, 2.0, 5e3]), min_size=7, max_size=7)))
+    kind = variances[np.arange(7) % draw(st.sampled_from([1, 3, 7]))]
+    observed = {"Block": {"detailed": kind} | {table: kind[::-1] * (1 + len(table)) for table in tables}}
+    return Problem(schema, observed | {"State": {"total": 1.0}}, spine=SPINE, desired="all")
+
+
+@given(problems(), st.sampled_from([1, 3, 8, 20]), st.sampled_from([1, 3]))
+def test_they_equal_the_numpy_passes(problem: Problem, lanes: int, columns: int) -> None:
+    P, Q = in_tiles(problem, lanes), in_tiles(problem, 1, numba=False)
+    Y = np.random.default_rng(0).standard_normal((problem.observed.size, columns))
+    assert (abs(P @ Y - Q @ Y) <= 2 * rounding(problem, Y)).all()
+    V = np.random.default_rng(1).standard_normal((problem.desired.size, columns))
+    np.testing.assert_allclose(P.T @ V, Q.T @ V, rtol=0, atol=1e-11)
+    dot_test(P, rng=0)
+    violation = P._prepared.violation(Y)
+    assert violation is not None
+    assert violation <= 1e-11
+
+
+@given(problems(), st.sampled_from([1, 8]))
+def test_they_equal_geounits_in_slots(problem: Problem, lanes: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaf_form, "LEAVES_OF_A_CLASS", 100)
+        slots = blue(problem, "two_pass")
+        assert not any(own.rows.size for own in slots._prepared._method._leaves)
+    P, (n, m) = in_tiles(problem, lanes), (problem.observed.size, problem.desired.size)
+    Y, V = (np.random.default_rng(0).standard_normal((size, 2)) for size in (n, m))
+    assert (abs(P @ Y - slots @ Y) <= 2 * rounding(problem, Y)).all()
+    np.testing.assert_allclose(P.T @ V, slots.T @ V, rtol=0, atol=1e-11)
+
+
+def sums_of(schema: Schema, table: str) -> np.ndarray:
+    """Every cell of a table as a sum of detailed cells, from its name."""
+    whole, recodes = np.ones((1, 1)), RECODES_IN_ORDER if schema is SCHEMA else RECODES
+    for variable, size in zip(schema.names, schema.shape, strict=True):
+        along = np.ones((1, size))
+        for factor in table.split(" * "):
+            if factor == variable or table == "detailed":
+                along = np.eye(size)
+            elif factor in recodes.get(variable, {}):
+                groups = np.asarray(recodes[variable][factor])
+                along = np.eye(groups.max() + 1)[:, groups]
+        whole = np.kron(whole, along)
+    return whole
+
+
+def rounding(problem: Problem, Y: np.ndarray) -> np.ndarray:
+    """How far sums that round may bring an estimate off, (m, K).
+
+    In units of the noise P is an orthogonal projection: no sum on the way to a cell exceeds the deviation of what the
+    blocks measured of it times the length of Y in such units, and every addition rounds that once.
+    """
+    schema = SCHEMA if problem.schema == SCHEMA else DISORDERED
+    M = np.concatenate([np.kron(INSIDE[level], sums_of(schema, table)) for level, table in problem.desired.names])
+    cells = int(np.prod(schema.shape))
+    deviations = np.sqrt(M**2 @ problem.variances[problem.observed.slice(("Block", "detailed"))])
+    lengths = np.linalg.norm(Y / np.sqrt(problem.variances)[:, None], axis=0)
+    additions = 2 * (len(problem.observed_tables) + sum(schema.shape) + M.shape[1] // cells)  # up, and down again
+    return np.finfo(float).eps * additions * np.outer(deviations, lengths)
+
+
+@given(problems(), st.sampled_from([1, 8]))
+def test_they_equal_dense_least_squares(problem: Problem, lanes: int) -> None:
+    schema = SCHEMA if problem.schema == SCHEMA else DISORDERED
+    M = np.concatenate([np.kron(INSIDE[level], sums_of(schema, table)) for level, table in problem.observed.names])
+    root = 1 / np.sqrt(problem.variances)[:, None]
+    Y = np.random.default_rng(1).standard_normal((problem.observed.size, 2))
+    expected = M @ np.linalg.lstsq(root * M, root * Y, rcond=None)[0]
+    found = in_tiles(problem, lanes) @ Y
+    for name in problem.observed.names:
+        np.testing.assert_allclose(
+            found[problem.desired.slice(name)], expected[problem.observed.slice(name)], rtol=0, atol=1e-9
+        )
+
+
+@given(st.integers(0, 100))
+def test_bits_do_not_depend_on_threads_nor_on_who_is_beside(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = Problem(SCHEMA, {"Block": {"detailed": 1.0, "a": 2.0, "g * c": 3.0}}, spine=SPINE, desired="all")
+    Y = rng.standard_normal((problem.observed.size, 2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("blue_solvers.threads.WORTH_BYTES", 0)
+        patch.setattr(tree_form, "WIDE", 0)
+        found = []
+        for count in (1, 2, 3):
+            with thread_limit(count):
+                found.append(in_tiles(problem, 8) @ Y)
+        found.append(in_tiles(problem, 8, few=100) @ Y)
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+
+
+@given(st.data())
+def test_children_of_one_parent_may_lie_at_several_levels(data: st.DataObject) -> None:
+    """Sums over children that are all in one lot are set, to those of others is added; whoever comes first."""
+    counties, blocks = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 25))
+    above = data.draw(st.lists(st.integers(0, counties), min_size=blocks, max_size=blocks))
+    spine = Spine([-1] + [0] * counties + above, ["State"] + ["County"] * counties + ["Block"] * blocks)
+    observed = {"County": {"detailed": 3.0, "total": 1.0}, "Block": {"detailed": 2.0, "a": 1.0, "g": 4.0}}
+    problem = Problem(SCHEMA, observed | {"State": {"total": 1.0}}, spine=spine, desired="all")
+    is_leaf = ~np.isin(np.arange(counties) + 1, above)
+    leaves = np.concatenate([np.flatnonzero(is_leaf) + 1, counties + 1 + np.arange(blocks)])
+    parent = np.concatenate([[-1], np.zeros(counties, int), above])
+    county = (leaves == np.arange(1, counties + 1)[:, None]) | (parent[leaves] == np.arange(1, counties + 1)[:, None])
+    inside = {"State": np.ones((1, leaves.size)), "County": county * 1.0, "Block": np.eye(leaves.size)[is_leaf.sum() :]}
+    M = np.concatenate([np.kron(inside[level], sums_of(SCHEMA, table)) for level, table in problem.observed.names])
+    root = 1 / np.sqrt(problem.variances)[:, None]
+    Y = np.random.default_rng(1).standard_normal((problem.observed.size, 2))
+    expected = M @ np.linalg.lstsq(root * M, root * Y, rcond=None)[0]
+    found = in_tiles(problem, 8, levels=(False, bool(is_leaf.any()), True)) @ Y
+    for name in problem.observed.names:
+        own = found[problem.desired.slice(name)]
+        np.testing.assert_allclose(own, expected[problem.observed.slice(name)], rtol=0, atol=1e-9)
+
+
+def test_the_violation_is_of_all_cells_whatever_is_desired() -> None:
+    """Also where leaves' finest table is not, and room for it is taken that held something else."""
+    spine = Spine([-1] + [0] * 200, ["State"] + ["Block"] * 200)
+    observed = {"State": {"detailed": 1.0}, "Block": {"detailed": 1.0, "a": 2.0}}
+    problem = Problem(SCHEMA, observed, spine=spine, desired={"State": ["detailed"], "Block": ["total"]})
+    P, y = blue(problem, "two_pass"), np.random.default_rng(0).standard_normal(problem.observed.size)
+    np.full((200, *SCHEMA.shape), 1e9)  # and given back
+    assert P.estimate(y).info.violation <= 1e-11
+    np.testing.assert_allclose(P.estimate(y).values, P @ y, rtol=0, atol=1e-11)

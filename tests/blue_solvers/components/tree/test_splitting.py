@@ -1,0 +1,178 @@
+"""Components fall apart into pieces: against dense least squares, however they are cut."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from blue_solvers import TwoPass, blue
+from blue_solvers.components.structured_problem import StructuredProblem
+from blue_solvers.components.subspaces import kronecker
+from blue_solvers.components.tree import piecewise, splitting
+from blue_solvers.components.tree.alike_spaces import alike_spaces
+from blue_solvers.components.tree.covariances import PlaceCovariances
+from blue_solvers.components.tree.splitting import split
+from blue_solvers.components.tree.tree_plan import plan_of
+from blue_solvers.streaming import partition, stream
+from tests.helpers.effort import examples
+from tests.helpers.partitioned import assert_same
+from tests.helpers.zero_problems import Invented, invented
+
+CUTS = st.tuples(st.sampled_from([1, 4, 8, 64]), st.sampled_from([1, 2, 12]), st.sampled_from([0, 200]))
+
+
+@contextmanager
+def cut(block: int, batched: int, together: int) -> Iterator[None]:
+    """All components in pieces, of blocks of so many group sums; those of more numbers geounit by geounit.
+
+    Products take one matrix in place of pieces of components of up to `together` numbers.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(splitting, "WORTH", 1)
+        patch.setattr(splitting, "PUT_TOGETHER", 0)
+        patch.setattr(splitting, "LARGEST_BLOCK", block)
+        patch.setattr(splitting, "BATCHED", batched)
+        patch.setattr(piecewise, "PUT_TOGETHER", together)
+        yield
+
+
+def with_or_without_zeros(seed: int) -> Invented:
+    """Half of the problems without."""
+    drawn = invented(seed)
+    return replace(drawn, zeros={}) if seed % 2 else drawn
+
+
+@given(st.integers(0, 2**32 - 1), st.none() | CUTS)
+def test_estimates_and_errors_equal_dense_least_squares(seed: int, how: tuple[int, int, int] | None) -> None:
+    drawn = with_or_without_zeros(seed)
+    problem = drawn.problem()
+    M, D = drawn.dense(problem)
+    measured = np.isfinite(problem.variances)
+    weights = np.where(measured, 1 / problem.variances, 0.0)
+    rng = np.random.default_rng(seed)
+    y, v = np.where(measured, rng.normal(20, 10, weights.size), 0.0), rng.normal(size=len(D))
+    W = sparse.csc_array(rng.normal(size=(len(D), 3)))
+    covariance = np.linalg.inv((M.T * weights) @ M)
+    with cut(*how) if how else nullcontext():
+        P = blue(problem, TwoPass())
+        found = P @ y, P.variances(), P.functional_covariance(W), P.T @ v
+    expected = (
+        D @ (covariance @ (M.T @ (weights * y))),
+        np.einsum("ij,jk,ik->i", D, covariance, D),
+        W.T @ (D @ covariance @ D.T @ W),
+        weights * (M @ (covariance @ (D.T @ v))),
+    )
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=0, atol=1e-9 * abs(other).max(initial=0.0))
+    assert (found[1][~D.any(axis=1)] <= 1e-24 * found[1].max(initial=0.0)).all()
+
+
+@examples(10)
+@given(st.integers(0, 2**32 - 1), CUTS)
+def test_streamed_like_in_memory(seed: int, how: tuple[int, int, int]) -> None:
+    drawn = with_or_without_zeros(seed)
+    few = {"A": [drawn.names[0]]}, {"C": [drawn.names[-1]]}, drawn.desired  # what parts have may differ
+    problem = replace(drawn, desired=few[seed % 3]).problem()
+    y = np.where(problem.unmeasured, 0.0, np.random.default_rng(seed).normal(20, 10, problem.observed.size))
+    level = problem.spine.levels[1 + seed % 2]
+    with cut(*how), tempfile.TemporaryDirectory() as folder:
+        partition(Path(folder) / "in", problem, y, at=level)
+        stream(Path(folder) / "in", Path(folder) / "out")
+        assert_same(problem, y, blue(problem, "two_pass"), Path(folder) / "out")
+
+
+@given(st.integers(0, 2**32 - 1), CUTS)
+def test_sums_over_places(seed: int, how: tuple[int, int, int]) -> None:
+    drawn = with_or_without_zeros(seed)
+    problem = drawn.problem()
+    M, D = drawn.dense(problem)
+    weights = np.where(np.isfinite(problem.variances), 1 / problem.variances, 0.0)
+    covariance = np.linalg.inv((M.T * weights) @ M)
+    rng, levels = np.random.default_rng(seed), problem.spine.levels
+    with cut(*how):
+        plan = plan_of(StructuredProblem.of(problem))
+        taken = sparse.csr_array(rng.normal(size=(plan.finest.size, 2)))
+        sweep = PlaceCovariances(plan, plan.finest, taken)
+        signs = sparse.csr_array(rng.integers(-1, 2, (2, problem.spine.size)).astype(float))
+        of_places, of_one = sweep.of(signs), sweep.of(sparse.csr_array(np.eye(1, problem.spine.size)))
+    level_sizes = {level: own.size for level, own in zip(levels, problem.spine.members, strict=True)}
+    sums = np.zeros((2, 2, D.shape[1]))
+    for geounit in range(problem.spine.size):
+        name = levels[problem.spine.level_of[geounit]], "detailed"
+        rows = D[problem.desired.slice(name)].reshape(level_sizes[name[0]], plan.finest.size, D.shape[1])
+        own = taken.T @ rows[problem.spine.rank_in_level[geounit]]
+        sums += signs[:, [geounit]].toarray()[:, :, None] * own
+    root = taken.T @ D[problem.desired.slice((levels[0], "detailed"))]
+    for found, rows in ((of_places, sums.reshape(4, -1)), (of_one, root)):
+        expected = rows @ covariance @ rows.T
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * abs(expected).max(initial=0.0))
+
+
+@given(st.integers(0, 2**32 - 1), CUTS)
+def test_pieces_say_together_what_tables_say(seed: int, how: tuple[int, int, int]) -> None:
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 6, rng.integers(1, 4)).tolist()
+    kinds = rng.integers(-1, rng.integers(1, 4), int(np.prod(lengths)))
+    tables = {}
+    for number in range(rng.integers(1, 6)):
+        axes = []
+        for n in lengths:
+            groups = np.arange(n) if rng.random() < 0.4 else rng.integers(0, n, n)
+            groups = np.unique(groups, return_inverse=True)[1].ravel()
+            weights = np.sqrt(np.arange(1, n + 1)) if rng.random() < 0.3 else np.ones(n)
+            axes.append(np.eye(groups.max() + 1)[:, groups] * weights)
+        tables[str(number)] = axes
+    with cut(*how):
+        pieces = splitting._pieces(tables, kinds)
+    basis = np.concatenate([piece.basis.toarray() for piece in pieces] or [np.zeros((kinds.size, 0))], axis=1)
+    np.testing.assert_allclose(basis.T @ basis, np.eye((kinds >= 0).sum()), atol=1e-10)
+    assert not basis[kinds < 0].any()
+    told = {name: np.zeros((len(kronecker(axes)), kinds.size)) for name, axes in tables.items()}
+    for piece in pieces:
+        own = piece.basis.toarray().reshape(kinds.size, piece.size, piece.copies)
+        assert not any(abs(own[kinds != kind, b]).max(initial=0.0) > 1e-10 for b, kind in enumerate(piece.kinds))
+        for name, rows in piece.rows.items():
+            frame = piece.frames[name].toarray().reshape(-1, len(rows), piece.copies)
+            for copy in range(piece.copies):
+                np.testing.assert_allclose(frame[:, :, copy].T @ frame[:, :, copy], np.eye(len(rows)), atol=1e-9)
+                told[name] += frame[:, :, copy] @ rows @ own[:, :, copy].T
+    for name, axes in tables.items():
+        np.testing.assert_allclose(told[name], np.where(kinds >= 0, kronecker(axes), 0.0), atol=1e-9)
+
+
+def test_levels_that_rules_and_recodes_treat_alike_are_copies() -> None:
+    """Of 30 ages in two groups, one of which no student is of: three numbers to be worked out, whatever the ages."""
+    groups = np.repeat([0, 1], [10, 20])
+    tables = {
+        "detailed": [np.eye(2), np.eye(30)],
+        "group": [np.ones((1, 2)), np.eye(2)[:, groups]],
+        "student * group": [np.eye(2), np.eye(2)[:, groups]],
+    }
+    kinds = np.where(np.outer([True, False], groups == 0), -1, 0).ravel()
+    division = split(tables, kinds)
+    assert not division.is_whole
+    assert sum(piece.size * piece.copies for piece in division.pieces) == 50
+    assert max(piece.size for piece in division.pieces) <= 3
+    assert sum(piece.size for piece in division.pieces if piece.copies > 1) <= 2
+
+
+def test_a_block_whose_links_do_not_commute_stays_whole() -> None:
+    """A rotation by a third of a turn has no real directions of its own."""
+    turn = np.array([[-0.5, -np.sqrt(0.75)], [np.sqrt(0.75), -0.5]])
+    kinds = np.array([0, 0, 1, 1, 2, 2])
+    gram = np.eye(6)
+    for one, other, link in ((0, 1, np.eye(2)), (1, 2, np.eye(2)), (0, 2, turn)):
+        gram[2 * one : 2 * one + 2, 2 * other : 2 * other + 2] = 0.3 * link
+        gram[2 * other : 2 * other + 2, 2 * one : 2 * one + 2] = 0.3 * link.T
+    (found,) = alike_spaces(kinds, gram[None])
+    assert found.vectors.shape == (6, 6, 1)
+    np.testing.assert_allclose(found.vectors[:, :, 0] @ found.grams[0] @ found.vectors[:, :, 0].T, gram, atol=1e-12)

@@ -1,0 +1,104 @@
+"""Numbers are doubted where noise does not give them, and only there."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blue_solvers import estimate
+from constraint_builders import problem_from
+from constraint_builders.description.layout import Layout
+from constraint_builders.files.doubts import Floor, doubts
+from tests.helpers.effort import examples
+
+COUNTS = st.sampled_from(["none", "few", "some", "many", "all sizes"])
+
+
+def counts_of(kind: str, size: int, rng: np.random.Generator) -> np.ndarray:
+    if kind == "all sizes":
+        return rng.poisson(np.exp(rng.uniform(-3, 8, size)))
+    return rng.poisson({"none": 0, "few": 1, "some": 10, "many": 1000}[kind], size)
+
+
+@examples(100)
+@given(
+    kind=COUNTS,
+    size=st.integers(1, 600),
+    error=st.sampled_from([0.3, 1.0, 7.0]),
+    law=st.sampled_from(["normal", "laplace"]),
+    spoil=st.sampled_from(["", "negative ones made 0", "negative ones left out", "signs lost"]),
+    seed=st.integers(0, 10**6),
+)
+def test_values_that_end_at_0_are_doubted(kind: str, size: int, error: float, law: str, spoil: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scale = error if law == "normal" else error / np.sqrt(2)
+    y = counts_of(kind, size, rng) + getattr(rng, law)(0, scale, size)
+    negative = int((y < 0).sum())
+    y = {"negative ones made 0": np.maximum(y, 0), "negative ones left out": y[y >= 0], "signs lost": abs(y)}.get(
+        spoil, y
+    )
+    found = [
+        said for said in doubts(Layout(["x"], [y.shape]), y, np.full(y.size, error**2)) if "no value is below" in said
+    ]
+    near = int(((y >= 0) & (y < error / 2)).sum())
+    assert not found or (spoil and negative)
+    assert found or not (spoil and near >= 60)
+    floor = Floor()
+    for part in np.array_split(y, 3):
+        floor.add(part, np.array(error))
+    assert list(floor.doubts()) == found
+
+
+@given(
+    marks=st.lists(st.sampled_from([-9.0, -99, -1, -666_666_666]), max_size=3),
+    exact=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_marks_among_values_are_doubted(marks: list[float], exact: bool, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    errors = np.where(np.arange(20) % 4 == 0, 0.0, 0.1)
+    y = np.where(errors == 0, rng.poisson(3, 20), rng.poisson(3, 20) + rng.normal(0, errors))
+    places = rng.choice(20, len(marks), replace=False)
+    y[places], errors[places] = marks, 0.0 if exact else 0.1
+    found = [said for said in doubts(Layout(["x"], [(20,)]), y, errors**2) if "further below 0" in said]
+    assert bool(found) == bool(marks)
+    if found:
+        assert ("a value is" in found[0]) == (len(marks) == 1)
+        assert f"cell {(int(min(places)),)}" in found[0]
+
+
+def test_what_is_doubted_is_part_of_what_is_said_of_an_estimate() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {"race": ["total", "a", "b", "c"], "value": [40.0, 20, 21, -9], "std_error": [3.0, 2, 2, 0]}
+    )
+    problem, y = problem_from(frame)
+    assert "further below 0 than noise comes, table 'race', cell (race=c): -9" in repr(estimate(problem, y))
+
+
+@examples(60)
+@given(
+    parts=st.lists(st.floats(80, 120), min_size=5, max_size=9),
+    noise=st.floats(0.001, 0.08),
+    share=st.sampled_from([1.0, 0.2, 3.0]),
+    place=st.integers(0, 9),
+    seed=st.integers(0, 10**6),
+)
+def test_a_level_that_may_be_the_total_of_the_others_is_asked_about_or_named(
+    parts: list[float], noise: float, share: float, place: int, seed: int
+) -> None:
+    """Whether it holds all others, or so much less or more that no noise makes up for it."""
+    values = [*parts[:place], share * sum(parts), *parts[place:]]
+    errors = noise * np.array(values)
+    drawn = np.array(values) + errors * np.clip(np.random.default_rng(seed).normal(size=len(values)), -2, 2)
+    labels = [f"level {i}" for i in range(len(parts))]
+    labels.insert(place, "whole")
+    frame = pl.DataFrame({"part": labels, "value": drawn, "std_error": errors})
+    try:
+        said = "; ".join(problem_from(frame)[0].understood.notes)
+    except ValueError as refusal:
+        said = str(refusal)
+    assert ("'whole'" in said and "counts as many as all others together" in said) == (share == 1)

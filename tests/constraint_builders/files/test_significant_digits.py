@@ -1,0 +1,35 @@
+"""Rounding leaves at most half a unit, and what was rounded is recognised."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constraint_builders.files import rounded
+from constraint_builders.files.significant_digits import MOST_DIGITS, digits_of, half_units
+
+errors = st.floats(1e-6, 1e6) | st.sampled_from([0.0, 1.0, 0.99996, 9.9996, 1000.0, 0.001])
+figures = st.floats(-1e9, 1e9)
+
+
+@given(st.lists(st.tuples(figures, errors), min_size=1, max_size=8), st.integers(1, 12))
+def test_rounded_results_are_recognised(rows: list[tuple[float, float]], digits: int) -> None:
+    estimate, std_error = (np.array(own) for own in zip(*rows, strict=True))
+    frame = rounded(pl.DataFrame({"estimate": estimate, "std_error": std_error}), digits)
+    written, spread = (frame[name].to_numpy() for name in ("estimate", "std_error"))
+    found = digits_of(written, spread)
+    assert found <= digits
+    noisy = std_error > 0
+    unit = half_units(spread, found)
+    assert (abs(written - estimate)[noisy] <= unit[noisy] * (1 + 1e-6) + 1e-15 * abs(estimate[noisy])).all()
+    assert (unit[noisy] <= 0.5 * 10.0 ** (1 - found) * spread[noisy] * (1 + 1e-12)).all()
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_what_nobody_rounded_is_not_taken_for_it(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    std_error = 10.0 ** rng.uniform(-3, 3, 20)
+    estimate = std_error * rng.normal(0, 100, 20)
+    assert digits_of(estimate, std_error) >= MOST_DIGITS - 6

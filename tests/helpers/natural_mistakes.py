@@ -1,0 +1,535 @@
+"""What goes wrong by itself in files of tables: one list, each with what must become of it.
+
+A case is what it is, the file, flags of the command, and its end: `Refused` with the words that name it, `Named` with
+the words that are printed beside estimates, or `Read` with the rows that are meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+Row = tuple[str, ...]
+
+
+class Refused(NamedTuple):
+    words: str
+
+
+class Named(NamedTuple):
+    words: str
+
+
+class Read(NamedTuple):
+    """The rows that are meant: labels, ``*`` where all count, value and standard error; of geounits the code first."""
+
+    rows: list[tuple]
+    places: bool = False
+
+
+class Case(NamedTuple):
+    what: str
+    content: str
+    end: Refused | Named | Read
+    flags: tuple[str, ...] = ()
+
+
+SEXES = [("*", 1004, 10), ("f", 520, 6), ("m", 490, 6)]
+RACES = [("*", 1004, 10), ("white", 600, 6), ("black", 250, 6), ("other", 160, 6)]
+NO_TOTAL = RACES[1:]
+BOTH = [
+    ("*", "*", 2500, 5), ("f", "*", 1234.5, 4), ("m", "*", 1290, 4), ("f", "young", 600.25, 3), ("f", "old", 620, 3),
+    ("m", "young", 700, 2), ("m", "old", 575, 2),
+]  # fmt: skip
+COUNTIES = [
+    ("44", "*", 1000, 0), ("44", "f", 520, 12), ("44", "m", 500, 12), ("44001", "*", 600, 0), ("44001", "f", 300, 18),
+    ("44001", "m", 280, 18), ("44003", "*", 400, 0), ("44003", "f", 150, 18), ("44003", "m", 230, 18),
+]  # fmt: skip
+STATE = "State,44,*,1000,0\nState,44,f,520,12\nState,44,m,500,12\n"
+
+
+def csv(header: str, rows: list[tuple], delimiter: str = ",") -> str:
+    lines = [header.split(","), *(list(map(str, row)) for row in rows)]
+    return "".join(delimiter.join(line) + "\n" for line in lines)
+
+
+FLAT = csv("sex,value,std_error", SEXES)
+RACE = csv("race,value,std_error", RACES)
+TABLE = csv("sex,age,value,std_error", BOTH)
+LEVELS = {2: "State", 5: "County"}
+CROSSED = csv(
+    "sex,race,value,std_error",
+    [(s, r, n * k, 4) for s, k in (("f", 2), ("m", 1), ("Whole", 3)) for r, n in (("a", 90), ("b", 250))],
+)
+LONG = "table," + FLAT.replace("\n", "\nsex,", 3)
+WITH_PARENTS = csv(
+    "geolevel,geocode,parent,sex,value,std_error",
+    [(LEVELS[len(row[0])], row[0], "" if row[0] == "44" else "44", *row[1:]) for row in COUNTIES],
+)
+PLACES = csv("geolevel,geocode,sex,value,std_error", [(LEVELS[len(row[0])], *row) for row in COUNTIES])
+NAMES = {"44": "Rhode Island", "44001": "Bristol", "44003": "Kent"}
+WIDE = "age,f,f_se,m,m_se,Total,total_se\nyoung,600.25,3,700,2,1310,5\nold,620,3,575,2,1190,5\n"
+WIDE_ROWS = [*BOTH[3:], ("*", "young", 1310, 5), ("*", "old", 1190, 5)]
+SEVERAL = csv("year,sex,value,std_error", [(2019, *row) for row in SEXES] + [(2020, *row) for row in SEXES])
+
+
+def coded(of: dict[str, str], text: str = PLACES) -> str:
+    for old, new in of.items():
+        text = text.replace(f",{old},", f",{new},")
+    return text
+
+
+def women(counts: dict[str, int], level: str = "County") -> str:
+    return csv("geolevel,geocode,sex,value,std_error", [(level, code, "f", n, 3) for code, n in counts.items()])
+
+
+def ages(levels: dict[str, int], total: int | None = None, error: int = 5) -> str:
+    rows = [] if total is None else [("total", total, error)]
+    return csv("age,value,std_error", rows + [(label, value, error) for label, value in levels.items()])
+
+
+READ_AS_TOTALS = [
+    "Total", "TOTAL", " total ", "Total:", "Total!!", "total.", "(Total)", "_T", "TOT", "Totals", "All", "Grand Total",
+    "Overall", "Sum", "Everyone", "Insgesamt", "Zusammen", "GESAMT", "Summe", "Ensemble", "Total général", "Totale",
+    "Tutti", "Suma", "Todos", "Totaal", "Totalt", "I alt", "Yhteensä", "Ogółem", "Razem", "Celkem", "Összesen",
+    "Ukupno", "Итого", "Всего", "Σύνολο", "Toplam", "合計", "总计",
+]  # fmt: skip
+ASKED_ABOUT = [
+    "T", "Persons", "Population", "-", "--", "Sub-total", "Subtotal", "Both sexes", "All persons", "Total population",
+    "Men and women combined", "Subtotal women", "Sum of the above", "State", "Nationwide", "Alle Personen",
+    "Beide Geschlechter",
+]  # fmt: skip
+
+
+def spellings() -> Iterator[Case]:
+    for mark in READ_AS_TOTALS:
+        yield Case(f"a total called {mark!r}", FLAT.replace("*", mark), Read(SEXES))
+    for mark in ASKED_ABOUT:
+        yield Case(f"perhaps a total, {mark!r}", FLAT.replace("*", mark), Refused(f"does {mark!r} count everybody"))
+
+
+TOTALS_AND_SUBTOTALS = [
+    Case("no label for the total", FLAT.replace("*", ""), Refused("column 'sex' is empty in row 2")),
+    Case("blanks for the total", FLAT.replace("*", '"  "'), Refused("column 'sex' has an empty label")),
+    Case("a mark that is said", FLAT.replace("*", "T"), Read(SEXES), ("--total", "T")),
+    Case("a mark that is said and is not there", FLAT, Refused("'Tot' is said to count everybody"), ("--total", "Tot")),
+    Case(
+        "a total of a name of its own", RACE.replace("*", "Residents of X"), Refused("'Residents of X' counts as many")
+    ),
+    Case("the whole beside its parts", RACE.replace("*", "England and Wales"), Refused("'England and Wales' counts")),
+    Case(
+        "an uncertain whole",
+        csv("race,value,std_error", [("Whole", 1004, 100), ("white", 400, 40), ("black", 350, 40), ("other", 260, 30)]),
+        Named("'Whole' in column 'race' counts as many as all others together, within its noise"),
+    ),
+    Case("a whole that is said", RACE.replace("*", "Whole"), Read(RACES), ("--total", "whole")),
+    Case(
+        "a level that is said to be one",
+        RACE.replace("*", "Whole"),
+        Read([("w", 1004, 10), *NO_TOTAL]),
+        ("--total", "*"),
+    ),
+    Case("no total", RACE.replace("*,1004,10\n", ""), Read(NO_TOTAL)),
+    Case("a total called 0", RACE.replace("*", "0"), Refused("'0' counts as many")),
+    Case(
+        "a group and its parts",
+        csv(
+            "origin,value,std_error",
+            [
+                ("total", 1000, 2),
+                ("Hispanic", 200, 2),
+                ("Not Hispanic", 799, 2),
+                ("Not Hispanic: white", 600, 2),
+                ("Not Hispanic: black", 203, 2),
+            ],
+        ),
+        Refused("'Not Hispanic' is counted twice"),
+    ),
+    Case(
+        "two variables in one column",
+        csv(
+            "group,value,std_error",
+            [("total", 1000, 5), ("f", 520, 5), ("m", 485, 5), ("young", 300, 5), ("old", 690, 5)],
+        ),
+        Named("CONTRADICTORY"),
+    ),
+    Case("a total of a name of its own in one of two columns", CROSSED, Refused("'Whole' counts as many")),
+    Case(
+        "totals of counties alone",
+        "geolevel,geocode,value,std_error\nCounty,44001,5,1\nCounty,44003,6,1\n",
+        Refused("no column is a variable"),
+    ),
+    Case(
+        "a row State among counties",
+        "county,value,std_error\nState,1000,3\nKent,410,3\nBristol,390,3\nNewport,205,3\n",
+        Refused("does 'State' count everybody"),
+    ),
+    Case(
+        "a row of the state's name among counties",
+        "county,value,std_error\nRhode Island,1000,3\nKent,410,3\nBristol,390,3\nNewport,205,3\n",
+        Refused("'Rhode Island' counts as many as all others"),
+    ),
+    Case("two totals", RACE + "Gesamtbestand,1001,10\n", Named("CONTRADICTORY")),
+    Case(
+        "two totals that are well known",
+        csv("race,value,std_error", [(*row[:2], 2) for row in RACES]).replace("1004", "1009")
+        + "Gesamtbestand,1011,2\n",
+        Refused("'Gesamtbestand' is counted twice"),
+    ),
+    Case(
+        "a subtotal by name",
+        RACE.replace("1004", "1244").replace("black", "Asian,235,6\nChinese,130,6\nJapanese,100,6\nblack"),
+        Named("CONTRADICTORY"),
+    ),
+    Case(
+        "a subtotal that is well known",
+        ages({"Asian": 335, "Chinese": 231, "Japanese": 105, "white": 600, "black": 250}, 1186, 1),
+        Refused("'Asian' is counted twice"),
+    ),
+    Case("subtotals of ages", ages({"0-17": 300, "0-4": 100, "5-17": 200, "18+": 700}), Refused("'0-17' and '0-4'")),
+    Case(
+        "subtotals with a total",
+        ages({"0-4": 100, "5-17": 200, "0-17": 300, "18+": 700}, 1000),
+        Refused("'0-17' and '0-4'"),
+    ),
+    Case(
+        "ages in words",
+        ages({"Under 5": 90, "5 to 17 years": 210, "Under 18": 300, "18 years and over": 700}),
+        Refused("'Under 18' and 'Under 5'"),
+    ),
+    Case(
+        "an open range in another",
+        ages({"0-17": 300, "18+": 700, "65 and over": 150}),
+        Refused("'18+' and '65 and over'"),
+    ),
+    *(
+        Case(
+            f"a spreadsheet's date for a range, {date!r}",
+            ages({"0-4": 90, date: 210, "10-14": 150, "15+": 700}, 1150),
+            Refused(f"{date!r} is a date beside ranges such as '0-4'"),
+        )
+        for date in ("9-May", "May-09", "09. Mai", "2024-05-09", "2024-05-09 00:00:00", "45421")
+    ),
+    Case(
+        "months",
+        ages({"Jan-20": 300, "Feb-20": 550, "Mar-20": 150}, 1000),
+        Read([("*", 1000, 5), ("a", 300, 5), ("b", 550, 5), ("c", 150, 5)]),
+    ),
+    Case(
+        "ranges that touch",
+        ages({"0-18": 300, "18-65": 550, "65+": 150}, 1000),
+        Read([("*", 1000, 5), ("a", 300, 5), ("b", 550, 5), ("c", 150, 5)]),
+    ),
+    Case(
+        "codes like ranges",
+        ages({"1-1": 300, "1-2": 550, "2-1": 150}, 1000),
+        Read([("*", 1000, 5), ("a", 300, 5), ("b", 550, 5), ("c", 150, 5)]),
+    ),
+    Case("a total in one of two columns", TABLE.replace("*,*", "Total,Alle"), Read(BOTH)),
+    Case("a total that is asked about in one of two", TABLE.replace("*,*", "T,*"), Refused("does 'T' count everybody")),
+    Case(
+        "a wide table with Insgesamt",
+        WIDE.replace("Total", "Insgesamt").replace("total_", "Insgesamt_"),
+        Read(WIDE_ROWS),
+        ("--names-to", "sex"),
+    ),
+    Case(
+        "a wide table with T",
+        WIDE.replace("Total", "T").replace("total_", "T_"),
+        Refused("does 'T' count everybody"),
+        ("--names-to", "sex"),
+    ),
+    Case(
+        "a long table's total kept by the table",
+        LONG.replace("*", "Insgesamt"),
+        Refused("column 'sex' is '*', but the table keeps it"),
+    ),
+    Case("a long table's T", LONG.replace("sex,*", "total,T"), Refused("does 'T' count everybody")),
+]
+
+FOOTERS = [
+    Case("a source below", FLAT + '"Source: Census Bureau, 2020",,\n', Refused("row 5, 'Source: Census Bureau, 2020'")),
+    Case("two notes below", FLAT + "Note: estimates,,\nSource: Census,,\n", Refused("row 5, 'Note: estimates'")),
+    Case("a source on a line of its own", FLAT + "Source: Census\n", Refused("row 5, 'Source: Census'")),
+    Case("a source below an empty line", FLAT + "\nSource: Census\n", Refused("row 6, 'Source: Census'")),
+    Case(
+        "a source below two columns of labels", TABLE + "Source: Census,,,\n", Refused("column 'age' is empty in row 9")
+    ),
+    Case(
+        "a source in the column of levels",
+        "geolevel,geocode,value,std_error\nCounty,44001,6,1\nCounty,44003,7,1\nSource: X,,,\n",
+        Refused("row 4, 'Source: X' in column 'geolevel', has neither a code"),
+    ),
+    Case(
+        "a source in a long table",
+        LONG.replace("sex,*", "total,*") + "Source: X,,,\n",
+        Refused("column 'sex' is empty in row 5"),
+    ),
+    Case(
+        "a source below a wide table",
+        WIDE + "total,1234.5,4,1290,4,2500,5\nSource: X,,,,,,\n",
+        Refused("row 5, 'Source: X' in column 'age'"),
+        ("--names-to", "sex"),
+    ),
+    Case(
+        "a source below a wide table without a total",
+        WIDE + "Source: X,,,,,,\n",
+        Named("'Source: X' in column 'age', row 4"),
+        ("--names-to", "sex"),
+    ),
+    Case(
+        "a footer without a total",
+        FLAT.replace("*,1004,10\n", "") + "Source: Census,,\n",
+        Named("'Source: Census' in column 'sex', row 4"),
+    ),
+    Case("a note that the file is preliminary", FLAT + "# preliminary,,\n", Read(SEXES)),
+    Case("a title above", "Population by sex\n" + FLAT, Refused("# before titles above the header")),
+    Case("a title with empty cells above", "Population by sex,,\n" + FLAT, Refused("column")),
+    Case("the header again", FLAT + "sex,value,std_error\n", Refused("value 'value' is not a number")),
+    Case("a level not published", FLAT.replace("m,490,6", "m,,"), Named("'m' in column 'sex', row 4")),
+    Case(
+        "a level not published, said",
+        FLAT.replace("m,490,6", "m,,"),
+        Read([*SEXES[:2], ("m", "", "inf")]),
+        ("--suppressed", ""),
+    ),
+    Case("a small level not published", RACE + "unknown,,\n", Refused("row 6, 'unknown'")),
+    Case(
+        "a small level not published, said",
+        RACE + "unknown,,\n",
+        Read([*RACES, ("u", "", "inf")]),
+        ("--suppressed", ""),
+    ),
+    Case("the number of cases below", RACE + "n,2417,0\n", Refused("'n' is counted twice")),
+    Case("a value without its error", FLAT.replace("490,6", "490,"), Refused("std_error is missing")),
+    Case(
+        "a value without its error beside suppressed ones",
+        FLAT.replace("490,6", "490,"),
+        Refused("std_error is missing"),
+        ("--suppressed", ""),
+    ),
+    Case("a percentage below", RACE + "% white,59.8,1\n", Refused("is '% white' a count?")),
+    *(
+        Case(f"no count, {name!r}", FLAT + f"{name},28,6\n", Refused(f"is {name!r} a count?"))
+        for name in ("Change since 2010", "Durchschnitt", "Ø", "Difference f - m", "avg. household", "Maximum", "pct_f")
+    ),
+    Case("a median below", FLAT + "Median age,38.5,0.2\n", Refused("is 'Median age' a count?")),
+    Case("an empty value with its error", FLAT.replace("m,490", "m,"), Named("1 not measured")),
+]
+
+GEOGRAPHIES = [
+    Case(
+        "GEO_ID as downloaded",
+        coded({"44": "0400000US44", "44001": "0500000US44001", "44003": "0500000US44003"}),
+        Read(COUNTIES, places=True),
+    ),
+    Case(
+        "GEO_ID of the nation too",
+        coded({"44": "0100000US", "44001": "0400000US01", "44003": "0400000US02"}),
+        Read(COUNTIES, places=True),
+    ),
+    Case("GEO_ID beside plain codes", coded({"44": "0400000US44"}), Read(COUNTIES, places=True)),
+    Case(
+        "GEO_ID of places",
+        coded({"44": "0400000US44", "44001": "1600000US4459000", "44003": "1600000US4480780"}),
+        Refused("codes of summary level 160 do not tell"),
+    ),
+    Case(
+        "GEO_ID of parts",
+        coded({"44": "0400000US44", "44001": "0400001US44", "44003": "0400043US44"}),
+        Refused("places of two kinds"),
+    ),
+    Case("codes as floats", coded({code: f"{code}.0" for code in NAMES}), Refused("'44.0' is no text but a number")),
+    Case("names of places", coded(NAMES), Refused("State 'Rhode Island' and County 'Bristol' would lie side by side")),
+    Case("names of places with parents", coded(NAMES, WITH_PARENTS), Read(COUNTIES, places=True)),
+    Case(
+        "parents as floats",
+        WITH_PARENTS.replace(",44,f", ",44.0,f").replace(",44,m", ",44.0,m").replace(",44,*", ",44.0,*"),
+        Refused("has the parent '44.0', which has no rows"),
+    ),
+    Case(
+        "parents left out",
+        WITH_PARENTS.replace(",44,f", ",,f").replace(",44,m", ",,m").replace(",44,*", ",,*"),
+        Refused("neither has a parent"),
+    ),
+    Case("ISO codes", coded({"44": "US", "44001": "US-RI", "44003": "US-CT"}), Read(COUNTIES, places=True)),
+    Case(
+        "ISO codes of three letters",
+        coded({"44": "USA", "44001": "US-RI", "44003": "US-CT"}),
+        Refused("State 'USA' and County 'US-CT' would lie side by side"),
+    ),
+    Case(
+        "the nation as US",
+        "geolevel,geocode,sex,value,std_error\nNation,US,*,1000,5\n" + STATE,
+        Refused("Nation 'US' and State '44' would lie"),
+    ),
+    Case(
+        "lost zeros of counties",
+        coded({"44": "04", "44001": "4001", "44003": "4003"}),
+        Refused("where a leading zero is lost"),
+    ),
+    Case(
+        "a lost zero of one county",
+        coded({"44": "04", "44001": "04001", "44003": "4003"}),
+        Refused("where a leading zero is lost"),
+    ),
+    Case(
+        "lost zeros of states",
+        women({"1": 50, "13": 60}, "State") + "County,1001,f,50,1\nCounty,13001,f,60,1\n",
+        Refused("State '13' begins as State '1' does"),
+    ),
+    Case(
+        "codes of counties within their state",
+        coded({"44001": "001", "44003": "003"}),
+        Refused("State '44' and County '001'"),
+    ),
+    Case("codes with apostrophes", coded({code: f"'{code}" for code in NAMES}), Read(COUNTIES, places=True)),
+    Case("codes with blanks", coded({code: f" {code} " for code in NAMES}), Read(COUNTIES, places=True)),
+    Case(
+        "codes in scientific notation",
+        coded({"44001": "4.4E+04", "44003": "4.4E+04"}),
+        Refused("County '4.4E+04' and State '44'"),
+    ),
+    Case(
+        "levels and codes swapped",
+        PLACES.replace("geolevel,geocode", "geocode,geolevel"),
+        Refused("would lie side by side"),
+    ),
+    Case("a typo in a code", coded({"44003": "45003"}), Refused("State '44' and County '45003' would lie")),
+    Case(
+        "a typo that stays within the state",
+        PLACES + "Tract,4400101,*,600,9\nTract,4402101,*,5,9\n",
+        Named("Tract '4402101' in State '44' itself"),
+    ),
+    Case(
+        "the state among its counties",
+        women({"44000": 1000, "44001": 410, "44003": 390, "44005": 205}),
+        Refused("County '44000' counts as many as all others"),
+    ),
+    Case(
+        "a total among counties",
+        women({"Total": 800, "44001": 410, "44003": 390}),
+        Refused("County 'Total' counts as many"),
+    ),
+    Case(
+        "a total below counties", women({"44001": 410, "44003": 390}) + "Total,,f,800,3\n", Named("1 Total > 2 County")
+    ),
+    Case(
+        "places beside counties",
+        PLACES + "Place,4459000,*,178,6\n",
+        Refused("counts 1,000 in table 'total', its 3 children 1,178"),
+    ),
+    Case(
+        "places beside counties, uncertain",
+        PLACES.replace("44,*,1000,0", "44,*,1000,40") + "Place,4459000,*,178,9\n",
+        Named("Place '4459000' in State '44' itself, beside its County"),
+    ),
+    Case("a county twice", PLACES + PLACES.split("\n", 4)[4].split("\n")[0] + "\n", Refused("given twice")),
+    Case("a row of a county left out", PLACES.replace("County,44003,m,230,18\n", ""), Refused("(sex=m) is missing")),
+    Case(
+        "a county left out",
+        PLACES.split("County,44003")[0],
+        Refused("counts 1,000 in table 'total', its 1 children 600"),
+    ),
+    Case("a capital in a level", PLACES.replace("County,44003", "county,44003"), Read(COUNTIES, places=True)),
+    Case(
+        "a level left out", PLACES.replace("County,44003,f", ",44003,f"), Refused("column 'geolevel' is empty in row 9")
+    ),
+    Case("two states without a nation", women({"44": 500, "09": 700}, "State"), Named("2 State side by side")),
+]
+
+NUMBERS = [
+    Case("percent signs", FLAT.replace("520,6", "52%,6"), Refused("value '52%' is not a number")),
+    Case("a percentage among counts", RACE.replace("600,6", "59.8,6"), Named("CONTRADICTORY")),
+    Case("one county in thousands", PLACES.replace("44003,*,400,0", "44003,*,0.4,0"), Refused("its 2 children 600")),
+    Case("a total in thousands", FLAT.replace("1004,10", "1.004,.01"), Named("CONTRADICTORY")),
+    Case("values and errors swapped", FLAT.replace("value,std_error", "std_error,value"), Named("swapped")),
+    Case("errors in percent", FLAT.replace(",6\n", ",1%\n"), Refused("std_error '1%' is not a number")),
+    Case("errors for variances", FLAT.replace("std_error", "variance").replace("490", "450"), Named("CONTRADICTORY")),
+    Case("a dollar sign", FLAT.replace("1004", "$1004"), Refused("value '$1004' is not a number")),
+    Case("about", FLAT.replace("1004", "~1004"), Refused("value '~1004' is not a number")),
+    Case("plus or minus", FLAT.replace("1004,10", "1004 ± 10,10"), Refused("is not a number")),
+    Case("less than", FLAT.replace("490", "<500"), Refused("value '<500' is not a number")),
+    Case("a footnote at a number", FLAT.replace("490", "490 b"), Refused("value '490 b' is not a number")),
+    Case("revised", FLAT.replace("490", "490r"), Refused("value '490r' is not a number")),
+    Case("brackets for a negative number", FLAT.replace("490", "(490)"), Refused("value '(490)' is not a number")),
+    Case("a letter for a digit", FLAT.replace("1004", "1OO4"), Refused("value '1OO4' is not a number")),
+    Case("digits of another script", FLAT.replace("1004", "１００４"), Refused("is not a number")),
+    Case("a mark of the Census Bureau", FLAT.replace("490", "-666666666"), Refused("is a mark of the Census Bureau")),
+    Case("thousands in an unquoted number", FLAT.replace("1004", "1,004"), Refused("row 2 has 4 cells, the header 3")),
+    Case("thousands in quotes", FLAT.replace("1004", '"1,004"'), Read(SEXES)),
+    Case("thousands by a blank", FLAT.replace("1004", "1 004"), Read(SEXES)),
+    Case("decimal commas between commas", FLAT.replace("490", '"490,5"'), Refused("write decimals with a point")),
+    Case(
+        "a thousand or a decimal",
+        csv("sex,value,std_error", [("*", "1.004", 10), *SEXES[1:]], ";"),
+        Refused("may mean 1004 or"),
+    ),
+    Case("powers of ten", FLAT.replace("490", "4.9e2"), Read(SEXES)),
+    Case("a negative error", FLAT.replace("490,6", "490,-6"), Refused("std_error is negative")),
+    Case("a margin of no level", FLAT.replace("std_error", "moe"), Refused("does not say its level")),
+    Case(
+        "two errors",
+        FLAT.replace("std_error", "std_error,moe_90").replace(",6\n", ",6,10\n").replace(",10\n", ",10,16\n", 1),
+        Refused("both say how precise"),
+    ),
+    Case("a mark for a number", RACE + "unknown,-9,0\n", Named("cell (race=unknown): -9; is it a mark")),
+    Case(
+        "negative values made 0",
+        csv("area,value,std_error", [(f"area {i}", i * (i % 3 == 0), 9) for i in range(120)]),
+        Named("no value is below 0, and 82 are within half a standard error above it"),
+    ),
+    Case("an infinite value", FLAT.replace("490", "inf"), Refused("value is infinite")),
+    Case("no precision at all", "sex,value\n*,1004\nf,520\nm,490\n", Refused("column 'variance' is missing")),
+    Case(
+        "coefficients of variation with percent signs",
+        "sex,value,cv\n*,1000,1%\nf,500,1%\nm,490,1%\n",
+        Refused("does not say its unit"),
+    ),
+    Case(
+        "counts of 0 with a coefficient of variation",
+        "sex,value,cv_percent\n*,1000,1\nf,1000,1\nm,0,1\n",
+        Refused("says nothing about a value of 0"),
+    ),
+]
+
+ROWS_AND_COLUMNS = [
+    Case("a row twice", FLAT + "f,520,6\n", Refused("given twice, in rows 3 and 5")),
+    Case("a row twice with other numbers", FLAT + "f,521,6\n", Refused("given twice, in rows 3 and 5")),
+    Case("the file twice", FLAT + FLAT.split("\n", 1)[1], Refused("given twice")),
+    Case("a cell left out", TABLE.replace("m,old,575,2\n", ""), Refused("cell (sex=m, age=old) is missing")),
+    Case("labels of two columns swapped", TABLE.replace("f,young", "young,f"), Refused("is missing")),
+    Case("names of two columns swapped", TABLE.replace("sex,age", "age,sex"), Read(BOTH)),
+    Case("a typo in a label", TABLE.replace("m,old", "m,odl"), Refused("is missing")),
+    Case("a capital in a label", TABLE.replace("m,old", "M,old"), Refused("column 'sex' has both")),
+    Case("blanks around labels", TABLE.replace("m,old", " m , old"), Read(BOTH)),
+    Case("a merged cell", TABLE.replace("m,old", ",old"), Refused("column 'sex' is empty in row 8")),
+    Case("a column of an index", "," + FLAT.replace("\n", "\n0,", 3), Refused("has no name")),
+    Case(
+        "a column of weights",
+        FLAT.replace("std_error", "std_error,weight").replace(",6\n", ",6,1.5\n").replace(",10\n", ",10,2.5\n"),
+        Refused("is missing"),
+    ),
+    Case("a column of one year", csv("year,sex,value,std_error", [(2020, *row) for row in SEXES]), Read(SEXES)),
+    Case("two years", SEVERAL, Read([("2019", *row) for row in SEXES] + [("2020", *row) for row in SEXES])),
+    Case("two columns of one name", FLAT.replace("std_error", "value"), Refused("is given twice")),
+    Case("a value called estimate and value", FLAT.replace("std_error", "estimate"), Refused("are both the value")),
+    Case(
+        "notes",
+        FLAT.replace("std_error", "std_error,Notes").replace("6\n", "6,provisional\n").replace("10\n", "10,\n"),
+        Read(SEXES),
+    ),
+    Case("semicolons", FLAT.replace(",", ";"), Read(SEXES)),
+    Case("one semicolon for a comma", FLAT.replace("f,520", "f;520"), Refused("std_error is missing")),
+    Case("a comma too few", FLAT.replace("f,520,6", "f,5206"), Refused("std_error is missing")),
+    Case("an unquoted comma in a label", FLAT.replace("f,", "women, girls,"), Refused("row 3 has 4 cells")),
+    Case(
+        "estimates for measurements",
+        FLAT.replace("std_error", "std_error,lower,upper").replace("\n", ",1,2\n").replace("upper,1,2", "upper"),
+        Refused("it holds estimates"),
+    ),
+    Case("an empty file", "", Refused("it is empty")),
+    Case("a header alone", "sex,value,std_error\n", Refused("there are no rows")),
+]
+
+MISTAKES = [*spellings(), *TOTALS_AND_SUBTOTALS, *FOOTERS, *GEOGRAPHIES, *NUMBERS, *ROWS_AND_COLUMNS]
