@@ -86,6 +86,8 @@ def declared(data: bytes) -> DeclaredSize:
             lengths, buffers = batch.vector(NODES, 2)[:, 0], batch.vector(BUFFERS, 2)
             if min(lengths.min(initial=0), buffers.min(initial=0)) < 0:
                 raise IndexError("a column has less than nothing")
+            if body + buffers.sum(axis=1).max(initial=0) > len(data):
+                raise IndexError("a column ends beyond the file")
             cells += sum(lengths.tolist())
             plain += _plain(data, body, buffers) if batch.place(COMPRESSION) else sum(buffers[:, 1].tolist())
     except (struct.error, IndexError, ValueError):

@@ -117,6 +117,8 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTabl
             raise ValueError(f"column {i + 1} has no name in row {1 + skipped}: name it, or empty it")
         if first[names[i]] < i:
             raise ValueError(f"column {names[i]!r} is given twice, as columns {first[names[i]] + 1} and {i + 1}")
+    if not kept:
+        raise ValueError("it holds nothing but empty cells: give a header and a row for every cell")
     frame = cells[1:, kept]
     frame.columns = [names[i] for i in kept]
     said = frame.select(pl.any_horizontal(pl.all().str.strip_chars().ne("")).fill_null(False)).to_series()

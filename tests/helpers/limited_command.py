@@ -85,7 +85,7 @@ class LimitedCommand:
     def run(self, arguments: list[str]) -> Ended:
         """Run the command, to its end or that of its process."""
         if self._process is None:
-            environment = {**os.environ, "PYTHONPATH": str(ROOT), "POLARS_MAX_THREADS": "2"}
+            environment = {**os.environ, "PYTHONPATH": str(ROOT), "POLARS_MAX_THREADS": "2", "RUST_BACKTRACE": "0"}
             self._process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM],
                 cwd=self._folder,

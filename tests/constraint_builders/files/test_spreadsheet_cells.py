@@ -57,3 +57,8 @@ def test_no_rows_are_refused() -> None:
     for empty in (pl.DataFrame(), pl.DataFrame(schema={"a": pl.String})):
         with pytest.raises(ValueError, match="holds no rows"):
             named_columns(empty, 0, "")
+
+
+def test_nothing_but_empty_cells_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing but empty cells"):
+        named_columns(pl.DataFrame({"a": [" ", None, ""]}), 0, "")
