@@ -110,6 +110,7 @@ def test_the_library_at_any_moment(name: str, times: int) -> None:
         np.testing.assert_array_equal(work(fresh, y), before)
 
 
+@pytest.mark.slow
 def test_a_benchmark_leaves_no_process_and_goes_on(tmp_path: Path) -> None:
     problems, file = {"cube": gallery.cube(3, 3)}, tmp_path / "figures.jsonl"
     mine = psutil.Process()

@@ -114,7 +114,7 @@ def some(cases: Iterable[Any], number: int, every: int) -> Iterator[Any]:
     return islice(cases, number % every, None, every)
 
 
-@lengths("every", 9, 1)
+@lengths("every", 23, 1)
 @pytest.mark.parametrize("who", OF_TABLES)
 def test_hostile_tables_are_refused_in_one_line(who: str, every: int, made: Path, command: LimitedCommand) -> None:
     found = []

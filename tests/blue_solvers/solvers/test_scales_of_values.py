@@ -104,7 +104,7 @@ POWERS = st.floats(-323.0, 308.0).map(lambda power: float(f"1e{power:.0f}"))
 SCHEMA = Schema({"a": 2, "b": 3})
 
 
-@examples(300, 120)
+@examples(300, 40)
 @given(variance=POWERS, value=POWERS, number=POWERS, kind=st.integers(0, 5))
 def test_numbers_of_any_size_give_finite_answers_or_are_refused(
     variance: float, value: float, number: float, kind: int

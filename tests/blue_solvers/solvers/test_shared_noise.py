@@ -69,7 +69,7 @@ def test_closed_form_of_any_tables(case: Case, sources: int, seed: int) -> None:
     assert_dense(shared(case.problem(), sources, seed))
 
 
-@examples(15)
+@examples(15, 3)
 @given(problem=spine_problems(), sources=st.integers(1, 3), seed=st.integers(0, 99))
 def test_two_passes_on_any_spine(problem: Problem, sources: int, seed: int) -> None:
     assert_dense(shared(problem, sources, seed), "two_pass")

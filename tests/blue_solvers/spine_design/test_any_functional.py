@@ -86,7 +86,7 @@ def cases(draw):
 
 
 @given(cases())
-@examples(40, usual=8)
+@examples(40, usual=3)
 def test_a_search_is_exact_and_never_worse_than_its_starts(case):
     starts, functionals, objective, rng = case
     weights = rng.random(functionals.size) if objective == "weighted" else None

@@ -70,6 +70,7 @@ def test_variances_of_the_state_by_the_solver_are_those_of_the_recursion(state):
 
 
 @pytest.mark.parametrize("objective", ["mean", "worst"])
+@pytest.mark.slow
 def test_ours_is_strictly_better_than_the_papers_on_what_it_minimises(state, objective):
     geoids, _ = state
     tracts = sorted({geoid[:11] for geoid in geoids})[:20]

@@ -68,6 +68,7 @@ def job(tmp_path_factory):
 
 
 @pytest.mark.parametrize("level", [0, 1, 3, 4])
+@pytest.mark.slow
 def test_equals_the_passes_in_memory(client, level: int, tmp_path: Path) -> None:
     problem = invented_problem(3, 30)
     y = consistent_measurements(problem, level)
@@ -89,6 +90,7 @@ def test_equalities_are_refused(client, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["up", "down"])
+@pytest.mark.slow
 def test_a_worker_killed_midway(client, job, tmp_path: Path, moment: str) -> None:
     folder, problem, y = job
     killed: list[int] = []
@@ -165,6 +167,7 @@ def test_contradictions_in_parts_split_by_table_are_refused(client, tmp_path: Pa
 
 
 @pytest.mark.parametrize("parts", first_of([8, 2, 15], 1))
+@pytest.mark.slow
 def test_a_lost_scheduler_is_an_error_and_not_an_end(job, parts: int, tmp_path: Path) -> None:
     folder, _, _ = job
     told: list[float] = []
@@ -191,6 +194,7 @@ def test_a_lost_scheduler_is_an_error_and_not_an_end(job, parts: int, tmp_path: 
     assert files(tmp_path / "out") == files(tmp_path / "streamed")
 
 
+@pytest.mark.slow
 def test_without_workers_it_says_so(job, tmp_path: Path) -> None:
     folder, _, _ = job
     with local_cluster(tmp_path / "workers", 1) as cluster, distributed.Client(cluster) as client:
@@ -225,6 +229,7 @@ def test_workers_with_other_packages_are_refused(client, job, tmp_path: Path, mo
         estimate(client, folder / "in", tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_worker_does_not_remember_what_was_at_the_same_place_before(client, tmp_path: Path) -> None:
     for seed in (3, 4):
         problem = invented_problem(seed, 20)

@@ -29,7 +29,7 @@ def proof_in(out: Path) -> StoredProof:
     return StoredProof.from_json(json.loads((out / CHECKSUMS).read_text()))
 
 
-@lengths("enough", 12, 200)
+@lengths("enough", 4, 200)
 def test_bounds_are_never_below_the_error_against_600_bits(enough: int, tmp_path: Path) -> None:
     """Invented spines with equalities, exact and unmeasured cells, recodes, zeros: cut at every geolevel."""
     found: Counter[str] = Counter()
@@ -129,7 +129,7 @@ def recorded_split(folder: Path, monkeypatch: pytest.MonkeyPatch):
 KINDS = [*((seed, at) for seed in (4, 5, 7) for at in (0, 2)), "split"]
 
 
-@pytest.mark.parametrize("kind", first_of([KINDS[-1], *KINDS[1::2], *KINDS[:-1:2]], 4))
+@pytest.mark.parametrize("kind", first_of([KINDS[-1], *KINDS[1::2], *KINDS[:-1:2]], 2))
 def test_no_spoilt_cell_passes(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One cell of any part and table, off by 1e-6 standard errors and up, or 1e-10 of the largest where it is known."""
     if kind == "split":
@@ -184,6 +184,7 @@ def test_a_combination_that_is_not_kept_is_not_certified(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("seed", first_of([4, 6, 7], 1))
+@pytest.mark.slow
 def test_any_cut_and_any_order_prove_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fits = []
     for at in (0, 2):

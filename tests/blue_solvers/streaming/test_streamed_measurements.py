@@ -85,7 +85,7 @@ def whole(release: Path) -> Path:
     return release.parent / "whole"
 
 
-@pytest.mark.parametrize("seed", first_of(range(4), 2))
+@pytest.mark.parametrize("seed", first_of(range(4), 1))
 @pytest.mark.parametrize("desired", [None, "all", ["total", "adult"]])
 def test_answers_are_those_in_memory(
     seed: int, desired: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
@@ -136,6 +136,7 @@ def test_a_part_of_the_country_and_what_is_told_of_it(release: Path, tmp_path: P
     assert told[-1] == ("done", told[-1][2], told[-1][2])
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_it_ends_with_the_same_bytes(release: Path, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = [str(release), str(release / "settings.toml"), str(out)]
@@ -240,6 +241,7 @@ def test_values_that_are_not_small_and_whole_are_kept_as_they_are(tmp_path: Path
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
+@pytest.mark.slow
 def test_the_memory_limit_is_kept(release: Path, tmp_path: Path) -> None:
     """Peak memory of a second run in one process, beside that of a small first one, which loads all that is needed."""
     text = SETTINGS.replace("age = 5", "age = 1000").replace("0-1 | 2-4", "0-17 | 18-999")

@@ -14,6 +14,7 @@ from constraint_builders.files import production_settings, read_noisy_measuremen
 from tests.helpers.census_files import Block, Written, geocodes, invented, write_census_files
 from tests.helpers.census_housing import write_housing_files
 from tests.helpers.census_products import DHC_PERSONS, PL94_PERSONS, Product, dhc_households, puerto_rico
+from tests.helpers.effort import first_of
 
 TYPES = np.maximum(np.arange(42) - 17, 0)
 PUBLISHED = {"relgq": "hhgq8lev", "sex": "*", "age": "votingage", "hispanic": "hispanic", "cenrace": "cenrace"}
@@ -90,7 +91,7 @@ def estimated(folder: Path, settings: str, out: Path, *words: str) -> pl.DataFra
     return pl.read_parquet(out / "estimates" / "County.parquet", hive_partitioning=False)
 
 
-@pytest.mark.parametrize("memory", [[], ["--memory", "2GB"]])
+@pytest.mark.parametrize("memory", first_of([["--memory", "2GB"], []], 1))
 def test_persons_of_dhc_with_all_variables(
     memory: list[str], dhc: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -105,7 +106,7 @@ def test_persons_of_dhc_with_all_variables(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("memory", [[], ["--memory", "2GB"]])
+@pytest.mark.parametrize("memory", first_of([["--memory", "2GB"], []], 1))
 def test_persons_of_puerto_rico_with_all_variables(
     memory: list[str], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -163,7 +164,7 @@ def test_redistricting_persons_of_both_runs(
     assert counties["geocode"].str.slice(0, 3).unique().to_list() == [state]
 
 
-@pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]])
+@pytest.mark.parametrize("memory", first_of([[], ["--memory", "1GB"]], 1))
 def test_housing_runs_to_the_end(memory: list[str], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     schema = production_settings("dhc_pr_units").schema
     recodes = [recode for recode in schema.recodes if schema.names[recode.axis] == "hhtype_dhch"]

