@@ -20,6 +20,7 @@ import numpy as np
 from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.compensated_sums import spread_gaps, take_parts
 from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
@@ -146,6 +147,7 @@ def certify_wide(
     """Bound and violation, both in standard errors."""
     rho, off = noise.weighted(y - x)
     optimality = _parts(family, rho)
+    require_time()
     claimed = np.logical_and.reduceat(np.isfinite(x), problem.observed.offsets[:-1])
     cells = np.zeros(family.tables.cells)
     cells[: x.size] = np.where(np.repeat(claimed, problem.observed.sizes), x, 0.0)
