@@ -102,7 +102,7 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
     if order is not None:
         problem, y, x = order.problem, y[order.observed], x[order.observed]
         wanted = None if wanted is None else wanted[order.desired]
-    tree = problem.tree if problem.areas is not None and problem.observed.size > MOST_LISTED else None
+    tree = problem.tree if problem.areas is None or problem.observed.size > MOST_LISTED else None
     if tree is not None and holds_all(tree.problem, []):
         problem, y, x, wanted = _over_spine(tree, y, x, wanted)
     try:
@@ -115,7 +115,7 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
 def _over_spine(
     over: ProblemOverSpine, y: Float, x: Float, wanted: Float | None
 ) -> tuple[Problem, Float, Float, Float | None]:
-    """The same of areas that nest, as geounits; of others of the spine nothing is said."""
+    """The same of areas or nodes that nest, as geounits; of others of the spine nothing is said."""
     sizes = over.problem.observed.size, over.problem.desired.size
     measured, answer, claimed = np.zeros(sizes[0]), np.full(sizes[0], np.nan), np.full(sizes[1], np.nan)
     measured[over.observed], answer[over.observed] = y, x
