@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from blue_solvers import SOLVERS, ConjugateGradient, Solver
 from tests.soak.judge import Outcome, judged, without_numbers
-from tests.soak.problems import SIZES, Posed, posed
+from tests.soak.problems import SIZES, Posed, RefusedError, posed
 
 EVERY: dict[str, Solver] = {
     **{name: solver() for name, solver in SOLVERS.items()},
@@ -67,7 +67,7 @@ def _judge_all(counts: Counts, seed: int, size: str | None, solvers: Mapping[str
         try:
             for own in posed(seed, size):
                 _judge(counts, seed, size, own, solvers)
-        except ValueError as refusal:
+        except RefusedError as refusal:
             counts.refusals[f"no problem: {without_numbers(refusal)}"] += 1
 
 

@@ -41,15 +41,22 @@ class Outcome:
 
 def judged(posed: Posed, solver: Solver, fit: bool = True) -> Outcome:
     """Values, variances, transpose, proof and report of one solver, and the `fit` of its estimate."""
-    invented, reference = posed.invented, posed.invented.reference
-    assert isinstance(reference, Answer)
     try:
         P = blue(posed.problem, solver)
-        x, info = P.apply(invented.y)
-        estimate = P.estimate(invented.y, certify=True)
     except (UnsupportedProblemError, ConvergenceError) as refusal:
-        late = isinstance(refusal, ConvergenceError) or solver.supports(posed.problem)
-        return Outcome(refused=without_numbers(refusal), wrong=[] if late else [f"said to be taken: {refusal}"])
+        wrong = [] if solver.supports(posed.problem) else [f"said to be taken: {refusal}"]
+        return Outcome(refused=without_numbers(refusal), wrong=wrong)
+    try:
+        return _asked(posed, P, fit)
+    except (UnsupportedProblemError, ConvergenceError) as refusal:
+        return Outcome(refused=f"when asked, {without_numbers(refusal)}")
+
+
+def _asked(posed: Posed, P: BlueOperator, fit: bool) -> Outcome:
+    invented, reference = posed.invented, posed.invented.reference
+    assert isinstance(reference, Answer)
+    x, info = P.apply(invented.y)
+    estimate = P.estimate(invented.y, certify=True)
     x = x + P.offset
     wrong, floor = [], np.maximum(rounding(posed), ROUNDING * EPSILON * (reference.moved + abs(P.offset)))
     floor[reference.variances == 0] += KNOWN * largest(invented)

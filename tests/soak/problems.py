@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from flint import fmpz_mat
@@ -23,6 +24,10 @@ TRIES = 60  # numbers drawn for one seed, until they lead to a problem
 SHARES = {"small": 0.87, "middle": 0.1, "large": 0.03}
 MOST_EQUATIONS = 80  # cells: entries of a null space grow
 LARGEST_ENTRY = 10**6
+
+
+class RefusedError(ValueError):
+    """The package refuses to make a problem."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ def posed(seed: int, size: str | None = None) -> Iterator[Posed]:
 
     Raises
     ------
-    ValueError
+    RefusedError
         If the package refuses the problem.
     """
     kind = kind_of(seed, size)[1]
@@ -72,10 +77,17 @@ def posed(seed: int, size: str | None = None) -> Iterator[Posed]:
     found = next((own for own in tries if own is not None), None)
     if found is None:
         return
-    yield Posed("tables", found.description.problem(), found)
+    yield Posed("tables", _made(found.description.problem), found)
     way = np.random.default_rng([seed, 2]).random()
     if way < 0.5:
         yield from _by_matrix(found, "summing" if way < 0.3 else "equations")
+
+
+def _made(make: Callable[..., Problem], *given: Any, **options: Any) -> Problem:
+    try:
+        return make(*given, **options)
+    except ValueError as error:
+        raise RefusedError(str(error)) from error
 
 
 def _by_matrix(found: Invented, how: str) -> Iterator[Posed]:
@@ -95,12 +107,12 @@ def _by_matrix(found: Invented, how: str) -> Iterator[Posed]:
         noise = covariance = LowRankPlusDiagonal(*d.shared)
     if A is None:
         variances = d.variances if covariance is None else None
-        problem = Problem.from_summing_matrix(sparse.csr_array(M), variances, covariance=covariance)
+        problem = _made(Problem.from_summing_matrix, sparse.csr_array(M), variances, covariance=covariance)
     else:
         b = np.zeros(len(A))
         if d.equalities is not None:
             A, b = np.vstack([A, d.equalities[0]]), np.append(b, d.equalities[1])
-        problem = Problem.from_matrix(sparse.csr_array(A), noise, b)
+        problem = _made(Problem.from_matrix, sparse.csr_array(A), noise, b)
     yield Posed(how, problem, replace(found, description=d, reference=reference))
 
 

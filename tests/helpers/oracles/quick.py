@@ -103,6 +103,11 @@ def _columns(matrix: nmod_mat, rows: int, chosen: list[int]) -> nmod_mat:
     return nmod_mat(rows, len(chosen), [entries[i * matrix.ncols() + j] for i in own for j in chosen], PRIME)
 
 
+def _block(matrix: arb_mat, rows: int) -> arb_mat:
+    """The first rows."""
+    return arb_mat(rows, matrix.ncols(), matrix.entries()[: rows * matrix.ncols()])
+
+
 def _rows(matrix: arb_mat) -> list[list[arb]]:
     entries, columns = matrix.entries(), matrix.ncols()
     return [entries[i * columns : (i + 1) * columns] for i in range(matrix.nrows())]
@@ -167,11 +172,11 @@ def _least_squares(
         if not (sum((a * counts[j, 0] for j, a in enumerate(own) if a != 0), arb(0)) - value).contains(0):
             raise ContradictionError("no counts satisfy what is known exactly")
     wanted = _balls(D)
-    spread = wanted * arb_mat(_rows(inverse)[: D.shape[1]])
+    spread = wanted * _block(inverse, D.shape[1])
     found = list(zip(_rows(wanted), _rows(spread), D, strict=True))
     variances = [sum((own[k] * moved[k] for k in np.flatnonzero(row)), arb(0)) for own, moved, row in found]
     estimate = [sum((own[k] * counts[int(k), 0] for k in np.flatnonzero(row)), arb(0)) for own, _, row in found]
-    inner = arb_mat(_rows(counts)[:unknowns])
+    inner = _block(counts, unknowns)
     residuals = right - balls * inner
     size, pulled = abs(_floats(inner)[:, 0]), _floats(spread)
     moved = abs(pulled[:, :unknowns] @ _floats(weighed).T) @ (abs(_floats(right)[:, 0]) + abs(A) @ size)
