@@ -1,12 +1,13 @@
 """Noise that many cells share, a few sources of it, on top of any exact estimate that does without.
 
 With noise e + U g, e independent of variances D and g of k independent units, let P be the estimate under D alone and
-R = (I - P)' D^-1 U over the observed layout, k columns of its adjoint. Given g the estimate is P (y - U g), and the
+E = U - P U over the observed layout, what it leaves of the k sources. Given g the estimate is P (y - U g), and the
 sources that make the fit best are
 
-    g = (I + R' D R)^-1 (R' y - U' D^-1 P.offset),    Cov(x) = P D P' + (P U) (I + R' D R)^-1 (P U)'.
+    g = (I + E' D^-1 E)^-1 E' D^-1 (y - P y - P.offset),    Cov(x) = P D P' + (P U) (I + E' D^-1 E)^-1 (P U)'.
 
-So the estimate stays as exact and as cheap as that under D: one product with k columns is added to each apply.
+So the estimate stays as exact as that under D, since residuals are what it gives best, and as cheap: k columns are
+added to each apply, and the estimate of the observed cells where others are wanted.
 """
 
 from __future__ import annotations
@@ -38,31 +39,38 @@ class SharedNoiseEstimate(Prepared):
         self, problem: Problem, covariance: LowRankPlusDiagonal, desired: Prepared, observed: Prepared
     ) -> None:
         self.problem = problem
-        self._desired = desired
+        self._desired, self._observed = desired, observed
+        D = covariance.diagonal
         self._U = covariance.factor
-        D = covariance.diagonal[:, None]
-        weighted = np.divide(self._U, D, out=np.zeros_like(self._U), where=D > 0)
-        self._R = weighted - observed.adjoint(weighted)
-        noisy = np.where(np.isfinite(D), D, 0.0)
-        self._factor = cho_factor(np.eye(self._U.shape[1]) + self._R.T @ (noisy * self._R), lower=True)
-        sources = cho_solve(self._factor, -(weighted.T @ observed.offset))
-        self.offset = desired.offset - desired.apply(self._U @ sources[:, None])[0][:, 0]
+        self._weights = np.divide(1.0, D, out=np.zeros_like(D), where=D > 0)[:, None]
+        self._moved = desired.apply(self._U)[0]
+        self._E = self._U - (self._moved if observed is desired else observed.apply(self._U)[0])
+        self._factor = cho_factor(np.eye(self._U.shape[1]) + self._E.T @ (self._weights * self._E), lower=True)
+        self.offset = desired.offset - self._moved @ self._sources(-observed.offset)
         self.info = self._corrected(desired.info)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
-        X, info = self._desired.apply(self._without_shared(Y))
-        return X, self._corrected(info)
+        X, info = self._desired.apply(Y)
+        estimate = X if self._observed is self._desired else self._observed.apply(Y)[0]
+        return X - self._moved @ self._sources(Y - estimate), self._corrected(info)
 
     def violation(self, Y: Float) -> float | None:
-        return self._desired.violation(self._without_shared(Y))
+        shared = self._sources(Y - self._observed.apply(Y)[0])
+        return self._desired.violation(Y - self._U @ shared)
 
-    def _without_shared(self, Y: Float) -> Float:
-        """The data less the best estimate of the shared noise."""
-        return Y - self._U @ cho_solve(self._factor, self._R.T @ Y)
+    def _sources(self, residuals: Float) -> Float:
+        """The best estimate of the shared noise, from what the estimate without it leaves of the data."""
+        return cho_solve(self._factor, self._E.T @ (self._weights[:, 0] * residuals.T).T)
 
     def adjoint(self, V: Float) -> Float:
         weights = self._desired.adjoint(V)
-        return weights - self._R @ cho_solve(self._factor, self._U.T @ weights)
+        return weights - self._pulled @ cho_solve(self._factor, self._U.T @ weights)
+
+    @cached_property
+    def _pulled(self) -> Float:
+        """(I - P)' D^-1 E, (n, k)."""
+        weighted = self._weights * self._E
+        return weighted - self._observed.adjoint(weighted)
 
     def variances(self) -> Float:
         own = self._desired.variances()
@@ -71,7 +79,7 @@ class SharedNoiseEstimate(Prepared):
     @cached_property
     def _shared_variances(self) -> Float:
         """Diagonal of (P U) (I + R' D R)^-1 (P U)', (m,)."""
-        moved = solve_triangular(self._factor[0], self._desired.apply(self._U)[0].T, lower=True)
+        moved = solve_triangular(self._factor[0], self._moved.T, lower=True)
         return np.einsum("ij,ij->j", moved, moved)
 
     def _corrected(self, own: Info) -> Info:

@@ -74,8 +74,8 @@ class Solver(ABC):
     def supports(self, problem: Problem) -> str | None:
         """None if this solver can take the problem, otherwise the reason why not.
 
-        That equations or equalities contradict one another, or that a covariance operator is not one, shows only in the
-        work: such problems are prepared to find out.
+        That equations or equalities contradict one another, that rounding would decide what areas with weights say, or
+        that a covariance operator is not one, shows only in the work: such problems are prepared to find out.
         """
         reason = self._reason(problem)
         if reason is not None or not _shows_late(problem):
@@ -171,6 +171,7 @@ def plain_problem(problem: Problem) -> Problem:
 
 
 def _shows_late(problem: Problem) -> bool:
-    """Whether a problem states what can be wrong in itself: equations, equalities, a covariance by its products."""
+    """Whether a problem states what can be wrong in itself: equations, equalities, weights, products."""
     operator = not problem.noise.has_entries and problem.noise.shared is None
-    return not problem.is_tabular or problem.equalities is not None or operator
+    weighed = problem.areas is not None and bool((problem.areas.incidence.data != 1).any())
+    return not problem.is_tabular or problem.equalities is not None or weighed or operator

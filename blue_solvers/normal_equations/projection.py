@@ -51,14 +51,16 @@ class ConstrainedEstimate(Prepared):
             _require_told_apart(equations_of(problem, "independent")[-1])
         found = equations_of(problem, rows)
         self._independent = found[-1] if rows == "independent" else None
-        self._stages = [(Stage(own, make_solver), own.b) for own in found if own.A.shape[0]]
+        self._stages = [(Stage(own, make_solver, rows == "independent"), own.b) for own in found if own.A.shape[0]]
         labels = dict.fromkeys(stage.solver.label for stage, _ in self._stages)
         self.info = Info(f"{info.solver} ({', '.join(labels)})" if labels else info.solver, info.exact, info.reason)
         self._origin = np.zeros((problem.observed.size, 1))
         self.offset = np.zeros(problem.desired.size)
         if any(b.any() for _, b in self._stages) or problem.completion is not None:
             for _ in range(2):  # the second time from near by, which rounds less
-                self._origin, _ = self._projected(self._origin, affine=True)
+                self._origin, projected = self._projected(self._origin, affine=True)
+            if not all(own.as_asked for own in projected):
+                self.info = replace(self.info, exact=False)
             self.offset = self._completed(self._origin, affine=True)[:, 0]
 
     def apply(self, Y: Float) -> tuple[Float, Info]:

@@ -16,6 +16,7 @@ from blue_solvers.normal_equations.noisy_equations import (
     Equations,
     NormalSolverFactory,
 )
+from blue_solvers.normal_equations.rounded_rows import RoundedRows
 from blue_solvers.normal_equations.settling import Settling
 from constraint_builders.arrays import Float
 
@@ -46,9 +47,9 @@ class Projected:
 
 
 class Stage:
-    """One projection onto A x = b."""
+    """One projection onto A x = b, of rows that are `independent` or not."""
 
-    def __init__(self, equations: Equations, make_solver: NormalSolverFactory) -> None:
+    def __init__(self, equations: Equations, make_solver: NormalSolverFactory, independent: bool = False) -> None:
         self.equations = equations
         self.solver = make_solver(equations)
         self._absolute = abs(equations.A)
@@ -57,6 +58,7 @@ class Stage:
         self._settling = Settling(equations, iterate) if iterate is not None else None
         extended = equations.uneven and not self.solver.rtol and equations.A.shape[0]
         self._extended = ExtendedSweeps(equations, self.solver) if extended else None
+        self._rounded = RoundedRows(equations, self.solver) if independent else None
 
     def project(self, Y: Float, b: Float) -> tuple[Float, Projected]:
         """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold."""
@@ -64,7 +66,7 @@ class Stage:
         if self._extended is not None:
             X, settled = self._extended.project(Y, b)
             violation = abs(equations.A @ X - b)
-            return X, Projected(0, 0.0, float(violation.max(initial=0.0)), bool(settled.all()))
+            return X, Projected(0, 0.0, float(violation.max(initial=0.0)), bool(settled.all()) and self._is_told(X, b))
         steps = 0
 
         def correct(X: Float, R: Float, target: Float) -> Float:
@@ -82,7 +84,12 @@ class Stage:
         sizes, goal = self._sizes(R), np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)
         residual = float((sizes / np.maximum(first, np.finfo(float).tiny)).max(initial=0.0))
         violation = float(abs(R).max(initial=0.0))
-        return X, Projected(steps, residual, violation, bool((sizes <= 2 * goal).all()) or not self.solver.rtol)
+        as_near = bool((sizes <= 2 * goal).all()) or not self.solver.rtol
+        return X, Projected(steps, residual, violation, as_near and self._is_told(X, b))
+
+    def _is_told(self, X: Float, b: Float) -> bool:
+        """Whether roundings of the equations move it by roundings only."""
+        return self._rounded is None or bool(self._rounded.tell(X, b).all())
 
     def adjoint(self, U: Float) -> Float:
         """The transpose of the linear part of `project`, (n, K)."""

@@ -188,11 +188,16 @@ def _least_squares(H: sparse.csr_array, root: Float, g: Float) -> Float:
     if root.ndim == 2 or H.shape[0] * H.shape[1] <= MOST_DENSE:
         R = root if root.ndim == 2 else np.diag(root) if H.shape[1] <= 1000 else sparse.diags_array(root)
         B = np.asarray(R @ H.T.toarray())
-        scale = np.linalg.norm(B, axis=0)
+        scale = _or_one(np.linalg.norm(B, axis=0))
         return lstsq(B / scale, R @ g, lapack_driver="gelsy", check_finite=False)[0] / scale
     B = sparse.csr_array(sparse.diags_array(root) @ H.T)
-    scale = np.sqrt(np.asarray(B.multiply(B).sum(axis=0)).ravel())
+    scale = _or_one(np.sqrt(np.asarray(B.multiply(B).sum(axis=0)).ravel()))
     return _iterated(sparse.csr_array(B @ sparse.diags_array(1 / scale)), root * g) / scale
+
+
+def _or_one(lengths: Float) -> Float:
+    """Lengths, 1 for those of relations between exact cells alone."""
+    return np.where(lengths > 0, lengths, 1.0)
 
 
 def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: float) -> Float:

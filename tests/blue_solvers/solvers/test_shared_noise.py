@@ -15,6 +15,8 @@ from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gal
 from noise_mechanisms.add_noise import draw_noise
 from tests.helpers.correlated import dense_operator
 from tests.helpers.effort import examples
+from tests.helpers.oracles.invent import Kind, invent
+from tests.helpers.oracles.quick import answer
 from tests.helpers.spines import SCHEMA, spine_problems
 from tests.helpers.strategies import Case, cases
 
@@ -163,3 +165,17 @@ def test_the_noise_that_is_drawn_has_this_covariance() -> None:
     draws = draw_noise(problem, 200_000, rng=0)
     # Entries have standard deviations of at most sqrt(2) * 6 / sqrt(200,000) = 0.019.
     np.testing.assert_allclose(draws @ draws.T / draws.shape[1], covariance @ np.eye(5), atol=0.08)
+
+
+@pytest.mark.parametrize("seed", [2_000_002, 2_000_019, 2_000_028, *range(2_000_004, 2_000_010)])
+def test_large_counts_cost_no_digits_of_small_noise(seed: int) -> None:
+    """Twelve decades of variances and counts of a million: what is shared is told by residuals."""
+    invented = invent(seed, Kind(covariance="shared", decades=12.0, count=1e6, equalities=False), answer=answer)
+    assert invented is not None
+    reference, problem = invented.reference, invented.description.problem()
+    rounding = 8 * np.spacing(abs(reference.estimate).max(initial=reference.largest))
+    for solver in ("two_pass", "sea_blue", "cholesky", "dense"):
+        if SOLVERS[solver]().supports(problem) is None:
+            P = blue(problem, solver)
+            off = abs(P @ invented.y + P.offset - reference.estimate)
+            assert (off <= 2e-8 * reference.std_errors + rounding).all(), solver

@@ -76,6 +76,13 @@ def test_invented_problems(seed: int, kind: Kind) -> None:
     assert_supports_says_what_blue_takes(made(described(seed, kind).problem))
 
 
+@examples(25)
+@given(seed=SEEDS, areas=st.sampled_from(["weights", "floats", "large"]), decades=st.sampled_from([4.0, 12.0]))
+def test_areas_with_weights(seed: int, areas: str, decades: float) -> None:
+    kind = Kind(areas=areas, decades=decades, cellwise=True, equalities=False)
+    assert_supports_says_what_blue_takes(made(described(seed, kind).problem))
+
+
 @examples(20)
 @given(problem=spine_problems())
 def test_spines(problem: Problem) -> None:

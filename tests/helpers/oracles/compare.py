@@ -31,19 +31,22 @@ def differences(invented: Invented, solver: Solver | str, tolerance: Tolerance =
         return None
     wrong = []
     if info.exact:
-        wrong += _wrong_estimates(info, x + P.offset, invented, tolerance) + _wrong_variances(P, invented, tolerance)
+        wrong += wrong_estimates(info, x + P.offset, invented, tolerance) + wrong_variances(P, invented, tolerance)
     bound = proved.certificate().bound
     if bound is not None and bound * (1 + 1e-6) < invented.reference.error(proved.values):
         wrong.append(f"proved to {bound:.3g} standard errors, {invented.reference.error(proved.values):.3g} off")
     if proved.info.exact:
-        wrong += [f"proved {w}" for w in _wrong_estimates(proved.info, proved.values, invented, tolerance)]
+        wrong += [f"proved {w}" for w in wrong_estimates(proved.info, proved.values, invented, tolerance)]
     return wrong if wrong or info.exact else None
 
 
-def _wrong_estimates(info: Info, x: np.ndarray, invented: Invented, tolerance: Tolerance) -> list[str]:
+def wrong_estimates(
+    info: Info, x: np.ndarray, invented: Invented, tolerance: Tolerance, floor: float | np.ndarray | None = None
+) -> list[str]:
+    """Estimates that are off by more than the tolerance, or than their own bound, and than rounding."""
     reference = invented.reference
     errors = abs(x - reference.estimate)
-    floor = ROUNDING * EPSILON * largest(invented)
+    floor = ROUNDING * EPSILON * largest(invented) if floor is None else floor
     wrong = []
     if not (errors <= tolerance.estimate * reference.std_errors + floor).all():
         worst = (np.maximum(errors - floor, 0) / np.maximum(reference.std_errors, 1e-300)).max()
@@ -54,7 +57,8 @@ def _wrong_estimates(info: Info, x: np.ndarray, invented: Invented, tolerance: T
     return wrong
 
 
-def _wrong_variances(P: BlueOperator, invented: Invented, tolerance: Tolerance) -> list[str]:
+def wrong_variances(P: BlueOperator, invented: Invented, tolerance: Tolerance) -> list[str]:
+    """Variances that are off by more than the tolerance, or not 0 where the figure is known exactly."""
     reference = invented.reference.variances
     errors = abs(P.variances() - reference)
     if (errors <= tolerance.variance * reference).all():  # what is known exactly has none

@@ -129,7 +129,7 @@ def weigh(description: Description, y: np.ndarray, V: np.ndarray) -> Weighed:
     r = _Reduced(description, y)
     weights, covariance = np.zeros((description.variances.size, V.shape[1])), np.zeros((r.D.shape[0], V.shape[1]))
     if r.J:
-        pulled = r.cov * (r.DJ.transpose() * _ball(_rational(V)))
+        pulled = r.cov * (r.DJ.transpose() * _ball(rational(V)))
         weights[r.noisy] = _mids(r.WA * pulled)
         covariance = _mids(r.DJ * pulled)
     return Weighed(weights, covariance)
@@ -151,7 +151,7 @@ def _mid(value: arb) -> float:
     return float(value.mid())
 
 
-def _rational(matrix: np.ndarray) -> fmpq_mat:
+def rational(matrix: np.ndarray) -> fmpq_mat:
     values = np.asarray(matrix, dtype=float).ravel().tolist()
     distinct = {value: _q(value) for value in set(values)}  # of 0 and 1 nearly always
     return fmpq_mat(*matrix.shape, [distinct[value] for value in values])
@@ -159,11 +159,11 @@ def _rational(matrix: np.ndarray) -> fmpq_mat:
 
 def _known(description: Description, M: np.ndarray, exact: np.ndarray, y: np.ndarray) -> tuple[fmpq_mat, list[fmpq]]:
     """Equations C d = right of everything known exactly."""
-    C = _rational(M[exact])
+    C = rational(M[exact])
     right = [_q(value) for value in y[exact]]
     if description.equalities is not None:
         E, b = description.equalities
-        EM = _rational(E) * _rational(M)
+        EM = rational(E) * rational(M)
         C = fmpq_mat(C.nrows() + EM.nrows(), M.shape[1], [*C.entries(), *EM.entries()])
         right += [_q(value) for value in b]
     return C, right
@@ -203,7 +203,7 @@ def _identity(size: int) -> fmpq_mat:
 
 
 def _times(matrix: np.ndarray, N: fmpq_mat) -> fmpq_mat:
-    return _rational(matrix) * N
+    return rational(matrix) * N
 
 
 def _rows(matrix: fmpq_mat, rows: np.ndarray) -> fmpq_mat:

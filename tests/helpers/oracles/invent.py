@@ -13,8 +13,29 @@ import numpy as np
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import Reference, solve
 
-MOST_ROWS = 70  # observed cells: keeps the exact reference fast
-MOST_COLUMNS = 110  # detailed cells of all leaves
+
+@dataclass(frozen=True)
+class Size:
+    """How large an invented problem may be; what is so of the smallest keeps the exact reference fast.
+
+    Attributes
+    ----------
+    rows, columns : int
+        Observed cells, and detailed cells of all leaves.
+    variables, levels, places, leaves, tables : int
+        Variables and their levels, geounits, leaves of areas, tables of a geolevel; one more than there may be.
+    least : int
+        Observed cells that there have to be.
+    """
+
+    rows: int = 70
+    columns: int = 110
+    variables: int = 4
+    levels: int = 6
+    places: int = 10
+    leaves: int = 8
+    tables: int = 5
+    least: int = 1
 
 
 @dataclass(frozen=True)
@@ -29,6 +50,10 @@ class Kind:
         Mean count of a detailed cell.
     cellwise : bool
         Whether variances differ within tables.
+    nested : bool
+        Whether a second recode of a variable may be one of the first.
+    turned : bool
+        Whether names of observed tables give their factors in any order.
     """
 
     spine: bool = True
@@ -43,6 +68,9 @@ class Kind:
     covariance: str = ""  # "", "sparse", "shared"
     decades: float = 4.0
     count: float = 20.0
+    nested: bool = False
+    turned: bool = False
+    size: Size = Size()
 
 
 @dataclass(frozen=True)
@@ -57,23 +85,28 @@ class Invented:
 
 @lru_cache(maxsize=512)
 def invent(
-    seed: int, kind: Kind = Kind(), wanted: Callable[[Description], bool] = lambda described: True
+    seed: int,
+    kind: Kind = Kind(),
+    wanted: Callable[[Description], bool] = lambda described: True,
+    answer: Callable[[Description, np.ndarray], Reference] = solve,
 ) -> Invented | None:
     """The problem of a seed, or None where it is not `wanted` or the seed leads to nothing that can be estimated."""
     rng = np.random.default_rng(seed)
     sizes, groups = _variables(rng, kind)
-    parent, level = _tree(rng) if kind.spine and rng.random() < 0.6 else (None, None)
+    parent, level = _tree(rng, kind.size) if kind.spine and rng.random() < 0.6 else (None, None)
     shell = Description(sizes, groups, parent, level, (), ())
     if kind.areas:
         cut = kind.areas == "cut"
-        incidence, level = areas_within_areas(rng) if cut else invented_areas(rng, kind.areas == "weights")
+        incidence, level = (
+            areas_within_areas(rng, kind.size) if cut else invented_areas(rng, kind.areas == "weights", kind.size)
+        )
         above = level < level.max()
         incidence[above] = incidence[above] * _weights(rng, kind.areas, incidence[above].shape)
         shell = Description(sizes, groups, None, level, (), (), incidence=incidence)
-    if shell.leaves.size * prod(sizes.values()) > MOST_COLUMNS:
+    if shell.leaves.size * prod(sizes.values()) > kind.size.columns:
         return None
     observed = _observed(rng, kind, shell)
-    if not observed:
+    if sum(block.values.size for block in observed) < kind.size.least:
         return None
     zeros = _zeros(rng, shell) if kind.zeros and rng.random() < 0.35 else ()
     described = replace(shell, observed=observed, zeros=zeros)
@@ -87,7 +120,7 @@ def invent(
     if not wanted(described):  # before the answer is worked out, which takes longest
         return None
     y = _measure(rng, described, truth)
-    desired, reference = _desired(rng, described, y)
+    desired, reference = _desired(rng, described, y, answer)
     if not desired:
         return None
     y.flags.writeable = truth.flags.writeable = False  # tests share it
@@ -95,12 +128,14 @@ def invent(
 
 
 def _variables(rng: np.random.Generator, kind: Kind) -> tuple[dict[str, int], dict]:
-    sizes = {f"v{i}": int(rng.integers(1, 6)) for i in range(rng.integers(1, 4))}
+    sizes = {f"v{i}": int(rng.integers(1, kind.size.levels)) for i in range(rng.integers(1, kind.size.variables))}
     groups: dict[str, tuple[str, tuple[int, ...]]] = {}
     for name, size in sizes.items():
         for k in range(int(rng.choice([0, 1, 2], p=[0.4, 0.35, 0.25])) if kind.recodes and size >= 3 else 0):
             count = int(rng.integers(2, size))
             found = rng.permutation(np.concatenate([np.arange(count), rng.integers(0, count, size - count)]))
+            if kind.nested and k and rng.random() < 0.5:  # the one before, coarser
+                found = np.minimum(np.array(groups.get(f"r{name[1:]}a", (name, found))[1]), 1)
             if not any(_same(found, np.array(other)) for _, other in groups.values() if len(other) == size):
                 groups[f"r{name[1:]}{'abc'[k]}"] = (name, tuple(int(g) for g in found))
     return sizes, groups
@@ -110,11 +145,11 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return len({*zip(one.tolist(), other.tolist(), strict=True)}) == one.max() + 1 == other.max() + 1
 
 
-def _tree(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _tree(rng: np.random.Generator, size: Size) -> tuple[np.ndarray, np.ndarray]:
     parent, level = [-1], [0]
     for depth in range(1, int(rng.integers(2, 5))):
         for above in [i for i, own in enumerate(level) if own < depth]:
-            if len(parent) >= 9:
+            if len(parent) >= size.places - 1:
                 break
             skips = level[above] < depth - 1
             count = int(rng.integers(0, 2)) if skips else int(rng.integers(0, 4))
@@ -124,9 +159,9 @@ def _tree(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return np.array(parent), np.array([levels[own] for own in level])
 
 
-def invented_areas(rng: np.random.Generator, weighted: bool) -> tuple[np.ndarray, np.ndarray]:
+def invented_areas(rng: np.random.Generator, weighted: bool, size: Size = Size()) -> tuple[np.ndarray, np.ndarray]:
     """Areas over a few leaves: partitions, overlapping and empty ones, of one leaf, twice the same; the leaves last."""
-    leaves = int(rng.integers(1, 8))
+    leaves = int(rng.integers(1, size.leaves))
     rows, level = [], []
     for layer in range(int(rng.integers(1, 4))):
         count = int(rng.integers(1, 4))
@@ -144,9 +179,9 @@ def invented_areas(rng: np.random.Generator, weighted: bool) -> tuple[np.ndarray
     return np.vstack(rows), np.array(level + [len(rows) - 1] * leaves)
 
 
-def areas_within_areas(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def areas_within_areas(rng: np.random.Generator, size: Size = Size()) -> tuple[np.ndarray, np.ndarray]:
     """A tree of one to three layers, and inside each of its lowest areas others that cross; the leaves last."""
-    leaves = int(rng.integers(2, 9))
+    leaves = int(rng.integers(2, size.leaves + 1))
     lowest = np.sort(rng.integers(0, int(rng.integers(1, 4)), leaves))
     lowest = np.unique(lowest, return_inverse=True)[1]
     layers = [np.eye(lowest.max() + 1)[:, lowest]]
@@ -192,13 +227,15 @@ def _observed(rng: np.random.Generator, kind: Kind, d: Description) -> tuple[Blo
     rows = 0
     for level in _levels(d):
         tables: set[tuple[str, ...]] = set()
-        for _ in range(int(rng.integers(1, 5))):
+        for _ in range(int(rng.integers(1, kind.size.tables))):
             tables.add(_factors(rng, d))
         if rng.random() < 0.5:
             tables.add(tuple(d.sizes))
         for factors in sorted(tables):
+            if kind.turned:
+                factors = tuple(rng.permutation(factors).tolist())
             shape = (d.members(level).size, *d.shape(factors))
-            if rows + prod(shape) <= MOST_ROWS:
+            if rows + prod(shape) <= kind.size.rows:
                 found.append(Block(level, factors, _variances(rng, kind, shape)))
                 rows += prod(shape)
     if any(np.isfinite(b.values).any() for b in found):
@@ -286,13 +323,18 @@ def _measure(rng: np.random.Generator, d: Description, truth: np.ndarray) -> np.
     return y
 
 
-def _desired(rng: np.random.Generator, d: Description, y: np.ndarray) -> tuple[tuple[Block, ...], Reference]:
+def _desired(
+    rng: np.random.Generator,
+    d: Description,
+    y: np.ndarray,
+    solved: Callable[[Description, np.ndarray], Reference],
+) -> tuple[tuple[Block, ...], Reference]:
     """Tables all of whose cells are determined: the observed ones if they are, and others."""
     pool = [Block(b.level, b.factors) for b in d.observed]
     pool += [Block(int(rng.choice(_levels(d))), _factors(rng, d)) for _ in range(4)]
-    unique = {(b.level, b.factors): b for b in pool}
+    unique = {(b.level, frozenset(b.factors)): b for b in pool}
     candidates = tuple(unique.values())
-    answer = solve(replace(d, desired=candidates), y)
+    answer = solved(replace(d, desired=candidates), y)
     sizes = [d.members(b.level).size * prod(d.shape(b.factors)) for b in candidates]
     cuts = np.cumsum([0, *sizes])
     kept = [i for i in range(len(candidates)) if answer.determined[cuts[i] : cuts[i + 1]].all()]
@@ -304,7 +346,7 @@ def _desired(rng: np.random.Generator, d: Description, y: np.ndarray) -> tuple[t
     if d.has_places:  # the package orders desired tables by geolevel as they are given
         kept.sort(key=lambda i: candidates[i].level)
     cells = np.concatenate([np.arange(cuts[i], cuts[i + 1]) for i in kept]) if kept else np.zeros(0, dtype=int)
-    part = Reference(answer.estimate[cells], answer.variances[cells], answer.determined[cells], answer.largest)
+    part = replace(answer, **{own: values[cells] for own, values in vars(answer).items() if np.ndim(values)})
     return tuple(candidates[i] for i in kept), part
 
 

@@ -1,0 +1,1 @@
+"""Invented problems through every solver, beside exact answers: what `scripts/soak` runs."""

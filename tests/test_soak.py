@@ -1,0 +1,96 @@
+"""What `scripts/soak` runs: it agrees with itself, finds what is planted, and what it found once stays mended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from blue_solvers import SOLVERS, Dense, Info, Prepared, Solver
+from blue_solvers.solvers import Auto
+from constraint_builders import Problem
+from tests.helpers.oracles.exact import solve
+from tests.helpers.oracles.invent import Kind, all_kinds, invent
+from tests.helpers.oracles.quick import answer
+from tests.soak.__main__ import main, soak
+
+FOUND = {  # what each of these seeds found
+    1000071: "relations between exact cells alone made a certificate NaN",
+    1000145: "coefficients of rounded equations decide the answer: 2.7 standard errors off, called exact",
+    1000828: "said to be taken, and then refused: areas with weights",
+}
+
+
+class Spoilt(Prepared):
+    """Dense, but for what is planted."""
+
+    def __init__(self, sound: Prepared, plant: str) -> None:
+        self.problem, self.offset, self.info = sound.problem, sound.offset, sound.info
+        self._sound, self._plant = sound, plant
+
+    def apply(self, Y: np.ndarray) -> tuple[np.ndarray, Info]:
+        X, info = self._sound.apply(Y)
+        return (X * (1 + 1e-3), info) if self._plant == "values" else (X, info)
+
+    def adjoint(self, V: np.ndarray) -> np.ndarray:
+        return self._sound.adjoint(V) * (1.01 if self._plant == "transpose" else 1.0)
+
+    def variances(self) -> np.ndarray:
+        return self._sound.variances() * (1 + 1e-5 * (self._plant == "variances"))
+
+
+def planted(plant: str) -> Solver:
+    class Planted(Dense):
+        name = "planted"
+
+        def plan(self, problem: Problem) -> Prepared:
+            return Spoilt(super().plan(problem), plant)
+
+    return Planted()
+
+
+def test_a_handful_of_problems_agree(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "7", "--problems", "6", "--size", "small", "--solver", "auto", "--solver", "dense"]) == 0
+    printed = capsys.readouterr().out
+    assert "0 disagreements" in printed
+    assert "runs" in printed
+
+
+@pytest.mark.parametrize("plant", ["values", "variances", "transpose"])
+def test_planted_errors_are_found(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    counts = soak(range(4), "small", {"planted": planted(plant)})
+    assert counts.disagreements
+    said = capsys.readouterr().out
+    assert {"values": "estimates", "variances": "variances", "transpose": "transpose"}[plant] in said
+    assert "scripts/soak --no-install --seed" in said
+
+
+def test_a_wrong_degree_of_freedom_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(description, y):  # type: ignore[no-untyped-def]
+        found = answer(description, y)
+        return replace(found, degrees_of_freedom=found.degrees_of_freedom + 1)
+
+    monkeypatch.setattr("tests.soak.problems.answer", short)
+    assert soak(range(3), "small", {"auto": Auto()}).disagreements
+
+
+@pytest.mark.parametrize("seed", FOUND, ids=FOUND.get)
+def test_what_was_found_stays_mended(seed: int) -> None:
+    solvers = {name: solver() for name, solver in SOLVERS.items()}
+    assert soak([seed], "small", solvers).disagreements == 0
+
+
+@pytest.mark.parametrize("kind", [*all_kinds()[::5], Kind(areas="large", coefficients="floats", count=1e6)], ids=str)
+def test_both_references_agree(kind: Kind) -> None:
+    compared = 0
+    for seed in range(300, 306):
+        found = invent(seed, kind)
+        if found is None:
+            continue
+        one, other = solve(found.description, found.y), answer(found.description, found.y)
+        np.testing.assert_array_equal(one.determined, other.determined)
+        np.testing.assert_allclose(other.estimate, one.estimate, rtol=1e-14, atol=1e-14 * one.largest)
+        np.testing.assert_allclose(other.variances, one.variances, rtol=1e-13)
+        compared += 1
+    assert compared
