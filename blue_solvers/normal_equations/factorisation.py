@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from typing import Protocol, TypeAlias
 
@@ -88,6 +89,12 @@ def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERW
     return _by_cholmod(matrix, instead)
 
 
+@cache
+def version_of(package: str) -> str:
+    """The installed version, which takes milliseconds to read."""
+    return metadata.version(package)
+
+
 def cholmod_gives_triangles() -> bool:
     """Whether scikit-sparse is installed and of the interface, 0.4, whose factors can be looked into."""
     return hasattr(cholmod, "analyze")
@@ -105,7 +112,7 @@ def entries_by_cholmod(matrix: sparse.csr_array) -> Integers | None:
 
 
 def _by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Factor:
-    label = f"CHOLMOD, scikit-sparse {metadata.version('scikit-sparse')}"
+    label = f"CHOLMOD, scikit-sparse {version_of('scikit-sparse')}"
     with _cholmod_errors(instead):
         if not cholmod_gives_triangles():
             return Factor(cholmod.cho_factor(matrix).solve, label, _not_shown)
@@ -139,7 +146,7 @@ def _by_scipy(matrix: sparse.csc_matrix) -> Factor:
         factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError:
         raise UnsupportedProblemError(INDEFINITE) from None
-    label = f"SuperLU, scipy {metadata.version('scipy')}"
+    label = f"SuperLU, scipy {version_of('scipy')}"
     return Factor(factors.solve, label, lambda: _triangle_of_superlu(matrix, factors))
 
 
