@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.assumptions import tree_refusal
-from blue_solvers.components.corrections import Corrected
+from blue_solvers.components.conditioning import conditioned
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.covariances import Weights, functional_covariance
 from blue_solvers.components.tree.tree_form import TreeForm
@@ -59,7 +59,7 @@ class TwoPass(Solver):
             return InOtherLayout(problem, self.plan(over), observed, desired)
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
         if problem.equalities is not None:
-            return SeaBlueEstimate(problem, Corrected(problem), info)
+            return SeaBlueEstimate(problem, conditioned(problem), info)
         return _TwoPassEstimate(problem, TreeForm(StructuredProblem.of(problem)), info)
 
 
