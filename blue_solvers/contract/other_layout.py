@@ -71,7 +71,8 @@ class InOtherLayout(Prepared):
         return self._told(*self._prepared.apply_checked(self._observed.spread(Y)))
 
     def _told(self, X: Float, info: Info) -> tuple[Float, Info]:
-        return self._desired.taken(X), replace(info, reason=self.info.reason)
+        same = info.reason == self.info.reason
+        return self._desired.taken(X), info if same else replace(info, reason=self.info.reason)
 
     def adjoint(self, V: Float) -> Float:
         return self._observed.taken(self._prepared.adjoint(self._desired.spread(V)))
