@@ -34,9 +34,9 @@ from bench.measuring import print_table
 from bench.spine import problem_of_a_state as rhode_island
 from blue_solvers import BlueOperator, ConjugateGradient, blue
 from blue_solvers.normal_equations.factorisation import factorise
+from blue_solvers.normal_equations.inverses import SparseFactor
 from blue_solvers.normal_equations.kernels import Gather, gather
 from blue_solvers.normal_equations.noisy_equations import equations_of
-from blue_solvers.normal_equations.sparse_factor import SparseFactor
 from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.uncertainty import half_widths, variances_by_selected_inversion
 from blue_solvers.uncertainty.monte_carlo import Streams

@@ -16,8 +16,8 @@ from blue_solvers.components.size import (
     too_many_groups,
     too_many_tied,
 )
-from blue_solvers.components.spoken_of import too_many_spoken_of
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
+from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
 from constraint_builders.memory import format_bytes, free_memory
@@ -87,7 +87,7 @@ def _recodes_too_large(problem: Problem) -> str | None:
 
 def _too_large(problem: Problem) -> str | None:
     """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
-    unwieldy = (too_many_groups(problem) if problem.zeros is None else None) or too_many_spoken_of(problem)
+    unwieldy = (too_many_groups(problem) if problem.zeros is None else None) or too_many_unmeasured(problem)
     if unwieldy is not None:
         return unwieldy
     groupings = groupings_in_use(problem)

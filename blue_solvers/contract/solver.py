@@ -7,8 +7,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from blue_solvers.contract.errors import ConvergenceError, Refusal, UnsupportedProblemError
-from blue_solvers.contract.name_order import InNameOrder
+from blue_solvers.contract.other_layout import InOtherLayout
 from blue_solvers.contract.prepared import Prepared
 from blue_solvers.contract.shared_noise import SharedNoiseEstimate
 from blue_solvers.contract.undetermined import WithUndetermined
@@ -122,7 +124,8 @@ class Solver(ABC):
             return WithUndetermined(problem, problem.undetermined, self._prepared(problem.determined))
         order = in_schema_order(problem)
         if order is not None:
-            return InNameOrder(problem, order, self._prepared(order.problem))
+            places = np.argsort(order.observed), np.argsort(order.desired)
+            return InOtherLayout(problem, self._prepared(order.problem), *places)
         if problem.noise.shared is not None:
             return self._with_shared_noise(problem, problem.noise.shared)
         try:

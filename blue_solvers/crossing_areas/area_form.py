@@ -23,8 +23,8 @@ from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import Info, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import ComponentProblem, Key, component_problem
 from blue_solvers.crossing_areas.table_slots import Component, TableSlots
+from blue_solvers.normal_equations.factorisation import sparse_solver
 from blue_solvers.normal_equations.projection import ConstrainedEstimate, variances_of_estimates
-from blue_solvers.normal_equations.sparse_normal import SparseNormalSolver
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
@@ -60,7 +60,7 @@ class AreaForm:
             if own is None:
                 continue
             if own.key not in solved:
-                solved[own.key] = ConstrainedEstimate(own.problem, "independent", SparseNormalSolver, COMPONENT)
+                solved[own.key] = ConstrainedEstimate(own.problem, "independent", sparse_solver, COMPONENT)
             self._components.append((component, own, solved[own.key]))
 
     def apply(self, Y: Float) -> Float:

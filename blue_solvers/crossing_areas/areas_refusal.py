@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blue_solvers.components.grouping import sees_contrasts
 from blue_solvers.components.size import groupings_in_use, too_many_groups
-from blue_solvers.components.spoken_of import too_many_spoken_of
+from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
 from blue_solvers.contract import Refusal
 from blue_solvers.normal_equations.noisy_equations import is_uneven
 from constraint_builders import Problem
@@ -29,7 +29,7 @@ def areas_refusal(problem: Problem) -> str | None:
     count = _most_components(problem)
     if count > MOST_COMPONENTS:
         return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)
-    return too_many_groups(problem) or too_many_spoken_of(problem)
+    return too_many_groups(problem) or too_many_unmeasured(problem)
 
 
 def _most_components(problem: Problem) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from blue_solvers.components import Components
-from blue_solvers.components.corrections import Corrected
+from blue_solvers.components.conditioning import NO_CELLS, conditioned
 from blue_solvers.crossing_areas.area_form import AreaForm
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Flags, Index
 from constraint_builders.description.zeros import StructuralZeros
 
 
-def exact_form_of_areas(problem: Problem, known: Index | None = None) -> Components:
+def exact_form_of_areas(problem: Problem, known: Index = NO_CELLS) -> Components:
     """The exact estimate of a problem for which `areas_refusal` is None.
 
     Parameters
@@ -21,10 +21,7 @@ def exact_form_of_areas(problem: Problem, known: Index | None = None) -> Compone
     known : ndarray of int, optional
         Observed cells whose measurement is exact, whatever variance the problem gives them.
     """
-    problem = _of_areas(problem)
-    if problem.equalities is not None or (known is not None and known.size):
-        return Corrected(problem, known, AreaForm)
-    return AreaForm(problem)
+    return conditioned(_of_areas(problem), known, AreaForm)
 
 
 def _of_areas(problem: Problem) -> Problem:

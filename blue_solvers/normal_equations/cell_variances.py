@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from itertools import pairwise
-from typing import TypeAlias
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.normal_equations import kernels
-from blue_solvers.normal_equations.dense_factor import DenseFactor, bytes_dense, is_cheaper_dense
-from blue_solvers.normal_equations.factorisation import Factor, factorise
+from blue_solvers.normal_equations.factorisation import FactorSolver, Solving, factorise
+from blue_solvers.normal_equations.inverses import factor_and_squares
 from blue_solvers.normal_equations.kernels import Gather
 from blue_solvers.normal_equations.noisy_equations import (
     EPSILON,
     Equations,
-    NormalSolver,
     equations_of,
     is_uneven,
     side_by_side,
 )
-from blue_solvers.normal_equations.sparse_factor import SparseFactor, entry_keys
 from blue_solvers.normal_equations.stage import Stage
 from constraint_builders import Problem
-from constraint_builders.arrays import Float, Integers
-from constraint_builders.memory import require_memory
+from constraint_builders.arrays import Float
 
 CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
 WELL_KNOWN = 1e-9  # of a cell's noise: a smaller variance needs weights as near as rounding permits
 DIGITS = 1e-8  # relative error of a variance that rounding may leave
 POWER_STEPS = 6
 DETERMINED = 1e-22  # of a cell's noise: variances below it are 0 but for rounding
-REFINED_BLOCK = 32  # columns of the adjoint held at once
+REFINED_BLOCK = 64  # columns of the adjoint held at once
 NOTHING = 1e-12  # of what a cell sums: weights that together are less say nothing of it
-PAIR_BYTES = 64  # of a pair of rows: itself, its value, and their sorted copies
-MOST_PAIR_BYTES = 2.0**31  # of pairs at once
-Solving: TypeAlias = SparseFactor | DenseFactor | Factor
-INSTEAD = "use P.variances() with solver='cg', Monte Carlo intervals, or estimate_variances"
 
 
 def variances_by_selected_inversion(
@@ -155,18 +146,10 @@ def _variances(parts: list[tuple[Equations, sparse.csr_array]], least: list[floa
         return noise
     U = _reached(equations, T)
     N = equations.normal_matrix()
-    factor: SparseFactor | DenseFactor
-    if gather is None and len(parts) == 1 and is_cheaper_dense(U):
-        require_memory(
-            bytes_dense(U), f"selected inversion for {U.shape[1]:,} cells in {U.shape[0]:,} equations", INSTEAD
-        )
-        factor = DenseFactor.of(N)
-        variances = noise - factor.squares(U)
-    else:
-        factor = SparseFactor.of(_with_pairs_of(U, N))
-        gather = gather or kernels.gather.fastest()
-        taken = [_taken(factor, sparse.csc_array(U[:, columns]), gather) for columns in _columns_at_once(U)]
-        variances = noise - np.concatenate(taken)
+    if len(parts) > 1:  # of one the whole inverse may take less
+        gather = kernels.gather.fastest()
+    factor, taken = factor_and_squares(N, U, gather)
+    variances = noise - taken
     conditions = _conditions(factor, N, [own.A.shape[0] for own, _ in parts])
     start = 0
     for (own, sums), condition in zip(parts, conditions.tolist(), strict=True):
@@ -193,11 +176,12 @@ def _mend_cancelled(
     cancelled = np.flatnonzero(variances < max(CANCELLED, rounding / DIGITS) * noise)
     if not (cancelled.size and equations.A.shape[0]):
         return
-    solving = factorise(equations.normal_matrix()) if solving is None else solving
-    variances[cancelled] = _variances_from_weights(equations, solving, T[cancelled])
+    solver = FactorSolver(equations, factorise(equations.normal_matrix()) if solving is None else solving)
+    variances[cancelled] = _variances_from_weights(equations, T[cancelled], _weights(equations, solver))
     known_well = cancelled[variances[cancelled] < max(WELL_KNOWN, rounding**2 / DIGITS) * noise[cancelled]]
     if known_well.size:
-        variances[known_well] = _variances_from_refined_weights(equations, solving, T[known_well])
+        refined = _refined_weights(equations, solver)
+        variances[known_well] = _variances_from_weights(equations, T[known_well], refined)
 
 
 def _blocks(matrices: list[sparse.csr_array]) -> sparse.csr_array:
@@ -222,94 +206,39 @@ def _conditions(factor: Solving, N: sparse.csr_array, sizes: list[int]) -> Float
     return norms() * largest
 
 
-def _taken(factor: SparseFactor, U: sparse.csc_array, gather: Gather) -> Float:
-    """What every column u takes from its noise, u' N^-1 u."""
-    first, second = _pairs(U)
-    rows, columns = U.indices[first].astype(np.int64), U.indices[second].astype(np.int64)
-    terms = factor.inverse_entries(rows, columns, gather) * U.data[first] * U.data[second]
-    terms[first != second] *= 2
-    of_pair = np.repeat(np.arange(U.shape[1]), np.diff(U.indptr))[first]
-    return np.bincount(of_pair, terms, minlength=U.shape[1]).astype(np.float64)
-
-
-def _pair_counts(U: sparse.csc_array) -> Integers:
-    counts = np.diff(U.indptr).astype(np.int64)
-    return counts * (counts + 1) // 2
-
-
-def _columns_at_once(U: sparse.csc_array) -> list[slice]:
-    """Runs of columns whose pairs fit in memory together; every run takes a sweep over the factor."""
-    pairs = np.cumsum(_pair_counts(U))
-    runs = max(1, int(np.ceil(PAIR_BYTES * float(pairs[-1]) / MOST_PAIR_BYTES))) if pairs.size else 1
-    stops = np.searchsorted(pairs, pairs[-1] * np.arange(1, runs + 1) / runs) + 1 if pairs.size else np.zeros(1, int)
-    stops[-1] = U.shape[1]
-    return [slice(*pair) for pair in pairwise([0, *stops.tolist()]) if pair[0] < pair[1]]
-
-
-def _pairs(U: sparse.csc_array) -> tuple[Integers, Integers]:
-    """Positions in `U.data` of all unordered pairs of entries in one column, an entry with itself included."""
-    counts = np.diff(U.indptr).astype(np.int64)
-    needed = PAIR_BYTES * float(_pair_counts(U).sum())
-    require_memory(needed, f"selected inversion for {U.shape[1]:,} cells in {U.shape[0]:,} equations", INSTEAD)
-    ends = np.repeat(U.indptr[1:], counts)
-    partners = ends - np.arange(U.nnz)
-    first = np.repeat(np.arange(U.nnz), partners)
-    offsets = np.cumsum(partners) - partners
-    return first, np.arange(first.size) - np.repeat(offsets, partners) + first
-
-
-def _with_pairs_of(U: sparse.csc_array, N: sparse.csr_array) -> sparse.csc_array:
-    """N with explicit zeros for all pairs of entries in one column of U where it has no entry."""
-    size = N.shape[0]
-    ones = sparse.csr_array((np.ones(U.nnz), U.indices, U.indptr), shape=U.shape[::-1])
-    pattern = sparse.csr_array(ones.T @ ones + sparse.csr_array((np.ones(N.nnz), N.indices, N.indptr), shape=N.shape))
-    pattern.sort_indices()
-    pattern.data[:] = 0
-    pattern.data[np.searchsorted(entry_keys(pattern), entry_keys(N))] = N.data
-    return sparse.csc_array((pattern.data, pattern.indices, pattern.indptr), shape=(size, size))
-
-
-def _variances_from_weights(equations: Equations, solving: Solving, T: sparse.csr_array) -> Float:
+def _variances_from_weights(
+    equations: Equations, T: sparse.csr_array, weights_of: Callable[[sparse.csc_array], Float]
+) -> Float:
     """Variances w' Sigma w with the weights w = t - A' (A Sigma A')^-1 A Sigma t of every row t of T.
 
     They are least there: an error of the weights counts by its square.
     """
-    variances, Sigma, U = np.empty(T.shape[0]), equations.entries(), _reached(equations, T)
-    spread = sparse.csr_array((sparse.diags_array(1 / equations.deviations) @ equations.A).T)
-    if equations.is_uncorrelated:  # weights in units of the noise
-        roots = sparse.diags_array(np.sqrt(Sigma.diagonal()))
-        spread, T = sparse.csr_array(roots @ spread), sparse.csr_array(T @ roots)
-    for start in range(0, T.shape[0], REFINED_BLOCK):
-        own = slice(start, start + REFINED_BLOCK)
-        weights = spread @ solving.solve(U[:, own].toarray())
-        entries = sparse.coo_array(T[own])
-        weights[entries.col, entries.row] -= entries.data
-        spent = weights if equations.is_uncorrelated else Sigma @ weights
-        variances[own] = np.einsum("ij,ij->j", weights, spent)
-    return variances
-
-
-def _variances_from_refined_weights(equations: Equations, solving: Solving, T: sparse.csr_array) -> Float:
-    """The same with weights as near as rounding permits: 0 where these are rounding, as of an area without leaves."""
-    stage = Stage(equations, lambda system: _Solver(solving, system))
-    nothing = 0.0 if equations.uneven else NOTHING
     variances = np.empty(T.shape[0])
     for start in range(0, T.shape[0], REFINED_BLOCK):
-        sums = T[start : start + REFINED_BLOCK].toarray().T
-        weights = stage.adjoint(sums)
-        weights[:, abs(weights).sum(axis=0) < nothing * abs(sums).sum(axis=0)] = 0
+        weights = weights_of(sparse.csc_array(T[start : start + REFINED_BLOCK].T))
         variances[start : start + REFINED_BLOCK] = np.einsum("ij,ij->j", weights, equations.Sigma @ weights)
     return variances
 
 
-class _Solver(NormalSolver):
-    """A factor of the scaled A Sigma A' as a solver of the normal equations."""
+def _weights(equations: Equations, solver: FactorSolver) -> Callable[[sparse.csc_array], Float]:
+    reached, none = sparse.csr_array(equations.A @ equations.entries()), np.zeros(0)
 
-    label = "selected inversion"
+    def weights(sums: sparse.csc_array) -> Float:
+        found = equations.A_transposed @ solver.solve((reached @ sums).toarray(), none)[0]
+        entries = sums.tocoo()
+        found[entries.row, entries.col] -= entries.data
+        return found
 
-    def __init__(self, factor: Solving, equations: Equations) -> None:
-        self._factor = factor
-        self._deviations = equations.deviations[:, None]
+    return weights
 
-    def solve(self, R: Float, target: Float) -> tuple[Float, int]:
-        return self._factor.solve(R / self._deviations) / self._deviations, 0
+
+def _refined_weights(equations: Equations, solver: FactorSolver) -> Callable[[sparse.csc_array], Float]:
+    """As near as rounding permits; 0 where they are rounding, as of an area without leaves."""
+    stage, nothing = Stage(equations, lambda _: solver), 0.0 if equations.uneven else NOTHING
+
+    def weights(sums: sparse.csc_array) -> Float:
+        found = stage.adjoint(sums.toarray())
+        found[:, abs(found).sum(axis=0) < nothing * abs(sums).sum(axis=0)] = 0
+        return found
+
+    return weights

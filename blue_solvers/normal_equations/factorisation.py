@@ -1,42 +1,80 @@
-"""Sparse Cholesky factors of symmetric positive definite matrices, by whichever library is installed."""
+"""Cholesky factors of A Sigma A', sparse ones by whichever library is installed, and what solves with them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
-from typing import Any
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import SuperLU, splu
 
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.normal_equations.factor_size import entries_of_factor, require_room
+from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
 from constraint_builders.arrays import Float, Integers
+from constraint_builders.memory import require_memory
 
 try:
     from sksparse import cholmod
 except ImportError:
     cholmod = None
 
+ENTRY_BYTES = 12  # of a sparse matrix, while it is formed
 INDEFINITE = (
-    "the matrix is not positive definite: it has no Cholesky factor; where variances and weights are very unequal that "
-    "is rounding: use solver='dense'"
+    "the matrix A Sigma A' is not positive definite, and has no Cholesky factor: its rows are dependent, or the "
+    "covariance is singular; where variances and weights are very unequal that is rounding: use solver='dense'"
 )
+OTHERWISE = "use solver='cg'"
+Triangle: TypeAlias = tuple[sparse.csc_matrix, Integers]
+
+
+class Solving(Protocol):
+    """What solves with a factorised matrix N."""
+
+    @property
+    def label(self) -> str:
+        """The library."""
+
+    @property
+    def solve(self) -> Callable[[Float], Float]:
+        """N^-1 R for (n, K)."""
 
 
 @dataclass(frozen=True)
 class Factor:
-    """A factorised matrix: `solve` takes and returns (m, K); `label` names the library."""
+    """A factorised symmetric positive definite matrix N.
+
+    Attributes
+    ----------
+    solve : callable
+        N^-1 R for (n, K).
+    label : str
+        The library.
+    triangle : callable
+        L, lower triangular with sorted rows and a pattern that is closed under elimination, and the order, (n,), with
+        L L' = N[order][:, order]; not of scikit-sparse 0.5, which does not show it.
+    """
 
     solve: Callable[[Float], Float]
     label: str
+    triangle: Callable[[], Triangle]
 
 
-def factorise(matrix: sparse.csr_array) -> Factor:
+def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERWISE, shown: bool = False) -> Factor:
     """Factorise a sparse symmetric positive definite matrix.
+
+    Parameters
+    ----------
+    matrix : sparse array, (n, n)
+    instead : str
+        What to do where the factor does not fit.
+    shown : bool
+        Whether its triangle will be asked for: then by scipy where scikit-sparse does not show it.
 
     Raises
     ------
@@ -46,7 +84,15 @@ def factorise(matrix: sparse.csr_array) -> Factor:
         If the factor does not fit.
     """
     matrix = sparse.csc_matrix(matrix, dtype=np.float64)
-    return _by_scipy(matrix) if cholmod is None else _by_cholmod(matrix)
+    if cholmod is None or (shown and not cholmod_gives_triangles()):
+        return _by_scipy(matrix)
+    return _by_cholmod(matrix, instead)
+
+
+@cache
+def version_of(package: str) -> str:
+    """The installed version, which takes milliseconds to read."""
+    return metadata.version(package)
 
 
 def cholmod_gives_triangles() -> bool:
@@ -65,61 +111,109 @@ def entries_by_cholmod(matrix: sparse.csr_array) -> Integers | None:
     return entries_of_factor(pattern, cholmod.analyze(pattern).P())
 
 
-def triangle_by_cholmod(
-    matrix: sparse.csc_array, instead: str
-) -> tuple[sparse.csc_matrix, Integers, Callable[[Float], Float]]:
-    """L and the order with ``L L' = matrix[order][:, order]``, and what solves with it.
+def _by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Factor:
+    label = f"CHOLMOD, scikit-sparse {version_of('scikit-sparse')}"
+    with _cholmod_errors(instead):
+        if not cholmod_gives_triangles():
+            return Factor(cholmod.cho_factor(matrix).solve, label, _not_shown)
+        symbolic = cholmod.analyze(matrix)
+        require_room(matrix, symbolic.P(), instead)
+        factor = symbolic.cholesky(matrix)
 
-    Parameters
-    ----------
-    matrix : csc_array, (n, n)
-    instead : str
-        What to do where the factor does not fit.
+    def triangle() -> Triangle:
+        with _cholmod_errors(instead):  # an indefinite matrix has a factor L D L'
+            return factor.L().sorted_indices(), factor.P().astype(np.int64)
 
-    Raises
-    ------
-    ValueError
-        If it is not positive definite.
-    MemoryError
-        If the factor does not fit.
-    """
-    with _cholmod_errors(INDEFINITE, instead):
-        factor = _factor_by_cholmod(sparse.csc_matrix(matrix), instead)
-        return factor.L(), factor.P().astype(np.int64), factor.solve_A
-
-
-def _by_cholmod(matrix: sparse.csc_matrix) -> Factor:
-    label = f"CHOLMOD, scikit-sparse {metadata.version('scikit-sparse')}"
-    indefinite = "A Sigma A' is not positive definite: its rows are dependent, or the covariance is singular"
-    instead = "use solver='cg'"
-    with _cholmod_errors(indefinite, instead):
-        if hasattr(cholmod, "cho_factor"):
-            return Factor(cholmod.cho_factor(matrix).solve, label)
-        return Factor(_factor_by_cholmod(matrix, instead).solve_A, label)
-
-
-def _factor_by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Any:
-    """The factor of scikit-sparse 0.4, once its order says that it fits."""
-    symbolic = cholmod.analyze(matrix)
-    require_room(matrix, symbolic.P(), instead)
-    return symbolic.cholesky(matrix)
+    return Factor(factor.solve_A, label, triangle)
 
 
 @contextmanager
-def _cholmod_errors(indefinite: str, instead: str) -> Iterator[None]:
+def _cholmod_errors(instead: str) -> Iterator[None]:
     try:
         yield
     except cholmod.CholmodNotPositiveDefiniteError:
-        raise UnsupportedProblemError(indefinite) from None
+        raise UnsupportedProblemError(INDEFINITE) from None
     except (cholmod.CholmodOutOfMemoryError, cholmod.CholmodTooLargeError):
         raise MemoryError(f"the Cholesky factor does not fit in memory: {instead}") from None
+
+
+def _not_shown() -> Triangle:
+    raise NotImplementedError("scikit-sparse 0.5 does not show its triangles")
 
 
 def _by_scipy(matrix: sparse.csc_matrix) -> Factor:
     try:
         factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError:
-        raise UnsupportedProblemError(
-            "A Sigma A' is singular: its rows are dependent, or the covariance is singular"
-        ) from None
-    return Factor(factors.solve, f"SuperLU, scipy {metadata.version('scipy')}")
+        raise UnsupportedProblemError(INDEFINITE) from None
+    label = f"SuperLU, scipy {version_of('scipy')}"
+    return Factor(factors.solve, label, lambda: _triangle_of_superlu(matrix, factors))
+
+
+def _triangle_of_superlu(matrix: sparse.csc_matrix, factors: SuperLU) -> Triangle:
+    """SuperLU drops entries that cancel to 0, so the pattern is worked out here."""
+    pivots = factors.U.diagonal()
+    if not np.array_equal(factors.perm_r, factors.perm_c) or pivots.min() <= 0:
+        raise UnsupportedProblemError(INDEFINITE)
+    order = np.argsort(factors.perm_c).astype(np.int64)
+    L = sparse.csc_array(factors.L @ sparse.diags_array(np.sqrt(pivots)))
+    pattern = _closed_pattern(sparse.csc_array(sparse.tril(matrix[order][:, order], format="csc")))
+    pattern.data[np.searchsorted(entry_keys(pattern), entry_keys(L))] = L.data
+    return pattern, order
+
+
+def _closed_pattern(lower: sparse.csc_array) -> sparse.csc_matrix:
+    """The pattern of the Cholesky factor of a matrix given by its lower triangle, filled with zeros.
+
+    A column's pattern is its own and that of its children in the elimination tree.
+    """
+    children: dict[int, list[Integers]] = {}
+    patterns = []
+    for column in range(lower.shape[0]):
+        own = lower.indices[lower.indptr[column] : lower.indptr[column + 1]]
+        rows = np.unique(np.concatenate([own, [column], *children.pop(column, [])]))
+        patterns.append(rows)
+        if rows.size > 1:
+            children.setdefault(int(rows[1]), []).append(rows[1:])
+    pointers = np.concatenate([[0], np.cumsum([rows.size for rows in patterns])])
+    indices = np.concatenate(patterns)
+    return sparse.csc_matrix((np.zeros(indices.size), indices, pointers), shape=lower.shape)
+
+
+def entry_keys(matrix: sparse.csr_array | sparse.csc_array) -> Integers:
+    """Every entry's place in a compressed matrix as one number, ascending where its indices are sorted."""
+    outer = np.repeat(np.arange(matrix.indptr.size - 1, dtype=np.int64), np.diff(matrix.indptr))
+    return outer * matrix.indptr.size + matrix.indices
+
+
+class FactorSolver(NormalSolver):
+    """Independent equations by a factor of A Sigma A', rows and columns scaled to a unit diagonal.
+
+    Parameters
+    ----------
+    equations : Equations
+    factor : Solving
+    """
+
+    def __init__(self, equations: Equations, factor: Solving) -> None:
+        self._deviations, self._factor = equations.deviations[:, None], factor
+        self.label = factor.label
+
+    def solve(self, R: Float, target: Float) -> tuple[Float, int]:
+        return self._factor.solve(R / self._deviations) / self._deviations, 0
+
+
+def sparse_solver(equations: Equations) -> FactorSolver:
+    """Of independent equations, by one sparse factorisation.
+
+    Raises
+    ------
+    MemoryError
+        If the entries of A Sigma A', before any fill, or the factor would not fit.
+    """
+    rows = equations.A.shape[0]
+    reach = np.diff((equations.A @ equations.entries()).tocsc().indptr).astype(float)
+    entries = min(float((reach**2).sum()), float(rows) ** 2)
+    what = f"the sparse normal matrix of {rows:,} constraints"
+    require_memory(3 * ENTRY_BYTES * entries, what, "use solver='sea_blue' or 'cg'")
+    return FactorSolver(equations, factorise(equations.normal_matrix()))

@@ -10,10 +10,9 @@ import numpy as np
 
 from blue_solvers.contract import Capability, Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.factor_size import ENTRY_BYTES
-from blue_solvers.normal_equations.factorisation import entries_by_cholmod
+from blue_solvers.normal_equations.factorisation import entries_by_cholmod, sparse_solver
 from blue_solvers.normal_equations.noisy_equations import equations_of
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
-from blue_solvers.normal_equations.sparse_normal import SparseNormalSolver
 from constraint_builders import Problem
 from constraint_builders.memory import free_memory
 
@@ -48,7 +47,7 @@ class Cholesky(Solver):
     def plan(self, problem: Problem) -> Prepared:
         """Factorise once."""
         info = Info(self.name, exact=True, reason="sparse factorisation of A Sigma A'")
-        return ConstrainedEstimate(problem, "independent", SparseNormalSolver, info)
+        return ConstrainedEstimate(problem, "independent", sparse_solver, info)
 
 
 def products_of_equations(problem: Problem) -> float:

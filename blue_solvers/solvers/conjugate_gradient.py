@@ -116,9 +116,10 @@ class ConjugateGradient(Solver):
         """`plan`, reporting as another solver of which this is the engine."""
         rows = self.rows or "all"
         reason = f"conjugate gradients on {rows} rows to {_in_words(self.rtol)}"
-        return ConstrainedEstimate(problem, rows, self._normal_solver, _info(name, problem, reason))
+        return ConstrainedEstimate(problem, rows, self.normal_solver, _info(name, problem, reason))
 
-    def _normal_solver(self, equations: Equations) -> NormalSolver:
+    def normal_solver(self, equations: Equations) -> NormalSolver:
+        """These iterations on some equations."""
         return _KrylovNormalSolver(equations, self)
 
 

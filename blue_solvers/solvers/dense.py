@@ -11,12 +11,9 @@ from scipy import linalg, sparse
 from blue_solvers.components.orthogonal import fit
 from blue_solvers.contract import Capability, Info, Prepared, Refusal, Solver, UnsupportedProblemError
 from blue_solvers.normal_equations.cell_variances import desired_sums, least_share
-from blue_solvers.normal_equations.noisy_equations import (
-    Equations,
-    NormalSolver,
-    is_uneven,
-    variance_spread,
-)
+from blue_solvers.normal_equations.factorisation import FactorSolver
+from blue_solvers.normal_equations.inverses import DenseFactor
+from blue_solvers.normal_equations.noisy_equations import Equations, is_uneven, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.normal_equations.singular_estimate import SingularEstimate
 from constraint_builders import Problem
@@ -75,7 +72,7 @@ class Dense(Solver):
         what = f"the dense projection with {problem.rank:,} constraints"
         require_memory(needed, what, "use solver='sea_blue', 'cholesky' or 'cg'")
         info = Info(self.name, exact=True, reason=REASON)
-        return _DenseEstimate(problem, "independent", _DenseNormalSolver, info)
+        return _DenseEstimate(problem, "independent", _dense_solver, info)
 
 
 def _with_entries(problem: Problem) -> Problem:
@@ -90,20 +87,8 @@ def _with_entries(problem: Problem) -> Problem:
 REASON = "the projection of Theorem 5, by dense linear algebra"
 
 
-class _DenseNormalSolver(NormalSolver):
-    label = "LAPACK"
-
-    def __init__(self, equations: Equations) -> None:
-        self._deviations = equations.deviations[:, None]
-        try:
-            self._factor = linalg.cho_factor(equations.normal_matrix().toarray(), lower=True, overwrite_a=True)
-        except linalg.LinAlgError:
-            raise UnsupportedProblemError(
-                "A Sigma A' is not positive definite: its rows are dependent, or the covariance is singular"
-            ) from None
-
-    def solve(self, R: Float, target: Float) -> tuple[Float, int]:
-        return linalg.cho_solve(self._factor, R / self._deviations) / self._deviations, 0
+def _dense_solver(equations: Equations) -> FactorSolver:
+    return FactorSolver(equations, DenseFactor.of(equations.normal_matrix()))
 
 
 class _DenseEstimate(ConstrainedEstimate):

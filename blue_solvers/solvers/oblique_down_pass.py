@@ -13,11 +13,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
 
-from blue_solvers.contract import ConvergenceError
-from blue_solvers.normal_equations.factorisation import Factor, factorise
-from blue_solvers.normal_equations.krylov import conjugate_gradients
-from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING
+from blue_solvers.normal_equations.factorisation import FactorSolver, factorise
+from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
+from blue_solvers.normal_equations.stage import Stage
+from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
@@ -26,8 +27,7 @@ from constraint_builders.relations.elimination import eliminate
 from constraint_builders.relations.marginals import Margin, margin_matrix, refines
 
 DIRECT_ROWS = 4_000  # independent margins of one table up to which they are factorised
-RTOL = 1e-12
-MAX_ITERATIONS = 10_000
+ITERATIONS = ConjugateGradient(1e-12)
 
 
 class ObliqueDownPass:
@@ -121,100 +121,65 @@ class _Fit:
     """Best estimate of a table from its collected counts given its margins over all variables but one.
 
     x = z + D B' (B D B')^+ (h - B z) with D the variances of the collected counts, B the sums to those margins and
-    h the estimates below. With the rows of B that are independent, chosen by position, this is a Cholesky
-    factorisation; a table with more of them than `DIRECT_ROWS` is fitted by conjugate gradients on all rows.
+    h the estimates below: a projection of z and h together, in which h is known exactly. The rows of B that are
+    independent, chosen by position, are factorised; of a table with more of them than `DIRECT_ROWS` conjugate
+    gradients take all rows.
     """
 
     def __init__(self, schema: Schema, table: Table, variances: Float) -> None:
-        self._D = variances[:, None]
         below = [table.factors[:i] + table.factors[i + 1 :] for i in range(len(table.factors))]
         self._tables = [make_table(schema, factors) for factors in below]
-        self._margins = [Margin(schema, table, coarse) for coarse in self._tables]
-        self._stops = np.cumsum([coarse.size for coarse in self._tables])
-        diagonal = self._sum(self._D) if self._margins else np.zeros((0, 1))
-        self._scale = np.where(diagonal > 0, diagonal, 1.0)
-        self._rows = _independent_margin_cells(table.shape)
-        self._factor: Factor | None = None
-        if self._rows.size <= DIRECT_ROWS and self._margins:
-            self._factorise(schema, table)
-
-    def _factorise(self, schema: Schema, table: Table) -> None:
-        margins = [margin_matrix(schema, table, coarse) for coarse in self._tables]
-        B = sparse.csr_array(sparse.vstack(margins, format="csr"))
-        noisy = self._D[:, 0] > 0
-        if not noisy.all():
-            self._rows = self._rows[np.sort(eliminate(B[self._rows], np.flatnonzero(noisy)).pivot_rows)]
-        if self._rows.size:
-            scaled = sparse.diags_array(1 / np.sqrt(self._scale[self._rows, 0])) @ B[self._rows]
-            self._factor = factorise(sparse.csr_array(scaled @ sparse.diags_array(self._D[:, 0]) @ scaled.T))
+        sums = [margin_matrix(schema, table, coarse) for coarse in self._tables]
+        B = sparse.csr_array(sparse.vstack([sparse.csr_array((0, table.size)), *sums], format="csr"))
+        ends = B.indptr[1:]  # every row of B, and then -1 for its margin
+        self._gaps = sparse.csr_array(
+            (
+                np.insert(B.data, ends, -1.0),
+                np.insert(B.indices, ends, table.size + np.arange(ends.size)),
+                B.indptr + np.arange(B.indptr.size),
+            ),
+            shape=(B.shape[0], sum(B.shape)),
+        )
+        self._stops = np.cumsum([table.size, *(coarse.size for coarse in self._tables)])[:-1]
+        rows, noisy = _independent_margin_cells(table.shape), np.flatnonzero(variances > 0)
+        is_direct = rows.size <= DIRECT_ROWS
+        if not is_direct:
+            rows = np.flatnonzero(B @ variances > 0)
+        elif noisy.size < variances.size:
+            rows = rows[np.sort(eliminate(B[rows], noisy).pivot_rows)]
+        everything = np.concatenate([variances, np.zeros(B.shape[0])])
+        Sigma, none = sparse.csr_array(sparse.diags_array(everything)), np.zeros(rows.size)
+        equations = Equations(self._gaps[rows], none, aslinearoperator(Sigma), Sigma, everything > 0)
+        self._none = none
+        solver = _factorised if is_direct else ITERATIONS.normal_solver
+        self._stage = Stage(equations, solver) if rows.size else None
 
     def apply(self, collected: Float, estimates: dict[str, Float]) -> Float:
-        if not self._margins:
+        if self._stage is None:
             return collected
-        below, own = self._below(estimates), self._sum(collected)
-        magnitude = abs(below) + self._sum(abs(collected))
-        return collected + self._D * self._spread(self._solve(below - own, magnitude))
+        return self._stage.project(self._with_below(collected, estimates), self._none)[0][: len(collected)]
 
     def violation(self, own: Float, estimates: dict[str, Float]) -> float:
         """Largest difference between the table's sums and the estimates below it."""
-        return float(abs(self._below(estimates) - self._sum(own)).max()) if self._margins else 0.0
+        return float(abs(self._gaps @ self._with_below(own, estimates)).max(initial=0.0))
 
-    def _below(self, estimates: dict[str, Float]) -> Float:
-        return np.concatenate([estimates[coarse.name] for coarse in self._tables])
+    def _with_below(self, own: Float, estimates: dict[str, Float]) -> Float:
+        return np.concatenate([own, *(estimates[coarse.name] for coarse in self._tables)])
 
     def adjoint(self, V: Float, pending: dict[str, Float]) -> Float:
         """Transpose: the part for the collected counts; the part for the margins is added to `pending`."""
-        if not self._margins:
+        if self._stage is None:
             return V
-        multipliers = self._solve(self._sum(self._D * V), self._sum(self._D * abs(V)))
-        for coarse, part in zip(self._tables, np.split(multipliers, self._stops[:-1]), strict=True):
+        everywhere = np.zeros((self._gaps.shape[1], V.shape[1]))
+        everywhere[: len(V)] = V
+        weights, *parts = np.split(self._stage.adjoint(everywhere), self._stops)
+        for coarse, part in zip(self._tables, parts, strict=True):
             pending[coarse.name] += part
-        return V - self._spread(multipliers)
+        return weights
 
-    def _sum(self, X: Float) -> Float:
-        return np.concatenate([margin.apply(X) for margin in self._margins])
 
-    def _spread(self, multipliers: Float) -> Float:
-        parts = np.split(multipliers, self._stops[:-1])
-        return sum(
-            (margin.transpose(part) for margin, part in zip(self._margins, parts, strict=True)),
-            start=np.zeros((self._D.shape[0], multipliers.shape[1])),
-        )
-
-    def _solve(self, R: Float, magnitude: Float) -> Float:
-        """(B D B')^+ R, for R that consistent margins leave, a difference of numbers as large as `magnitude`."""
-        if self._rows.size > DIRECT_ROWS:
-            return self._iterate(R, magnitude)
-        Z = np.zeros_like(R)
-        if self._factor is not None:
-            deviations = np.sqrt(self._scale[self._rows])
-            for _ in range(2):  # the second corrects the rounding of the first
-                residual = (R - self._normal_product(Z))[self._rows] if Z.any() else R[self._rows]
-                Z[self._rows] += self._factor.solve(residual / deviations) / deviations
-        return Z
-
-    def _iterate(self, R: Float, magnitude: Float) -> Float:
-        """The same by conjugate gradients; what rounding leaves in R is in no range, so it is no target."""
-        deviations = np.sqrt(self._scale)
-
-        def sizes(residual: Float) -> Float:
-            return np.linalg.norm(residual / deviations, axis=0)
-
-        target = np.maximum(RTOL * sizes(R), ROUNDING * EPSILON * sizes(magnitude))
-        Z, _, converged = conjugate_gradients(
-            self._normal_product,
-            R,
-            lambda M: M / self._scale,
-            lambda residual, _: sizes(residual),
-            target,
-            MAX_ITERATIONS,
-        )
-        if not converged or not (sizes(R - self._normal_product(Z)) <= 10 * target).all():
-            raise ConvergenceError("sea_blue's oblique down pass did not converge: use solver='cholesky' or 'cg'")
-        return Z
-
-    def _normal_product(self, Z: Float) -> Float:
-        return self._sum(self._D * self._spread(Z))
+def _factorised(equations: Equations) -> NormalSolver:
+    return FactorSolver(equations, factorise(equations.normal_matrix()))
 
 
 def _independent_margin_cells(shape: tuple[int, ...]) -> NDArray[np.intp]:

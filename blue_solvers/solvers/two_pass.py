@@ -9,16 +9,16 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.assumptions import tree_refusal
-from blue_solvers.components.corrections import Corrected
+from blue_solvers.components.conditioning import conditioned
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.covariances import Weights, functional_covariance
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree_of_sums import TreeOfSums
 from blue_solvers.contract import Capability, Info, Prepared, Solver, TableVariances
+from blue_solvers.contract.other_layout import InOtherLayout
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem
-from constraint_builders.arrays import Float, Index
-from constraint_builders.problem import ProblemOverSpine
+from constraint_builders.arrays import Float
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,11 @@ class TwoPass(Solver):
             reason = "two sweeps over the tree of sums, exact"
             return TreeOfSums(problem, problem.relations.tree, Info(self.name, exact=True, reason=reason))
         if problem.tree is not None:
-            return _PartOfTree(problem, problem.tree, self.plan(problem.tree.problem))
+            over, observed, desired = problem.tree
+            return InOtherLayout(problem, self.plan(over), observed, desired)
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
         if problem.equalities is not None:
-            return SeaBlueEstimate(problem, Corrected(problem), info)
+            return SeaBlueEstimate(problem, conditioned(problem), info)
         return _TwoPassEstimate(problem, TreeForm(StructuredProblem.of(problem)), info)
 
 
@@ -94,50 +95,3 @@ def _weights(problem: Problem, W: sparse.csc_array) -> list[Weights]:
         cells = sparse.csr_array((entries.data[own], pairs), shape=(numbers.size * table.size, W.shape[1]))
         found.append(Weights(spine.members[levels[index]][numbers], table, cells))
     return found
-
-
-class _PartOfTree(Prepared):
-    """The estimate of areas that form a tree, in their own order."""
-
-    def __init__(self, problem: Problem, over: ProblemOverSpine, over_spine: Prepared) -> None:
-        self.problem = problem
-        self._over_spine = over_spine
-        self._observed, self._desired = over.observed, over.desired
-        own = over_spine.problem
-        self._is_whole = [
-            size == places.size and np.array_equal(places, np.arange(size))
-            for places, size in ((self._observed, own.observed.size), (self._desired, own.desired.size))
-        ]
-        self.offset = self._taken(over_spine.offset)
-        self.info = over_spine.info
-
-    def apply(self, Y: Float) -> tuple[Float, Info]:
-        X, info = self._over_spine.apply(self._spread(Y, self._observed, self._over_spine.problem.observed.size, 0))
-        return self._taken(X), replace(self.info, violation=info.violation)
-
-    def violation(self, Y: Float) -> float | None:
-        return self._over_spine.violation(self._spread(Y, self._observed, self._over_spine.problem.observed.size, 0))
-
-    def adjoint(self, V: Float) -> Float:
-        weights = self._over_spine.adjoint(self._spread(V, self._desired, self._over_spine.problem.desired.size, 1))
-        return weights if self._is_whole[0] else weights[self._observed]
-
-    def variances(self) -> Float:
-        return self._taken(self._over_spine.variances())
-
-    def functional_covariance(self, W: sparse.csc_array) -> Float:
-        entries = sparse.coo_array(W)
-        pairs = self._desired[entries.row], entries.col
-        shape = self._over_spine.problem.desired.size, W.shape[1]
-        return self._over_spine.functional_covariance(sparse.csc_array((entries.data, pairs), shape=shape))
-
-    def _taken(self, X: Float) -> Float:
-        return X if self._is_whole[1] else X[self._desired]
-
-    def _spread(self, X: Float, places: Index, size: int, kind: int) -> Float:
-        """Where the problem over the spine has them, which may have others too."""
-        if self._is_whole[kind]:
-            return X
-        spread = np.zeros((size, X.shape[1]))
-        spread[places] = X
-        return spread

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import qr
 
-from blue_solvers.components.corrections import orthonormal, pivots
+from blue_solvers.components.conditioning import orthonormal, pivots
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.subtrees import SubtreeForm
 from constraint_builders.arrays import Float, Index

@@ -46,7 +46,7 @@ from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.components import Components
-from blue_solvers.components.corrections import Corrected
+from blue_solvers.components.conditioning import ConditionedEstimate
 from blue_solvers.contract import ConvergenceError, Info, Prepared, variances_from_weights
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.normal_equations.factorisation import factorise
@@ -331,7 +331,7 @@ def _inverse_of_noise(problem: Problem) -> Callable[[Float], Float]:
 
 def _offset(form: Components, size: int) -> Float:
     """Constant part of an exact estimate, (size, 1): zero without equalities."""
-    return form.offset[:, None] if isinstance(form, Corrected) else np.zeros((size, 1))
+    return form.offset[:, None] if isinstance(form, ConditionedEstimate) else np.zeros((size, 1))
 
 
 def _products(U: Float, V: Float) -> Float:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from blue_solvers.components import Components
 from blue_solvers.components.assumptions import flat_refusal, tree_refusal
-from blue_solvers.components.corrections import Corrected, form_of_places
+from blue_solvers.components.conditioning import conditioned
 from blue_solvers.components.size import group_count
 from blue_solvers.contract import Refusal
 from blue_solvers.crossing_areas.areas_refusal import areas_refusal
@@ -182,9 +182,7 @@ def structure_of(problem: Problem) -> Structure:
 def _exact_form(structured: Problem, known: NDArray[np.intp]) -> Components:
     if structured.areas is not None:
         return exact_form_of_areas(structured, known)
-    if structured.equalities is not None or known.size:
-        return Corrected(structured, known)
-    return form_of_places(structured)
+    return conditioned(structured, known)
 
 
 class _Sums:

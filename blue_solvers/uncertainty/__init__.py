@@ -1,7 +1,7 @@
 """How sure the estimate is: covariances, intervals and joint regions, for every solver through its operator."""
 
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
-from blue_solvers.normal_equations.sparse_factor import inverse_on_pattern
+from blue_solvers.normal_equations.inverses import inverse_on_pattern
 from blue_solvers.uncertainty.covariance import (
     covariance_block,
     covariance_columns,

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import blue
-from blue_solvers.normal_equations import dense_factor, kernels
+from blue_solvers.normal_equations import inverses, kernels
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
-from blue_solvers.normal_equations.dense_factor import DenseFactor, is_cheaper_dense
+from blue_solvers.normal_equations.inverses import DenseFactor, is_cheaper_dense
 from constraint_builders import Problem, Schema, gallery
 from tests.helpers.effort import examples
 from tests.helpers.exact_reference import exact_blue
@@ -26,7 +26,7 @@ def test_squares_and_solutions_are_those_of_the_matrix(seed: int, width: float) 
     N = root @ root.T
     U = rng.standard_normal((n, k)) * (rng.random((n, k)) < 0.6)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense_factor, "MOST_BYTES", width)
+        patch.setattr(inverses, "MOST_BYTES", width)
         factor = DenseFactor.of(sparse.csr_array(N))
         found = factor.squares(sparse.csc_array(U))
     expected = np.linalg.solve(N, U)
@@ -49,7 +49,7 @@ def test_variances_by_either_inverse(ratio: float, monkeypatch: pytest.MonkeyPat
     asked = []
     for cheaper in (True, False):
         monkeypatch.setattr(
-            "blue_solvers.normal_equations.cell_variances.is_cheaper_dense",
+            "blue_solvers.normal_equations.inverses.is_cheaper_dense",
             lambda _, cheaper=cheaper: asked.append(cheaper) or cheaper,
         )
         np.testing.assert_allclose(variances_by_selected_inversion(problem), exact, rtol=1e-8)

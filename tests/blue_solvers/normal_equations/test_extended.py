@@ -12,8 +12,8 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import UnsupportedProblemError
 from blue_solvers.normal_equations.extended import ExtendedSweeps
+from blue_solvers.normal_equations.factorisation import sparse_solver
 from blue_solvers.normal_equations.noisy_equations import Equations
-from blue_solvers.normal_equations.sparse_normal import SparseNormalSolver
 from tests.helpers.effort import examples
 
 EPSILON = float(np.finfo(float).eps)
@@ -34,7 +34,7 @@ def numbers(matrix: arb_mat) -> np.ndarray:
 
 
 def sweeps(own: Equations) -> ExtendedSweeps:
-    return ExtendedSweeps(own, SparseNormalSolver(own))
+    return ExtendedSweeps(own, sparse_solver(own))
 
 
 def areas_over_leaves(seed: int, decades: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

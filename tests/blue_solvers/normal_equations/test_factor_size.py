@@ -14,7 +14,7 @@ from scipy import sparse
 from blue_solvers.normal_equations import factor_size, factorisation
 from blue_solvers.normal_equations.factor_size import entries_of_factor
 from blue_solvers.normal_equations.factorisation import factorise
-from blue_solvers.normal_equations.sparse_factor import SparseFactor
+from blue_solvers.normal_equations.inverses import SparseFactor
 from constraint_builders import memory
 from tests.helpers.effort import examples
 

@@ -94,7 +94,7 @@ class NewInterface(SimpleNamespace):
 def test_interface_of_scikit_sparse_0_5(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = NewInterface()
     monkeypatch.setattr(factorisation, "cholmod", stand_in)
-    monkeypatch.setattr(factorisation.metadata, "version", lambda name: "0.5.0")
+    monkeypatch.setattr(factorisation, "version_of", lambda name: "0.5.0")
     factor = factorise(sparse.csr_array(MATRIX.astype(np.int8)))
     assert np.allclose(factor.solve(R), np.linalg.solve(MATRIX.toarray(), R))
     assert stand_in.seen == [np.dtype(np.float64)]
@@ -114,7 +114,7 @@ def test_out_of_memory_names_the_next_step(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(stand_in, "cho_factor", fail, raising=False)
     monkeypatch.setattr(factorisation, "cholmod", stand_in)
-    monkeypatch.setattr(factorisation.metadata, "version", lambda name: "0.5.0")
+    monkeypatch.setattr(factorisation, "version_of", lambda name: "0.5.0")
     with pytest.raises(MemoryError, match="use solver='cg'"):
         factorise(MATRIX)
 

@@ -11,11 +11,10 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import blue
-from blue_solvers.normal_equations import cell_variances, kernels
+from blue_solvers.normal_equations import factorisation, inverses, kernels
 from blue_solvers.normal_equations.cell_variances import desired_sums, variances_of_several
-from blue_solvers.normal_equations.factorisation import cholmod
+from blue_solvers.normal_equations.inverses import SparseFactor
 from blue_solvers.normal_equations.noisy_equations import equations_of
-from blue_solvers.normal_equations.sparse_factor import SparseFactor, _by_cholmod, _by_superlu
 from blue_solvers.uncertainty import inverse_on_pattern, variances_by_selected_inversion
 from blue_solvers.uncertainty.covariance import variances
 from constraint_builders import Problem, Schema, gallery, memory
@@ -24,11 +23,17 @@ from tests.blue_solvers.uncertainty.checks import problem_of
 from tests.helpers.effort import examples
 from tests.helpers.strategies import cases
 
-FACTORISATIONS = [_by_superlu] if cholmod is None else [_by_superlu, _by_cholmod]
+LIBRARIES = [None] if factorisation.cholmod is None else [None, factorisation.cholmod]  # None is scipy
 GATHERS = [kernels.gather.reference, *([kernels.gather.compiled()] if has_numba() else [])]
 # Rounding of t' Sigma t - u' N^-1 u is relative to the first term and to the condition of N, up to about 1e7 with
 # variances over eight decades; where the variance is less than a thousandth of that term it comes from the weights.
 NOISE_TOLERANCE, OWN_TOLERANCE = 1e-9, 1e-6
+
+
+def factor_by(library: object, matrix: sparse.sparray) -> SparseFactor:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(factorisation, "cholmod", library)
+        return SparseFactor.of(sparse.csc_array(matrix))
 
 
 @st.composite
@@ -41,14 +46,14 @@ def positive_definite(draw) -> sparse.csr_array:
     return sparse.csr_array(B @ B.T + sparse.eye_array(size))
 
 
-@pytest.mark.parametrize("factorise", FACTORISATIONS)
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("gather", GATHERS)
 @examples(60)
 @given(matrix=positive_definite())
-def test_entries_are_those_of_the_inverse(factorise, gather, matrix):
+def test_entries_are_those_of_the_inverse(library, gather, matrix):
     inverse = np.linalg.inv(matrix.toarray())
     rows, columns = matrix.nonzero()
-    found = factorise(sparse.csc_array(matrix)).inverse_entries(rows.astype(np.int64), columns.astype(np.int64), gather)
+    found = factor_by(library, matrix).inverse_entries(rows.astype(np.int64), columns.astype(np.int64), gather)
     np.testing.assert_allclose(found, inverse[rows, columns], atol=1e-12 * abs(inverse).max())
 
 
@@ -66,10 +71,10 @@ def test_several_batches_of_one_shape(monkeypatch):
     np.testing.assert_allclose(inverse_on_pattern(matrix).toarray(), np.linalg.inv(matrix.toarray()), atol=1e-14)
 
 
-@pytest.mark.parametrize("factorise", FACTORISATIONS)
-def test_indefinite_matrix_is_refused(factorise):
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_indefinite_matrix_is_refused(library):
     with pytest.raises(ValueError, match="no Cholesky factor"):
-        factorise(sparse.csc_array(np.array([[1.0, 2.0], [2.0, 1.0]])))
+        factor_by(library, sparse.csc_array(np.array([[1.0, 2.0], [2.0, 1.0]])))
 
 
 def test_entry_off_the_pattern_is_refused():
@@ -82,7 +87,7 @@ def test_entries_that_cancel_stay_on_superlus_pattern():
     """The Schur complement has zeros at (2, 1) by cancellation, which SuperLU may drop and later fronts need."""
     matrix = np.array([[1.0, 1, 1, 0], [1, 3, 1, 1], [1, 1, 3, 1], [0, 1, 1, 4]])
     rows, columns = np.nonzero(matrix)
-    found = _by_superlu(sparse.csc_array(matrix)).inverse_entries(rows, columns, kernels.gather.reference)
+    found = factor_by(None, sparse.csc_array(matrix)).inverse_entries(rows, columns, kernels.gather.reference)
     np.testing.assert_allclose(found, np.linalg.inv(matrix)[rows, columns], atol=1e-14)
 
 
@@ -159,7 +164,7 @@ def test_agrees_with_the_closed_form_on_a_larger_cube():
 def test_pairs_that_do_not_fit_at_once_take_several_sweeps(monkeypatch: pytest.MonkeyPatch, most: float) -> None:
     problem = gallery.cube(3, 3)
     expected = variances_by_selected_inversion(problem)
-    monkeypatch.setattr(cell_variances, "MOST_PAIR_BYTES", most)
+    monkeypatch.setattr(inverses, "MOST_PAIR_BYTES", most)
     np.testing.assert_allclose(variances_by_selected_inversion(problem), expected, rtol=1e-12)
 
 

@@ -11,7 +11,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import Auto, Cholesky, ConjugateGradient, blue
 from blue_solvers.normal_equations import factorisation
-from blue_solvers.normal_equations.sparse_factor import SparseFactor
+from blue_solvers.normal_equations.inverses import SparseFactor
 from blue_solvers.solvers import auto, cholesky, dense
 from blue_solvers.structured import nearest as nearest_structured
 from blue_solvers.structured.nearest import variance_ratio

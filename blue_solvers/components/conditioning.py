@@ -5,8 +5,8 @@ One more independent measurement f of these, with covariance R, changes the esti
 
     x - V F' K^+ (F x - f),    Cov = V - V F' K^+ F V,    K = R + F V F'.
 
-R = 0 makes F x = f exact. R = -t takes back a measurement of variance t that the structured problem only pretends:
-tables that equalities speak of and that were not measured are pretended to be, so that every combination has an
+R = 0 makes F x = f exact (Woodbury). R = -t takes back a pseudo-measurement of variance t: tables that equalities
+speak of and that were not measured count as measured in the structured problem, so that every combination has an
 estimate.
 
 Which combinations say something new is decided without variances, where all noise counts alike: it is a matter of the
@@ -24,9 +24,9 @@ from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
 from blue_solvers.components import Components, MatrixForm, components_of
-from blue_solvers.components.spoken_of import spoken_of, whole_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
+from blue_solvers.components.unmeasured_in_equalities import unmeasured_in_equalities, whole_tables
 from blue_solvers.contract import VARIANCE_BLOCK, UnsupportedProblemError
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
@@ -36,23 +36,26 @@ INDEPENDENT = 1e-10  # of a combination's own length, where all noise counts ali
 ROUNDED, NEARLY = 1e-13, 1e-8  # likewise: between these rounding would decide
 CANCELLED = 1e-4  # of a variance: where less is left than that, it is worked out afresh
 CONTRADICTION_TOLERANCE = 1e-8  # relative: right-hand sides may be rounded sums
-UNDETERMINED = 1e-11  # of the pretended variance: what is less was not told by anything else, up to rounding
+UNDETERMINED = (
+    1e-11  # of the variance of pseudo-measurements: what is less was not told by anything else, up to rounding
+)
 COPIES = 4  # of all columns over the observed layout
 
 FormOf: TypeAlias = Callable[[Problem], Components]
+NO_CELLS: Index = np.zeros(0, dtype=np.intp)
 
 
-class Corrected:
+class ConditionedEstimate:
     """The exact estimate of a problem with equalities; see the module.
 
     Parameters
     ----------
     problem : Problem
         Of equal variances within the tables of a geounit, with `equalities` or without.
-    known : ndarray of int, optional
+    known : ndarray of int
         Observed cells whose measurement is exact, whatever variance the problem gives them.
-    form_of : callable, optional
-        The exact estimate of the problem without its equalities, by default in closed form or in two passes.
+    form_of : callable
+        The exact estimate of the problem without its equalities.
 
     Attributes
     ----------
@@ -67,50 +70,49 @@ class Corrected:
         If a column for each of them would not fit.
     """
 
-    def __init__(self, problem: Problem, known: Index | None = None, form_of: FormOf | None = None) -> None:
-        known = np.zeros(0, dtype=np.intp) if known is None else known
-        self._form_of = form_of = form_of_places if form_of is None else form_of
-        pretended = pretended_cells(problem, form_of)
-        variances, pretence = _pretending(problem, pretended)
+    def __init__(self, problem: Problem, known: Index, form_of: FormOf) -> None:
+        self._form_of = form_of
+        pseudo_measured = pseudo_measured_cells(problem, form_of)
+        variances, pseudo_variance = _with_pseudo_measurements(problem, pseudo_measured)
         base = _without_equalities(problem, variances)
         self._measured = np.ones((problem.observed.size, 1))
-        self._measured[pretended] = 0
+        self._measured[pseudo_measured] = 0
         E, b = self._equal_to = _equalities(problem)
         rows = sparse.csr_array(sparse.vstack([E, _units(known, problem.observed.size)], format="csr"))
-        needed = COPIES * 8.0 * problem.observed.size * (rows.shape[0] + pretended.size)
+        needed = COPIES * 8.0 * problem.observed.size * (rows.shape[0] + pseudo_measured.size)
         require_memory(needed, f"{rows.shape[0]:,} equalities", "use solver='cholesky' or 'cg', or fewer")
         self._alike = _alike(base)
         chosen, self._news = _independent(self._alike, form_of, rows, b)
         self._data = np.concatenate([np.full(b.size, -1), known])[chosen]
         constants = np.concatenate([b, np.zeros(known.size)])[chosen]
         self._F = sparse.csr_array(
-            sparse.vstack([_units(pretended, problem.observed.size), rows[chosen]], format="csr")
+            sparse.vstack([_units(pseudo_measured, problem.observed.size), rows[chosen]], format="csr")
         )
         same = problem.desired.names == problem.observed.names
         self._desired = form_of(base)
         self._observed = self._desired if same else form_of(base.observing())
         self._noise = np.where(np.isfinite(base.variances), base.variances, 0.0)[:, None]
-        self._pretended = pretended.size
-        self._work_out_gain(problem.desired.size, pretence)
-        self._constants = np.concatenate([np.zeros(pretended.size), constants])[:, None]
+        self._pseudo_measured = pseudo_measured.size
+        self._work_out_gain(problem.desired.size, pseudo_variance)
+        self._constants = np.concatenate([np.zeros(pseudo_measured.size), constants])[:, None]
         self.offset = self._gained(self._constants)[:, 0]
 
-    def _work_out_gain(self, size: int, pretence: float) -> None:
+    def _work_out_gain(self, size: int, pseudo_variance: float) -> None:
         """What combinations change is `_left` times `_right` times what is missing.
 
-        Where nothing is pretended the combinations are made orthonormal first: one that is known well is then not what
-        two that are known badly leave.
+        Without pseudo-measurements the combinations are made orthonormal first: one that is known well is then not
+        what two that are known badly leave.
         """
         deviations = np.sqrt(self._noise)
         W = deviations * _adjoint(self._observed, self._F.T.toarray(), deviations.size)
-        if not self._pretended:
+        if not self._pseudo_measured:
             Q, self._right = orthonormal(W)
             self._changes = deviations * Q
             self._left = _applied(self._desired, self._changes, size)
             self._changed = np.einsum("ij,ij->i", self._left, self._left)
             return
         H = _applied(self._desired, deviations * W, size)
-        inverse = _inverse(W, self._F, self._pretended, pretence)
+        inverse = _inverse(W, self._F, self._pseudo_measured, pseudo_variance)
         self._left, self._right = H @ inverse, np.eye(len(inverse))
         self._changes = (deviations * W) @ inverse
         self._changed = np.einsum("ij,ij->i", self._left, H)
@@ -129,7 +131,7 @@ class Corrected:
         """What combinations of the estimate before, which may be known already, are off by."""
         missing = self._F @ (self._observed.apply(Y) if observed is None else observed)
         fixed = self._data >= 0
-        missing[self._pretended :][fixed] -= Y[self._data[fixed]]
+        missing[self._pseudo_measured :][fixed] -= Y[self._data[fixed]]
         return missing
 
     def adjoint(self, V: Float) -> Float:
@@ -141,14 +143,14 @@ class Corrected:
         else:
             result = self._desired.adjoint(V) - self._observed.adjoint(pulls)
         fixed = self._data >= 0
-        np.add.at(result, self._data[fixed], multipliers[self._pretended :][fixed])
+        np.add.at(result, self._data[fixed], multipliers[self._pseudo_measured :][fixed])
         return result * self._measured
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,); exactly 0 where equalities determine a cell."""
-        pretended = self._desired.variances()
-        variances = np.where(pretended > 0, pretended - self._changed, 0.0)
-        small = np.flatnonzero((variances < CANCELLED * pretended) & (pretended > 0))
+        before = self._desired.variances()
+        variances = np.where(before > 0, before - self._changed, 0.0)
+        small = np.flatnonzero((variances < CANCELLED * before) & (before > 0))
         for start in range(0, small.size, VARIANCE_BLOCK):
             cells = small[start : start + VARIANCE_BLOCK]
             units = np.zeros((variances.size, cells.size))
@@ -173,6 +175,23 @@ class Corrected:
         return max(self._desired.violation(Y), float(abs(gaps).max(initial=0.0)))
 
 
+def conditioned(problem: Problem, known: Index = NO_CELLS, form_of: FormOf | None = None) -> Components:
+    """The exact estimate of a problem, given its equalities and the cells whose measurement is exact, if any.
+
+    Parameters
+    ----------
+    problem : Problem
+    known : ndarray of int, optional
+        Observed cells whose measurement is exact, whatever variance the problem gives them.
+    form_of : callable, optional
+        The exact estimate of the problem without its equalities, by default in closed form or in two passes.
+    """
+    form_of = form_of or form_of_places
+    if problem.equalities is None and not known.size:
+        return form_of(problem)
+    return ConditionedEstimate(problem, known, form_of)
+
+
 def form_of_places(problem: Problem) -> Components:
     """The exact estimate of a problem of equal variances within the tables of a geounit, but for its equalities."""
     special = problem.places is not None or problem.zeros is not None
@@ -180,15 +199,15 @@ def form_of_places(problem: Problem) -> Components:
     return form.form if isinstance(form, MatrixForm) else form
 
 
-def pretended_cells(problem: Problem, form_of: FormOf) -> Index:
+def pseudo_measured_cells(problem: Problem, form_of: FormOf) -> Index:
     """Cells of tables that were not measured in a geounit, that equalities speak of and nothing determines.
 
     `tree_refusal` and `areas_refusal` refuse problems where there may be too many.
     """
-    cells = spoken_of(problem)
+    cells = unmeasured_in_equalities(problem)
     if not cells.size:
         return cells
-    alike = _alike(_without_equalities(problem, _pretending(problem, cells)[0]))
+    alike = _alike(_without_equalities(problem, _with_pseudo_measurements(problem, cells)[0]))
     told = _adjoint(form_of(alike.observing()), _units(cells, alike.observed.size).T.toarray(), alike.observed.size)
     values, vectors = np.linalg.eigh(np.eye(cells.size) - told[cells])
     open_ = np.linalg.norm(vectors[:, values <= INDEPENDENT], axis=1) > INDEPENDENT
@@ -197,13 +216,13 @@ def pretended_cells(problem: Problem, form_of: FormOf) -> Index:
     return cells[whole_tables(problem, kept)[cells]]
 
 
-def _pretending(problem: Problem, cells: Index) -> tuple[Float, float]:
-    """Variances where some cells pretend to be measured, and the variance that these have."""
+def _with_pseudo_measurements(problem: Problem, cells: Index) -> tuple[Float, float]:
+    """Variances where some cells count as measured, and the variance that these have."""
     variances = np.array(problem.variances)
     noisy = variances[(variances > 0) & np.isfinite(variances)]
-    pretence = float(noisy.max(initial=0.0)) or 1.0
-    variances[cells] = pretence
-    return variances, pretence
+    pseudo_variance = float(noisy.max(initial=0.0)) or 1.0
+    variances[cells] = pseudo_variance
+    return variances, pseudo_variance
 
 
 def _without_equalities(problem: Problem, variances: Float) -> Problem:
@@ -295,16 +314,16 @@ def _require_attainable(pulls: Float, b: Float) -> None:
         )
 
 
-def _inverse(W: Float, F: sparse.csr_array, pretended: int, pretence: float) -> Float:
-    """K^+ where W'W = F V F', the first combinations being pretended measurements of one variance.
+def _inverse(W: Float, F: sparse.csr_array, pseudo_measured: int, pseudo_variance: float) -> Float:
+    """K^+ where W'W = F V F', the first combinations being pseudo-measurements of one variance.
 
     Directions of these that nothing else determines, data or equalities, stay as they are.
     """
     lengths = np.sqrt(np.asarray(F.multiply(F).sum(axis=1))).ravel()
-    scale = 1 / (lengths * np.sqrt(pretence))
+    scale = 1 / (lengths * np.sqrt(pseudo_variance))
     W = W * scale
-    S, E = W[:, :pretended], W[:, pretended:]
-    values, vectors = np.linalg.eigh(np.eye(pretended) - S.T @ S)
+    S, E = W[:, :pseudo_measured], W[:, pseudo_measured:]
+    values, vectors = np.linalg.eigh(np.eye(pseudo_measured) - S.T @ S)
     told = values > UNDETERMINED
     N0, half = vectors[:, ~told], vectors[:, told] / np.sqrt(values[told])  # half half' = A^+
     C = S.T @ E
@@ -317,7 +336,7 @@ def _inverse(W: Float, F: sparse.csr_array, pretended: int, pretence: float) -> 
     right_hand = np.concatenate([through.T @ half.T, np.eye(k)], axis=1)  # r_E + C'A^+ r_S
     e = Q @ (root @ (root.T @ (Q.T @ right_hand)))
     a = half @ (through @ e)
-    a[:, :pretended] -= half @ half.T
+    a[:, :pseudo_measured] -= half @ half.T
     left_over = right_hand - E.T @ (E @ e) - through.T @ (through @ e)
     a += N0 @ (right[:rank].T @ ((left[:, :rank].T @ left_over) / singular[:rank, None]))
     return np.concatenate([a, e]) * np.outer(scale, scale)

@@ -1,4 +1,4 @@
-"""Cells that equalities speak of in tables that were not measured: the exact forms pretend that these were."""
+"""Cells that equalities speak of in tables that were not measured: to the exact forms they are pseudo-measured."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Index
 from constraint_builders.relations.marginals import refines
 
-MOST_PRETENDED = 1_500  # cells: the size of the dense matrix of all pairs of them
+MOST_PSEUDO_MEASURED = 1_500  # cells: the size of the dense matrix of all pairs of them
 
 
-def spoken_of(problem: Problem) -> Index:
+def unmeasured_in_equalities(problem: Problem) -> Index:
     """Cells of tables that were not measured in a geounit and that equalities speak of.
 
     Those do not count that a table measured in the same geounit can be summed to.
@@ -35,14 +35,14 @@ def spoken_of(problem: Problem) -> Index:
     return np.flatnonzero(whole_tables(problem, touched) & problem.unmeasured)
 
 
-def too_many_spoken_of(problem: Problem) -> str | None:
-    """Why so many cells cannot be pretended to be measured, or None."""
-    count = spoken_of(problem).size
-    if count <= MOST_PRETENDED:
+def too_many_unmeasured(problem: Problem) -> str | None:
+    """Why so many cells cannot be pseudo-measured, or None."""
+    count = unmeasured_in_equalities(problem).size
+    if count <= MOST_PSEUDO_MEASURED:
         return None
     return Refusal(
         f"its equalities speak of tables with {count:,} cells that nothing measured determines, more than "
-        f"{MOST_PRETENDED:,}",
+        f"{MOST_PSEUDO_MEASURED:,}",
         "use solver='cholesky' or 'cg'",
     )
 
