@@ -34,7 +34,7 @@ TO = 1e-6  # standard errors
 
 @pytest.mark.parametrize("open_cells", [False, True], ids=["determined", "NaN where not"])
 @pytest.mark.parametrize("kind", KINDS)
-@lengths("number", 3, 120)
+@lengths("number", 6, 120)
 def test_what_is_said_of_cells_is_right_or_nan(kind: str, open_cells: bool, number: int) -> None:
     """By every solver, proved while it is made and not; of tables that were wanted, and of all observed ones."""
     wrong, judged = [], Counter[str]()

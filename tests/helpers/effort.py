@@ -22,6 +22,9 @@ def lengths(name: str, short: Any, long: Any) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(name, [short, pytest.param(long, marks=pytest.mark.slow)])
 
 
-def first_of(values: Any, number: int) -> list[Any]:
-    """Values of a parameter, of which all but the first few are for ``-m slow``."""
-    return [value if i < number else pytest.param(value, marks=pytest.mark.slow) for i, value in enumerate(values)]
+def first_of(values: Any, number: int, of_several: bool = False) -> list[Any]:
+    """Values of a parameter, or of several together, of which all but the first few are for ``-m slow``."""
+    return [
+        value if i < number else pytest.param(*(value if of_several else (value,)), marks=pytest.mark.slow)
+        for i, value in enumerate(values)
+    ]

@@ -116,7 +116,7 @@ def test_exact_counts_are_whole_numbers(persons: Path) -> None:
     refused(persons, r"total_con of US '' is \d+\.5: no count is broken")
 
 
-@pytest.mark.parametrize(("name", "sign"), first_of([("hhgq_total_lb_con", "="), ("hhgq_total_ub_con", ">=")], 1))
+@pytest.mark.parametrize(("name", "sign"), first_of([("hhgq_total_lb_con", "="), ("hhgq_total_ub_con", ">=")], 1, True))
 def test_bounds_with_the_sign_of_something_else_are_not_used(persons: Path, name: str, sign: str) -> None:
     right = read_noisy_measurements(persons, PL94)
     other = pl.when(query_name=name).then(pl.lit(sign)).otherwise("sign")
