@@ -143,10 +143,20 @@ class LatticeForm:
                 sweep.runs.write_to(found, own, kernels.copy, workers)
             return found
 
+    def entries(self) -> Float:
+        """What every observed cell, by itself, makes of all tables, the desired ones first, (cells, n)."""
+        units = np.eye(self._noisy.runs.size)
+        with self._workers(units) as workers:
+            return self._estimate(units, workers)[: self._plan.cells]
+
+    def disagreement(self, cells: Float) -> float:
+        """Largest difference between a table and the sums of a finer one, of all tables, (cells, K)."""
+        return self._plan.disagreement(cells)
+
     def violation(self, Y: Float) -> float:
         """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
         with self._workers(Y) as workers:
-            return self._plan.disagreement(self._estimate(Y, workers))
+            return self.disagreement(self._estimate(Y, workers))
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""

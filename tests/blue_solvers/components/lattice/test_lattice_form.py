@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import blue
-from blue_solvers.components import LatticeForm, MatrixForm, TreeForm, choice, components_of
+from blue_solvers.components import LatticeForm, MatrixForm, TreeForm, choice, components_of, matrix_form
 from blue_solvers.components.lattice.plan import TooManyCellsError
 from blue_solvers.components.lattice.sets import IntersectionLattice
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -24,13 +24,7 @@ from tests.helpers.effort import examples
 from tests.helpers.places import ROOT
 from tests.helpers.strategies import Case, cases
 
-
-def as_matrix(problem: StructuredProblem) -> MatrixForm:
-    """The matrix of what another form makes."""
-    return MatrixForm(LatticeForm(problem), problem.observed.size)
-
-
-FORMS = [LatticeForm, partial(LatticeForm, compiled=False), TreeForm, as_matrix]
+FORMS = [LatticeForm, partial(LatticeForm, compiled=False), TreeForm, MatrixForm]
 
 
 def in_order(problem: Problem) -> Problem:
@@ -169,8 +163,8 @@ def test_a_matrix_and_what_makes_it_are_one_map(columns: int, most: int) -> None
     rng = np.random.default_rng(columns)
     Y, V = (rng.normal(size=(size, columns)) for size in (problem.observed.size, problem.desired.size))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choice, "MOST_PRODUCTS", most)
-        made = MatrixForm(form, problem.observed.size)
+        patch.setattr(matrix_form, "MOST_PRODUCTS", most)
+        made = MatrixForm(StructuredProblem.of(problem))
         assert np.allclose(made.apply(Y), form.apply(Y), rtol=1e-12, atol=1e-12)
         assert np.allclose(made.adjoint(V), form.adjoint(V), rtol=1e-12, atol=1e-12)
 
