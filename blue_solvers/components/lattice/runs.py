@@ -39,10 +39,8 @@ class Runs:
 
     @cached_property
     def _reads(self) -> list[tuple[Integers, Float]]:
-        present = set(self._tables)
-        runs = [
-            (-1, place, self._plan.size_of(own), 0) for own, place in self._plan.places.items() if own not in present
-        ]
+        present, plan = set(self._tables), self._plan
+        runs = [(-1, plan.places[own], plan.size_of(own), 0) for own in plan.tables if own not in present]
         weights = np.concatenate([np.zeros(len(runs)), self._weights])
         seen: set[Axes] = set()
         for table, *run in zip(self._tables, self._starts, self._places, self._cells, strict=True):
@@ -61,7 +59,7 @@ class Runs:
         return lies and bool((self._weights == 1).all())
 
     def read(self, values: Float, rooms: int, copy: Copy, workers: Workers) -> Float:
-        """All tables, (rooms, K): values times weights, 0 where there are none."""
+        """All tables of the sweeps, and those here, (rooms, K): values times weights, 0 where there are none."""
         cells = np.empty((rooms, values.shape[1]))
         values = np.ascontiguousarray(values)
         workers.for_each(lambda own: copy(values, cells, *own), self._reads)
