@@ -7,16 +7,14 @@ table with many small covers has them summed from a few intermediate ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float, Index
 
-GRID = 12  # variables up to which there is a number for every set of them
 SMALLER = 8  # times that an intermediate table is smaller than the one that it is summed from
 WORTH = 0.7  # of the work without intermediate tables
 STEP = 100  # cells that would take as long as a step itself
@@ -130,41 +128,42 @@ class IntersectionLattice:
 
     def sums_above(self, values: Mapping[int, float]) -> Float:
         """For every member the sum of the values of members that hold it, (members,)."""
-        if self.is_closed_downwards:
-            found = np.array([values.get(mask, 0.0) for mask in self.members])
-            for _, inside, without in self._by_axis:
-                found[without] += found[inside]
-            return found
-        if self._is_gridded:
-            grid = np.zeros(1 << len(self._sizes))
-            grid[list(values)] = list(values.values())
-            _along_axes(grid, lambda without, inside: np.add(without, inside, out=without))
-            return grid[self.members]
-        sums = dict.fromkeys(self.members, 0.0)
+        sums, others = np.zeros((2, len(self.members)))
         for mask, value in values.items():
-            for own in self.below(mask):
-                sums[own] += value
-        return np.array(list(sums.values()))
+            if mask in self.regular:
+                sums[self._number[mask]] += value
+            else:
+                others[[self._number[own] for own in self.below(mask)]] += value
+        for _, inside, without in self._by_axis:
+            sums[without] += sums[inside]
+        return sums + others
+
+    @cached_property
+    def _number(self) -> dict[int, int]:
+        return {mask: i for i, mask in enumerate(self.members)}
+
+    @cached_property
+    def regular(self) -> set[int]:
+        """Members of which all subsets are members."""
+        found: set[int] = set()
+        for mask in reversed(self.members):
+            if all(mask ^ bit in found for bit in bits(mask)):
+                found.add(mask)
+        return found
 
     @cached_property
     def _by_axis(self) -> list[tuple[int, Index, Index]]:
-        """The levels of every variable, which members have it, and which they are without it."""
-        number = {mask: i for i, mask in enumerate(self.members)}
+        """The levels of every variable, which regular members have it, and which they are without it."""
         found: dict[int, tuple[list[int], list[int]]] = {}
-        for i, mask in enumerate(self.members):
+        for mask in self.regular:
             for own in self.covers[mask]:
                 inside, without = found.setdefault(mask ^ own, ([], []))
-                inside.append(i)
-                without.append(number[own])
+                inside.append(self._number[mask])
+                without.append(self._number[own])
         return [
             (self._sizes[bit.bit_length() - 1], np.array(inside), np.array(without))
             for bit, (inside, without) in found.items()
         ]
-
-    @property
-    def _is_gridded(self) -> bool:
-        count = len(self._sizes)
-        return count <= GRID or (count < 25 and 1 << count <= sum(map(self.size, self._generators)))
 
     def sums_of_contrasts(self, values: Float, masks: Sequence[int]) -> Float:
         """For each of some sets the sum over its subsets of their closures' values, times each one's contrasts.
@@ -175,24 +174,13 @@ class IntersectionLattice:
         masks : sequence of int
             Sets that some member holds.
         """
-        if self.is_closed_downwards:
-            sums = values.copy()
-            for levels, inside, without in self._by_axis:
-                sums[inside] = sums[inside] * (levels - 1) + sums[without]
-            rows = {mask: i for i, mask in enumerate(self.members)}
-            return sums[[rows[mask] for mask in masks]]
-        if not self._is_gridded:
-            value = dict(zip(self.members, values.tolist(), strict=True))
-            return np.array([sum(value[own] * count for own, _, count in self.contrasts_of(mask)) for mask in masks])
-        last = np.full(1 << len(self._sizes), -1)
-        last[self.members] = np.arange(len(self.members))
-        _along_axes(last, lambda without, inside: np.maximum(without, inside, out=without))
-        sums = np.append(values, 0.0)[last]
-        for number, size in enumerate(self._sizes):
-            along = sums.reshape(-1, 2, 1 << number)
-            along[:, 1] *= size - 1
-            along[:, 1] += along[:, 0]
-        return sums[list(masks)]
+        sums = values.copy()
+        for levels, inside, without in self._by_axis:
+            sums[inside] = sums[inside] * (levels - 1) + sums[without]
+        others: dict[int, float] = {}
+        for mask in set(masks) - self.regular:
+            others[mask] = sum([values[self._number[own]] * count for own, _, count in self.contrasts_of(mask)])
+        return np.array([others[mask] if mask in others else sums[self._number[mask]] for mask in masks])
 
     def contrasts_of(self, mask: int) -> list[tuple[int, int, float]]:
         """The members that are closures of subsets of a set, what each shares with it, and its contrasts' number."""
@@ -204,15 +192,11 @@ class IntersectionLattice:
                 meets.setdefault(own & mask, own)
         counts: dict[int, float] = {}
         for meet in sorted(meets, key=int.bit_count):
-            counts[meet] = self.size(meet) - sum(count for own, count in counts.items() if own & meet == own)
+            if all(meet ^ bit in meets for bit in bits(meet)):
+                counts[meet] = prod([self._sizes[number] - 1 for number in places(meet)])
+            else:
+                counts[meet] = self.size(meet) - sum([n for own, n in counts.items() if own & meet == own])
         return [(meets[meet], meet, count) for meet, count in counts.items()]
-
-
-def _along_axes(grid: NDArray[Any], combine: Callable[[NDArray[Any], NDArray[Any]], object]) -> None:
-    """For every variable in place, sets without it and the same sets with it."""
-    for number in range(grid.size.bit_length() - 1):
-        along = grid.reshape(-1, 2, 1 << number)
-        combine(along[:, 0], along[:, 1])
 
 
 def intersections(masks: set[int]) -> set[int]:
