@@ -36,33 +36,30 @@ class IntersectionLattice:
         Those of more variables first.
     covers : dict
         For each member the largest ones inside it.
+    regular : set of int
+        Members of which all subsets are members.
     """
 
     def __init__(self, masks: set[int], sizes: Sequence[int]) -> None:
         self._sizes = sizes
         self._generators = masks
         self._lay(intersections(masks))
-        if not self.is_closed_downwards:
-            self._add_intermediate()
+        self._add_intermediate()
 
     def _lay(self, members: set[int]) -> None:
         self.members = sorted(members, key=lambda mask: (-mask.bit_count(), mask))
-        singles = {mask: [mask ^ bit for bit in bits(mask)] for mask in self.members}
-        self.is_closed_downwards = all(own in members for inside in singles.values() for own in inside)
-        if self.is_closed_downwards:
-            self.covers = singles
-            return
-        self.covers = {}
+        self.covers: dict[int, list[int]] = {}
+        self.regular: set[int] = set()
         meets = [mask for mask in self._generators if mask in members]
-        for mask, inside in singles.items():
-            if all(own in members for own in inside):
-                self.covers[mask] = inside
-                continue
-            if 1 << mask.bit_count() <= len(meets):
-                candidates = {own for own in submasks(mask) if own in members and own != mask}
-            else:
-                candidates = {mask & other for other in meets} - {mask}
-            self.covers[mask] = maximal(candidates)
+        for mask in reversed(self.members):
+            inside = [mask ^ bit for bit in bits(mask)]
+            if self.regular.issuperset(inside):
+                self.regular.add(mask)
+            elif not members.issuperset(inside) and 1 << mask.bit_count() <= len(meets):
+                inside = maximal({own for own in submasks(mask) if own in members and own != mask})
+            elif not members.issuperset(inside):
+                inside = maximal({mask & other for other in meets} - {mask})
+            self.covers[mask] = inside
 
     def size(self, mask: int) -> int:
         """Cells of a table of a set of variables."""
@@ -79,7 +76,8 @@ class IntersectionLattice:
         """Unions of small covers of a table, each far smaller than the table, while that saves work."""
         tried: set[int] = set()
         while True:
-            costly = [mask for mask, inside in self.covers.items() if len(inside) > 2 and mask not in tried]
+            left = self.covers.keys() - self.regular - tried
+            costly = sorted(mask for mask in left if len(self.covers[mask]) > 2)
             if not costly:
                 return
             mask = max(costly, key=lambda own: len(self.covers[own]) * self.size(own))
@@ -87,11 +85,11 @@ class IntersectionLattice:
             unions = self._unions(mask)
             if not unions:
                 continue
-            before = self.members, self.covers, self._generators, self._work
+            before = self.members, self.covers, self.regular, self._generators, self._work
             self._generators = self._generators | unions
             self._lay(intersections(set(self.members) | unions))
-            if self._work > WORTH * before[3]:
-                self.members, self.covers, self._generators = before[:3]
+            if self._work > WORTH * before[-1]:
+                self.members, self.covers, self.regular, self._generators = before[:-1]
 
     def _unions(self, mask: int) -> set[int]:
         limit, left = self.size(mask) // SMALLER, sorted(self.covers[mask], key=self.size, reverse=True)
@@ -141,15 +139,6 @@ class IntersectionLattice:
     @cached_property
     def _number(self) -> dict[int, int]:
         return {mask: i for i, mask in enumerate(self.members)}
-
-    @cached_property
-    def regular(self) -> set[int]:
-        """Members of which all subsets are members."""
-        found: set[int] = set()
-        for mask in reversed(self.members):
-            if all(mask ^ bit in found for bit in bits(mask)):
-                found.add(mask)
-        return found
 
     @cached_property
     def _by_axis(self) -> list[tuple[int, Index, Index]]:
