@@ -87,7 +87,10 @@ class IntersectionLattice:
                 continue
             before = self.members, self.covers, self.regular, self._generators, self._work
             self._generators = self._generators | unions
-            self._lay(intersections(set(self.members) | unions))
+            members = set(self.members)
+            for union in unions:
+                members |= {union, *(union & other for other in members)}
+            self._lay(members)
             if self._work > WORTH * before[-1]:
                 self.members, self.covers, self.regular, self._generators = before[:-1]
 
@@ -192,15 +195,16 @@ def intersections(masks: set[int]) -> set[int]:
     """All intersections of some sets, themselves with them."""
     if all(mask ^ bit in masks for mask in masks for bit in bits(mask)):
         return set(masks)
-    if sum(1 << mask.bit_count() for mask in masks) <= max(len(masks) ** 2, 1 << 16):
-        closures: dict[int, int] = {}
-        for mask in masks:
-            for subset in submasks(mask):
-                closures[subset] = closures.get(subset, mask) & mask
-        return set(closures.values())
+    listed = sum(1 << mask.bit_count() for mask in masks)
     family: set[int] = set()
     for mask in masks:
         family |= {mask, *(mask & other for other in family)}
+        if len(family) * len(masks) > listed:  # less work: of every subset of one the smallest intersection around it
+            closures: dict[int, int] = {}
+            for own in masks:
+                for subset in submasks(own):
+                    closures[subset] = closures.get(subset, own) & own
+            return set(closures.values())
     return family
 
 
