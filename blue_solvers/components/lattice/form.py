@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from blue_solvers.components.lattice.axes import Axes, SchemaAxes
-from blue_solvers.components.lattice.groups import GroupMixing, densities_of_groups, variances_of_groups
+from blue_solvers.components.lattice.groups import GroupMixing, densities_of_groups
 from blue_solvers.components.lattice.lines import mix_lines
 from blue_solvers.components.lattice.plan import SweepPlan, densities
 from blue_solvers.components.lattice.runs import Runs, copy_weighted
@@ -172,7 +172,7 @@ class LatticeForm:
         """Variance of every desired cell, (m,)."""
         plan = self._plan
         if self._mixing is not None:
-            return np.concatenate([variances_of_groups(plan, own, self._mixing.variances) for own in self._desired])
+            return np.concatenate([self._mixing.variances_of(own) for own in self._desired])
         scale = dict(zip(plan.masks, (self._scale * plan.sizes).tolist(), strict=True))
         values = np.array([scale[mask] for mask in plan.lattice.members])
         sums = plan.lattice.sums_of_contrasts(values, [plan.mask_of(table) for table in self._desired])

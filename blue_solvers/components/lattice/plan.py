@@ -71,6 +71,7 @@ class SweepPlan:
         self._cells_of: dict[Axes, int] = {}
         self._masks_of: dict[Axes, int] = {}
         self._provides: dict[Axes, int] = {}
+        self._whole: dict[int, list[int]] = {}
         self._numbers = {axis: i for i, axis in enumerate(a for a, own in enumerate(axes.groups_of) if own >= -1)}
         generators: dict[Axes, None] = dict.fromkeys(observed)
         finest_first = sorted(generators, key=self.size_of, reverse=True)
@@ -122,7 +123,9 @@ class SweepPlan:
 
     def whole(self, mask: int) -> list[int]:
         """The axes of levels of some variables."""
-        return [axis for axis, number in self._numbers.items() if mask >> number & 1]
+        if mask not in self._whole:
+            self._whole[mask] = [axis for axis, number in self._numbers.items() if mask >> number & 1]
+        return self._whole[mask]
 
     def within(self, table: Axes, mask: int) -> Axes:
         """What a table leads to that keeps only some of its variables whole, and groups of others."""
