@@ -4,8 +4,11 @@ Going up, what a table says about coarser ones leaves it for them: what stays is
 about it from all tables. Each is divided by its density, and going down every table gets what the coarser ones say of
 its sums. Down is the transpose of up, and so the transpose of the estimate is the same two sweeps.
 
-Bytes that must move: every observed cell in, every desired cell out. Besides, tables that do not stay in cache are read
-and written once for each of their largest intersections, both ways.
+Bytes that must move: every observed cell in, every desired cell out. A table that nothing adds to is copied just before
+it is taken apart, part by part while it is in cache, and the estimate is left where it was worked out. So what does not
+stay in cache is moved twice: in, and once more going down; and tables of more than a megabyte are read and written once
+more each way for what their first axis is summed out of. Measured in copies of input and output: Adult's tables up to
+three-way 2.0, DHC 1.5, 7^7 6 (which is arithmetic: 7 axes both ways).
 """
 
 from __future__ import annotations
