@@ -8,11 +8,13 @@ along the other variables. Its solution makes every table's values from those of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from blue_solvers.components.lattice.axes import Axes, SchemaAxes
+from blue_solvers.components.lattice.axes import Axes
 from blue_solvers.components.lattice.lines import Laid, component_lines
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
 from blue_solvers.components.size import MOST_GROUPS
@@ -64,7 +66,8 @@ class GroupMixing:
         wanted: dict[int, dict[Axes, None]] = {}
         for mask, table in zip(plan.masks, plan.tables, strict=True):
             wanted.setdefault(mask, {})[self._plan.groups(table)] = None
-        for mask, seen in (part for table in desired for part in variance_parts(plan, table)):
+        self._parts = {table: variance_parts(plan, table) for table in desired}
+        for mask, _, seen in chain.from_iterable(self._parts.values()):
             wanted[mask][seen] = None
         heads: list[list[int]] = []
         outer: list[list[int]] = []
@@ -100,6 +103,10 @@ class GroupMixing:
         """Values of the tables of these components from information about them, in place."""
         heads, outer, lines = self.places
         mix(cells, heads, outer, lines, self._exact if exactly else self.noisy, transpose)
+
+    def variances_of(self, table: Axes) -> Float:
+        """Of a desired table's cells, (cells,)."""
+        return variances_of_groups(self._plan, table, self._parts[table], self.variances)
 
     def _is_whole(self, axis: int) -> bool:
         return self._axes.groups_of[axis] >= -1
@@ -200,48 +207,45 @@ def densities_of_groups(plan: SweepPlan, observed: Sequence[Axes], precisions: F
     return found
 
 
-def variance_parts(plan: SweepPlan, table: Axes) -> list[Component]:
-    """The components that a table's variances are sums over, each with the axes of groups that count."""
-    masks = [mask for mask, _, _ in plan.lattice.contrasts_of(plan.mask_of(table))]
-    return [(mask, _groups_beside(plan, table, mask)) for mask in masks]
+def variance_parts(plan: SweepPlan, table: Axes) -> list[tuple[int, int, Axes]]:
+    """The components that a table's variances are sums over, what each shares with it, and axes of groups that count.
+
+    These are what the table sees of variables that the component does not keep whole.
+    """
+    axes, found = plan.axes, []
+    for mask, meet, _ in plan.lattice.contrasts_of(plan.mask_of(table)):
+        whole = {axes.groups_of[axis] for axis in plan.whole(mask)}
+        groups = [axis for axis in plan.within(table, mask) if axes.groups_of[axis] < -1]
+        found.append((mask, meet, tuple([axis for axis in groups if axes.groups_axis(axis) not in whole])))
+    return found
 
 
-def _groups_beside(plan: SweepPlan, table: Axes, mask: int) -> Axes:
-    """What a table sees of variables that a component does not keep whole."""
-    axes = plan.axes
-    whole = {axes.groups_of[axis] for axis in plan.whole(mask)}
-    own = [axis for axis in plan.within(table, mask) if axes.groups_of[axis] < -1]
-    return tuple(axis for axis in own if axes.groups_axis(axis) not in whole)
-
-
-def variances_of_groups(plan: SweepPlan, table: Axes, variances: dict[Component, Float]) -> Float:
+def variances_of_groups(
+    plan: SweepPlan, table: Axes, parts: list[tuple[int, int, Axes]], variances: dict[Component, Float]
+) -> Float:
     """Variances of a table's cells, (cells,), where they differ by the groups of its variables."""
     axes = plan.axes
-    shape = [1 if axes.groups_of[axis] == -1 else axes.sizes[axes.groups_axis(axis)] for axis in table]
-    shape = [axes.sizes[axis] if axes.groups_of[axis] < -1 else n for axis, n in zip(table, shape, strict=True)]
-    total, shares = np.zeros(shape), dict[int, Float]()
-    for mask, meet, _ in plan.lattice.contrasts_of(plan.mask_of(table)):
-        own = _groups_beside(plan, table, mask)
-        variance = np.reshape(
-            variances[mask, own], [n if _counts(axes, axis, own) else 1 for axis, n in zip(table, shape, strict=True)]
-        )
-        whole = set(plan.whole(mask))
-        share = np.ones(())
-        for place, axis in enumerate(table):
-            sizes = axes.sizes_of_groups(axis).reshape(-1, *[1] * (len(table) - place - 1))
-            if axes.groups_of[axis] >= -1 and axis not in whole:
-                share, variance = share / sizes, variance / sizes
-            elif axes.groups_of[axis] < -1 and axes.levels_axis(axis) in whole:
-                variance = variance * sizes
-        for axis in whole - {axes.levels_axis(own) for own in table}:
-            variance = variance * axes.sizes[axis]
+    sizes: list[Any] = []  # of the groups that an axis tells apart
+    shape = []
+    for place, axis in enumerate(table):
+        own = axes.sizes_of_groups(axis)
+        shape.append(own.size if axes.groups_of[axis] != -1 else 1)
+        sizes.append(own.reshape(-1, *[1] * (len(table) - place - 1)) if own.size > 1 else float(own[0]))
+    total, shares = np.zeros(shape), dict[int, Any]()
+    for mask, meet, seen in parts:
+        counts = [axis in seen or axes.groups_of[axis] in seen for axis in table]
+        variance = variances[mask, seen].reshape([n if own else 1 for n, own in zip(shape, counts, strict=True)])
+        whole, share = set(plan.whole(mask)), 1.0
+        for axis, size in zip(table, sizes, strict=True):
+            if axes.groups_of[axis] < -1:
+                if axes.levels_axis(axis) in whole:
+                    variance = variance * size
+            elif axis not in whole:
+                share, variance = share / size, variance / size
+        beside = whole - {axes.levels_axis(own) for own in table}
         shares[meet] = share - sum(other for inside, other in shares.items() if inside & meet == inside)
-        total = total + shares[meet] * variance
+        total = total + shares[meet] * prod([axes.sizes[axis] for axis in beside]) * variance
     for place, axis in enumerate(table):
         if axes.groups_of[axis] >= -1:
             total = np.take(total, axes.groups_along(axis), axis=place)
     return total.ravel()
-
-
-def _counts(axes: SchemaAxes, axis: int, own: Axes) -> bool:
-    return axis in own or axes.groups_of[axis] in own

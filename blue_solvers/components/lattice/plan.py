@@ -52,6 +52,8 @@ class SweepPlan:
         Of all of them.
     up, down : StepList
         Operations between the tables.
+    margins : dict
+        Desired tables that are not of the sweeps, each with the one that it is a sum of.
     sums, shares : ndarray of int, (rows, 7)
         Going down, those that lead to margins; and going up, those that lead from them.
     held : Held
@@ -69,6 +71,7 @@ class SweepPlan:
         self._cells_of: dict[Axes, int] = {}
         self._masks_of: dict[Axes, int] = {}
         self._provides: dict[Axes, int] = {}
+        self._whole: dict[int, list[int]] = {}
         self._numbers = {axis: i for i, axis in enumerate(a for a, own in enumerate(axes.groups_of) if own >= -1)}
         generators: dict[Axes, None] = dict.fromkeys(observed)
         finest_first = sorted(generators, key=self.size_of, reverse=True)
@@ -82,7 +85,7 @@ class SweepPlan:
         self._lists: list[int] = []
         self._listed: dict[tuple[int, int], int] = {}
         self._lay_tables(generators, most_cells)
-        self._margins = self._sources([table for table in dict.fromkeys(desired) if table not in self.number])
+        self.margins = self._sources([table for table in dict.fromkeys(desired) if table not in self.number])
         self._lay_places(desired)
         self._lay_steps()
 
@@ -109,7 +112,7 @@ class SweepPlan:
         """Largest difference between a table and the sums of one that it is a part or a margin of."""
         worst = 0.0
         pairs = [(own, other) for own, inside in zip(self.tables, self.coarser, strict=True) for other in inside]
-        for fine, coarse in [*pairs, *((source, own) for own, source in self._margins.items())]:
+        for fine, coarse in [*pairs, *((source, own) for own, source in self.margins.items())]:
             found = cells[self.places[fine] :][: self.size_of(fine)]
             for before, levels, after, listed in self._stages(fine, coarse):
                 own = np.zeros(levels, np.int64) if listed < 0 else self.lists[listed + 1 : listed + 1 + levels]
@@ -120,7 +123,9 @@ class SweepPlan:
 
     def whole(self, mask: int) -> list[int]:
         """The axes of levels of some variables."""
-        return [axis for axis, number in self._numbers.items() if mask >> number & 1]
+        if mask not in self._whole:
+            self._whole[mask] = [axis for axis, number in self._numbers.items() if mask >> number & 1]
+        return self._whole[mask]
 
     def within(self, table: Axes, mask: int) -> Axes:
         """What a table leads to that keeps only some of its variables whole, and groups of others."""
@@ -155,6 +160,9 @@ class SweepPlan:
             for table, mask in classes.get(size, {}).items():
                 covers = self.lattice.covers[mask]
                 inside = [self.within(table, own) for own in covers]
+                if len(covers) > 1:  # what keeps the first axis first
+                    order = sorted(range(len(covers)), key=lambda i: table[0] not in inside[i])
+                    covers, inside = [covers[i] for i in order], [inside[i] for i in order]
                 for own, other in zip(covers, inside, strict=True):
                     classes.setdefault(own.bit_count(), {})[other] = own
                 self.number[table] = len(self.tables)
@@ -208,8 +216,8 @@ class SweepPlan:
         back, firsts = counts[::-1], (np.cumsum(counts) - counts)[::-1]
         order = np.repeat(firsts - np.cumsum(back) + back, back) + np.arange(len(rows))
         self.down = self.up.at(order)
-        self.sums = _rows([row for own, source in self._margins.items() for row in self._sum(source, own)])
-        self.shares = _rows([row for own, source in reversed(self._margins.items()) for row in self._add(source, own)])
+        self.sums = _rows([row for own, source in self.margins.items() for row in self._sum(source, own)])
+        self.shares = _rows([row for own, source in reversed(self.margins.items()) for row in self._add(source, own)])
         self.lists = np.array(self._lists, dtype=np.int64)
         self.held = Held(
             self.sizes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 
 import numpy as np
@@ -29,26 +29,38 @@ class Runs:
     weights : ndarray, (tables,)
     size : int
         Of the layout.
+    apart : collection of tuple of int
+        Tables that sweeps copy themselves.
     """
 
-    def __init__(self, plan: SweepPlan, tables: list[Axes], starts: Integers, weights: Float, size: int) -> None:
-        self.size = size
+    def __init__(
+        self,
+        plan: SweepPlan,
+        tables: list[Axes],
+        starts: Integers,
+        weights: Float,
+        size: int,
+        apart: Collection[Axes] = (),
+    ) -> None:
+        self.size, self._apart = size, set(apart)
         self._plan, self._tables, self._starts, self._weights = plan, tables, starts.tolist(), weights
         self._cells = [plan.size_of(table) for table in tables]
         self._places = [plan.places[table] for table in tables]
 
     @cached_property
     def _reads(self) -> list[tuple[Integers, Float]]:
-        present = set(self._tables)
-        runs = [
-            (-1, place, self._plan.size_of(own), 0) for own, place in self._plan.places.items() if own not in present
-        ]
-        weights = np.concatenate([np.zeros(len(runs)), self._weights])
-        seen: set[Axes] = set()
-        for table, *run in zip(self._tables, self._starts, self._places, self._cells, strict=True):
-            runs.append((*run, table in seen))
+        present, plan = {*self._tables, *self._apart}, self._plan
+        runs = [(-1, plan.places[own], plan.size_of(own), 0) for own in plan.tables if own not in present]
+        weights, seen, adds = [0.0] * len(runs), set[Axes](), False
+        for table, weight, *run in zip(
+            self._tables, self._weights.tolist(), self._starts, self._places, self._cells, strict=True
+        ):
+            if table not in self._apart:
+                runs.append((*run, table in seen))
+                weights.append(weight)
+            adds |= table in seen
             seen.add(table)
-        return _pieces(runs, weights, len(seen) < len(self._tables))
+        return _pieces(runs, np.array(weights), adds)
 
     @cached_property
     def _writes(self) -> list[tuple[Integers, Float]]:
@@ -61,7 +73,10 @@ class Runs:
         return lies and bool((self._weights == 1).all())
 
     def read(self, values: Float, rooms: int, copy: Copy, workers: Workers) -> Float:
-        """All tables, (rooms, K): values times weights, 0 where there are none."""
+        """All tables of the sweeps, and those here, (rooms, K): values times weights, 0 where there are none.
+
+        Those apart hold anything.
+        """
         cells = np.empty((rooms, values.shape[1]))
         values = np.ascontiguousarray(values)
         workers.for_each(lambda own: copy(values, cells, *own), self._reads)

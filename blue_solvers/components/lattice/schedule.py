@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from blue_solvers.components.lattice.operations import LAND, MOVE
+from blue_solvers.components.lattice.operations import COPY, LAND, MOVE
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers
 
@@ -46,11 +46,30 @@ class StepList:
     keeps_first: Flags
     beside: slice | None = None
 
+    @property
+    def is_copy(self) -> Flags:
+        """Which rows copy a table, (rows,)."""
+        return np.equal(self.steps[:, 0], COPY)
+
     def of(self, members: Flags) -> StepList:
         """Those of some tables."""
         if members.all():
             return self
         return self.at(np.flatnonzero(members[self.table]))
+
+    def after_copies(self, sources: dict[int, int], sizes: Integers) -> StepList:
+        """With what copies some tables from where they lie, each before the first row of its own."""
+        tables = np.array(list(sources), dtype=np.int64)
+        rows = np.zeros((len(tables), 7), dtype=np.int64)
+        first = np.searchsorted(self.table, tables)
+        rows[:, 0], rows[:, 1] = COPY, self.steps[first, 1]
+        rows[:, 2], rows[:, 3], rows[:, 4:] = list(sources.values()), sizes[tables], [1, 1, -1]
+        return StepList(
+            np.insert(self.steps, first, rows, axis=0),
+            np.insert(self.table, first, tables),
+            np.insert(self.is_last, first, False),
+            np.insert(self.keeps_first, first, True),
+        )
 
     def at(self, rows: Index | slice) -> StepList:
         """Some rows."""
@@ -142,7 +161,8 @@ class Held:
         for number, (first, last) in enumerate(pairwise(cuts.tolist())):
             part = own.at(slice(first, last))
             steps, beside = part.steps.copy(), None
-            steps[:, 1:3] += np.where(steps[:, 1:3] >= self.cells, number * self.room, 0)
+            is_room = (steps[:, 1:3] >= self.cells) & (steps[:, :1] != COPY)
+            steps[:, 1:3] += np.where(is_room, number * self.room, 0)
             if goes_up and number:
                 lands = (steps[:, 0] == MOVE) | (steps[:, 0] == LAND)
                 targets, target_of = np.unique(steps[lands, 2], return_inverse=True)

@@ -7,16 +7,14 @@ table with many small covers has them summed from a few intermediate ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float, Index
 
-GRID = 12  # variables up to which there is a number for every set of them
 SMALLER = 8  # times that an intermediate table is smaller than the one that it is summed from
 WORTH = 0.7  # of the work without intermediate tables
 STEP = 100  # cells that would take as long as a step itself
@@ -38,33 +36,30 @@ class IntersectionLattice:
         Those of more variables first.
     covers : dict
         For each member the largest ones inside it.
+    regular : set of int
+        Members of which all subsets are members.
     """
 
     def __init__(self, masks: set[int], sizes: Sequence[int]) -> None:
         self._sizes = sizes
         self._generators = masks
         self._lay(intersections(masks))
-        if not self.is_closed_downwards:
-            self._add_intermediate()
+        self._add_intermediate()
 
     def _lay(self, members: set[int]) -> None:
         self.members = sorted(members, key=lambda mask: (-mask.bit_count(), mask))
-        singles = {mask: [mask ^ bit for bit in bits(mask)] for mask in self.members}
-        self.is_closed_downwards = all(own in members for inside in singles.values() for own in inside)
-        if self.is_closed_downwards:
-            self.covers = singles
-            return
-        self.covers = {}
+        self.covers: dict[int, list[int]] = {}
+        self.regular: set[int] = set()
         meets = [mask for mask in self._generators if mask in members]
-        for mask, inside in singles.items():
-            if all(own in members for own in inside):
-                self.covers[mask] = inside
-                continue
-            if 1 << mask.bit_count() <= len(meets):
-                candidates = {own for own in submasks(mask) if own in members and own != mask}
-            else:
-                candidates = {mask & other for other in meets} - {mask}
-            self.covers[mask] = maximal(candidates)
+        for mask in reversed(self.members):
+            inside = [mask ^ bit for bit in bits(mask)]
+            if self.regular.issuperset(inside):
+                self.regular.add(mask)
+            elif not members.issuperset(inside) and 1 << mask.bit_count() <= len(meets):
+                inside = maximal({own for own in submasks(mask) if own in members and own != mask})
+            elif not members.issuperset(inside):
+                inside = maximal({mask & other for other in meets} - {mask})
+            self.covers[mask] = inside
 
     def size(self, mask: int) -> int:
         """Cells of a table of a set of variables."""
@@ -81,7 +76,8 @@ class IntersectionLattice:
         """Unions of small covers of a table, each far smaller than the table, while that saves work."""
         tried: set[int] = set()
         while True:
-            costly = [mask for mask, inside in self.covers.items() if len(inside) > 2 and mask not in tried]
+            left = self.covers.keys() - self.regular - tried
+            costly = sorted(mask for mask in left if len(self.covers[mask]) > 2)
             if not costly:
                 return
             mask = max(costly, key=lambda own: len(self.covers[own]) * self.size(own))
@@ -89,11 +85,14 @@ class IntersectionLattice:
             unions = self._unions(mask)
             if not unions:
                 continue
-            before = self.members, self.covers, self._generators, self._work
+            before = self.members, self.covers, self.regular, self._generators, self._work
             self._generators = self._generators | unions
-            self._lay(intersections(set(self.members) | unions))
-            if self._work > WORTH * before[3]:
-                self.members, self.covers, self._generators = before[:3]
+            members = set(self.members)
+            for union in unions:
+                members |= {union, *(union & other for other in members)}
+            self._lay(members)
+            if self._work > WORTH * before[-1]:
+                self.members, self.covers, self.regular, self._generators = before[:-1]
 
     def _unions(self, mask: int) -> set[int]:
         limit, left = self.size(mask) // SMALLER, sorted(self.covers[mask], key=self.size, reverse=True)
@@ -130,41 +129,33 @@ class IntersectionLattice:
 
     def sums_above(self, values: Mapping[int, float]) -> Float:
         """For every member the sum of the values of members that hold it, (members,)."""
-        if self.is_closed_downwards:
-            found = np.array([values.get(mask, 0.0) for mask in self.members])
-            for _, inside, without in self._by_axis:
-                found[without] += found[inside]
-            return found
-        if self._is_gridded:
-            grid = np.zeros(1 << len(self._sizes))
-            grid[list(values)] = list(values.values())
-            _along_axes(grid, lambda without, inside: np.add(without, inside, out=without))
-            return grid[self.members]
-        sums = dict.fromkeys(self.members, 0.0)
+        sums, others = np.zeros((2, len(self.members)))
         for mask, value in values.items():
-            for own in self.below(mask):
-                sums[own] += value
-        return np.array(list(sums.values()))
+            if mask in self.regular:
+                sums[self._number[mask]] += value
+            else:
+                others[[self._number[own] for own in self.below(mask)]] += value
+        for _, inside, without in self._by_axis:
+            sums[without] += sums[inside]
+        return sums + others
+
+    @cached_property
+    def _number(self) -> dict[int, int]:
+        return {mask: i for i, mask in enumerate(self.members)}
 
     @cached_property
     def _by_axis(self) -> list[tuple[int, Index, Index]]:
-        """The levels of every variable, which members have it, and which they are without it."""
-        number = {mask: i for i, mask in enumerate(self.members)}
+        """The levels of every variable, which regular members have it, and which they are without it."""
         found: dict[int, tuple[list[int], list[int]]] = {}
-        for i, mask in enumerate(self.members):
+        for mask in self.regular:
             for own in self.covers[mask]:
                 inside, without = found.setdefault(mask ^ own, ([], []))
-                inside.append(i)
-                without.append(number[own])
+                inside.append(self._number[mask])
+                without.append(self._number[own])
         return [
             (self._sizes[bit.bit_length() - 1], np.array(inside), np.array(without))
             for bit, (inside, without) in found.items()
         ]
-
-    @property
-    def _is_gridded(self) -> bool:
-        count = len(self._sizes)
-        return count <= GRID or (count < 25 and 1 << count <= sum(map(self.size, self._generators)))
 
     def sums_of_contrasts(self, values: Float, masks: Sequence[int]) -> Float:
         """For each of some sets the sum over its subsets of their closures' values, times each one's contrasts.
@@ -175,24 +166,13 @@ class IntersectionLattice:
         masks : sequence of int
             Sets that some member holds.
         """
-        if self.is_closed_downwards:
-            sums = values.copy()
-            for levels, inside, without in self._by_axis:
-                sums[inside] = sums[inside] * (levels - 1) + sums[without]
-            rows = {mask: i for i, mask in enumerate(self.members)}
-            return sums[[rows[mask] for mask in masks]]
-        if not self._is_gridded:
-            value = dict(zip(self.members, values.tolist(), strict=True))
-            return np.array([sum(value[own] * count for own, _, count in self.contrasts_of(mask)) for mask in masks])
-        last = np.full(1 << len(self._sizes), -1)
-        last[self.members] = np.arange(len(self.members))
-        _along_axes(last, lambda without, inside: np.maximum(without, inside, out=without))
-        sums = np.append(values, 0.0)[last]
-        for number, size in enumerate(self._sizes):
-            along = sums.reshape(-1, 2, 1 << number)
-            along[:, 1] *= size - 1
-            along[:, 1] += along[:, 0]
-        return sums[list(masks)]
+        sums = values.copy()
+        for levels, inside, without in self._by_axis:
+            sums[inside] = sums[inside] * (levels - 1) + sums[without]
+        others: dict[int, float] = {}
+        for mask in set(masks) - self.regular:
+            others[mask] = sum([values[self._number[own]] * count for own, _, count in self.contrasts_of(mask)])
+        return np.array([others[mask] if mask in others else sums[self._number[mask]] for mask in masks])
 
     def contrasts_of(self, mask: int) -> list[tuple[int, int, float]]:
         """The members that are closures of subsets of a set, what each shares with it, and its contrasts' number."""
@@ -204,30 +184,27 @@ class IntersectionLattice:
                 meets.setdefault(own & mask, own)
         counts: dict[int, float] = {}
         for meet in sorted(meets, key=int.bit_count):
-            counts[meet] = self.size(meet) - sum(count for own, count in counts.items() if own & meet == own)
+            if all(meet ^ bit in meets for bit in bits(meet)):
+                counts[meet] = prod([self._sizes[number] - 1 for number in places(meet)])
+            else:
+                counts[meet] = self.size(meet) - sum([n for own, n in counts.items() if own & meet == own])
         return [(meets[meet], meet, count) for meet, count in counts.items()]
-
-
-def _along_axes(grid: NDArray[Any], combine: Callable[[NDArray[Any], NDArray[Any]], object]) -> None:
-    """For every variable in place, sets without it and the same sets with it."""
-    for number in range(grid.size.bit_length() - 1):
-        along = grid.reshape(-1, 2, 1 << number)
-        combine(along[:, 0], along[:, 1])
 
 
 def intersections(masks: set[int]) -> set[int]:
     """All intersections of some sets, themselves with them."""
     if all(mask ^ bit in masks for mask in masks for bit in bits(mask)):
         return set(masks)
-    if sum(1 << mask.bit_count() for mask in masks) <= max(len(masks) ** 2, 1 << 16):
-        closures: dict[int, int] = {}
-        for mask in masks:
-            for subset in submasks(mask):
-                closures[subset] = closures.get(subset, mask) & mask
-        return set(closures.values())
+    listed = sum(1 << mask.bit_count() for mask in masks)
     family: set[int] = set()
     for mask in masks:
         family |= {mask, *(mask & other for other in family)}
+        if len(family) * len(masks) > listed:  # less work: of every subset of one the smallest intersection around it
+            closures: dict[int, int] = {}
+            for own in masks:
+                for subset in submasks(own):
+                    closures[subset] = closures.get(subset, own) & own
+            return set(closures.values())
     return family
 
 

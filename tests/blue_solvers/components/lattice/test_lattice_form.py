@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import blue
-from blue_solvers.components import LatticeForm, MatrixForm, TreeForm, choice, components_of
+from blue_solvers.components import LatticeForm, MatrixForm, TreeForm, choice, components_of, matrix_form
 from blue_solvers.components.lattice.plan import TooManyCellsError
 from blue_solvers.components.lattice.sets import IntersectionLattice
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -24,13 +24,7 @@ from tests.helpers.effort import examples
 from tests.helpers.places import ROOT
 from tests.helpers.strategies import Case, cases
 
-
-def as_matrix(problem: StructuredProblem) -> MatrixForm:
-    """The matrix of what another form makes."""
-    return MatrixForm(LatticeForm(problem), problem.observed.size)
-
-
-FORMS = [LatticeForm, partial(LatticeForm, compiled=False), TreeForm, as_matrix]
+FORMS = [LatticeForm, partial(LatticeForm, compiled=False), TreeForm, MatrixForm]
 
 
 def in_order(problem: Problem) -> Problem:
@@ -169,8 +163,8 @@ def test_a_matrix_and_what_makes_it_are_one_map(columns: int, most: int) -> None
     rng = np.random.default_rng(columns)
     Y, V = (rng.normal(size=(size, columns)) for size in (problem.observed.size, problem.desired.size))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choice, "MOST_PRODUCTS", most)
-        made = MatrixForm(form, problem.observed.size)
+        patch.setattr(matrix_form, "MOST_PRODUCTS", most)
+        made = MatrixForm(StructuredProblem.of(problem))
         assert np.allclose(made.apply(Y), form.apply(Y), rtol=1e-12, atol=1e-12)
         assert np.allclose(made.adjoint(V), form.adjoint(V), rtol=1e-12, atol=1e-12)
 
@@ -220,34 +214,31 @@ def test_an_intersection_lattice(data: st.DataObject) -> None:
     """Closed under intersection, with the covers that its order has; sums over what lies above and below."""
     sizes = data.draw(st.lists(st.integers(2, 30), min_size=1, max_size=7))
     masks = data.draw(st.sets(st.integers(0, (1 << len(sizes)) - 1), min_size=1, max_size=12))
-    with pytest.MonkeyPatch.context() as patch:
-        if data.draw(st.booleans()):
-            patch.setattr("blue_solvers.components.lattice.sets.GRID", 0)
-        lattice = IntersectionLattice(masks, sizes)
-        members = set(lattice.members)
-        assert masks <= members
-        assert all(one & other in members for one in members for other in members)
-        for mask in members:
-            inside = [own for own in members if own & mask == own != mask]
-            maximal = {own for own in inside if not any(own & other == own != other for other in inside)}
-            assert set(lattice.covers[mask]) == maximal
-        values = {mask: float(i) for i, mask in enumerate(sorted(masks))}
-        above = dict(zip(lattice.members, lattice.sums_above(values), strict=True))
-        assert above == {mask: sum(v for own, v in values.items() if own & mask == mask) for mask in members}
-        numbers = {mask: float(i) for i, mask in enumerate(lattice.members)}
-        for mask in range(1 << len(sizes)) if len(sizes) < 6 else masks:
-            places = [i for i in range(len(sizes)) if mask >> i & 1]
-            subsets = chain.from_iterable(combinations(places, size) for size in range(len(places) + 1))
-            expected = 0.0
-            for subset in subsets:
-                bits = sum(1 << i for i in subset)
-                holding = [own for own in lattice.members if own & bits == bits]
-                if holding:
-                    closure = min(holding, key=int.bit_count)
-                    expected += numbers[closure] * np.prod([sizes[i] - 1.0 for i in subset])
-            if any(own & mask == mask for own in members):
-                found = lattice.sums_of_contrasts(np.arange(float(len(numbers))), [mask])
-                assert found == pytest.approx(expected, rel=1e-12)
+    lattice = IntersectionLattice(masks, sizes)
+    members = set(lattice.members)
+    assert masks <= members
+    assert all(one & other in members for one in members for other in members)
+    for mask in members:
+        inside = [own for own in members if own & mask == own != mask]
+        maximal = {own for own in inside if not any(own & other == own != other for other in inside)}
+        assert set(lattice.covers[mask]) == maximal
+    values = {mask: float(i) for i, mask in enumerate(sorted(masks))}
+    above = dict(zip(lattice.members, lattice.sums_above(values), strict=True))
+    assert above == {mask: sum(v for own, v in values.items() if own & mask == mask) for mask in members}
+    numbers = {mask: float(i) for i, mask in enumerate(lattice.members)}
+    for mask in range(1 << len(sizes)) if len(sizes) < 6 else masks:
+        places = [i for i in range(len(sizes)) if mask >> i & 1]
+        subsets = chain.from_iterable(combinations(places, size) for size in range(len(places) + 1))
+        expected = 0.0
+        for subset in subsets:
+            bits = sum(1 << i for i in subset)
+            holding = [own for own in lattice.members if own & bits == bits]
+            if holding:
+                closure = min(holding, key=int.bit_count)
+                expected += numbers[closure] * np.prod([sizes[i] - 1.0 for i in subset])
+        if any(own & mask == mask for own in members):
+            found = lattice.sums_of_contrasts(np.arange(float(len(numbers))), [mask])
+            assert found == pytest.approx(expected, rel=1e-12)
 
 
 @examples(40)
