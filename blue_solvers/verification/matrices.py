@@ -25,6 +25,7 @@ MOST_FIGURES = 4_000_000  # times counts, and counts, up to which least standard
 MOST_COUNTS = 2_000
 REFINEMENTS = 4
 INDEPENDENT = 1e-11  # of what is known exactly, the largest singular value being 1: less follows from the rest
+CLEAR_GAP = 1e4  # times what rounding makes of a singular value that is 0: the least of others
 FIXED = 1e-9  # of a figure's counts that may still move: less is rounding, the figure is known exactly
 
 
@@ -122,16 +123,56 @@ def certify_listed(
         )
     cells = np.flatnonzero(noise.noisy)
     rho, off = noise.weighted(y - x)
-    H = _relations(problem, listed, cells)
-    g, error = _what_no_relation_explains(H, noise, cells, rho)
-    optimality = noise.size(g, error) + off
+    if _has_real_weights(listed, noise):
+        whitened = listed.M[cells].toarray() / noise.sd[cells, None]
+        optimality = _what_counts_explain(whitened, (noise.sd * rho)[cells])
+    else:
+        H = _relations(problem, listed, cells)
+        optimality = noise.size(*_what_no_relation_explains(H, noise, cells, rho))
     figures = np.concatenate([x, *(claim.figures for claim in made)])
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
     v = _disagreement(listed, noise, figures, scale)
     own = v[: x.size]
-    return optimality + noise.inverse_size(own) + _in_standard_errors(listed, noise, v, scale), float(
+    return optimality + off + noise.inverse_size(own) + _in_standard_errors(listed, noise, v, scale), float(
         np.divide(own, noise.sd, out=np.zeros_like(own), where=noise.noisy).max(initial=0.0)
     )
+
+
+def _has_real_weights(listed: Listed, noise: WeighedNoise) -> bool:
+    """Whether weights are rounded themselves: eliminated exactly, they would be of full rank whatever they mean."""
+    whole = (listed.M.data == np.round(listed.M.data)).all()
+    few = listed.M.shape[0] * listed.M.shape[1] <= MOST_DENSE
+    return not whole and few and noise.correlated is None and not listed.F.shape[0]
+
+
+def _what_counts_explain(B: Float, v: Float) -> float:
+    """A bound of the part of weighted residuals v that combinations of B's columns, weighted alike, explain.
+
+    For any z it is at most |B z| + |B'(v - B z)| / (the least singular value that is not 0).
+
+    Raises
+    ------
+    NotCertifiedError
+        If no gap tells singular values that are 0 from others.
+    """
+    lengths = np.linalg.norm(B, axis=0)
+    B = B[:, lengths > 0] / lengths[lengths > 0]
+    U, values, rows = np.linalg.svd(B, full_matrices=False)
+    zero = max(B.shape) * ROUNDING * float(values.max(initial=0.0))
+    kept = values[values > zero]
+    if not kept.size:
+        return 0.0
+    least = float(kept[-1]) - zero
+    if kept[-1] < CLEAR_GAP * zero:
+        raise NotCertifiedError(f"the rank of its weights is not clear: {kept.size} or less of {values.size}")
+    z = rows[: kept.size].T @ ((U[:, : kept.size].T @ v) / kept)
+    sizes, exact = abs(B), B.astype(np.longdouble)
+    left = v - exact @ z
+    explained = float(np.linalg.norm(B @ z)) * (1 + v.size * ROUNDING) + ROUNDING * float(
+        np.linalg.norm(sizes @ abs(z)) + 2 * np.linalg.norm(v)
+    )
+    rounding = 2 * ROUNDING * sizes.T @ (abs(left).astype(float) + sizes @ abs(z))
+    return explained + float(np.linalg.norm((exact.T @ left).astype(float)) + np.linalg.norm(rounding)) / least
 
 
 def _has_few_figures(listed: Listed) -> bool:
