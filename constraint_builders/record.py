@@ -48,6 +48,10 @@ class Record(Measured):
         """The same with other values of some fields; of the noise also by the name of its law."""
         if isinstance(law := changes.get("noise"), str):
             changes["noise"] = self.noise.of_law(law)
+        if changes.get("equalities") is not None:
+            E, b = changes["equalities"]
+            changes["equalities"] = (E := sparse.csr_array(E, copy=True)), b
+            E.sum_duplicates()  # and says so: whoever uses it would note that on it, and in its pickle
         return Record(**_values(self, Record) | changes)
 
     def sources_of(self, y: Float) -> SourceValues | None:

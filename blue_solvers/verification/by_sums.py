@@ -58,7 +58,7 @@ def _multipliers(problem: Problem, y: Float, x: Float) -> Float:
         return noise.sd * remains
 
     rho, found = noise.weighted(y - x)[0], np.zeros(E.shape[0])
-    each = np.stack([left(E[[row]].toarray().ravel()) for row in range(E.shape[0])], axis=1)
+    each = np.stack([left(row) for row in E.toarray()], axis=1)
     size = np.linalg.norm(each, axis=0)
     each /= np.where(size > 0, size, 1.0)
     for _ in range(2):

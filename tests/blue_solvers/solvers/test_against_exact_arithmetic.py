@@ -58,7 +58,7 @@ def test_iterations(kind: Kind, number: int) -> None:
     trial(kind, range(number), ITERATIVE, Tolerance())
 
 
-@lengths("number", 2, 8)
+@lengths("number", 4, 12)
 @pytest.mark.parametrize("decades", [2.0, 12.0])
 @pytest.mark.parametrize("cellwise", [False, True])
 @pytest.mark.parametrize(("areas", "coefficients"), WEIGHTS)
