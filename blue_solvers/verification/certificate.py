@@ -131,13 +131,16 @@ def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
     if figures > MOST_LISTED or not can_be_listed(problem, made):
         return _bounded_by_sums(problem, y, x, made)
     listed = partial(certify_listed, problem, WeighedNoise.of(problem), y, x, made)
+    by_sums = partial(_bounded_by_sums, problem, y, x, made)
+    if problem.equalities is not None:  # sums allow figures for what equalities are off by, a list follows it
+        return _first_of(listed, by_sums)
     try:
-        by_sums = _bounded_by_sums(problem, y, x, made)
+        bounds = by_sums()
     except FinalError:
         raise
     except NotCertifiedError:
         return listed()
-    return by_sums if by_sums[0] <= SMALL else min(by_sums, _first_of(listed, lambda: by_sums))
+    return bounds if bounds[0] <= SMALL else min(bounds, _first_of(listed, lambda: bounds))
 
 
 def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
