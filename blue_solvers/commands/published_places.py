@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from blue_solvers.commands.common import coverage
 from blue_solvers.commands.fit_line import known_of
 from blue_solvers.commands.kinds import RESULT, what_is
+from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import add_strict_argument, refuse_doubt
@@ -78,7 +79,8 @@ def places_of(args: argparse.Namespace) -> tuple[Places | None, str | None]:
         return args.geoid, args.geolevel
     if args.geoid is not None or args.geolevel is not None:
         raise ValueError("--places gives all places: leave --geoid and --geolevel out")
-    return read_places(args.places), None
+    with reading():
+        return read_places(args.places), None
 
 
 def print_proof(args: argparse.Namespace, result: Result) -> None:

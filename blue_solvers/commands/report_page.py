@@ -109,7 +109,9 @@ def _of_file(args: argparse.Namespace) -> Page:
     with reading():
         file = read_schema_file(args.schema) if args.schema else None
     if result is not None:
-        return page_of_estimates(result, name, args.measured, file, args.level, said)
+        with reading():
+            return page_of_estimates(result, name, args.measured, file, args.level, said)
     if args.measured is not None:
         raise ValueError(f"{args.result} holds no estimates to judge by --measured: give what estimate wrote")
-    return page_of_measurements(args.result, name, file, args.level, said)
+    with reading():
+        return page_of_measurements(args.result, name, file, args.level, said)

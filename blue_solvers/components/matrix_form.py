@@ -38,7 +38,7 @@ class MatrixForm:
     """
 
     def __init__(self, problem: StructuredProblem) -> None:
-        self._problem, self._wanted = problem, problem.desired.size
+        self._problem = problem
         self._closed: ClosedEntries = TableEntries(problem) if TableEntries.suits(problem) else self.form
 
     @cached_property
@@ -52,7 +52,7 @@ class MatrixForm:
 
     @cached_property
     def _matrix(self) -> Float:
-        return np.ascontiguousarray(self._all[: self._wanted])
+        return np.ascontiguousarray(self._closed.desired_of(self._all))
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -79,7 +79,10 @@ class ClosedEntries(Protocol):
     """What makes the entries of desired tables, and of others that show whether all agree."""
 
     def entries(self) -> Float:
-        """For all tables, the desired ones first, (cells, n)."""
+        """For all tables, (cells, n)."""
+
+    def desired_of(self, cells: Float) -> Float:
+        """The desired tables among all, of (cells, K), (m, K)."""
 
     def disagreement(self, cells: Float) -> float:
         """Largest difference between a table and the sums of a finer one, of (cells, K)."""
@@ -154,6 +157,10 @@ class TableEntries:
         found *= self._weights[columns.of]
         found /= rows.sizes[rows.of, None]
         return found
+
+    def desired_of(self, cells: Float) -> Float:
+        """The desired tables, which come first, of (cells, K), (m, K)."""
+        return cells[: self._tables.sizes[: self._desired].sum()]
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""

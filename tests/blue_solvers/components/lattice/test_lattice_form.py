@@ -269,3 +269,24 @@ def test_wide_tables_against_factorisation() -> None:
     cells = [0, 1, 40]
     units = np.eye(problem.desired.size)[:, cells]
     assert np.allclose(P.variances()[cells], np.einsum("ij,ij->j", units, Q.covariance @ units), rtol=1e-9)
+
+
+@examples(60, 15)
+@given(data=st.data())
+def test_tables_that_differ_by_variables_of_one_level_alone(data: st.DataObject) -> None:
+    """With recodes and without: measured and wanted each for itself, though their cells are the same."""
+    sizes = data.draw(st.lists(st.sampled_from([1, 1, 2, 4]), min_size=2, max_size=3))
+    names = "abc"[: len(sizes)]
+    wide = [name for name, size in zip(names, sizes, strict=True) if size == 4]
+    recodes = {wide[0]: {"halves": [0, 0, 1, 1]}} if wide and data.draw(st.booleans()) else {}
+    schema = Schema(dict(zip(names, sizes, strict=True)), recodes=recodes)
+    factors = [*names, *(("halves",) if recodes else ())]
+    every = [" * ".join(chosen) for k in range(len(names)) for chosen in combinations(factors, k + 1)]
+    every.remove(" * ".join(names))  # that is called "detailed"
+    every = [own for own in every if not recodes or not {wide[0], "halves"} <= set(own.split(" * "))]
+    chosen = data.draw(st.lists(st.sampled_from(every), min_size=1, unique=True))
+    problem = Problem(schema, {own: 1.0 + i for i, own in enumerate(["detailed", *chosen])})
+    y = np.random.default_rng(len(chosen)).normal(9, 3, problem.observed.size)
+    M = problem.marginal_matrix().toarray()
+    best = np.linalg.lstsq(M / np.sqrt(problem.variances)[:, None], y / np.sqrt(problem.variances), rcond=None)[0]
+    np.testing.assert_allclose(blue(problem, "sea_blue") @ y, M @ best, atol=1e-9)
