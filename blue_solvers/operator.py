@@ -15,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 from blue_solvers.about import logger
 from blue_solvers.column_units import finite_weights, in_range, read_weights, real_columns, require_dense, require_real
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
-from blue_solvers.contract.table_variances import NOTHING, WithoutRounding, without_rounding
+from blue_solvers.contract.table_variances import NOTHING, WithoutRounding, with_exact_zeros, without_rounding
 from blue_solvers.estimates import Estimate
 from blue_solvers.normal_equations.noisy_equations import least_noise
 from blue_solvers.proving import Judge, bound_of, certified, is_exact, measured_places, proved, where_measured
@@ -110,7 +110,7 @@ def estimate(problem: Problem, y: Any, solver: SolverName | Solver = "auto", cer
     Raises
     ------
     ValueError
-        As `blue`; or if a measurement is missing or not finite.
+        As `blue`; or if a measurement is missing or not finite, or values known exactly contradict one another.
 
     Examples
     --------
@@ -201,7 +201,8 @@ class BlueOperator(OverLayouts):
         Parameters
         ----------
         y : array_like (n,) or mapping
-            Over the observed layout, or table by table as `Problem.vector` takes them.
+            Over the observed layout, or table by table as `Problem.vector` takes them. Values known exactly that
+            contradict one another are refused.
         certify : bool, optional
             Whether to prove the values while they are made. By default where that takes no estimate of other cells:
             where the desired tables are the observed ones.
@@ -319,10 +320,11 @@ class BlueOperator(OverLayouts):
 
     def _measurements(self, y: Any) -> Float:
         """One vector over the observed layout."""
-        vector = self.problem.vector(y) if isinstance(y, Mapping) else self._by_position(y)
+        vector = self.problem.observed.vector(y) if isinstance(y, Mapping) else self._by_position(y)
         if vector.shape != (self.shape[1],):
             raise ValueError(f"measurements must have shape ({self.shape[1]},): got {vector.shape}")
         vector = real_columns(vector)
+        self.problem.check_vector(vector)
         if self._has_unmeasured:
             return np.where(self.problem.unmeasured, 0.0, vector)
         nobody_writes = vector.base is None and not vector.flags.writeable
@@ -354,13 +356,7 @@ class BlueOperator(OverLayouts):
         return WithoutRounding(self._prepared.variances_by_table(), self._nothing)
 
     def variances(self) -> Float:
-        """Exact variance of every desired cell, (m,), in squared units of the counts.
-
-        Returns
-        -------
-        ndarray, (m,)
-            Diagonal of `covariance`: closed form where the solver has one, otherwise column by column.
-        """
+        """Exact variance of every desired cell, (m,), the diagonal of `covariance`, in squared units of the counts."""
         return without_rounding(self._prepared.variances(), self._nothing)
 
     @cached_property
@@ -387,7 +383,8 @@ class BlueOperator(OverLayouts):
         ValueError
             If the shape does not fit, or a weight is not finite.
         """
-        return self._prepared.functional_covariance(read_weights(self.problem.desired, W))
+        weights = read_weights(self.problem.desired, W)
+        return with_exact_zeros(self._prepared.functional_covariance(weights), weights, self._nothing)
 
     def __reduce__(self) -> tuple:
         return blue, (self.problem.replace(truth=None), self.solver)  # the truth is secret, no part of the estimate

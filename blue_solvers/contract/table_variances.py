@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+from scipy import sparse
 
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
@@ -35,6 +36,28 @@ def without_rounding(variances: Float, nothing: float) -> Float:
     """Variances, used up, of which those below `nothing` are 0."""
     variances[variances < nothing] = 0.0
     return variances
+
+
+def with_exact_zeros(covariance: Float, W: sparse.csc_array, nothing: float) -> Float:
+    """Covariance of functionals, used up, with 0 for those that are known exactly.
+
+    Parameters
+    ----------
+    covariance : ndarray, (K, K)
+    W : csc_array, (m, K)
+        Their weights over the desired layout: their variance is judged in units of the least of them, squared.
+    nothing : float
+        What a variance of a desired cell is at least that is not rounding.
+
+    Returns
+    -------
+    ndarray, (K, K)
+    """
+    sizes, least = abs(W.data), np.full(W.shape[1], np.inf)
+    np.minimum.at(least, np.repeat(np.arange(W.shape[1]), np.diff(W.indptr)), np.where(sizes > 0, sizes, np.inf))
+    known = covariance.diagonal() < nothing * np.where(np.isfinite(least), least, 0.0) ** 2
+    covariance[known] = covariance[:, known] = 0.0
+    return covariance
 
 
 class LaidOutVariances:

@@ -1,4 +1,4 @@
-"""The non-negative numbers that all else is summed from: detailed cells of tables, or nodes that only equations tie."""
+"""The non-negative numbers that all else is summed from: detailed cells, leaves, or nodes that only equations tie."""
 
 from __future__ import annotations
 
@@ -72,8 +72,25 @@ class DetailedCells(Cells):
         return self._problem.equalities or nothing
 
 
+class SummedLeaves(Cells):
+    """The leaves of a summing matrix: a node with negative weights may have any sign."""
+
+    def __init__(self, problem: Problem, sums: sparse.csr_array) -> None:
+        super().__init__(problem)
+        self._sums, self.shape, self.possible = sums, (sums.shape[1],), np.arange(sums.shape[1])
+
+    def to_observed(self) -> sparse.csr_array:
+        return self._sums
+
+    def to_desired(self) -> sparse.csr_array:
+        return self._sums
+
+    def equations(self) -> tuple[sparse.csr_array, Float]:
+        return sparse.csr_array((0, self._problem.observed.size)), np.zeros(0)
+
+
 class NodesAlone(Cells):
-    """The nodes of a matrix, which are all that there is."""
+    """The nodes of equations, which are all that there is."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -91,4 +108,6 @@ class NodesAlone(Cells):
 
 def cells_of(problem: Problem) -> Cells:
     """What is fitted of a problem."""
-    return DetailedCells(problem) if problem.is_tabular else NodesAlone(problem)
+    if problem.is_tabular:
+        return DetailedCells(problem)
+    return NodesAlone(problem) if problem.summing is None else SummedLeaves(problem, problem.summing.matrix)

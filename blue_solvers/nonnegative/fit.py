@@ -64,7 +64,8 @@ class Fit:
     method : str
         ``"ols"``, ``"nnls"``, ``"max"``, ``"sequential"``, ``"reweighted"`` or ``"anchored"``.
     detail : ndarray, schema shape, with a trailing axis K for (n, K) measurements
-        Fitted counts; with a spine those of every geounit without children, in its order, along the first axis.
+        Fitted counts; with a spine those of every geounit without children, in its order, along the first axis; of a
+        summing matrix its leaves, of equations the nodes.
     observed : ndarray, (n,) or (n, K)
         What they sum to, over the observed layout.
     kkt_residual : float

@@ -331,3 +331,32 @@ def test_inverted_intervals_end_where_the_test_does() -> None:
             assert stops or beyond is None or beyond >= critical * 0.98
             ends += 1
     assert ends > 5
+
+
+SUMS = [[[1, -1], [1, 0], [0, 1]], [[3, 0], [0, -1]], [[1, 1, 1], [0.5, -2, 0], [0, 1, 0], [0, 0, 1]], [[1, 2], [1, 1]]]
+
+
+@pytest.mark.parametrize("S", [*SUMS, *range(6)])
+def test_leaves_of_a_summing_matrix_are_areas_of_one_cell(S: list | int) -> None:
+    """A node with negative weights may have any sign; what is not negative are the leaves."""
+    rng = np.random.default_rng(0 if isinstance(S, list) else S)
+    if not isinstance(S, list):
+        S = (rng.choice([-1.0, 0, 0.5, 1, 2], (4, 3)) + np.eye(4, 3) * 7).tolist()
+    S = np.array(S, dtype=float)
+    leaves, variances = rng.poisson(8, S.shape[1]).astype(float), rng.uniform(1, 4, len(S))
+    variances[0] = 0.0
+    truth = S @ leaves
+    y = truth + np.sqrt(variances) * rng.standard_normal(len(S))
+    nodes = Problem.from_summing_matrix(S, variances)
+    areas = Problem(ONE, {"R": {"total": variances}}, {"R": ["total"]}, areas=Areas(S.shape[1], {"R": S}))
+    for method in (ols, nnls, max_fit, anchored_fit):
+        fit, same = method(nodes, y), method(areas, y)
+        np.testing.assert_allclose(fit.observed, same.observed, atol=1e-5)
+        np.testing.assert_allclose(fit.observed, S @ fit.detail, atol=1e-9)
+        assert method is ols or fit.detail.min() >= 0
+        np.testing.assert_allclose(method(nodes, truth).observed, truth, atol=0.05 if method is max_fit else 1e-6)
+    lower, upper = truth - 1.0, truth + 1.0
+    refined = refine_intervals(nodes, y, lower, upper)
+    np.testing.assert_array_equal(refined, refine_intervals(areas, y, lower, upper))
+    assert (refined[0] <= truth + 1e-9).all()
+    assert (refined[1] >= truth - 1e-9).all()

@@ -59,7 +59,7 @@ def places_of(kind: str, levels: int) -> tuple[Any, dict[str, Any]]:
 @pytest.mark.parametrize("levels", [FEW, MANY])
 @pytest.mark.parametrize("kind", ["one place", "a spine", "areas"])
 def test_a_cell_that_holds_something_and_is_known_to_be_empty(kind: str, levels: int) -> None:
-    """Refused as tables; as a vector no answer is proved, neither with the count nor without it."""
+    """Refused as tables and as a vector; no answer is proved, neither with the count nor without it."""
     observed, options = places_of(kind, levels)
     problem = Problem(halves(levels), observed, **options)
     counts = np.arange(1.0, 1 + problem.domain.size)
@@ -74,9 +74,11 @@ def test_a_cell_that_holds_something_and_is_known_to_be_empty(kind: str, levels:
     proof = certify(problem, emptied, emptied)
     assert proof.bound is not None
     assert proof.bound <= 1e-8
-    est = estimate(problem, said)
-    assert not est.info.exact
-    assert est.certificate().bound is None
+    P = blue(problem)
+    for certified in (True, False):
+        with pytest.raises(ValueError, match="known exactly contradict one another"):
+            P.estimate(said, certify=certified)
+    assert np.isfinite(P @ said).all()  # linear in any vector
 
 
 def test_one_exact_value_can_contradict_what_else_is_known() -> None:
