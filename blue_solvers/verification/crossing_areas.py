@@ -21,7 +21,7 @@ from scipy import sparse
 
 from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.holding_tables import PlacedTable
-from blue_solvers.verification.least_directions import least_standard_errors
+from blue_solvers.verification.least_directions import least_standard_errors, moved_to_known
 from blue_solvers.verification.least_multipliers import least_multipliers
 from blue_solvers.verification.sums_over_leaves import SumsOverLeaves
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
@@ -59,14 +59,17 @@ def certify_crossing(
     del rho
     figures = np.concatenate([x, *(claim.figures for claim in made)]) if made else x
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
-    v = _disagreement(problem, sums, free, figures, y, scale)
+    v, missed = _disagreement(problem, sums, known, free, figures, y, scale)
     least = least_standard_errors(sums, noise, free, known)
     fixed = least <= 0
     if (v[fixed] > EXACT_TO * scale).any():
         raise NotCertifiedError(f"a figure that is known exactly is off by {v[fixed].max():.3g}")
-    apart = float(np.divide(v, least, out=least, where=~fixed).max(initial=0.0, where=~fixed))
-    own = v[: x.size]
+    own = v[: x.size].copy()
     in_noise = np.divide(own, noise.sd, out=np.zeros_like(own), where=noise.noisy)
+    if missed.any():
+        v += moved_to_known(sums, noise, free, known, missed)
+        own = v[: x.size]
+    apart = float(np.divide(v, least, out=least, where=~fixed).max(initial=0.0, where=~fixed))
     return optimality + noise.inverse_size(own) + apart, float(in_noise.max(initial=0.0))
 
 
@@ -179,23 +182,32 @@ def _weight(sums: SumsOverLeaves, noise: WeighedNoise, cells: Float) -> float:
     return float(sum(np.square(noise.sd[place] * rows.ravel()).sum() for place, rows in _blocks(sums, cells)))
 
 
-def _disagreement(problem: Problem, sums: SumsOverLeaves, free: Flags, figures: Float, y: Float, scale: float) -> Float:
-    """How far every figure is from the tables of the leaves' own cells, which satisfy what is known exactly."""
-    known, said, n = _known(problem, sums), np.isfinite(figures), y.size
+def _disagreement(
+    problem: Problem,
+    sums: SumsOverLeaves,
+    known: sparse.csr_array,
+    free: Flags,
+    figures: Float,
+    y: Float,
+    scale: float,
+) -> tuple[Float, Float]:
+    """How far every figure is from the tables of the leaves' own cells, and by how much these miss what is known."""
+    said, n = np.isfinite(figures), y.size
     claimed = np.where(said, figures, 0.0)
     truth = known[: known.shape[0] - (0 if problem.equalities is None else problem.equalities[1].size)] @ y
     if problem.equalities is not None:
         truth = np.concatenate([truth, problem.equalities[1]])
     own = _Cells(problem, sums, free, figures, y)
     less = sums.figures_in_parts((-cells for cells, _ in own.agreeing()), claimed.copy())
-    contradiction = abs(known @ claimed[:n] - known @ less[:n] - truth).max(initial=0.0)
+    missed = known @ claimed[:n] - known @ less[:n] - truth
+    contradiction = abs(missed).max(initial=0.0)
     if max(contradiction, own.changed) > EXACT_TO * scale * max(1.0, float(abs(known).sum(axis=1).max(initial=0.0))):
         raise DisprovedError(f"x contradicts what is known exactly by {max(contradiction, own.changed):.3g}")
     apart = np.abs(less, out=less)
     each = sums.adds * UNIT
     sums.figures_in_parts((each * abs(cells).astype(float) + error for cells, error in own.agreeing()), apart, power=1)
     apart[~said] = 0.0
-    return apart
+    return apart, missed
 
 
 class _Cells:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.verification.least_multipliers import Sums, least_multipliers
+from blue_solvers.verification.least_multipliers import Sums, least_multipliers, multipliers_of
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal
 from constraint_builders.arrays import Float
 
@@ -25,9 +25,7 @@ CLEANINGS = 3
 
 def least_standard_errors(sums: Sums, noise: WeighedNoise, free: NDArray[np.bool_], known: sparse.csr_array) -> Float:
     """Of every figure, (figures,); 0 where it may be known exactly."""
-    precision = reciprocal(noise.least) ** 2
-    information = sums.with_others(sums.shares_of(precision, power=2))  # about a count, were all others known
-    spread = np.divide(1.0, information, out=np.zeros_like(information), where=free & (information > 0))
+    precision, spread = reciprocal(noise.least) ** 2, _spread(sums, noise, free)
     if not known.shape[0]:
         squares = sums.figures_of(spread, power=2)
         return MARGIN * np.sqrt(squares / np.maximum(sums.figures_of(np.ones(free.shape), power=0), 1))
@@ -42,6 +40,27 @@ def least_standard_errors(sums: Sums, noise: WeighedNoise, free: NDArray[np.bool
         if size > 0:
             found = np.maximum(found, np.where(abs(moved) > FIXED * whole, MARGIN * abs(moved) / size, 0.0))
     return found
+
+
+def moved_to_known(
+    sums: Sums, noise: WeighedNoise, free: NDArray[np.bool_], known: sparse.csr_array, off: Float
+) -> Float:
+    """By how much figures move, (figures,), where cells are moved until what is known is no longer `off`, (k,)."""
+    moved, spread, left = np.zeros(sums.figures), _spread(sums, noise, free), off
+    for _ in range(CLEANINGS):
+        cells = spread * sums.shares_of(known.T @ multipliers_of(sums, known, spread, left))
+        tried = moved + sums.figures_of(cells)
+        closer = off - known @ tried[: known.shape[1]]
+        if np.linalg.norm(closer) >= np.linalg.norm(left):
+            break
+        moved, left = tried, closer
+    return abs(moved)
+
+
+def _spread(sums: Sums, noise: WeighedNoise, free: NDArray[np.bool_]) -> Float:
+    """Of every free cell its variance, were all others known, (leaves, cells)."""
+    information = sums.with_others(sums.shares_of(reciprocal(noise.least) ** 2, power=2))
+    return np.divide(1.0, information, out=np.zeros_like(information), where=free & (information > 0))
 
 
 def _keeping(sums: Sums, known: sparse.csr_array, spread: Float, z: Float) -> Float:

@@ -36,17 +36,19 @@ def least_multipliers(sums: Sums, known: sparse.csr_array, weights: Float, left:
 
     As near as iterations come: a certificate holds with any.
     """
+    return multipliers_of(sums, known, weights, known @ sums.figures_of(weights * left)[: known.shape[1]])
 
-    def of_cells(cells: Float) -> Float:
-        return known @ sums.figures_of(cells)[: known.shape[1]]
+
+def multipliers_of(sums: Sums, known: sparse.csr_array, weights: Float, amounts: Float) -> Float:
+    """For which moving all cells by weights M' known' multipliers changes what is known by these amounts, (k,)."""
 
     def product(multipliers: Float) -> Float:
-        return of_cells(weights * sums.shares_of(known.T @ multipliers))
+        return known @ sums.figures_of(weights * sums.shares_of(known.T @ multipliers))[: known.shape[1]]
 
     squares = abs(known).power(2) @ sums.figures_of(weights, power=2)[: known.shape[1]]
     scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
     size = known.shape[0]
-    found, left_over = np.zeros(size), scale * of_cells(weights * left)
+    found, left_over = np.zeros(size), scale * amounts
     step, square = left_over, float(left_over @ left_over)
     goal, nearest, best = TO**2 * square, square, found
     for _ in range(MOST_STEPS):
