@@ -15,6 +15,7 @@ from tests.soak.problems import Posed
 
 TOLERANCE = Tolerance(estimate=1e-6, variance=1e-6)
 KNOWN = 1e-13  # of the largest figure, that one known exactly may be off by, as docs/promises.md says
+FUNCTIONALS = 4
 MOST_LISTED = 100_000  # entries of a matrix that a violation is looked for in
 
 
@@ -40,7 +41,7 @@ class Outcome:
 
 
 def judged(posed: Posed, solver: Solver, fit: bool = True) -> Outcome:
-    """Values, variances, transpose, proof and report of one solver, and the `fit` of its estimate."""
+    """Values, variances, transpose, proof and report of one solver; with `fit`, how well it fits and planted errors."""
     try:
         P = blue(posed.problem, solver)
     except (UnsupportedProblemError, ConvergenceError) as refusal:
@@ -62,13 +63,13 @@ def _asked(posed: Posed, P: BlueOperator, fit: bool) -> Outcome:
     floor[reference.variances == 0] += KNOWN * largest(invented)
     if info.exact:
         wrong += wrong_estimates(info, x, invented, TOLERANCE, floor) + wrong_variances(P, invented, TOLERANCE)
-        wrong += _wrong_transpose(P, posed, x)
+        wrong += _wrong_transpose(P, posed, x) + _wrong_functionals(P, posed)
     if estimate.info.exact:
         wrong += [
             f"proved {own}" for own in wrong_estimates(estimate.info, estimate.values, invented, TOLERANCE, floor)
         ]
         wrong += _wrong_fit(estimate, posed) if fit else []
-    wrong += _wrong_violation(estimate, posed)
+    wrong += _wrong_violation(estimate, posed) + (_wrong_bounds(P, posed, estimate) if fit else [])
     bound = estimate.certificate().bound
     if bound is not None and not bound * (1 + 1e-6) >= reference.error(estimate.values):
         wrong.append(f"proved to {bound:.3g} standard errors, {reference.error(estimate.values):.3g} off")
@@ -95,6 +96,37 @@ def _wrong_transpose(P: BlueOperator, posed: Posed, x: np.ndarray) -> list[str]:
     apart, size = abs(pulled @ y - v @ moved), abs(pulled) @ abs(y) + abs(v) @ (abs(moved) + abs(P.offset))
     allowed = 1e-9 * size + rounding(posed) * abs(v).sum()
     return [f"transpose {apart / size:.3g} of its size off"] if apart > allowed else []
+
+
+def _wrong_functionals(P: BlueOperator, posed: Posed) -> list[str]:
+    """Covariance of some cells as functionals, and its columns."""
+    expected = posed.invented.reference.variances
+    cells = np.random.default_rng(0).permutation(expected.size)[:FUNCTIONALS]
+    cells = np.unique([*cells, *np.flatnonzero(expected == 0)[:1]]).astype(int)
+    W = np.zeros((expected.size, cells.size))
+    W[cells, np.arange(cells.size)] = 1
+    covariance, expected = P.functional_covariance(W), expected[cells]
+    wrong = []
+    if (abs(covariance.diagonal() - expected) > TOLERANCE.variance * expected).any():  # what is known exactly has none
+        wrong.append(f"variances of functionals {covariance.diagonal().tolist()} for {expected.tolist()}")
+    rounding_of_sums = EPSILON * P.problem.variances[~P.problem.unmeasured].max()
+    allowed = TOLERANCE.variance * np.sqrt(expected.max() * expected) + rounding_of_sums
+    if (abs((P.covariance @ W)[cells] - covariance) > allowed).any():
+        wrong.append("columns of the covariance are not those of functionals")
+    return wrong
+
+
+def _wrong_bounds(P: BlueOperator, posed: Posed, estimate: Estimate) -> list[str]:
+    """Planted errors that are proved to be smaller: of any size, and as small as figures known exactly may have."""
+    reference, rng = posed.invented.reference, np.random.default_rng(0)
+    noise = reference.std_errors * rng.standard_normal(reference.estimate.size)
+    planted = [reference.estimate * (1 + KNOWN / 2), *(reference.estimate + noise * 10.0**own for own in (-8, -3, 1))]
+    found = [(P.certificate(posed.invented.y, x, estimate.observed).bound, reference.error(x)) for x in planted]
+    return [
+        f"planted {error:.3g} standard errors off, proved to {bound:.3g}"
+        for bound, error in found
+        if bound is not None and not bound * (1 + 1e-6) >= error
+    ]
 
 
 def _wrong_fit(estimate: Estimate, posed: Posed) -> list[str]:
