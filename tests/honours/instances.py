@@ -33,7 +33,7 @@ class Instance:
     y : ndarray, (n,)
         NaN where nothing was measured.
     counts : ndarray, (d,)
-        True cells: detailed counts, or nodes where there are none.
+        True cells: detailed counts, or leaves of sums, or nodes of equations.
     M, D : ndarray, (n, d) and (m, d)
         From the cells to the observed and the desired layout.
     Sigma : ndarray, (n, n)
@@ -301,27 +301,21 @@ def _sum_of(name: Any, cells: list[int]) -> Callable[[dict[Any, slice], int], Ma
     return rows
 
 
-def _nodes(A: Matrix, variances: Matrix, b: Matrix, counts: Matrix, problem: Problem, seed: int = 0) -> Instance:
-    """An instance whose cells are the nodes of equations."""
-    rng = np.random.default_rng(seed)
-    Sigma = np.diag(variances)
-    y = counts + np.sqrt(variances) * rng.standard_normal(counts.size)
-    exact = variances == 0
-    eye = np.eye(counts.size)
-    known, values = np.vstack([A, eye[exact]]), np.concatenate([b, counts[exact]])
-    return Instance(problem, y, counts, eye, eye, Sigma, known, values)
-
-
 def _equations() -> Instance:
+    """An instance whose cells are the nodes of equations."""
     A, b = np.array([[1.0, -1, -1, 0], [0, 0, 1, 2]]), np.array([0.0, 13.0])
     counts, variances = np.array([9.0, 4, 5, 4]), np.array([1.0, 2, 3, 4])
-    return _nodes(A, variances, b, counts, Problem.from_matrix(A, variances, b))
+    y = counts + np.sqrt(variances) * np.random.default_rng(0).standard_normal(counts.size)
+    eye = np.eye(counts.size)
+    return Instance(Problem.from_matrix(A, variances, b), y, counts, eye, eye, np.diag(variances), A, b)
 
 
 def _sums(S: Matrix) -> Instance:
-    counts, variances = S @ np.array([3.0, 5, 2])[: S.shape[1]], np.linspace(1, 2, len(S))
-    A = _null_space(S.T, len(S)).T
-    return _nodes(A, variances, np.zeros(len(A)), counts, Problem.from_summing_matrix(S, variances))
+    """An instance whose cells are leaves."""
+    counts, variances = np.array([3.0, 5, 2])[: S.shape[1]], np.linspace(1, 2, len(S))
+    y = S @ counts + np.sqrt(variances) * np.random.default_rng(0).standard_normal(len(S))
+    nothing = np.zeros((0, counts.size)), np.zeros(0)
+    return Instance(Problem.from_summing_matrix(S, variances), y, counts, S, S, np.diag(variances), *nothing)
 
 
 PLAIN = {"total": 1.0, "a": 2.0, "b": 3.0, "detailed": 4.0}

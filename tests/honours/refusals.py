@@ -12,7 +12,8 @@ from tests.honours.parts import PARTS, part_of
 NO_SPINE = [feature for feature in FEATURES if "spine" not in feature]
 SPINE = [feature for feature in FEATURES if "spine" in feature]
 AREAS = [feature for feature in FEATURES if feature.startswith("areas")]
-EQUATIONS = ["equations A x = b", "a tree of sums", "crossed sums"]
+SUMS = ["a tree of sums", "crossed sums"]
+EQUATIONS = ["equations A x = b", *SUMS]
 CORRELATED = [feature for feature in FEATURES if "correlated" in feature or "share" in feature]
 OPERATOR = ["correlated noise, an operator"]
 UNEVEN_CELLS = ["a variance for every cell", "cells known exactly", "cells not measured"]
@@ -58,9 +59,9 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
             "a spine with exact totals",
             "a spine with a table not measured",
         ],
-        "holds tables, not equations": [f for f in FEATURES if "equalities" in f] + EQUATIONS,
+        "holds tables, not equations": [f for f in FEATURES if "equalities" in f or f.startswith("equations")],
         "does not cover all detailed cells": ["an uneven spine"],
-        **PARTITION,
+        "is no partition of the cells": ["areas with weights", *SUMS],
     },
     "reweighted_fit": {
         FIT: CORRELATED,
