@@ -13,6 +13,7 @@ from blue_solvers import blue
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.nonnegative import nnls
 from blue_solvers.testing import problems
+from blue_solvers.testing.possible_truths import PossibleTruths
 from constraint_builders import Problem, Schema, Spine
 from noise_mechanisms import add_noise
 
@@ -47,7 +48,9 @@ USES: dict[str, Callable[[Problem, np.ndarray], Any]] = {
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_use_changes_neither_hash_nor_pickle_nor_token(name: str) -> None:
     problem = pickle.loads(pickle.dumps(PROBLEMS[name]))
-    y = add_noise(problem.replace(noise="gaussian"), np.full(problem.observed.size, 9.0), rng=1)
+    truths = PossibleTruths.of(problem)
+    truth = truths.observed @ (truths.start + truths.differences(np.random.default_rng(0), 1)[:, 0])
+    y = add_noise(problem.replace(noise="gaussian"), truth, rng=1)
     before = told(problem)
     for what, use in USES.items():
         try:
