@@ -7,9 +7,11 @@ import logging
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO
+
+import numpy as np
 
 from constraint_builders.declared_size import MOST_COLUMNS, TEXT_BYTES, DeclaredSize
 from constraint_builders.files.text_table import COMMENT, TextTable, named_columns
@@ -21,15 +23,12 @@ _TAG = rb"""<(?:[^<>\s/:]+:)?%s(?=[\s/>])(?:[^<]*?\sr\s*=\s*["']"""  # a tag wit
 _ROW = re.compile(_TAG % b"row" + rb"([0-9]*))?")
 _CELL = re.compile(_TAG % b"c" + rb"([A-Za-z]*)([0-9]*))?")
 _NOT_WORKED_OUT = re.compile(rb"""\sfullCalcOnLoad\s*=\s*["'](?:1|true)""")  # by programs that write formulas alone
-_FORMULA = re.compile(
-    rb"""<(?:[^<>\s/:]+:)?c\s(?:[^<>]*\s)?r\s*=\s*["']([A-Za-z0-9]+)[^<>]*>\s*<(?:[^<>\s/:]+:)?f[\s>/]"""
-)
-_ERROR = re.compile(
-    rb"""<(?:[^<>\s/:]+:)?c(?=\s)(?=[^<>]*\st\s*=\s*["']e["'])(?:[^<>]*?\sr\s*=\s*["']([A-Za-z0-9]+))?"""
-)
+_FORMULA = re.compile(rb"<(?:[^<>\s/:]+:)?c(\s[^<>]*)>\s*<(?:[^<>\s/:]+:)?f[\s>/]")
+_ERROR = re.compile(rb"""<(?:[^<>\s/:]+:)?c(\s(?=[^<>]*\st\s*=\s*["']e["'])[^<>]*)>""")
 _HIDDEN = re.compile(rb"""<(?:[^<>\s/:]+:)?(row|col)(\s(?=[^<>]*\bhidden\s*=\s*["'](?:1|true))[^<>]*)>""")
 _ATTRIBUTE = re.compile(rb"""\s(r|min|max)\s*=\s*["']([0-9]{1,9})["']""")
-_FILLED = re.compile(rb"""<(?:[^<>\s/:]+:)?c\s(?:[^<>]*?\s)?r\s*=\s*["']([A-Z]{1,3})([0-9]{1,9})["'][^<>]*(?<!/)>""")
+_CELL_TAG = re.compile(rb"<(?:[^<>\s/:]+:)?c(\s[^<>]*)>")
+_REFERENCE = re.compile(rb"""\sr\s*=\s*["']([A-Z]{1,3})([0-9]{1,9})["']""")
 _LIBRARYS_WORDS = logging.getLogger("calamine")  # written on standard error where nobody listens
 _TEXTS = re.compile(rb"""\suniqueCount\s*=\s*["']([0-9]+)""")  # room for so many texts is made before they are read
 
@@ -90,13 +89,11 @@ def _hidden(data: bytes) -> Iterator[str]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for part in archive.infolist():
             sheet = archive.read(part) if "/worksheets/" in part.filename else b""
-            hidden = [(kind, dict(_ATTRIBUTE.findall(tag))) for kind, tag in _HIDDEN.findall(sheet)]
-            if hidden:
-                filled = list(zip(*_FILLED.findall(sheet), strict=True)) or [(), ()]
-                rows |= {int(own.get(b"r", 0)) for kind, own in hidden if kind == b"row"} & set(map(int, filled[1]))
-                spans = [(int(own.get(b"min", 0)), int(own.get(b"max", 0))) for kind, own in hidden if kind == b"col"]
-                there = set(map(_column, set(filled[0])))
-                columns |= {number for number in there if any(low <= number <= high for low, high in spans)}
+            tags = [(kind, dict(_ATTRIBUTE.findall(tag))) for kind, tag in _HIDDEN.findall(sheet)]
+            if tags:
+                filled_rows, filled_columns = _filled(sheet)
+                rows |= filled_rows & {int(own.get(b"r", 0)) for kind, own in tags if kind == b"row"}
+                columns |= filled_columns & _spanned([own for kind, own in tags if kind == b"col"])
     letters = [_letters(number) for number in sorted(columns)]
     for kind, found in (("row", list(map(str, sorted(rows)))), ("column", letters)):
         if found:
@@ -108,15 +105,32 @@ def _hidden(data: bytes) -> Iterator[str]:
             )
 
 
+def _spanned(columns: Sequence[Mapping[bytes, bytes]]) -> set[int]:
+    """The numbers of columns from the least to the largest of any tag."""
+    ends = np.zeros(MOST_COLUMNS + 2, dtype=np.intp)
+    for own in columns:
+        ends[min(int(own.get(b"min", 0)), MOST_COLUMNS + 1)] += 1
+        ends[min(int(own.get(b"max", 0)), MOST_COLUMNS) + 1] -= 1
+    return set(np.flatnonzero(ends.cumsum() > 0).tolist())
+
+
+def _filled(sheet: bytes) -> tuple[set[int], set[int]]:
+    """The rows and the columns in which a cell holds something."""
+    cells = [_REFERENCE.search(tag) for tag in _CELL_TAG.findall(sheet) if not tag.endswith(b"/")]
+    columns, rows = ({cell[i] for cell in cells if cell} for i in (1, 2))
+    return set(map(int, rows)), set(map(_column, columns))
+
+
 def _extent(sheet: bytes, is_worked_out: bool) -> tuple[int, int]:
     """At most how many rows and columns a part of a workbook makes; 0 and 0 of one that is no sheet."""
     formula = None if is_worked_out else _FORMULA.search(sheet)
     if formula is not None:
-        cell = formula[1].decode()
-        raise ValueError(f"cell {cell} is a formula that nobody worked out: open the file in a spreadsheet and save it")
+        raise ValueError(
+            f"cell {_cell(formula[1])} is a formula that nobody worked out: open the file in a spreadsheet and save it"
+        )
     error = _ERROR.search(sheet)
     if error is not None:
-        cell = (error[1] or b"").decode()
+        cell = _cell(error[1])
         raise ValueError(f"cell {cell} is an error, such as #REF!: correct it, or empty it where nothing was published")
     if any(len(digits) > 15 or int(digits) > len(sheet) for digits in _TEXTS.findall(sheet)):
         raise ValueError("it says that it has more texts than it can have: it is damaged, copy it again")
@@ -129,6 +143,12 @@ def _extent(sheet: bytes, is_worked_out: bool) -> tuple[int, int]:
             last_row = max(last_row + 1, *map(_row, {own or b"", *rows}))
             last_column = max(last_column, max(map(_column, set(columns))) + columns.count(b""))
     return last_row, last_column
+
+
+def _cell(tag: bytes) -> str:
+    """The reference in the tag of a cell, empty without one."""
+    found = _REFERENCE.search(tag)
+    return b"".join(found.groups()).decode() if found else ""
 
 
 def _row(digits: bytes) -> int:
