@@ -87,11 +87,11 @@ class Record(Measured):
 
     def tabulate(self, X: Float) -> Float:
         """Sum consistent values over the observed layout, (n, K), to the desired layout, (m, K)."""
-        return self.sums.apply(X)
+        return self.sums.apply(self.observed.flat(X, "X"))
 
     def tabulate_transpose(self, V: Float) -> Float:
         """The transpose of `tabulate`: (m, K) over the desired layout to (n, K) over the observed one."""
-        return self.sums.transpose(V)
+        return self.sums.transpose(self.desired.flat(V, "V"))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Record):

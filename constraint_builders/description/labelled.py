@@ -1,4 +1,4 @@
-"""What has labels is read by them, or refused: frames of pandas, arrays of xarray, mappings.
+"""What has labels is read by them, or refused: frames of pandas, arrays of xarray, mappings, named tuples.
 
 Where the entries along an axis have names, an index, coordinates or keys are these names, numbers too; an index that is
 nothing but 0, 1, 2, ... stands for positions only where nothing has names.
@@ -36,6 +36,8 @@ def has_labels(values: Any) -> bool:
         return bool(values.ndim)
     if _is_frame(values):
         return not all(_is_numbered(index) for index in _indexes(values))
+    if _is_named_tuple(values):
+        return True
     if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype == object):
         return any(has_labels(own) for own in values if not isinstance(own, float | int | str))
     return hasattr(values, "columns")
@@ -58,7 +60,8 @@ def aligned(values: Any, dimensions_of: Callable[[], Sequence[Dimension]], what:
     values : array_like or mapping
         Where it has an index, as in pandas, the index and the columns must together have one level for each dimension,
         or the index alone has, and the columns are a trailing axis. Where it has dimensions, as in xarray, they must be
-        these. The keys of a mapping are the labels of a single dimension.
+        these, and labels be coordinates of their names. The keys of a mapping, or the fields of a named tuple, are the
+        labels of a single dimension.
     dimensions_of : callable
         Gives the dimensions; asked for labelled values only.
     what : str
@@ -76,6 +79,8 @@ def aligned(values: Any, dimensions_of: Callable[[], Sequence[Dimension]], what:
     """
     if isinstance(values, np.ndarray):
         return values
+    if _is_named_tuple(values):
+        values = values._asdict()
     if isinstance(values, Mapping):
         return _mapping(values, dimensions_of(), what)
     if _is_data_array(values):
@@ -158,7 +163,12 @@ class Nodes:
 
 
 def _is_data_array(values: Any) -> bool:
-    return hasattr(values, "dims") and hasattr(values, "coords")
+    """Whether axes have names, as in arrays of xarray, and in its variables, which have no coordinates."""
+    return hasattr(values, "dims") and hasattr(values, "values")
+
+
+def _is_named_tuple(values: Any) -> bool:
+    return isinstance(values, tuple) and hasattr(values, "_asdict")
 
 
 def _is_frame(values: Any) -> bool:
@@ -187,11 +197,16 @@ def _data_array(values: Any, dimensions: Sequence[Dimension], what: str) -> NDAr
     names = wanted if wanted in OF_ANY_NAME and values.ndim == 1 else [str(name) for name in values.dims]
     if sorted(names) != sorted(wanted):
         raise ValueError(f"{what} must have the dimensions {wanted}: got {names}")
-    array = np.asarray(values.values)
+    array, coordinates = np.asarray(values.values), getattr(values, "coords", {})
     for axis, name in enumerate(values.dims):
         dimension = dimensions[wanted.index(names[axis])]
-        if name in values.coords:
-            labels = np.asarray(values.coords[name].values).tolist()
+        beside = [other for other, own in coordinates.items() if own.dims == (name,)]
+        if beside and name not in beside:
+            raise ValueError(
+                f"{what} has labels {beside[0]!r} along {name!r}: name the dimension after them, or, {INSTEAD}"
+            )
+        if name in coordinates:
+            labels = np.asarray(coordinates[name].values).tolist()
             array = np.take(array, _order([_numbers(labels, dimension, what)], [dimension], what), axis=axis)
         elif array.shape[axis] != len(dimension.labels):
             raise ValueError(f"{what} has {array.shape[axis]} entries along {name!r}: give its {len(dimension.labels)}")

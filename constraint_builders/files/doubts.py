@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
+from constraint_builders.sources import SourceTable
 
 DEVIATIONS = 6.0  # so far below 0 noise does not come
 ROUNDING = 1e-9  # of the largest value
 NEAR = 0.5  # standard errors from 0, where noise goes up and down alike
+SAME_BY_CHANCE = 1e-3  # probability of equal values of two sources below which one is called a copy
 MANY_NEAR = 60  # values just above 0 beside which some lie just below
 
 
@@ -58,3 +61,26 @@ def doubts(layout: Layout, values: Float, variances: Float) -> Iterator[str]:
     floor = Floor()
     floor.add(y[noisy], errors[noisy])
     yield from floor.doubts()
+
+
+def copies(tables: Iterable[Sequence[SourceTable]]) -> Iterator[str]:
+    """Sources, of several tables, whose values have noise and are the same in every cell that both measured."""
+    chance: dict[tuple[str, str], float] = {}
+    cells: dict[tuple[str, str], int] = {}
+    for given in tables:
+        for one, other in combinations(given, 2):
+            pair = one.source, other.source
+            both = (one.variances > 0) & (other.variances > 0) & np.isfinite(one.variances + other.variances)
+            y = one.values[both]
+            unit = 1.0 if (y == np.rint(y)).all() else 0.01
+            with np.errstate(under="ignore"):
+                by_chance = np.minimum(1.0, unit / np.sqrt(2 * np.pi * (one.variances + other.variances)[both])).prod()
+            is_same = bool((y == other.values[both]).all())
+            chance[pair] = chance.get(pair, 1.0) * float(by_chance) if is_same else np.inf
+            cells[pair] = cells.get(pair, 0) + int(both.sum())
+    for (one_name, other_name), own in chance.items():
+        if own <= SAME_BY_CHANCE:
+            yield (
+                f"sources {one_name!r} and {other_name!r} have the same values in all {cells[one_name, other_name]:,} "
+                "cells that both measured: is one a copy?"
+            )

@@ -7,8 +7,11 @@ import logging
 import re
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, BinaryIO
+
+import numpy as np
 
 from constraint_builders.declared_size import MOST_COLUMNS, TEXT_BYTES, DeclaredSize
 from constraint_builders.files.text_table import COMMENT, TextTable, named_columns
@@ -20,9 +23,12 @@ _TAG = rb"""<(?:[^<>\s/:]+:)?%s(?=[\s/>])(?:[^<]*?\sr\s*=\s*["']"""  # a tag wit
 _ROW = re.compile(_TAG % b"row" + rb"([0-9]*))?")
 _CELL = re.compile(_TAG % b"c" + rb"([A-Za-z]*)([0-9]*))?")
 _NOT_WORKED_OUT = re.compile(rb"""\sfullCalcOnLoad\s*=\s*["'](?:1|true)""")  # by programs that write formulas alone
-_FORMULA = re.compile(
-    rb"""<(?:[^<>\s/:]+:)?c\s(?:[^<>]*\s)?r\s*=\s*["']([A-Za-z0-9]+)[^<>]*>\s*<(?:[^<>\s/:]+:)?f[\s>/]"""
-)
+_FORMULA = re.compile(rb"<(?:[^<>\s/:]+:)?c(\s[^<>]*)>\s*<(?:[^<>\s/:]+:)?f[\s>/]")
+_ERROR = re.compile(rb"""<(?:[^<>\s/:]+:)?c(\s(?=[^<>]*\st\s*=\s*["']e["'])[^<>]*)>""")
+_HIDDEN = re.compile(rb"""<(?:[^<>\s/:]+:)?(row|col)(\s(?=[^<>]*\bhidden\s*=\s*["'](?:1|true))[^<>]*)>""")
+_ATTRIBUTE = re.compile(rb"""\s(r|min|max)\s*=\s*["']([0-9]{1,9})["']""")
+_CELL_TAG = re.compile(rb"<(?:[^<>\s/:]+:)?c(\s[^<>]*)>")
+_REFERENCE = re.compile(rb"""\sr\s*=\s*["']([A-Z]{1,3})([0-9]{1,9})["']""")
 _LIBRARYS_WORDS = logging.getLogger("calamine")  # written on standard error where nobody listens
 _TEXTS = re.compile(rb"""\suniqueCount\s*=\s*["']([0-9]+)""")  # room for so many texts is made before they are read
 
@@ -33,8 +39,8 @@ def read_excel(file: BinaryIO) -> TextTable:
     Raises
     ------
     ValueError
-        If it is no workbook, a cell lies where no sheet has one or far from all others or is a formula without its
-        value, not one sheet holds a table, or a column has no name of its own.
+        If it is no workbook, a cell lies where no sheet has one or far from all others, is an error or a formula
+        without its value, not one sheet holds a table, or a column has no name of its own.
     MemoryError
         If it takes more memory than is free.
     """
@@ -56,7 +62,7 @@ def read_excel(file: BinaryIO) -> TextTable:
         raise ValueError(f"one sheet must hold a table: {names} do; save the one that is meant as CSV")
     (cells,) = filled.values()
     start = next((i for i, row in enumerate(cells.iter_rows()) if not _is_comment(row)), 0)
-    return named_columns(cells[start:], start, "")
+    return replace(named_columns(cells[start:], start, ""), doubts=tuple(_hidden(data)))
 
 
 def declared(data: bytes) -> DeclaredSize:
@@ -76,12 +82,56 @@ def declared(data: bytes) -> DeclaredSize:
     return DeclaredSize(sum(rows * columns for rows, columns in extents), 1, plain, TEXT_BYTES)
 
 
+def _hidden(data: bytes) -> Iterator[str]:
+    """Which rows and columns that hold something are hidden, in words: they are read as all others are."""
+    rows: set[int] = set()
+    columns: set[int] = set()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for part in archive.infolist():
+            sheet = archive.read(part) if "/worksheets/" in part.filename else b""
+            tags = [(kind, dict(_ATTRIBUTE.findall(tag))) for kind, tag in _HIDDEN.findall(sheet)]
+            if tags:
+                filled_rows, filled_columns = _filled(sheet)
+                rows |= filled_rows & {int(own.get(b"r", 0)) for kind, own in tags if kind == b"row"}
+                columns |= filled_columns & _spanned([own for kind, own in tags if kind == b"col"])
+    letters = [_letters(number) for number in sorted(columns)]
+    for kind, found in (("row", list(map(str, sorted(rows)))), ("column", letters)):
+        if found:
+            several = f"{len(found):,} {kind}s are hidden, {found[0]} first"
+            one = f"{kind} {found[0]} is hidden"
+            yield (
+                f"{several if len(found) > 1 else one}: what a sheet does not show is read like all else, leave it out "
+                "where it does not count"
+            )
+
+
+def _spanned(columns: Sequence[Mapping[bytes, bytes]]) -> set[int]:
+    """The numbers of columns from the least to the largest of any tag."""
+    ends = np.zeros(MOST_COLUMNS + 2, dtype=np.intp)
+    for own in columns:
+        ends[min(int(own.get(b"min", 0)), MOST_COLUMNS + 1)] += 1
+        ends[min(int(own.get(b"max", 0)), MOST_COLUMNS) + 1] -= 1
+    return set(np.flatnonzero(ends.cumsum() > 0).tolist())
+
+
+def _filled(sheet: bytes) -> tuple[set[int], set[int]]:
+    """The rows and the columns in which a cell holds something."""
+    cells = [_REFERENCE.search(tag) for tag in _CELL_TAG.findall(sheet) if not tag.endswith(b"/")]
+    columns, rows = ({cell[i] for cell in cells if cell} for i in (1, 2))
+    return set(map(int, rows)), set(map(_column, columns))
+
+
 def _extent(sheet: bytes, is_worked_out: bool) -> tuple[int, int]:
     """At most how many rows and columns a part of a workbook makes; 0 and 0 of one that is no sheet."""
     formula = None if is_worked_out else _FORMULA.search(sheet)
     if formula is not None:
-        cell = formula[1].decode()
-        raise ValueError(f"cell {cell} is a formula that nobody worked out: open the file in a spreadsheet and save it")
+        raise ValueError(
+            f"cell {_cell(formula[1])} is a formula that nobody worked out: open the file in a spreadsheet and save it"
+        )
+    error = _ERROR.search(sheet)
+    if error is not None:
+        cell = _cell(error[1])
+        raise ValueError(f"cell {cell} is an error, such as #REF!: correct it, or empty it where nothing was published")
     if any(len(digits) > 15 or int(digits) > len(sheet) for digits in _TEXTS.findall(sheet)):
         raise ValueError("it says that it has more texts than it can have: it is damaged, copy it again")
     last_row = last_column = 0
@@ -93,6 +143,12 @@ def _extent(sheet: bytes, is_worked_out: bool) -> tuple[int, int]:
             last_row = max(last_row + 1, *map(_row, {own or b"", *rows}))
             last_column = max(last_column, max(map(_column, set(columns))) + columns.count(b""))
     return last_row, last_column
+
+
+def _cell(tag: bytes) -> str:
+    """The reference in the tag of a cell, empty without one."""
+    found = _REFERENCE.search(tag)
+    return b"".join(found.groups()).decode() if found else ""
 
 
 def _row(digits: bytes) -> int:
@@ -110,6 +166,15 @@ def _column(letters: bytes) -> int:
         if number > MOST_COLUMNS:
             raise ValueError(f"a cell is in column {letters[:20].decode()}, and the last is XFD: it is damaged")
     return number
+
+
+def _letters(number: int) -> str:
+    """The letters of a column by its number; the inverse of `_column`."""
+    letters = ""
+    while number > 0:
+        number, last = divmod(number - 1, 26)
+        letters = chr(ord("A") + last) + letters
+    return letters
 
 
 def _is_comment(row: Sequence[str | None]) -> bool:

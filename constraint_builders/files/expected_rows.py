@@ -7,6 +7,7 @@ smaller. With what loss they are is not written down: all of the level above, or
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,8 @@ class ExpectedRows:
         losses = settings.budget.losses
         self._losses = [_by_table(settings, losses.get(level, {})) for level in spine.levels[number:]]
         self._variances = _by_table(settings, settings.variances().get(geolevel, {}))
+        elsewhere = {name for own in losses.values() for name in own} - set(losses.get(geolevel, {}))
+        self._exact = [name for name in elsewhere if any(fnmatchcase(name, pattern) for pattern in settings.true)]
         self._found: dict[str, Flags] = {}
         self._rows = self._others = 0
         self._worst: tuple[float, str] = (0.0, "")
@@ -125,6 +128,14 @@ class ExpectedRows:
                 f"at {self._geolevel} {rows:,} measurements, in {geounits} geounits that cannot have been bypassed: "
                 f"{table!r} in {self._geocodes[int(lacking[table].argmax())]!r} first",
             )
+        for name in self._exact:
+            without = self._is_measured & ~self._found.get(name, none)
+            if without.any():
+                yield Remark(
+                    "missing",
+                    f"at {self._geolevel} the exact {name!r} of {int(without.sum()):,} geounits, which the settings do "
+                    f"not measure there and hold true: {self._geocodes[int(without.argmax())]!r} first",
+                )
         if self._others:
             yield Remark(
                 "variances",

@@ -19,6 +19,7 @@ from constraint_builders.files.source import Source
 ROOTS = ("Root", "Whole", "All of it", "Top")  # names for a level above several geounits, the first that is free
 
 DECIMALS = re.compile(r"\d+\.0*")
+SHORTENED = re.compile(r"\d[.,]\d+E\+\d+", re.IGNORECASE)  # by a spreadsheet, of a long number
 
 Geounit = tuple[str, str]  # level and code
 
@@ -110,7 +111,13 @@ def _codes(source: Source, name: str) -> pl.Series:
     if source.frame[name].dtype not in (*TEXT, pl.Null):
         what = held(source.frame[name].dtype) if not source.frame[name].dtype.is_numeric() else "numbers"
         raise ValueError(f"column {name!r} must hold text, for leading zeros: it holds {what}")
-    return _column(source, name).fill_null("")
+    codes = _column(source, name).fill_null("")
+    shortened = next((code for code in codes.unique(maintain_order=True) if SHORTENED.fullmatch(code)), None)
+    if shortened is not None:
+        raise ValueError(
+            f"column {name!r}: {shortened!r} is a number that a spreadsheet shortened: write the code, as text"
+        )
+    return codes
 
 
 def spine_by_codes(units: Sequence[Geounit]) -> Spine:

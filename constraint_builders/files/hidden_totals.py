@@ -153,19 +153,24 @@ def refuse_sum_of_geounits(spine: Spine, tables: Sequence[MeasuredCells]) -> Non
     level = spine.levels[spine.level_of[tops[0]]]
     ranks = spine.rank_in_level[tops]
     own = [table for table in tables if table.level == level]
-    if tops.size < 3 or not own:
-        return
-    cells, variances = (
-        np.concatenate([part[ranks].reshape(tops.size, -1) for part in parts], axis=1).T
-        for parts in ([table.values for table in own], [table.variances for table in own])
-    )
     named = next((i for i, top in enumerate(tops.tolist()) if is_total(spine.geocodes[top])), None)
-    found = _sum_of_others(cells, variances) if named is None else named
+    if named is None and (tops.size < 3 or not own):
+        return
+    found = _geounit_of_all(own, ranks) if named is None else named
     if found is not None:
         raise ValueError(
             f"{level} {spine.geocodes[tops[found]]!r} counts as many as all others together: give what holds the "
             "others a geolevel of its own; where it is one of them give a column 'parent', empty at the top"
         )
+
+
+def _geounit_of_all(tables: Sequence[MeasuredCells], ranks: Index) -> int | None:
+    """Which of the geounits of some ranks in their geolevel is the sum of all others in every cell, if one is."""
+    cells, variances = (
+        np.concatenate([part[ranks].reshape(ranks.size, -1) for part in parts], axis=1).T
+        for parts in ([table.values for table in tables], [table.variances for table in tables])
+    )
+    return _sum_of_others(cells, variances)
 
 
 def _columns(tables: Sequence[MeasuredCells]) -> Iterator[_Column]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -13,9 +14,12 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.cell_keys import SUMMED_OUT
 
+_ALIKE = str.maketrans("‐‑‒–—−‘’‛ʼ", "------''''")  # dashes and apostrophes
+_WHOLE_FLOAT = re.compile(r"([0-9]+)\.0+")
+
 
 class LabelNumbers:
-    """The numbers of labels: of the very label, or of the only one that differs in capitals and outer spaces alone.
+    """The numbers of labels: of the very label, or of the only one whose `plain_label` is the same.
 
     Parameters
     ----------
@@ -35,8 +39,19 @@ class LabelNumbers:
 
 
 def plain_label(label: str) -> str:
-    """A label without what makes no difference: capitals and outer spaces."""
-    return label.strip().casefold()
+    """A label without what makes no difference: capitals, kinds of spaces, dashes, accents, what nobody sees, 1.0."""
+    seen = "".join(c for c in unicodedata.normalize("NFKC", label) if unicodedata.category(c) != "Cf")
+    plain = " ".join(seen.translate(_ALIKE).casefold().split())
+    return _WHOLE_FLOAT.sub(r"\1", plain) if _WHOLE_FLOAT.fullmatch(plain) else plain
+
+
+def refuse_alike(labels: Iterable[str], what: str) -> None:
+    """Raise `ValueError` for two labels of one `plain_label`."""
+    first: dict[str, str] = {}
+    for label in labels:
+        other = first.setdefault(plain_label(label), label)
+        if other != label:
+            raise ValueError(f"{what} has both {other!a} and {label!a}: write one of them")
 
 
 def inferred_levels(labels: pl.Series, rows: NDArray[np.int64]) -> list[str]:
@@ -52,7 +67,7 @@ def inferred_levels(labels: pl.Series, rows: NDArray[np.int64]) -> list[str]:
     Raises
     ------
     ValueError
-        If two differ in capitals alone.
+        If two have one `plain_label`.
     """
     stripped = labels.str.strip_chars()
     levels = [label for label in stripped.unique(maintain_order=True) if label != SUMMED_OUT]
@@ -61,7 +76,8 @@ def inferred_levels(labels: pl.Series, rows: NDArray[np.int64]) -> list[str]:
         other = first.setdefault(plain_label(level), level)
         if other != level:
             places = [rows[int((stripped == label).arg_max() or 0)] for label in (other, level)]
-            seen = f"{other!r} (row {places[0]}) and {level!r} (row {places[1]})"
+            as_shown = ascii if unicodedata.normalize("NFC", other) == unicodedata.normalize("NFC", level) else repr
+            seen = f"{as_shown(other)} (row {places[0]}) and {as_shown(level)} (row {places[1]})"
             raise ValueError(f"column {labels.name!r} has both {seen}: write one of them, or give a schema with both")
     return in_order(levels)
 

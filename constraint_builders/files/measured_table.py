@@ -15,7 +15,7 @@ from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.description.understood import Understood
 from constraint_builders.files.columns import find_columns
-from constraint_builders.files.doubts import doubts
+from constraint_builders.files.doubts import copies, doubts
 from constraint_builders.files.geography_columns import read_geography
 from constraint_builders.files.hidden_totals import (
     MeasuredCells,
@@ -143,8 +143,9 @@ def measured(
         places = "" if geography is None else str(geography)
         y = problem.observed.vector({own.name: own.values if spine else own.values[0] for own in found})
         problem.check_vector(y)
+        copied = copies(own.given for own in found)
         perhaps = perhaps_totals(schema, cells) if asks else ()
-        doubtful = (*doubts(problem.observed, y, problem.variances), *perhaps)
+        doubtful = (*table.doubts, *doubts(problem.observed, y, problem.variances), *copied, *perhaps)
         notes = (*settled.notes(), *doubtful)
         problem = problem.replace(understood=Understood((), settled.totals, places, notes))
         sources = list(dict.fromkeys(block.source for block in rows.blocks))

@@ -17,7 +17,7 @@ from constraint_builders.description.table import Table
 from constraint_builders.files.cell_keys import SUMMED_OUT, cell_keys
 from constraint_builders.files.columns import SOURCE, TABLE, Columns
 from constraint_builders.files.geography_columns import Geography
-from constraint_builders.files.labels import LabelNumbers, inferred_levels, read_table_name
+from constraint_builders.files.labels import LabelNumbers, inferred_levels, read_table_name, refuse_alike
 from constraint_builders.files.naming import shown
 from constraint_builders.files.numbers import read_labels
 from constraint_builders.files.source import Source
@@ -165,6 +165,7 @@ class Rows:
         sources, source_of_row = [""], np.zeros(levels.size, np.int64)
         if SOURCE in self._columns.keys:
             sources, source_of_row = _codes(_labels(self.source, self._columns.keys[SOURCE], variable=False))
+            refuse_alike(sources, f"column {self._columns.keys[SOURCE]!r}")
         shape = (int(levels.max(initial=0)) + 1, len(self.names), len(sources))
         key = np.ravel_multi_index((levels, self.table_of_row, source_of_row), shape)
         found, number = np.unique(key, return_inverse=True)

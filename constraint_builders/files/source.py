@@ -33,12 +33,15 @@ class Source:
         The number of every row there, as people count: in text and in Excel the header is a row too.
     delimiter : str
         Of the cells in text, empty elsewhere.
+    doubts : tuple of str
+        What is doubtful about how they were written.
     """
 
     frame: pl.DataFrame
     what: str
     rows: NDArray[np.int64]
     delimiter: str = ""
+    doubts: tuple[str, ...] = ()
 
 
 def open_source(source: Any) -> Source:
@@ -71,7 +74,7 @@ def open_source(source: Any) -> Source:
     with open_file(path) as file, naming(path):
         table = known.open(file)
         if isinstance(table, TextTable):
-            return Source(table.frame, what, table.rows, table.delimiter)
+            return Source(table.frame, what, table.rows, table.delimiter, table.doubts)
         if not _is_frame(table):
             raise TypeError(f"what reads {known.name} files must give a data frame: got {type(table).__name__}")
         return _of_frame(table, what)

@@ -44,11 +44,14 @@ class TextTable:
     rows : ndarray of int, (height,)
         Number of every row in the file, as a spreadsheet counts: the header has a number too.
     delimiter : str
+    doubts : tuple of str
+        What is doubtful about how they were written.
     """
 
     frame: pl.DataFrame
     rows: NDArray[np.int64]
     delimiter: str
+    doubts: tuple[str, ...] = ()
 
 
 def read_text_table(data: bytes) -> TextTable:

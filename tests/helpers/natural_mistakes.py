@@ -73,6 +73,11 @@ WIDE_ROWS = [*BOTH[3:], ("*", "young", 1310, 5), ("*", "old", 1190, 5)]
 SEVERAL = csv("year,sex,value,std_error", [(2019, *row) for row in SEXES] + [(2020, *row) for row in SEXES])
 
 
+SOURCES = "".join(
+    [csv("sex,value,std_error,source", [(*row, "A") for row in SEXES]), *(f"{s},{y},{e},B\n" for s, y, e in SEXES)]
+)
+
+
 def coded(of: dict[str, str], text: str = PLACES) -> str:
     for old, new in of.items():
         text = text.replace(f",{old},", f",{new},")
@@ -209,6 +214,43 @@ TOTALS_AND_SUBTOTALS = [
             Refused(f"{date!r} is a date beside ranges such as '0-4'"),
         )
         for date in ("9-May", "May-09", "09. Mai", "2024-05-09", "2024-05-09 00:00:00", "45421")
+    ),
+    *(
+        Case(
+            f"overlapping ranges, {both[0]!r} and {both[1]!r}",
+            ages({both[0]: 300, both[1]: 90, "else": 40}),
+            Refused(f"'{both[0]}' and '{both[1]}' count some people twice"),
+        )
+        for both in (
+            ("unter 18", "unter 5"),
+            ("moins de 18 ans", "moins de 5 ans"),
+            ("menores de 18", "menos de 5"),
+            ("15 bis unter 25", "18 bis unter 21"),
+            ("18 y más", "65 años o más"),
+            ("18 ans et plus", "65 ans et plus"),
+            ("18 und älter", "65 und mehr"),
+            ("<20k", "<10k"),
+            ("5-25k", "10k-15k"),
+            ("1-3", "2"),
+            ("2010-2014", "2012"),
+            ("20+", "25"),
+        )
+    ),
+    *(
+        Case(
+            f"levels side by side, {', '.join(own)}",
+            ages(dict(zip(own, (300, 550, 150), strict=True)), 1000),
+            Read([("*", 1000, 5), ("a", 300, 5), ("b", 550, 5), ("c", 150, 5)]),
+        )
+        for own in (
+            ("unter 5", "5 bis unter 18", "18 und mehr"),
+            ("moins de 5 ans", "5 à 17 ans", "18 ans et plus"),
+            ("1", "2", "3+"),
+            ("9", "10", "over 10"),
+            ("0-5k", "5-10k", "10k+"),
+            ("0", "1-4", "5"),
+            ("<10", "10", "11"),
+        )
     ),
     Case(
         "months",
@@ -388,7 +430,7 @@ GEOGRAPHIES = [
     Case(
         "codes in scientific notation",
         coded({"44001": "4.4E+04", "44003": "4.4E+04"}),
-        Refused("County '4.4E+04' and State '44'"),
+        Refused("'4.4E+04' is a number that a spreadsheet shortened"),
     ),
     Case(
         "levels and codes swapped",
@@ -436,6 +478,16 @@ GEOGRAPHIES = [
         "a level left out", PLACES.replace("County,44003,f", ",44003,f"), Refused("column 'geolevel' is empty in row 9")
     ),
     Case("two states without a nation", women({"44": 500, "09": 700}, "State"), Named("2 State side by side")),
+    Case(
+        "a total beside one state",
+        women({"44": 1000, "ALL": 1000}, "State") + "County,44001,f,600,5\nCounty,44003,f,405,5\n",
+        Refused("State 'ALL' counts as many as all others"),
+    ),
+    Case(
+        "codes that a spreadsheet shortened alone",
+        women({"4.40E+04": 500, "4.41E+04": 600}),
+        Refused("'4.40E+04' is a number that a spreadsheet shortened"),
+    ),
 ]
 
 NUMBERS = [
@@ -502,8 +554,38 @@ ROWS_AND_COLUMNS = [
     Case("names of two columns swapped", TABLE.replace("sex,age", "age,sex"), Read(BOTH)),
     Case("a typo in a label", TABLE.replace("m,old", "m,odl"), Refused("is missing")),
     Case("a capital in a label", TABLE.replace("m,old", "M,old"), Refused("column 'sex' has both")),
+    *(
+        Case(f"a label written in two ways, {own!a}", RACE + f"{own},10,6\n", Refused("column 'race' has both"))
+        for own in ("whi\u200bte", "w\u00adhite", "WHITE")
+    ),
+    *(
+        Case(
+            f"labels that differ in their signs, {one} and {other}",
+            RACE.replace("white", one).replace("black", other),
+            Refused("column 'race' has both"),
+        )
+        for one, other in (("non-white", "non\u2013white"), ("O'B", "O\u2019B"), ("1", "1.0"), ("A1", "\uff21\uff11"))
+    ),
+    Case("leading zeros are of other codes", RACE.replace("white", "01").replace("black", "1"), Read(RACES)),
+    Case(
+        "accents made in two ways",
+        RACE.replace("white", "m\u00e9tis").replace("other", "me\u0301tis"),
+        Refused("has both 'm\\xe9tis' (row 3) and 'me\\u0301tis' (row 5)"),
+    ),
+    Case(
+        "a space of another kind",
+        TABLE.replace("m,old", "m,very old").replace("f,old", "f,very\u00a0old"),
+        Refused("both"),
+    ),
     Case("blanks around labels", TABLE.replace("m,old", " m , old"), Read(BOTH)),
     Case("a merged cell", TABLE.replace("m,old", ",old"), Refused("column 'sex' is empty in row 8")),
+    Case(
+        "a source written in two ways",
+        SOURCES.replace("B", "a"),
+        Refused("column 'source' has both 'A' and 'a': write one of them"),
+    ),
+    Case("a source that is a copy", SOURCES, Named("'A' and 'B' have the same values in all 3 cells")),
+    Case("two sources", SOURCES.replace("520,6,B", "521,6,B"), Named("repeated measurements; sources 'A', 'B'")),
     Case("a column of an index", "," + FLAT.replace("\n", "\n0,", 3), Refused("has no name")),
     Case(
         "a column of weights",

@@ -178,6 +178,9 @@ CASES: dict[str, Case] = {
         without("County", KNOWN), NAMED, "missing +geounits at County above 2 of 8 codes at Tract, '1411000111' first"
     ),
     "constraints of blocks not copied": Case(without("Block", KNOWN), REFUSED, r"Block_Group '\d+' has no geounits"),
+    "constraints of the nation not copied": Case(
+        without("US", KNOWN), NAMED, "missing +at US the exact 'total' of 1 geounits, which the settings do"
+    ),
     "a branch not copied": Case(change(None, None, kept(~BRANCH)), REFUSED, "US '' counts .* one is missing"),
     "a branch not copied at blocks": Case(change("Block", None, kept(~BRANCH)), REFUSED, "as 4 in all: a partition is"),
     "a branch not copied below State": Case(
