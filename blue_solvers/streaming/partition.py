@@ -124,13 +124,10 @@ def _ties(design: Design, problem: Problem) -> Ties | None:
     if not design.equal_to:
         return None
     with suppress(NotCertifiedError):
-        nothing = np.zeros(problem.observed.size)
-        sizes = [members.size for members in problem.domain.spine.members]
-        made = [
-            Claim(i, own, table, np.zeros(sizes[own] * table.size)) for i, (own, table) in enumerate(design.estimated)
-        ]
-        places = problem_places(problem, nothing, nothing, made)
-        return Ties.of(problem, places, {design.key(own): own for own in design.estimated})
+        nothing, places = np.zeros(problem.observed.size), problem.domain.spine.members
+        made = [Claim(i, k, t, np.zeros(places[k].size * t.size)) for i, (k, t) in enumerate(design.estimated)]
+        known = problem_places(problem, nothing, nothing, made)
+        return Ties.of(problem, known, {design.key(own): own for own in design.estimated})
     return None
 
 

@@ -22,7 +22,7 @@ from blue_solvers.verification import Certificate
 from blue_solvers.verification.by_sums import sum_up_part
 from blue_solvers.verification.certificate import certificate_of
 from blue_solvers.verification.fit_of_parts import FitOfParts
-from blue_solvers.verification.places import Below, Sheet, Unread
+from blue_solvers.verification.placed_tables import Below, Sheet, Unread
 from blue_solvers.verification.problem_places import finest_tables
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.tied_cells import TiedCells

@@ -10,7 +10,7 @@ from scipy import sparse
 from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.known_exactly import LeafSums, least_multipliers, least_standard_errors
 from blue_solvers.verification.moved_residuals import MovedResiduals
-from blue_solvers.verification.places import Below, Places, Sheet
+from blue_solvers.verification.placed_tables import Below, PlacedTables, Sheet
 from blue_solvers.verification.problem_places import problem_places, tree_places
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.ties import Ties
@@ -69,7 +69,7 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
     return left + float(np.sqrt(tally.weighted) + np.sqrt(tally.apart)) + apart, tally.violation
 
 
-def _leaf_sums(places: Places) -> LeafSums:
+def _leaf_sums(places: PlacedTables) -> LeafSums:
     sums = LeafSums(places)
     if sums.size > MOST_KNOWN:
         raise NotCertifiedError(
@@ -79,7 +79,7 @@ def _leaf_sums(places: Places) -> LeafSums:
     return sums
 
 
-def _exact_leaves(problem: Problem, places: Places) -> Flags:
+def _exact_leaves(problem: Problem, places: PlacedTables) -> Flags:
     """Cells known exactly of a table of the leaves that alone holds all others: these say themselves what they are."""
     found = np.zeros(problem.observed.size, dtype=bool)
     for some in places.leaves:
@@ -90,7 +90,7 @@ def _exact_leaves(problem: Problem, places: Places) -> Flags:
     return found & problem.exact
 
 
-def _known(problem: Problem, places: Places) -> sparse.csr_array:
+def _known(problem: Problem, places: PlacedTables) -> sparse.csr_array:
     """What else is known exactly, as rows over the observed cells."""
     cells = np.flatnonzero(problem.exact & ~_exact_leaves(problem, places))
     rows = sparse.csr_array(

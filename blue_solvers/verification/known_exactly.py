@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.verification.compensated_sums import add_up, spread_out
-from blue_solvers.verification.places import Places, Reach
+from blue_solvers.verification.placed_tables import PlacedTables, Reach
 from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal
 from constraint_builders.arrays import Flags, Float
@@ -35,7 +35,7 @@ class LeafSums:
 
     Parameters
     ----------
-    places : Places
+    places : PlacedTables
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class LeafSums:
         Of all groups of leaves where their cells are, and their shape.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: PlacedTables) -> None:
         self._places = places
         self.figures = max((sheet.place.stop for sheet in places.sheets), default=0)
         shapes = [(some.rows.size, places.levels[some.level].width) for some in places.leaves]

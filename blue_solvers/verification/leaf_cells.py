@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import add_up, spread_out, sum_rounding
-from blue_solvers.verification.places import Places, Reach
+from blue_solvers.verification.placed_tables import PlacedTables, Reach
 from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import NotCertifiedError
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, Long
 
 Cells = tuple[Float, Float]  # doubles, and what these lose by rounding; of no cells where they lose nothing
 EXACTLY = np.zeros((0, 0))
@@ -19,7 +19,7 @@ class LeafCells:
 
     Parameters
     ----------
-    places : Places
+    places : PlacedTables
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class LeafCells:
         By how much a sum of any cells of a place may be off.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: PlacedTables) -> None:
         self.places = places
         self.inner: list[Index] = []
         for number, level in enumerate(places.levels):
@@ -161,6 +161,6 @@ def summed(into: Index, size: int, cells: Cells) -> Cells:
     return total
 
 
-def _halves(whole: Float) -> Cells:
+def _halves(whole: Float | Long) -> Cells:
     cells = whole.astype(float)
     return cells, (whole - cells).astype(float)

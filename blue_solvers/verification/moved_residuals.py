@@ -11,13 +11,20 @@ where it stands as one leaf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import sum_rounding
-from blue_solvers.verification.leaf_cells import EXACTLY, Cells, LeafCells, add, plus, spread, summed
-from blue_solvers.verification.places import Below, Leaves, Level, Places, Reach, Sheet
+from blue_solvers.verification.leaf_cells import EXACTLY, Cells, LeafCells, add, plus, spread
+from blue_solvers.verification.placed_tables import Below, Leaves, Level, PlacedTables, Sheet
+from blue_solvers.verification.table_residuals import (
+    put_back,
+    said_by_tables,
+    sums_of_table,
+    weighed,
+    weighted_residuals,
+)
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.tied_cells import added
 from blue_solvers.verification.time_limit import require_time
@@ -36,7 +43,7 @@ class MovedResiduals:
 
     Parameters
     ----------
-    places : Places
+    places : PlacedTables
     keep : int
         Number of figures, of which `sums` and `apart` are kept; 0 for none.
 
@@ -47,7 +54,7 @@ class MovedResiduals:
         Of the leaves' cells, and how far figures are off them.
     """
 
-    def __init__(self, places: Places, keep: int = 0) -> None:
+    def __init__(self, places: PlacedTables, keep: int = 0) -> None:
         self.places, self.tally, self.cells = places, Tally(), LeafCells(places)
         self.sums, self.apart = np.zeros(keep), np.zeros(keep)
         inner = self.cells.inner
@@ -99,17 +106,17 @@ class MovedResiduals:
         sums: dict[str, Cells] = {}
         for sheet in reversed(level.sheets):
             if isinstance(sheet.x, np.ndarray):
-                sums[sheet.key] = _summed(level, sheet, cells, sums)
+                sums[sheet.key] = sums_of_table(level, sheet, cells, sums)
 
         def residuals(sheet: Sheet) -> Float | None:
             x = None if sheet.x is None else sheet.x[rows]
             if x is not None:
                 own = number is not None and sheet is level.own(sheet.holder)
-                total = sums.pop(sheet.key, None) or _summed(level, sheet, cells, sums)
+                total = sums.pop(sheet.key, None) or sums_of_table(level, sheet, cells, sums)
                 self._judge(level, sheet, rows, x, total, error, number if own else None)
-            return _weighted(sheet, rows, x, self.tally)
+            return weighted_residuals(sheet, rows, x, self.tally)
 
-        return _said(level, rows.size, residuals)
+        return said_by_tables(level, rows.size, residuals)
 
     def _judge(
         self, level: Level, sheet: Sheet, rows: Index, x: Float, total: Cells, error: Float, number: int | None
@@ -182,9 +189,9 @@ class MovedResiduals:
             return self._kept[number][0].copy(), self._kept[number][1].copy()
 
         def residuals(sheet: Sheet) -> Float | None:
-            return _weighted(sheet, some.rows, None if sheet.x is None else sheet.x[some.rows], None)
+            return weighted_residuals(sheet, some.rows, None if sheet.x is None else sheet.x[some.rows], None)
 
-        return _said(self.places.levels[some.level], some.rows.size, residuals)
+        return said_by_tables(self.places.levels[some.level], some.rows.size, residuals)
 
     def _drop(self, some: Leaves, level: Level, said: Cells, variance: Float) -> None:
         """Move to tables of the leaves that are known exactly what they take, at no cost."""
@@ -192,7 +199,7 @@ class MovedResiduals:
             for sheet in level.others:
                 own = sheet.variance[some.rows]
                 if (own == 0).any():
-                    _put_back(level, sheet, np.where(own == 0, 0.0, np.inf), said, variance)
+                    put_back(level, sheet, np.where(own == 0, 0.0, np.inf), said, variance)
             return
         schema, finest = self.places.schema, level.tables[0]
         for name in sorted({name for known in some.told.known for name in known}):
@@ -200,7 +207,7 @@ class MovedResiduals:
             if refines(schema, finest, table):
                 own = np.array([[0.0 if name in known else np.inf] for known in some.told.known])
                 sheet = Sheet(name, some.level, table, own, into=cell_map(schema, finest, table))
-                _put_back(level, sheet, own, said, variance)
+                put_back(level, sheet, own, said, variance)
 
     def _left(self, careful: bool) -> float:
         """Squares of all that is left; if `careful` tables of the leaves take their part of it."""
@@ -211,12 +218,12 @@ class MovedResiduals:
             level = self.places.levels[some.level]
             if some.told is not None:
                 known = self.tally.returned.get(level.name, 0.0)
-                self.tally.returned[level.name] = known + _weighed(said[0], variance)
+                self.tally.returned[level.name] = known + weighed(said[0], variance)
                 continue
             for sheet in level.others if careful else ():
                 own = sheet.variance[some.rows]
                 if (np.isfinite(own) & (own > 0)).any():
-                    self._leave(sheet, some.rows, _put_back(level, sheet, own, said, variance))
+                    self._leave(sheet, some.rows, put_back(level, sheet, own, said, variance))
             for holder, columns in enumerate(level.columns):
                 holding = level.own(holder)
                 if holding is not None:
@@ -231,7 +238,7 @@ class MovedResiduals:
     def _leave(self, sheet: Sheet, rows: Index, cells: Float) -> None:
         """Leave residuals in cells of a table."""
         variance = sheet.variance[rows]
-        self.tally.left += _weighed(cells, variance)
+        self.tally.left += weighed(cells, variance)
         if sheet.left is not None:
             sheet.left[rows] = np.where(variance > 0, cells, 0.0)
 
@@ -267,7 +274,7 @@ class MovedResiduals:
         for sheet in self._measured(number):
             own, known = sheet.variance[rows], self._put.get(sheet.key)
             own = np.where(own == 0, 0.0, np.inf) if free else own
-            share = _put_back(level, sheet, own, mean, variance[rows], known)
+            share = put_back(level, sheet, own, mean, variance[rows], known)
             self._put[sheet.key] = share if known is None else known + share
         for part in (*mean, *before):
             plus(said, rows, part)
@@ -348,87 +355,3 @@ class MovedResiduals:
         finest = self.places.levels[0].tables[0]
         held = [name for name in sorted(names) if refines(schema, finest, parse_table(schema, name))]
         return [name for name in held if all(self._under_exact(some, 0, name).all() for some in leaves)]
-
-
-def _weighted(sheet: Sheet, rows: Index, x: Float | None, tally: Tally | None) -> Float | None:
-    """(y - x) / variance of a table, a new array, and its rounding in the tally; None where nothing was measured."""
-    if sheet.rho is not None:
-        return np.array(sheet.rho[rows])
-    if sheet.y is None or x is None:
-        return None
-    variance = sheet.variance[rows]
-    measured = np.isfinite(variance) & (variance > 0)
-    if not measured.any():
-        return None
-    q = np.where(measured, sheet.y[rows] - x, 0.0)
-    precision = np.divide(1.0, variance, out=np.zeros_like(variance), where=measured)
-    rounding = float((q**2 * precision).sum()) * (6 * ROUNDING) ** 2
-    q *= precision
-    if sheet.tied is not None:
-        rounding += sheet.tied.pull(q, variance, rows)
-    if tally is not None:
-        tally.weighted += rounding
-    return q
-
-
-def _said(level: Level, rows: int, residuals: Callable[[Sheet], Float | None]) -> Cells:
-    """What residuals of all tables say of the cells of those that hold all others, from the coarsest on."""
-    said, parts = level.room(rows), dict[str, Cells]()
-    for sheet in level.sheets:
-        own, rho = parts.pop(sheet.key, None), residuals(sheet)
-        if own is None and (rho is None or not rho.any()):
-            continue
-        if own is None or rho is None:
-            own = own or (rho if rho is not None else EXACTLY, EXACTLY)
-        else:
-            plus(own, slice(None), rho)
-        if sheet.source is not None:
-            room = np.zeros((rows, sheet.source.table.size)), np.zeros((rows, sheet.source.table.size))
-            spread(own, Reach.itself(rows, sheet.step), parts.setdefault(sheet.source.key, room))
-            continue
-        columns = level.columns[sheet.holder]
-        held = np.ascontiguousarray(said[0][:, columns]), np.ascontiguousarray(said[1][:, columns])
-        spread(own, Reach.itself(rows, sheet.into), held)
-        said[0][:, columns], said[1][:, columns] = held
-    return said
-
-
-def _summed(level: Level, sheet: Sheet, cells: Cells, known: dict[str, Cells]) -> Cells:
-    """A table as sums of the leaves' cells, or of a smaller table whose sums are known."""
-    if sheet.source is not None and sheet.source.key in known:
-        return summed(sheet.step, sheet.table.size, known[sheet.source.key])
-    columns = level.columns[sheet.holder]
-    held = cells[0][:, columns], cells[1][:, columns] if cells[1].size else EXACTLY
-    return summed(sheet.into, sheet.table.size, held)
-
-
-def _put_back(
-    level: Level, sheet: Sheet, own: Float, said: Cells, variance: Float, known: Float | None = None
-) -> Float:
-    """Move to a table, whose variances are `own`, the share that leaves least: gives it, (rows, cells).
-
-    `known` is what was moved there before.
-    """
-    columns, size = level.columns[sheet.holder], sheet.table.size
-    high, low = (np.ascontiguousarray(part[:, columns]) for part in said)
-    finite = np.where(np.isfinite(variance[:, columns]), variance[:, columns], 0.0)
-    reach, own = Reach.itself(len(high), sheet.into), np.broadcast_to(own, (len(high), size))
-    (weight, _), (total, _) = (summed(sheet.into, size, (cells, EXACTLY)) for cells in (finite, finite * high))
-    usable = np.isfinite(own) & (weight > 0)
-    if known is not None:
-        total = total - np.where(usable, own, 0.0) * known
-    share, rest = np.divide(total, weight + own, out=np.zeros(own.shape), where=usable), np.zeros(own.shape)
-    into = sheet.into if sheet.into.size else np.arange(size)
-    row, cell = np.nonzero(np.isinf(variance[:, columns]) & np.isfinite(own[:, into]))
-    share[row, into[cell]], rest[row, into[cell]] = high[row, cell], low[row, cell]  # nothing else takes it there
-    spread((-share, -rest), reach, (high, low))
-    said[0][:, columns], said[1][:, columns] = high, low
-    return share
-
-
-def _weighed(cells: Float, variance: Float) -> float:
-    """Squares in variances; nothing is nothing however large a variance is."""
-    if np.isfinite(variance).all():
-        return float((cells**2 * variance).sum())
-    with np.errstate(invalid="ignore"):
-        return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())

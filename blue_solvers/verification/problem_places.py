@@ -10,7 +10,7 @@ from scipy import sparse
 from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.known_tables import LevelTable
-from blue_solvers.verification.places import NO_MAP, Below, Leaves, Level, Places, Reach, Sheet, Told
+from blue_solvers.verification.placed_tables import NO_MAP, Below, Leaves, Level, PlacedTables, Reach, Sheet, Told
 from blue_solvers.verification.tied_cells import TiedCells
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from constraint_builders import Problem, Schema
@@ -22,6 +22,7 @@ from constraint_builders.relations.marginals import cell_map, refines
 
 PART = 2**21  # cells of leaves worked on at a time
 MOST_LINKED = 300  # tables of a level
+MOST_HOLDING = 40  # tables of one place, each compared with each
 MOST_PATTERNS = 64  # of cells known to be empty, where several tables hold all others
 
 
@@ -56,7 +57,7 @@ def tree_places(
     sheets: Sequence[Sheet],
     zeros: StructuralZeros | None = None,
     handed: Mapping[int, Below] | None = None,
-) -> Places:
+) -> PlacedTables:
     """Of a tree, in which a table holds all others at every level.
 
     Parameters
@@ -101,7 +102,7 @@ def tree_places(
                 rows = tree.rank_in_level[some]
                 roots = None if below is None else Told.of([below[node] for node in some.tolist()])
                 leaves.append(Leaves(number, rows, reach, None, empty, roots))
-    return Places(schema, levels, leaves, nest=True)
+    return PlacedTables(schema, levels, leaves, nest=True)
 
 
 def problem_places(
@@ -111,7 +112,7 @@ def problem_places(
     made: Sequence[Claim] = (),
     told: tuple[WeighedNoise, Float, Float] | None = None,
     multipliers: Float | None = None,
-) -> Places:
+) -> PlacedTables:
     """Of a problem.
 
     Parameters
@@ -133,6 +134,8 @@ def problem_places(
     if problem.areas is not None:
         return _area_places(problem, sheets)
     finest = holds_all(problem, made)
+    if finest is None and problem.domain.spine.size == 1:
+        return _one_place(problem, sheets)
     if finest is None:
         raise NotCertifiedError("no measured table holds all others")
     zeros = problem.zeros
@@ -168,7 +171,7 @@ def _sheets(
     return sheets
 
 
-def _area_places(problem: Problem, sheets: Sequence[Sheet]) -> Places:
+def _area_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
     areas, schema, last = problem.domain.areas, problem.domain.schema, len(problem.domain.areas.levels) - 1
     for sheet in sheets:  # other layers of leaves are the leaves too
         sheet.level = last if areas.layer(areas.levels[sheet.level]).is_of_leaves else sheet.level
@@ -177,15 +180,7 @@ def _area_places(problem: Problem, sheets: Sequence[Sheet]) -> Places:
     levels = []
     for number, name in enumerate(areas.levels):
         own, members = [sheet for sheet in spoken if sheet.level == number], areas.leaves_of(number)
-        for sheet in own:
-            holder = next((i for i, table in enumerate(tables) if refines(schema, table, sheet.table)), None)
-            if holder is None:
-                raise NotCertifiedError(
-                    "its counts are too many to list, and no table that was measured in all leaves holds "
-                    f"{sheet.table.name!r} of {name!r}"
-                )
-            sheet.holder, sheet.into = holder, _map(schema, tables[holder], sheet.table)
-        _link(schema, own)
+        _hold(schema, tables, own, f" of {name!r}")
         weight = abs(members).max(axis=1).toarray().ravel() if members.nnz else np.zeros(members.shape[0])
         squares = float(members.power(2).sum(axis=0).max(initial=0.0))
         alone = np.zeros(members.shape[0], dtype=bool)
@@ -203,15 +198,49 @@ def _area_places(problem: Problem, sheets: Sequence[Sheet]) -> Places:
         elif margins is None and problem.zeros is not None:
             empty = problem.zeros.cells(tables[0], problem.domain.leaves[some]).reshape(some.size, -1)
         leaves.append(Leaves(last, some, reach, margins, empty))
-    return Places(schema, levels, leaves, nest=False)
+    return PlacedTables(schema, levels, leaves, nest=False)
+
+
+def _one_place(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
+    """Of tables of one place, of which several hold all others."""
+    schema, spoken = problem.domain.schema, [sheet for sheet in sheets if _is_spoken_of(problem, sheet)]
+    tables = _holders([sheet for sheet in spoken if _is_measured(sheet)], schema)
+    if len(tables) > MOST_HOLDING:
+        raise NotCertifiedError(
+            f"its counts are too many to list, and {len(tables):,} tables are needed to hold all others: proofs by "
+            f"sums take {MOST_HOLDING}, but for plain tables"
+        )
+    _hold(schema, tables, spoken, "")
+    level = Level(problem.domain.spine.levels[0], 1, tables, spoken, np.ones(1, dtype=bool), np.ones(1))
+    leaves = []
+    for some, margins in _alike(problem, level):
+        empty = None
+        if margins is not None and not margins.free.all():
+            empty = ~margins.free[None]
+        leaves.append(Leaves(0, some, {}, margins, empty))
+    return PlacedTables(schema, [level], leaves, nest=False)
+
+
+def _hold(schema: Schema, tables: Sequence[Table], sheets: Sequence[Sheet], where: str) -> None:
+    """Say of every sheet which table holds it."""
+    for sheet in sheets:
+        holder = next((i for i, table in enumerate(tables) if refines(schema, table, sheet.table)), None)
+        if holder is None:
+            raise NotCertifiedError(
+                "its counts are too many to list, and no table that was measured in all leaves holds "
+                f"{sheet.table.name!r}{where}: a measurement of it there, or of a finer table, would let sums prove it"
+            )
+        sheet.holder, sheet.into = holder, _map(schema, tables[holder], sheet.table)
+    _link(schema, sheets)
 
 
 def _is_spoken_of(problem: Problem, sheet: Sheet) -> bool:
     """Whether measurements, x or equalities say anything of a table."""
     if sheet.x is None or np.isfinite(sheet.variance).any() or not np.isnan(sheet.x[:]).all():
         return True
-    own = sheet.place.stop <= problem.observed.size and problem.equalities is not None
-    return bool(own and abs(problem.equalities[0][:, sheet.place]).sum() > 0)
+    if sheet.place.stop > problem.observed.size or problem.equalities is None:
+        return False
+    return bool(abs(problem.equalities[0][:, sheet.place]).sum() > 0)
 
 
 def _is_measured(sheet: Sheet) -> bool:

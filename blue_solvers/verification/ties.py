@@ -16,7 +16,7 @@ from scipy import sparse
 
 from blue_solvers.verification.known_exactly import LeafSums
 from blue_solvers.verification.known_tables import LevelTable, finest_known
-from blue_solvers.verification.places import NO_MAP, Places, Reach
+from blue_solvers.verification.placed_tables import NO_MAP, PlacedTables, Reach
 from blue_solvers.verification.weighed_noise import EXACT_TO, NotCertifiedError
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
@@ -94,13 +94,13 @@ class Ties:
         return 2 * float((abs(np.array(self.inverse).reshape(k, k)) @ off[list(self.chosen)]).sum())
 
     @classmethod
-    def of(cls, problem: Problem, places: Places, figures: Mapping[str, LevelTable]) -> Ties:
+    def of(cls, problem: Problem, places: PlacedTables, figures: Mapping[str, LevelTable]) -> Ties:
         """The ties of a problem on a spine.
 
         Parameters
         ----------
         problem : Problem
-        places : Places
+        places : PlacedTables
             Of the problem, with all tables of which figures are claimed.
         figures : mapping of str to (int, Table)
             These tables.
@@ -164,7 +164,7 @@ class _Counts:
     opposite directions.
     """
 
-    def __init__(self, places: Places, exact: Flags) -> None:
+    def __init__(self, places: PlacedTables, exact: Flags) -> None:
         self._places, self._sums, schema = places, LeafSums(places), places.schema
         tables = [(sheet.level, sheet.table) for sheet in places.sheets if exact[sheet.place].any()]
         self._known = finest_known(schema, tables)

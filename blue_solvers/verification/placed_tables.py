@@ -82,7 +82,7 @@ class Sheet:
 
 @dataclass
 class Level:
-    """Places of a level, and their tables, the coarsest first.
+    """PlacedTables of a level, and their tables, the coarsest first.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Level:
         Those that hold all others of the level.
     sheets : list of Sheet
     alone : ndarray of bool, (rows,)
-        Places that may be all of the one above: they have no siblings.
+        PlacedTables that may be all of the one above: they have no siblings.
     weight, squares : ndarray, (rows,), float
         The largest weight of a leaf in every place, and the most that squared weights of a leaf come to.
     """
@@ -254,7 +254,7 @@ class Leaves:
 
 
 @dataclass
-class Places:
+class PlacedTables:
     """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree."""
 
     schema: Schema
