@@ -175,13 +175,7 @@ def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) ->
     try:
         family = Separated(problem, noise)
     except NotCertifiedError:
-        if held:
-            return _first_of(lambda: certify_by_sums(problem, y, x, made), *by_equalities)
-        if problem.spine is None:
-            return _first_of(lambda: certify_by_sums(problem, y, x, made), *by_list)
-        if by_list:
-            return listed()
-        raise
+        return _first_of(lambda: certify_by_sums(problem, y, x, made), *(by_equalities if held else by_list))
     return certify_wide(problem, noise, family, y, x, made)
 
 

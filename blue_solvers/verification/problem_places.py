@@ -16,7 +16,7 @@ from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNo
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.levelled_tree import LevelledTree
-from constraint_builders.description.table import Table
+from constraint_builders.description.table import Table, make_table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.relations.marginals import cell_map, refines
 
@@ -137,7 +137,13 @@ def problem_places(
     if finest is None and problem.domain.spine.size == 1:
         return _one_place(problem, sheets)
     if finest is None:
-        raise NotCertifiedError("no measured table holds all others")
+        schema, level = problem.domain.schema, problem.domain.spine.levels[-1]
+        axes = {axis for table in problem.observed_tables for axis in table.axes}
+        whole = make_table(schema, tuple(schema.names[axis] for axis in sorted(axes)))
+        raise NotCertifiedError(
+            f"its counts are too many to list, and no table that was measured at {level!r} holds all others: a "
+            f"measurement of {whole.name!r} there, with any variance, would let sums prove it"
+        )
     zeros = problem.zeros
     return tree_places(problem.domain.schema, problem.domain.spine, finest, sheets, zeros)
 
