@@ -26,7 +26,7 @@ from blue_solvers.streaming.proofs import PartProof, ResultToProve, prove_part, 
 from blue_solvers.streaming.subtrees import SubtreeForm
 from blue_solvers.streaming.workplace import Workplace
 from blue_solvers.verification.fit_of_parts import FitOfParts
-from blue_solvers.verification.layers import Below
+from blue_solvers.verification.placed_tables import Below
 from blue_solvers.verification.tally import Tally
 from constraint_builders.arrays import Float, Index
 

@@ -163,12 +163,31 @@ def _gaps(rng: np.random.Generator) -> tuple[Any, ...]:
     return cells + 1e-6 * rng.normal(size=cells.size), np.zeros(cells.size), steps[::-1].copy()
 
 
-def _families(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Children of several parents, large ones and fractions, whose sums have more bits than a double, and 64 hold."""
-    bounds = np.concatenate([[0], np.cumsum(rng.integers(1, 40, 4))])
-    shape = bounds[-1], 3
-    large, small = 4.0 * rng.integers(-(2**50), 2**50, shape), rng.integers(-(2**20), 2**20, shape) / 32
-    return np.where(rng.random(shape) < 0.5, large, small), bounds, np.zeros((4, 3)), np.zeros((4, 3))
+def _areas(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Leaves in several areas each, with weights, and cells that areas sum further, or do not."""
+    starts = np.concatenate([[0], np.cumsum(rng.integers(0, 4, 300))])
+    into = rng.integers(0, 3, 5) if rng.random() < 0.5 else np.zeros(0, dtype=np.intp)
+    entries = int(starts[-1])
+    weights = np.where(rng.random(entries) < 0.5, 1.0, rng.integers(-8, 9, entries) / 4)
+    return starts, rng.integers(0, 4, entries), weights, into
+
+
+def _cells_in_quarters(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Large numbers and fractions, whose sums have more bits than a double, and 64 hold."""
+    large, small = 4.0 * rng.integers(-(2**46), 2**46, shape), rng.integers(-(2**16), 2**16, shape) / 32
+    return np.where(rng.random(shape) < 0.5, large, small)
+
+
+def _sums_of_areas(rng: np.random.Generator) -> tuple[Any, ...]:
+    areas = _areas(rng)
+    width = 3 if areas[-1].size else 5
+    return _cells_in_quarters(rng, 300, 5), *areas, np.zeros((4, width)), np.zeros((4, width))
+
+
+def _shares_of_areas(rng: np.random.Generator) -> tuple[Any, ...]:
+    areas = _areas(rng)
+    amounts = _cells_in_quarters(rng, 4, 3 if areas[-1].size else 5)
+    return amounts, *areas, _cells_in_quarters(rng, 300, 5), np.zeros((300, 5))
 
 
 def _residuals(rng: np.random.Generator) -> tuple[Any, ...]:
@@ -275,7 +294,8 @@ CASES: dict[str, tuple[Case, float]] = {
     "constraint_builders.relations.nested_layers.place_layer": (_layer, 0),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
-    "blue_solvers.verification.family_sums.add_families": (_families, 0),
+    "blue_solvers.verification.compensated_sums.add_up": (_sums_of_areas, 0),
+    "blue_solvers.verification.compensated_sums.spread_out": (_shares_of_areas, 0),
     "blue_solvers.verification.weighed_residuals.weigh_residuals": (_residuals, 1e-13),
     "blue_solvers.components.lattice.runs.copy_weighted": (_runs, 1e-15),
     "blue_solvers.components.lattice.sweeps.go_down": (_steps, 1e-14),

@@ -169,11 +169,13 @@ def report(est: Estimate, out: str, tied: TiedTogether) -> None:
     if info.reason:
         say(f"because    {info.reason}")
     if est.proof is not None:
-        say(f"{'proved' if est.proof.bound is not None else 'not proved':<11}{_in_words(est.proof)}")
+        say(f"{'proved' if est.proof.is_proved else 'not proved':<11}{_in_words(est.proof)}")
     say(f"written    {out}")
 
 
 def _in_words(proof: Certificate) -> str:
     if proof.bound is None:
         return proof.reason
+    if not proof.is_proved:
+        return f"bound {proof.bound:.1g} standard errors"
     return f"no figure is further than {proof.bound:.0e} standard errors from the best linear unbiased estimate"

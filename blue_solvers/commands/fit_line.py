@@ -63,6 +63,8 @@ def proof_line(certificate: Certificate) -> str:
     """What is proved of an estimate."""
     if certificate.bound is None:
         return f"not certified: {certificate.reason}"
+    if not certificate.is_proved:
+        return str(certificate)
     far = f"{certificate.bound:.0e}"
     return f"proved: no figure is further than {far} standard errors from the best linear unbiased estimate"
 

@@ -25,6 +25,7 @@ from blue_solvers.reporting.page_parts import (
 )
 from blue_solvers.reporting.precision import precision_section
 from blue_solvers.reporting.result_file import Difference
+from blue_solvers.reporting.stored_judgement import may_be_as_far_as
 from blue_solvers.verification import Fit
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
@@ -134,6 +135,8 @@ def _certificate_tile(est: Estimate, difference: Difference | None) -> Tile:
         return Tile("Certificate", "not the best estimate", away, DOUBT)
     if proof.bound is None:
         return Tile("Certificate", "not proved", proof.reason, DOUBT)
+    if not proof.is_proved:
+        return Tile("Certificate", "not proved", f"bound {small(proof.bound)}", DOUBT)
     within = proof.bound + (0.0 if difference is None else difference.largest)
     rounded = "" if difference is None or difference.largest <= CLOSE else f", rounded to {_digits(difference)}"
     return Tile("Certificate", "proved", f"within {small(within)} standard errors of the best estimate{rounded}", GOOD)
@@ -147,6 +150,8 @@ def _certificate_section(est: Estimate, difference: Difference | None) -> Sectio
     proof = est.certificate()
     if proof.bound is None:
         sentences = [f"Not proved to be the best linear unbiased estimate: {proof.reason}."]
+    elif not proof.is_proved:
+        sentences = [may_be_as_far_as(proof.bound)]
     else:
         sentences = [
             "No figure of the estimate, and no combination of the counts behind it, is further than "

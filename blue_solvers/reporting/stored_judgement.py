@@ -40,12 +40,23 @@ def stored_fit(fit: FitOfParts | None, schema: Schema) -> tuple[Tile, Section]:
     return Tile("Noise of the measurements", verdict, chi, tone), Section("fit", "Fit", sentences, picture, tables)
 
 
+def may_be_as_far_as(bound: float) -> str:
+    """Of a bound that proves nothing."""
+    return (
+        "Not proved to be the best linear unbiased estimate: some figure may be as far as "
+        f"{small(bound)} of its own standard errors from it."
+    )
+
+
 def stored_certificate(proof: Certificate) -> tuple[Tile, Section]:
     """The proof that was worked out with the estimates."""
     if proof.bound is None:
         sentence = f"Not proved to be the best linear unbiased estimate: {proof.reason}."
         tile = Tile("Certificate", "not proved", proof.reason, DOUBT)
         return tile, Section("certificate", "Certificate", [sentence])
+    if not proof.is_proved:
+        tile = Tile("Certificate", "not proved", f"bound {small(proof.bound)}", DOUBT)
+        return tile, Section("certificate", "Certificate", [may_be_as_far_as(proof.bound)])
     sentence = (
         f"No figure is further than {small(proof.bound)} of its own standard errors from the best linear unbiased "
         f"estimate. That was proved when it was made, without a solver, from {proof.reason}."

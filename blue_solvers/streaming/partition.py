@@ -32,7 +32,8 @@ from blue_solvers.streaming.part_files import (
 )
 from blue_solvers.streaming.siblings import CutSpine, cut_with_siblings
 from blue_solvers.streaming.subtrees import LevelTable, part_bytes
-from blue_solvers.verification.layers import finest_tables
+from blue_solvers.verification.claims import Claim
+from blue_solvers.verification.problem_places import problem_places
 from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema, Spine
@@ -120,11 +121,13 @@ def partition(
 
 def _ties(design: Design, problem: Problem) -> Ties | None:
     """What equalities leave free; None without any, or where no proof would get as far."""
-    finest = finest_tables(design.schema, len(design.levels), design.observed, design.estimated)
-    if not design.equal_to or finest is None:
+    if not design.equal_to:
         return None
     with suppress(NotCertifiedError):
-        return Ties.of(problem, finest, {design.key(own): own for own in design.estimated})
+        nothing, places = np.zeros(problem.observed.size), problem.domain.spine.members
+        made = [Claim(i, k, t, np.zeros(places[k].size * t.size)) for i, (k, t) in enumerate(design.estimated)]
+        known = problem_places(problem, nothing, nothing, made)
+        return Ties.of(problem, known, {design.key(own): own for own in design.estimated})
     return None
 
 

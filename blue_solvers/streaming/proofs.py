@@ -19,13 +19,17 @@ from blue_solvers.streaming.part_data import Design, Estimates, Part
 from blue_solvers.streaming.part_files import Partitions
 from blue_solvers.streaming.workplace import Workplace
 from blue_solvers.verification import Certificate
-from blue_solvers.verification.branches import Branch, certificate_of
+from blue_solvers.verification.by_sums import sum_up_part
+from blue_solvers.verification.certificate import certificate_of
 from blue_solvers.verification.fit_of_parts import FitOfParts
-from blue_solvers.verification.layers import Below, Sheet, Unread, finest_tables
+from blue_solvers.verification.placed_tables import Below, Sheet, Unread
+from blue_solvers.verification.problem_places import finest_tables
 from blue_solvers.verification.tally import Tally
-from blue_solvers.verification.ties import TiedCells, Ties
+from blue_solvers.verification.tied_cells import TiedCells
+from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import PIECE, NotCertifiedError
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.zeros import StructuralZeros
 
 Rows = Float | Unread
 PROOFS, CLAIMED = "proofs", "claimed"  # in the folder of work: of every part, and the estimates of the top
@@ -160,19 +164,21 @@ def prove_part(
     if part.areas is not None:
         return PartProof(None, "areas cross inside parts, where no sums over a tree prove anything", fit)
     try:
-        tally, below = _branch(design, part, claim).sweep(handed, is_top)
+        tally, below = _summed_up(design, part, claim, handed, is_top)
     except NotCertifiedError as refusal:
         return PartProof(None, str(refusal), fit)
     return PartProof(tally, "", fit, below)
 
 
-def _branch(design: Design, part: Part, claim: ResultToProve) -> Branch:
+def _summed_up(
+    design: Design, part: Part, claim: ResultToProve, handed: Mapping[int, Below], is_top: bool
+) -> tuple[Tally, Below | None]:
     levels = len(design.levels)
     finest = finest_tables(design.schema, levels, design.observed, design.estimated)
     if finest is None:
         raise NotCertifiedError(f"no measured table at {design.levels[-1]} holds all others")
     claimed = {own: claim.cells[i] for i, own in enumerate(design.estimated) if i in claim.cells}
-    sheets: list[list[Sheet]] = [[] for _ in range(levels)]
+    sheets = list[Sheet]()
     values = claim.values or part.values
     places = np.cumsum([0, *(part.count(level) * table.size for level, table in design.observed)])
     for i, (level, table) in enumerate(design.observed):
@@ -181,17 +187,21 @@ def _branch(design: Design, part: Part, claim: ResultToProve) -> Branch:
         x = claimed.pop((level, table), None)
         if x is None:
             raise NotCertifiedError(f"table {table.name!r} at {design.levels[level]} is not determined everywhere")
-        sheet = Sheet(design.key((level, table)), table, part.variances[i][:, None], values[i], x)
+        sheet = Sheet(design.key((level, table)), level, table, part.variances[i][:, None], values[i], x)
         if claim.multipliers is not None and part.combinations is not None:
             share = part.combinations[:, places[i] : places[i + 1]]
             sheet.tied = TiedCells.of(share, table.size, claim.multipliers)
-        sheets[level].append(sheet)
+        sheets.append(sheet)
     for (level, table), x in claimed.items():
         unmeasured = np.full((part.count(level), 1), np.inf)
-        sheets[level].append(Sheet(design.key((level, table)), table, unmeasured, None, x))
-    empty = None if part.empty is None else (design.zero_axes or (), part.empty)
-    one_by_one = any(isinstance(own, Unread) for own in claim.cells.values())
-    return Branch(design.schema, design.levels, finest, part.parent, part.level_of, sheets, empty, one_by_one)
+        sheets.append(Sheet(design.key((level, table)), level, table, unmeasured, None, x))
+    zeros = None
+    if part.empty is not None:
+        axes = design.zero_axes or ()
+        shape = (len(part.empty), *(design.schema.shape[axis] for axis in axes))
+        zeros = StructuralZeros.of(design.schema, axes, part.empty.reshape(shape))
+    tree = part.parent, part.level_of
+    return sum_up_part(design.schema, design.levels, finest, *tree, sheets, zeros, handed, is_top)
 
 
 def _fit(design: Design, part: Part, claim: ResultToProve, kept: Index) -> FitOfParts:

@@ -1,66 +1,189 @@
-"""Certificates of problems in which a measured table holds all others: a pass of sums, and one for each equality."""
+"""Certificates by sums over leaves: of problems whose leaves' tables hold all others, and of parts of a tree."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy import sparse
 
 from blue_solvers.verification.claims import Claim
-from blue_solvers.verification.layers import holds_all, problem_layers
-from blue_solvers.verification.sweep import sweep
+from blue_solvers.verification.known_exactly import LeafSums, least_multipliers, least_standard_errors
+from blue_solvers.verification.moved_residuals import MovedResiduals
+from blue_solvers.verification.placed_tables import Below, PlacedTables, Sheet
+from blue_solvers.verification.problem_places import problem_places, tree_places
+from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.ties import Ties
-from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
-from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
+from constraint_builders import Problem, Schema
+from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.description.levelled_tree import LevelledTree
+from constraint_builders.description.table import Table
+from constraint_builders.description.zeros import StructuralZeros
 
-MOST_EQUALITIES = 20  # each takes a pass, and room for its cells
+MOST_KNOWN = 2_000_000  # cells of leaves, where what is known exactly takes iterations
+ROUNDS = 3  # of multipliers of what is known exactly
 
 
 def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] = ()) -> tuple[float, float]:
-    """Bound and violation of a problem in which a table holds all others, both in standard errors."""
-    ties = multipliers = None
-    if problem.covariance is None:
-        if problem.equalities is not None:
-            ties, multipliers = _ties(problem, made), _multipliers(problem, y, x)
-        layers = problem_layers(problem, y, x, multipliers=multipliers, made=made)
-        tally = sweep(layers)
-        left = float(np.sqrt(tally.left)) + tally.moved()
-    else:
-        noise, remains = WeighedNoise.of(problem), np.zeros(y.size)
+    """Bound and violation of a problem in which tables of the leaves hold all others, both in standard errors.
+
+    Raises
+    ------
+    NotCertifiedError
+        If there are none, it would be too large, or what is known exactly is contradicted.
+    """
+    noise = WeighedNoise.of(problem)
+    if problem.areas is None and noise.correlated is not None and problem.equalities is not None:
+        raise NotCertifiedError("its noise is correlated and equalities hold, and its counts are too many to list")
+    knows = problem.exact.any() or problem.zeros is not None or problem.equalities is not None
+    places = problem_places(problem, y, x, made)
+    by_ties = places.nest or not knows
+    rho, off, remains = None, 0.0, np.zeros(y.size)
+    multipliers, sums, known = None, None, _known(problem, places)
+    if problem.equalities is not None or (known.shape[0] and not places.nest):
+        sums = _leaf_sums(places)
         rho, off = noise.weighted(y - x)
-        layers = problem_layers(problem, y, x, (noise, rho, remains), made=made)
-        tally = sweep(layers)
-        left = noise.size(remains) + tally.moved() * float(np.sqrt(remains.size)) + off
-    tables = {sheet.key: (level, sheet.table) for level, layer in enumerate(layers) for sheet in layer.sheets}
-    return tally.bound(tables, problem.domain.schema, left, ties), tally.violation
+        multipliers = _multipliers(problem, sums, noise, known, rho)
+    if noise.correlated is not None or (multipliers is not None and not places.nest):
+        rho, off = noise.weighted(y - x)
+        if multipliers is not None:
+            off += ROUNDING * noise.size(abs(rho) + 4 * (abs(known).T @ abs(multipliers)))
+            rho = rho - known.T @ multipliers
+        places = problem_places(problem, y, x, made, (noise, rho, remains))
+    elif multipliers is not None and problem.equalities is not None:
+        places = problem_places(problem, y, x, made, None, multipliers[-problem.equalities[1].size :])
+    proof = MovedResiduals(places, 0 if by_ties else max(sheet.place.stop for sheet in places.sheets))
+    tally = proof.finish()
+    left = float(np.sqrt(tally.left))
+    if noise.correlated is not None:
+        left = noise.size(remains, ROUNDING * abs(remains)) + tally.moved() * float(np.sqrt(remains.size))
+    left += tally.moved() + off
+    if by_ties:
+        ties = Ties.of(problem, places, places.tables) if problem.equalities is not None else None
+        return tally.bound(places.tables, problem.domain.schema, left, ties), tally.violation
+    sums = sums or _leaf_sums(places)
+    figures = np.concatenate([x, *(claim.figures for claim in made)])
+    free = sums.free & (sums.of_holders(_exact_leaves(problem, places).astype(float)) == 0)
+    apart = _disagreement(problem, noise, sums, free, known, proof, y, figures)
+    return left + float(np.sqrt(tally.weighted) + np.sqrt(tally.apart)) + apart, tally.violation
 
 
-def _ties(problem: Problem, made: Sequence[Claim]) -> Ties:
-    own = zip(problem.observed_levels, problem.observed_tables, strict=True)
-    figures = {f"{level} {table.name}": (level, table) for level, table in own}
-    figures |= {f"claim {claim.index}": (claim.level, claim.table) for claim in made}
-    return Ties.of(problem, holds_all(problem, made) or [], figures)
+def _leaf_sums(places: PlacedTables) -> LeafSums:
+    sums = LeafSums(places)
+    if sums.size > MOST_KNOWN:
+        raise NotCertifiedError(
+            f"its leaves have {sums.size:,} cells, some of them known exactly in sums, and proofs by sums take "
+            f"{MOST_KNOWN:,} at most"
+        )
+    return sums
 
 
-def _multipliers(problem: Problem, y: Float, x: Float) -> Float:
-    """Of equalities, those that leave the least of the residuals: what is left is linear in the residuals."""
-    E, noise = problem.equalities[0] if problem.equalities else sparse.csr_array((0, y.size)), WeighedNoise.of(problem)
-    if E.shape[0] > MOST_EQUALITIES:
-        raise NotCertifiedError(f"more than {MOST_EQUALITIES} equalities, and its counts are too many to list")
-    if abs(E)[:, problem.unmeasured].sum():
-        raise NotCertifiedError("its equalities speak of cells that were not measured, and its counts are too many")
+def _exact_leaves(problem: Problem, places: PlacedTables) -> Flags:
+    """Cells known exactly of a table of the leaves that alone holds all others: these say themselves what they are."""
+    found = np.zeros(problem.observed.size, dtype=bool)
+    for some in places.leaves:
+        level = places.levels[some.level]
+        sheet = level.own(0)
+        if len(level.tables) == 1 and sheet is not None:
+            found[sheet.place].reshape(level.rows, -1)[some.rows] = True
+    return found & problem.exact
 
-    def left(rho: Float) -> Float:
-        remains = np.zeros(y.size)
-        sweep(problem_layers(problem, y, x, (noise, np.where(noise.noisy, rho, 0.0), remains)))
-        return noise.sd * remains
 
-    rho, found = noise.weighted(y - x)[0], np.zeros(E.shape[0])
-    each = np.stack([left(row) for row in E.toarray()], axis=1)
-    size = np.linalg.norm(each, axis=0)
-    each /= np.where(size > 0, size, 1.0)
-    for _ in range(2):
-        found += np.linalg.lstsq(each, left(rho - E.T @ found))[0] / np.where(size > 0, size, 1.0)
+def _known(problem: Problem, places: PlacedTables) -> sparse.csr_array:
+    """What else is known exactly, as rows over the observed cells."""
+    cells = np.flatnonzero(problem.exact & ~_exact_leaves(problem, places))
+    rows = sparse.csr_array(
+        (np.ones(cells.size), (np.arange(cells.size), cells)), shape=(cells.size, problem.exact.size)
+    )
+    if problem.equalities is None:
+        return rows
+    return sparse.csr_array(sparse.vstack([rows, problem.equalities[0]], format="csr"))
+
+
+def _multipliers(problem: Problem, sums: LeafSums, noise: WeighedNoise, known: sparse.csr_array, rho: Float) -> Float:
+    """Of what is known exactly, those that leave the least of the residuals."""
+    variances = np.where(sums.free, sums.of_holders(noise.sd) ** 2, 0.0)
+
+    def left(residuals: Float) -> Float:
+        return np.where(sums.free, sums.shares_of(residuals), 0.0)
+
+    found, closest = np.zeros(known.shape[0]), left(rho)
+    for _ in range(ROUNDS):
+        tried = found + least_multipliers(sums, known, variances, closest)
+        closer = left(rho - known.T @ tried)
+        if variances @ closer**2 >= variances @ closest**2:
+            break
+        found, closest = tried, closer
     return found
+
+
+def _disagreement(
+    problem: Problem,
+    noise: WeighedNoise,
+    sums: LeafSums,
+    free: Flags,
+    known: sparse.csr_array,
+    proof: MovedResiduals,
+    y: Float,
+    figures: Float,
+) -> float:
+    """The most that a figure is off the sums of the leaves' cells, in lower bounds of its standard error."""
+    exact = known.shape[0] - (0 if problem.equalities is None else problem.equalities[1].size)
+    truth = known[:exact] @ y
+    if problem.equalities is not None:
+        truth = np.concatenate([truth, problem.equalities[1]])
+    scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
+    off = max(float(abs(known @ proof.sums[: y.size] - truth).max(initial=0.0)), proof.tally.wrong)
+    if off > EXACT_TO * scale * max(1.0, float(abs(known).sum(axis=1).max(initial=0.0))):
+        raise DisprovedError(f"x contradicts what is known exactly by {off:.3g}")
+    least = least_standard_errors(sums, noise, free, known)
+    fixed = least <= 0
+    if (proof.apart[fixed] > EXACT_TO * scale).any():
+        raise NotCertifiedError(f"a figure that is known exactly is off by {proof.apart[fixed].max():.3g}")
+    return float(np.divide(proof.apart, least, out=least, where=~fixed).max(initial=0.0, where=~fixed))
+
+
+def sum_up_part(
+    schema: Schema,
+    levels: tuple[str, ...],
+    finest: Sequence[Table],
+    parent: Index,
+    level_of: Index,
+    sheets: Sequence[Sheet],
+    zeros: StructuralZeros | None,
+    handed: Mapping[int, Below],
+    finish: bool,
+) -> tuple[Tally, Below | None]:
+    """What is left, and what disagrees, in a subtree, or in a tree whose lower branches were cut off.
+
+    Parameters
+    ----------
+    schema : Schema
+    levels : tuple of str
+        All geolevels of the spine, from the root down.
+    finest : sequence of Table
+        For every geolevel a table that holds all of it and above; see `places.finest_tables`.
+    parent, level_of : ndarray of int, (G,)
+        As `LevelledTree` takes them; geounits by level, the root first.
+    sheets : sequence of Sheet
+        Their levels are those of `levels`.
+    zeros : StructuralZeros or None
+        Of these geounits.
+    handed : mapping of int to Below
+        What branches that were cut off told, by the position of their roots, which stand in this tree again.
+    finish : bool
+        Whether there is nothing above.
+
+    Returns
+    -------
+    tally : Tally
+    below : Below or None
+        What a tree above has to know of the root; None if there is none.
+    """
+    first = int(level_of[0])
+    tree = LevelledTree(parent, level_of - first, levels[first:])
+    for sheet in sheets:
+        sheet.level -= first
+    proof = MovedResiduals(tree_places(schema, tree, finest[first:], sheets, zeros, handed))
+    return (proof.finish(), None) if finish else proof.hand_over()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -12,22 +12,25 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.verification.by_sums import certify_by_sums
 from blue_solvers.verification.claims import Claim, claims
-from blue_solvers.verification.crossing_areas import certify_crossing
-from blue_solvers.verification.layers import holds_all
+from blue_solvers.verification.known_tables import LevelTable
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
-from blue_solvers.verification.sums import Sum
+from blue_solvers.verification.problem_places import holds_all
+from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import FinalError, NotCertifiedError, WeighedNoise, pieces
 from blue_solvers.verification.wide import Separated, certify_wide
-from constraint_builders import Problem
+from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
 from constraint_builders.problem import ProblemOverSpine
-from constraint_builders.relations.marginals import refines
+from constraint_builders.relations.marginals import cell_map, refines
 from constraint_builders.schema_order import in_schema_order
 from constraint_builders.vectors import refuse_large_values
 
 MOST_LISTED = 2_000  # figures up to which counts are listed where sums prove little: it is tighter, and takes n^3
 SMALL = 1e-8  # standard errors: where sums prove as much, a list would say no more that anybody needs
 Bounds: TypeAlias = tuple[float, float]  # bound and violation, both in standard errors
+LARGE_TABLES = 10_000  # cells of a table from which sums over all of it take less than its parts
+PROVES = 1e-3  # standard errors: a larger bound is no proof
 AGREES = 1e-6  # standard errors of the measurements: what one set of tables disagrees by in rounding, at most
 
 
@@ -54,9 +57,20 @@ class Certificate:
     violation: float | None = None
     piece: str | None = None
 
+    @property
+    def is_proved(self) -> bool:
+        """Whether the bound is so small that the answer is the best estimate for all that anybody needs.
+
+        Returns
+        -------
+        bool
+        """
+        return self.bound is not None and self.bound <= PROVES
+
     def __str__(self) -> str:
         if self.bound is not None:
-            return f"proved, at most {self.bound:.1g} standard errors"
+            said = "proved, at most {:.1g} standard errors" if self.is_proved else "not proved (bound {:.1g})"
+            return said.format(self.bound)
         return f"not certified: {self.reason}" + (f" ({self.piece})" if self.piece else "")
 
 
@@ -94,7 +108,7 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
     >>> certify(problem, [4.0, 1.0, 2.0], [11 / 3, 4 / 3, 7 / 3]).bound < 1e-14
     True
     >>> print(certify(problem, [4.0, 1.0, 2.0], [3.0, 1.0, 2.0]))
-    proved, at most 0.8 standard errors
+    not proved (bound 0.8)
     """
     y, x = _cells(problem, y, "y"), _cells(problem, x, "x")
     wanted = None if desired is None else _wanted(problem, desired)
@@ -152,19 +166,16 @@ def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) ->
     by_list = [listed] if can_be_listed(problem, made) else []
     by_equalities = by_list if problem.equalities is not None else []
     held = holds_all(problem, made) is not None
-    if problem.spine is not None and held:
+    if problem.areas is not None or (problem.spine is not None and held):
+        others = by_list if problem.areas is not None else by_equalities
+        return _first_of(lambda: certify_by_sums(problem, y, x, made), *others)
+    if held and problem.observed.size > LARGE_TABLES * len(problem.observed_tables):
         return _first_of(lambda: certify_by_sums(problem, y, x, made), *by_equalities)
     noise = WeighedNoise.of(problem)
-    if problem.areas is not None:
-        return _first_of(lambda: certify_crossing(problem, noise, y, x, made), *by_list)
     try:
         family = Separated(problem, noise)
     except NotCertifiedError:
-        if held:
-            return _first_of(lambda: certify_by_sums(problem, y, x, made), *by_equalities)
-        if by_list:
-            return listed()
-        raise
+        return _first_of(lambda: certify_by_sums(problem, y, x, made), *(by_equalities if held else by_list))
     return certify_wide(problem, noise, family, y, x, made)
 
 
@@ -195,9 +206,9 @@ def _agreement_of_nested(problem: Problem, x: Float) -> str | None:
         if not finer or problem.variances[cells].min() == 0 or problem.unmeasured[cells].all():
             continue
         j = min(finer, key=lambda j: tables[j].size)
-        total = Sum(problem.domain.schema, tables[j], table).down(
-            x[problem.observed.block(j)].reshape(-1, tables[j].size)
-        )
+        into = cell_map(problem.domain.schema, tables[j], table)
+        total = np.zeros(cells.stop - cells.start).reshape(-1, table.size)
+        np.add.at(total.T, into, x[problem.observed.block(j)].reshape(-1, tables[j].size).T)
         apart = abs(x[cells] - total.ravel()) / np.sqrt(problem.variances[cells])
         worst, compared = max(worst, float(np.nanmax(apart, initial=0.0))), compared + 1
     if not compared:
@@ -218,6 +229,17 @@ def judged(bound: float, violation: float) -> Certificate:
     if violation > AGREES:
         reason += f", and what the tables disagree by, {violation:.2g} standard errors of a measurement"
     return Certificate(float(bound), reason, float(violation))
+
+
+def certificate_of(
+    tally: Tally, schema: Schema, tables: Mapping[str, LevelTable], ties: Ties | None = None
+) -> Certificate:
+    """What is proved of all parts of a tree together, of whose sums that is the tally."""
+    try:
+        left = float(np.sqrt(tally.left)) + tally.moved()
+        return judged(tally.bound(tables, schema, left, ties), tally.violation)
+    except NotCertifiedError as refusal:
+        return Certificate(None, str(refusal))
 
 
 def _cells(problem: Problem, values: ArrayLike, what: str) -> Float:

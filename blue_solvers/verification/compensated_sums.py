@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.compiled import compiled
+from constraint_builders.compiled import compiled, has_numba
+
+RUN = 128  # rows added one after another in numpy: what is lost grows with these, and with the number of such runs
 
 
 def take_parts_in_numpy(cells: Float, steps: Integers, squares: Float) -> None:
@@ -113,3 +116,108 @@ def _tables(cells: Float, steps: Integers) -> Iterator[tuple[Float, Float]]:
             cells[table : table + size * levels].reshape(before, levels, after),
             cells[without : without + size].reshape(before, after),
         )
+
+
+def add_up_in_numpy(
+    cells: Float, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float, lost: Float
+) -> None:
+    """Add rows of cells to those of the areas that they are in.
+
+    Parameters
+    ----------
+    cells : ndarray, (rows, cells)
+    starts, areas, weights : ndarray, (rows + 1,), (entries,), (entries,)
+        The areas of every row, and by how much it counts there.
+    into : ndarray of int, (cells,) or (0,)
+        The area's cell that each is added to; none where they are the same.
+    total, lost : ndarray, (areas, cells of an area)
+        Sums, which are added to, and what they lose by rounding.
+    """
+    members = _members(starts, areas, weights, len(total))
+    found = np.add(total, lost, dtype=np.longdouble)
+    for first in range(0, len(cells), RUN):  # sums of sums take fewer roundings
+        sums = members[:, first : first + RUN] @ cells[first : first + RUN].astype(np.longdouble)
+        if into.size:
+            columns = _members(np.arange(into.size + 1), into, np.ones(into.size), total.shape[1])
+            sums = (columns @ sums.T).T
+        found += sums
+    total[...] = found
+    lost[...] = found - total
+
+
+@compiled(reference=add_up_in_numpy)
+def add_up(
+    cells: Float, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float, lost: Float
+) -> None:
+    """See `add_up_in_numpy`."""
+    for row in range(cells.shape[0]):
+        for k in range(starts[row], starts[row + 1]):
+            area, weight = areas[k], weights[k]
+            for i in range(cells.shape[1]):
+                j = into[i] if into.size else i
+                term, rest = _product(weight, cells[row, i])
+                total[area, j], lost[area, j] = _plus(total[area, j], lost[area, j] + rest, term)
+
+
+def spread_out_in_numpy(
+    amounts: Float, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float, lost: Float
+) -> None:
+    """Add to rows of cells what is said of the areas that they are in: the transpose of `add_up`.
+
+    Parameters
+    ----------
+    amounts : ndarray, (areas, cells of an area)
+    starts, areas, weights, into
+        As of `add_up`.
+    total, lost : ndarray, (rows, cells)
+    """
+    members = _members(starts, areas, weights, len(amounts)).T
+    found = members @ amounts.astype(np.longdouble)
+    found = np.add(found[:, into] if into.size else found, total) + lost
+    total[...] = found
+    lost[...] = found - total
+
+
+@compiled(reference=spread_out_in_numpy)
+def spread_out(
+    amounts: Float, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float, lost: Float
+) -> None:
+    """See `spread_out_in_numpy`."""
+    for row in range(total.shape[0]):
+        for k in range(starts[row], starts[row + 1]):
+            area, weight = areas[k], weights[k]
+            for i in range(total.shape[1]):
+                term, rest = _product(weight, amounts[area, into[i] if into.size else i])
+                total[row, i], lost[row, i] = _plus(total[row, i], lost[row, i] + rest, term)
+
+
+def sum_rounding(count: int, width: int) -> float:
+    """By how much a sum over so many rows and cells is off, beside the sum of sizes of all that is added."""
+    if has_numba():
+        return 4 * float(np.finfo(np.float64).eps) ** 2 * (count + 4) * (width + 4)
+    return float(np.finfo(np.longdouble).eps) * (RUN + count / RUN + width + 8) + 2.0**-106
+
+
+def _members(starts: Integers, areas: Integers, weights: Float, count: int) -> sparse.csr_array:
+    columns = sparse.csc_array((weights.astype(np.longdouble), areas, starts), shape=(count, len(starts) - 1))
+    return sparse.csr_array(columns)
+
+
+def _product(weight: float, cell: float) -> tuple[float, float]:
+    """A product, and what it loses by rounding (Dekker's)."""
+    term = weight * cell
+    if weight == 1.0:
+        return term, 0.0
+    a, b = 134217729.0 * weight, 134217729.0 * cell
+    high, other = a - (a - weight), b - (b - cell)
+    low, rest = weight - high, cell - other
+    return term, ((high * other - term) + high * rest + low * other) + low * rest
+
+
+def _plus(total: float, lost: float, term: float) -> tuple[float, float]:
+    """A sum of two doubles that do not overlap, and one more."""
+    high = total + term
+    part = high - total
+    low = lost + ((total - (high - part)) + (term - part))
+    whole = high + low
+    return whole, low - (whole - high)

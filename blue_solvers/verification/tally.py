@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from blue_solvers.verification.known_tables import LevelTable, finest_known, holds_whole_cells
-from blue_solvers.verification.ties import Ties, added
+from blue_solvers.verification.tied_cells import added
+from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError
 from constraint_builders import Schema
-from constraint_builders.arrays import Flags, Float, Long
+from constraint_builders.arrays import Flags, Float
 
 
 @dataclass
@@ -25,11 +26,10 @@ class Tally:
         Looked at.
     left : float
         Squares of what is left of the residuals, in variances of the cells where it was left.
-    returned, rounding : dict of str to float
-        By geolevel the squares of what is left where nothing better was measured than in the cells below, and of what
-        rounding may have added in moving the residuals.
-    weighted : float
-        Squares of what rounding may have added in weighting them.
+    returned : dict of str to float
+        Likewise of what is left in roots of parts that were cut off, by geolevel: it is moved back to their leaves.
+    weighted, rounded : float
+        Squares of what rounding may have added in weighting residuals, and in moving them.
     apart : float
         Squares of the tables' disagreement, in variances.
     violation : float
@@ -51,8 +51,8 @@ class Tally:
     cells: int = 0
     left: float = 0.0
     returned: dict[str, float] = field(default_factory=dict)
-    rounding: dict[str, float] = field(default_factory=dict)
     weighted: float = 0.0
+    rounded: float = 0.0
     apart: float = 0.0
     violation: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
@@ -68,9 +68,9 @@ class Tally:
     def __add__(self, other: Tally) -> Tally:
         return Tally(**{name: ADDED[name](getattr(self, name), getattr(other, name)) for name in ADDED})
 
-    def note(self, key: str, variance: Float) -> None:
-        """Take note of the variances of a table."""
-        positive = float(np.min(variance, where=variance > 0, initial=np.inf))
+    def note(self, key: str, variance: Float, squares: float = 1.0) -> None:
+        """Take note of the variances of a table, in whose cells a count has squared weights of so much at most."""
+        positive = float(np.min(variance, where=variance > 0, initial=np.inf)) / (squares or 1.0)
         self.least[key] = min(self.least.get(key, np.inf), positive)
         self.exact[key] = self.exact.get(key, False) or bool((variance == 0).any())
 
@@ -80,15 +80,16 @@ class Tally:
         alone: Flags,
         variance: Float,
         least: Float,
-        apart: Float | Long,
+        apart: Float,
         error: Float,
         x: Float,
         y: Float | None,
+        weight: Float,
     ) -> None:
         """Take in how far the claimed figures `x` of a table are off the sums of the finest ones.
 
-        They are `apart`, which is used up, and up to `error` more in every geounit; `alone` is which of these may be
-        all of the one above.
+        They are `apart`, which is used up, and up to `error` more in every place; `alone` is which of these may be
+        all of the one above, and `weight` the largest of a leaf in each.
         """
         self.look_at(x)
         fixed, known, missing = variance == 0, np.zeros(0), 0.0
@@ -107,7 +108,9 @@ class Tally:
             self.corrected += missing
             off[fixed] = 0.0
             worst = off.max(axis=1, initial=0.0)
-        self.figures[key] = max(self.figures.get(key, 0.0), float(worst.max(initial=0.0)))
+        self.wrong = max(self.wrong, float(worst.max(initial=0.0, where=weight == 0)))  # of no leaf: known to be 0
+        moved = np.divide(worst, weight, out=np.zeros_like(worst), where=weight > 0)
+        self.figures[key] = max(self.figures.get(key, 0.0), float(moved.max(initial=0.0)))
         if alone.any():
             self.alone[key] = max(self.alone.get(key, 0.0), float(worst[alone].max()))
         precision, spread = (np.divide(1.0, v, out=np.zeros_like(v), where=v > 0) for v in (least, variance))
@@ -127,7 +130,7 @@ class Tally:
 
     def moved(self) -> float:
         """What is left of the residuals but in the cells themselves: returned, and rounding."""
-        return float(sum(np.sqrt(square) for own in (self.returned, self.rounding) for square in own.values()))
+        return float(sum(np.sqrt(square) for square in (*self.returned.values(), self.rounded)))
 
     def bound(self, tables: Mapping[str, LevelTable], schema: Schema, left: float, ties: Ties | None = None) -> float:
         """The bound, from what is left of the residuals.
@@ -184,10 +187,10 @@ def _sum(one: Any, two: Any) -> Any:
 
 
 ADDED: dict[str, Any] = {
-    **dict.fromkeys(("cells", "left", "weighted", "apart", "corrected"), _sum),
+    **dict.fromkeys(("cells", "left", "weighted", "rounded", "apart", "corrected"), _sum),
     **dict.fromkeys(("violation", "wrong", "scale", "has_empty"), max),
     **dict.fromkeys(("figures", "alone"), lambda one, two: _joined(one, two, max)),
-    **dict.fromkeys(("returned", "rounding"), lambda one, two: _joined(one, two, sum)),
+    "returned": lambda one, two: _joined(one, two, sum),
     "least": lambda one, two: _joined(one, two, min),
     "exact": lambda one, two: _joined(one, two, any),
     "tied": added,

@@ -8,108 +8,23 @@ such moves change has a standard error that they bound from below.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.verification.known_exactly import LeafSums
 from blue_solvers.verification.known_tables import LevelTable, finest_known
-from blue_solvers.verification.sums import Sum
-from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError
+from blue_solvers.verification.placed_tables import NO_MAP, PlacedTables, Reach
+from blue_solvers.verification.weighed_noise import EXACT_TO, NotCertifiedError
 from constraint_builders import Problem
-from constraint_builders.arrays import Float, Index
-from constraint_builders.description.table import Table, make_table
-from constraint_builders.relations.marginals import refines
+from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.relations.marginals import cell_map, refines
 
-Place = slice | Index
-
-EXTENDED = 2 * float(np.finfo(np.longdouble).eps)
 SAYS_NOTHING = 1e-9  # of a combination's largest weight: what it moves by less, no count moves
 MOVES = 1e-3  # of a count: a figure that moves by less is treated as if it were known exactly
 SAMPLED = 4096  # counts that are tried, for a figure that holds some of those that are moved
-
-
-@dataclass(frozen=True)
-class TiedCells:
-    """The cells of a table that combinations speak of.
-
-    Attributes
-    ----------
-    row, geounit, cell : ndarray of int, (entries,)
-        Which combination, and where; by geounit.
-    weight : ndarray, (entries,)
-    multipliers : ndarray, (k,)
-        Of the combinations.
-    """
-
-    row: Index
-    geounit: Index
-    cell: Index
-    weight: Float
-    multipliers: Float
-
-    @classmethod
-    def of(cls, share: sparse.csr_array, cells: int, multipliers: Float) -> TiedCells | None:
-        """From the combinations' columns of a table, (k, geounits * cells); None where they say nothing of it."""
-        entries = share.tocoo()
-        row, column = entries.coords
-        if not entries.nnz:
-            return None
-        order = np.argsort(column, kind="stable")
-        geounit, cell = np.divmod(column[order], cells)
-        return cls(row[order], geounit, cell, entries.data[order], multipliers)
-
-    def among(self, here: Place) -> tuple[Index, tuple[Index, Index], Float]:
-        """Of some geounits: which combination, the place among these geounits and the cell, and the weight."""
-        if isinstance(here, slice):
-            start, stop = np.searchsorted(self.geounit, [here.start, here.stop])
-            chosen, place = np.arange(start, stop), self.geounit[start:stop] - here.start
-        else:
-            order = np.argsort(here)
-            found = np.minimum(np.searchsorted(here, self.geounit, sorter=order), here.size - 1)
-            chosen = np.flatnonzero(here[order[found]] == self.geounit)
-            place = order[found][chosen]
-        return self.row[chosen], (place, self.cell[chosen]), self.weight[chosen]
-
-    def pull(self, q: Float, variance: Float, here: Place) -> float:
-        """Take the multipliers off weighted residuals of some geounits; gives the squared rounding of that, weighed."""
-        row, cells, weight = self.among(here)
-        pulled = np.zeros_like(q)
-        np.add.at(pulled, cells, weight * self.multipliers[row])
-        sizes = np.zeros_like(q)
-        np.add.at(sizes, cells, abs(weight * self.multipliers[row]))
-        noise = np.where(np.isfinite(variance), variance, 0.0)  # the others were not measured, or are known exactly
-        q -= np.where(noise > 0, pulled, 0.0)
-        rounding = ROUNDING * (self.multipliers.size + 4) * np.where(sizes > 0, sizes + abs(q), 0.0)
-        return float(np.sum(rounding**2 * noise))
-
-    def sums(self, here: Place, x: Float, off: Float | None) -> list[list[float]]:
-        """Combinations of the figures of some geounits: high and low half, what they may be off by, and their size."""
-        row, cells, weight = self.among(here)
-        terms = weight.astype(np.longdouble) * x[cells]
-        slack = 0.0 if off is None else abs(weight) * off[cells]
-        each = np.stack([terms, slack + (row.size + 4) * EXTENDED * abs(terms), abs(terms)], axis=1)
-        found = np.zeros((self.multipliers.size, 3), dtype=np.longdouble)
-        np.add.at(found, row, each)
-        return [[*_halves(value), float(slack), float(size)] for value, slack, size in found]
-
-
-def added(one: list[list[float]], two: list[list[float]]) -> list[list[float]]:
-    """Shares of combinations, put together."""
-    if not one or not two:
-        return one or two
-    found = []
-    for own, other in zip(one, two, strict=True):
-        value = sum((np.longdouble(half) for half in (*own[:2], *other[:2])), np.longdouble(0))
-        size = own[3] + other[3]
-        found.append([*_halves(value), own[2] + other[2] + EXTENDED * size, size])
-    return found
-
-
-def _halves(value: np.longdouble) -> tuple[float, float]:
-    high = float(value)
-    return high, float(value - np.longdouble(high))
 
 
 @dataclass(frozen=True)
@@ -179,26 +94,24 @@ class Ties:
         return 2 * float((abs(np.array(self.inverse).reshape(k, k)) @ off[list(self.chosen)]).sum())
 
     @classmethod
-    def of(cls, problem: Problem, finest: Sequence[Table], figures: Mapping[str, LevelTable]) -> Ties:
+    def of(cls, problem: Problem, places: PlacedTables, figures: Mapping[str, LevelTable]) -> Ties:
         """The ties of a problem on a spine.
 
         Parameters
         ----------
         problem : Problem
-        finest : sequence of Table
-            For every geolevel a table that holds all others; see `layers.finest_tables`.
+        places : PlacedTables
+            Of the problem, with all tables of which figures are claimed.
         figures : mapping of str to (int, Table)
-            All tables of which figures are claimed.
+            These tables.
 
         Raises
         ------
         NotCertifiedError
-            If tables are known exactly that do not nest, or no table shows which cells are known to be empty.
+            If tables are known exactly that do not nest.
         """
         E, equal_to = problem.equalities or (sparse.csr_array((0, problem.observed.size)), np.zeros(0))
-        tables = zip(problem.observed_levels, problem.observed_tables, strict=True)
-        exact = [own for i, own in enumerate(tables) if problem.exact[problem.observed.block(i)].any()]
-        counts = _Counts(problem, finest, finest_known(problem.domain.schema, exact))
+        counts = _Counts(places, problem.exact)
         chosen, moves = _moves(E, counts)
         tried = counts.some(moves)
         by_row = np.array([counts.change(counts.spread(E[[row]]), tried) for row in chosen]).reshape(
@@ -245,63 +158,26 @@ def _moves(E: sparse.csr_array, counts: _Counts) -> tuple[list[int], list[tuple[
 
 
 class _Counts:
-    """The counts behind a problem: the cells of the finest tables of geounits that have no children.
+    """The counts behind a problem: the cells of the tables that hold all others, of all leaves.
 
     Those are moved alone that are not known to be empty; where a table is known exactly, two of one of its cells, in
     opposite directions.
     """
 
-    def __init__(self, problem: Problem, finest: Sequence[Table], known: LevelTable | None) -> None:
-        self._problem, self._finest, self._known = problem, finest, known
-        self._spine, self._schema = problem.domain.spine, problem.domain.schema
-        leaves = [np.flatnonzero(self._spine.child_counts[own] == 0) for own in self._spine.members]
-        self._leaves = leaves
-        sizes = [own.size * table.size for own, table in zip(leaves, finest, strict=True)]
-        self._starts = np.cumsum([0, *sizes])
-        self._group = np.concatenate([self._groups(level) for level in range(len(leaves))])
+    def __init__(self, places: PlacedTables, exact: Flags) -> None:
+        self._places, self._sums, schema = places, LeafSums(places), places.schema
+        tables = [(sheet.level, sheet.table) for sheet in places.sheets if exact[sheet.place].any()]
+        self._known = finest_known(schema, tables)
+        every = np.zeros((1, self._sums.size), dtype=np.intp) + np.arange(self._sums.size)
+        group = (
+            np.zeros(self._sums.size, dtype=np.intp) if self._known is None else self.cells_of(self._known, every)[0]
+        )
+        self._group = np.where(self._sums.free, group, -1)  # of all counts that may be moved against one another
         self._sizes = np.bincount(self._group[self._group >= 0], minlength=1)
-
-    def _groups(self, level: int) -> Index:
-        """A number for all counts of a level that may be moved against one another; -1 for those that stay."""
-        rows, table = self._spine.members[level][self._leaves[level]], self._finest[level]
-        group = np.zeros((rows.size, table.size), dtype=np.intp)
-        if self._known is not None:
-            if not refines(self._schema, table, self._known[1]):
-                return np.full(group.size, -1)
-            above = rows.copy()
-            while (deep := self._spine.level_of[above] > self._known[0]).any():
-                above[deep] = self._spine.parent[above[deep]]
-            group = above[:, None] * self._known[1].size + self._cells(level, self._known[1])
-        zeros = self._problem.zeros
-        if zeros is not None:
-            table = make_table(self._schema, tuple(self._schema.names[axis] for axis in sorted(zeros.axes)))
-            if not refines(self._schema, self._finest[level], table):
-                raise NotCertifiedError(f"cells of {table.name!r} are known to be empty, which no table shows")
-            group = np.where(zeros.empty[rows].reshape(rows.size, table.size)[:, self._cells(level, table)], -1, group)
-        return group.ravel()
-
-    def _cells(self, level: int, table: Table) -> Index:
-        """For every cell of the finest table of a level that of a coarser one."""
-        s = Sum(self._schema, self._finest[level], table)
-        return np.broadcast_to(s.up(np.arange(table.size)[None]), (1, *s.fine)).ravel()
 
     def spread(self, row: sparse.csr_array) -> Float:
         """By how much every count, moved by one, changes a combination of observed cells, (counts,)."""
-        cells, problem, spine = row.toarray().ravel(), self._problem, self._spine
-        found: list[Float] = []
-        for level, members in enumerate(spine.members):
-            here = np.zeros((members.size, self._finest[level].size))
-            for i, (own, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
-                if own == level:
-                    own_cells = cells[problem.observed.block(i)].reshape(members.size, table.size)
-                    here += own_cells[:, self._cells(level, table)]
-            above = spine.parent[members]
-            for higher in range(level):
-                rows = np.flatnonzero((above >= 0) & (spine.level_of[above] == higher))
-                coarse = found[higher][spine.rank_in_level[above[rows]]]
-                here[rows] += coarse[:, self._cells(level, self._finest[higher])]
-            found.append(here)
-        return np.concatenate([own[rows].ravel() for own, rows in zip(found, self._leaves, strict=True)])
+        return self._sums.shares_of(row.toarray().ravel())
 
     def apart(self, spread: Float) -> Float:
         """How far every count is from those that it may be moved against, (counts,); at most all of it is."""
@@ -319,7 +195,7 @@ class _Counts:
         changed = sum((abs(self.spread(E[[row]])) for row in range(E.shape[0])), np.zeros(self._group.size))
         least = np.full(self._sizes.size, np.inf)
         np.minimum.at(least, self._group[self._group >= 0], changed[self._group >= 0])
-        shown = all(refines(self._schema, own, self._known[1]) for own in self._finest)
+        shown = (self._group[self._sums.free] >= 0).all()
         return float(least[np.isfinite(least)].max(initial=0.0) if shown else changed.max(initial=0.0))
 
     def furthest(self, spread: Float, count: int) -> tuple[int, int]:
@@ -351,25 +227,25 @@ class _Counts:
 
     def column(self, E: sparse.csr_array, move: tuple[int, int]) -> Float:
         """What a move changes of every combination, (k,)."""
-        change = np.zeros(E.shape[0])
-        for i, table in enumerate(zip(self._problem.observed_levels, self._problem.observed_tables, strict=True)):
-            for (cell,), sign in zip(self.cells_of(table, np.array(move)[:, None]), (1, -1), strict=True):
-                if cell >= 0:
-                    change += sign * E[:, [self._problem.observed.block(i).start + cell]].toarray().ravel()
-        return change
+        cells = np.zeros(self._sums.size)
+        cells[move[0]] += 1
+        if move[1] >= 0:
+            cells[move[1]] -= 1
+        return E @ self._sums.figures_of(cells)[: E.shape[1]]
 
     def cells_of(self, table: LevelTable, counts: Index) -> Index:
-        """The cells of a table, of all its geounits, that hold counts; -1 where none does."""
-        found = np.full(counts.shape, -1)
-        for level in range(table[0], len(self._leaves)):
-            inside = (counts >= self._starts[level]) & (counts < self._starts[level + 1])
-            if not inside.any():
+        """The cells of a table, of all its places, that hold counts; -1 where none does."""
+        places, found = self._places, np.full(counts.shape, -1)
+        schema, (level, own) = places.schema, table
+        for (cut, (_, width)), some in zip(self._sums.cuts, places.leaves, strict=True):
+            reach = Reach.itself(some.rows.size, NO_MAP) if some.level == level else some.reach.get(level)
+            finest = places.levels[some.level].tables[0]
+            inside = (counts >= cut.start) & (counts < cut.stop)
+            if reach is None or not inside.any() or not refines(schema, finest, own):
                 continue
-            row, cell = np.divmod(counts[inside] - self._starts[level], self._finest[level].size)
-            geounit = self._spine.members[level][self._leaves[level][row]]
-            while (deep := self._spine.level_of[geounit] > table[0]).any():
-                geounit[deep] = self._spine.parent[geounit[deep]]
-            held = self._spine.level_of[geounit] == table[0]
-            place = self._spine.rank_in_level[geounit] * table[1].size + self._cells(level, table[1])[cell]
-            found[inside] = np.where(held, place, -1)
+            area = np.full(some.rows.size, -1)
+            area[reach.rows] = some.rows if some.level == level else reach.areas
+            row, cell = np.divmod(counts[inside] - cut.start, width)
+            place = area[row] * own.size + cell_map(schema, finest, own)[cell]
+            found[inside] = np.where(area[row] >= 0, place, -1)
         return found

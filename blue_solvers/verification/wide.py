@@ -19,13 +19,13 @@ import numpy as np
 
 from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.compensated_sums import spread_gaps, take_parts
-from blue_solvers.verification.sums import Sum
 from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import make_table
 from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
+from constraint_builders.relations.marginals import cell_map, map_along
 
 MOST_CELLS = 4.0  # of all tables that some observed table contains, for each observed cell
 EXTENDED = float(np.finfo(np.longdouble).eps)
@@ -105,18 +105,17 @@ class Separated:
         """The number of every table without an axis, by its number and the axis."""
         return {(own, axis): coarse for own, coarse, axis, *_ in self.tables.up.tolist()}
 
-    def least_variances_of(self, key: Key, numbers: dict[Key, int], total: Sum) -> Float:
+    def least_variances_of(self, numbers: dict[Key, int], key: Key, groups: list[Float]) -> Float:
         """Of the cells of a table that sums those of `key`, (cells,), as `least_variances`.
 
-        Each is a product of one indicator for every axis: of a group of g levels of n what is constant has g^2 / n^2 of
-        the mean's variance, and the rest g - g^2 / n of a contrast's.
+        Each is a product of one indicator for every axis, whose `groups` have so many levels: of g levels of n what is
+        constant has g^2 / n^2 of the mean's variance, and the rest g - g^2 / n of a contrast's.
         """
         density = self.densities(self.least)
-        sizes = [np.asarray(own, dtype=float) for own in total.group_sizes()]
-        found = np.zeros(total.coarse)
+        found = np.zeros([own.size for own in groups])
         for part, number in numbers.items():
             share = np.ones(())
-            for g, axis in zip(sizes, key, strict=True):
+            for g, axis in zip(groups, key, strict=True):
                 n = self.tables.shape[axis]
                 share = np.multiply.outer(share, g - g**2 / n if axis in part else (g / n) ** 2)
             precision = density[number]
@@ -220,11 +219,14 @@ def _of_claim(problem: Problem, family: Separated, claim: Claim, agreeing: Agree
     numbers = family.coarser(int(family.tables.place_of[source]), problem.observed_tables[source].axes, key)
     place = slice(*family.tables.offsets[numbers[key] : numbers[key] + 2])
     own = agreeing[0][place].astype(np.longdouble) - agreeing[1][place]
-    total = Sum(schema, make_table(schema, tuple(schema.names[axis] for axis in key)), claim.table)
-    largest = float(np.prod([sizes.max() for sizes in total.group_sizes()]))
-    rounding = float(agreeing[2][numbers[key]]) + (total.adds + 1) * EXTENDED * float(np.linalg.norm(own.astype(float)))
-    off = abs(claim.figures - total.down(own[None])[0]).astype(float) + rounding * float(np.sqrt(largest))
-    variances = family.least_variances_of(key, numbers, total)
+    fine = make_table(schema, tuple(schema.names[axis] for axis in key))
+    into, total = cell_map(schema, fine, claim.table), np.zeros(claim.table.size, dtype=np.longdouble)
+    np.add.at(total, into, own)
+    largest = int(np.bincount(into).max())
+    rounding = float(agreeing[2][numbers[key]]) + (largest + 1) * EXTENDED * float(np.linalg.norm(own.astype(float)))
+    off = abs(claim.figures - total).astype(float) + rounding * float(np.sqrt(largest))
+    groups = [np.bincount(map_along(schema, fine, claim.table, axis)).astype(float) for axis in key]
+    variances = family.least_variances_of(numbers, key, groups)
     fixed = variances == 0
     if (off[fixed] > EXACT_TO * scale).any():
         raise DisprovedError(f"a figure that is known exactly is off by {off[fixed].max():.3g}")

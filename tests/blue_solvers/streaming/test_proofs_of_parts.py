@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from blue_solvers import blue
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming import job, partition, proofs, stream
@@ -213,10 +214,16 @@ def test_split_parts_prove_and_fit_as_whole_ones_do(tmp_path: Path) -> None:
     assert found["split"].fit.largest[0].residual == pytest.approx(found["whole"].fit.largest[0].residual, rel=1e-12)
 
 
-def test_a_bare_leaf_says_why_nothing_is_proved(tmp_path: Path) -> None:
+def test_a_bare_leaf_is_proved_by_what_was_measured_above_it(tmp_path: Path) -> None:
+    """Nothing was measured there that tells its cells apart."""
     problem, y = with_equalities(0)
     partition(tmp_path / "in", problem, y, at=problem.spine.levels[1])
     stream(tmp_path / "in", tmp_path / "out")
-    certificate = proof_in(tmp_path / "out").certificate
-    assert certificate.bound is None
-    assert "measured by coarser tables alone" in certificate.reason
+    bound = proof_in(tmp_path / "out").certificate.bound
+    assert bound is not None
+    assert bound < 1e-7
+    P = blue(problem)
+    error = abs(read_estimates(tmp_path / "out", problem) - (P @ np.where(problem.unmeasured, 0.0, y) + P.offset))
+    std_errors = np.sqrt(P.variances())
+    uncertain = std_errors > 1e-6
+    assert (error[uncertain] <= (bound + 1e-9) * std_errors[uncertain]).all()

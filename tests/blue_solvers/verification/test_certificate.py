@@ -15,7 +15,7 @@ import blue_solvers.verification
 from blue_solvers import blue
 from blue_solvers.verification import certify
 from blue_solvers.verification.by_sums import certify_by_sums
-from blue_solvers.verification.layers import holds_all
+from blue_solvers.verification.problem_places import holds_all
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
@@ -176,6 +176,55 @@ def test_wide_tables_need_no_joint_table(total: float) -> None:
         assert found.bound is None or found.bound > 1e-7
 
 
+@pytest.mark.parametrize("known", ["noise alone", "a total", "an equality", "empty cells"])
+def test_recodes_end_no_proof_of_wide_tables(known: str) -> None:
+    """Nested ones, and two that cross of two tables; whatever else is known exactly. A wrong cell is seen."""
+    recodes = {"v1": {"half": [0] * 5 + [1] * 5, "fifth": [i // 2 for i in range(10)]}}
+    schema = Schema({f"v{i}": 10 for i in range(9)}, recodes=recodes)
+    tables = {
+        "v0 * v1": 1.0,
+        "half * v2": 2.0,
+        "v2 * v3": 1.0,
+        "half": 3.0,
+        "v5": 1.0,
+        "total": float(known != "a total"),
+    }
+    rng = np.random.default_rng(3)
+    options: dict = {}
+    if known == "empty cells":
+        options["zeros"] = {"v0 * v1": np.arange(100).reshape(10, 10) % 7 == 3}
+    problem = Problem(schema, tables, **options)
+    counts = np.zeros((10, 10, 10, 10, 10))  # of v0, v1, v2, v3, v5
+    np.add.at(counts, tuple(rng.integers(0, 10, (5, 20_000))), 1.0)
+    if known == "empty cells":
+        counts[options["zeros"]["v0 * v1"]] = 0.0
+    half = counts.reshape(10, 2, 5, 10, 10, 10)
+    cells = {
+        "v0 * v1": counts.sum(axis=(2, 3, 4)),
+        "half * v2": half.sum(axis=(0, 2, 4, 5)),
+        "v2 * v3": counts.sum(axis=(0, 1, 4)),
+        "half": half.sum(axis=(0, 2, 3, 4, 5)),
+        "v5": counts.sum(axis=(0, 1, 2, 3)),
+        "total": counts.sum(),
+    }
+    truth = problem.observed.vector(cells)
+    if known == "an equality":
+        E = np.zeros((1, truth.size))
+        E[0, [3, 57, 110]] = 1.0, 1.0, -2.0
+        problem = Problem(schema, tables, equalities=(E, E @ truth))
+    y = truth + np.sqrt(problem.variances) * rng.standard_normal(truth.size)
+    P = blue(problem)
+    x = P @ y + P.offset
+    found = certify(problem, y, x)
+    assert found.bound is not None, found
+    assert found.bound < 1e-8
+    errors = np.sqrt(P.variances())
+    for cell in rng.choice(np.flatnonzero(errors > 1e-3), 6, replace=False):
+        wrong = x.copy()
+        wrong[cell] += 1e-5 * errors[cell]
+        assert (certify(problem, y, wrong).bound or 1) > 0.99e-5
+
+
 def test_few_figures_of_many_counts_are_proved_by_sums() -> None:
     """Of 8,100 counts, which rational numbers would take too long for."""
     problem = Problem(Schema({"a": 90, "b": 90}), {"a": 0.1, "b": 2.0, "total": 50.0})
@@ -232,14 +281,15 @@ def test_what_cannot_be_proved_has_a_reason() -> None:
     found = certify(known, [6.0, 1, 2, 3], [6.1, 1.1, 2, 3])
     assert found.bound is None
     assert "known exactly" in found.reason
+    crossing = {"v1": {"even": [0, 1] * 5, "low": [0] * 3 + [1] * 7}}
     wide = Problem(
-        Schema({f"v{i}": 10 for i in range(9)}),
-        {"v0 * v1": 1.0, "v1 * v2": 1.0},
-        equalities=(sparse.csr_array(np.eye(1, 200)), [3.0]),
+        Schema({f"v{i}": 10 for i in range(9)}, recodes=crossing),
+        {"v0 * even": 1.0, "low * v2": 1.0, "v0 * v2": 1.0},
     )
-    found = certify(wide, np.ones(200), np.ones(200))
+    found = certify(wide, np.ones(140), np.ones(140))
     assert found.bound is None
     assert "too many" in found.reason
+    assert "cut 'v1' into groups that cross" in found.reason
     assert found.piece is None
     nested = Problem(
         Schema({f"v{i}": 10 for i in range(9)}),
@@ -457,10 +507,6 @@ def test_equalities_on_a_large_spine_are_proved_by_sums(skips: bool) -> None:
     P = blue(problem)
     x = P @ y + P.offset
     found = certify(problem, y, x)
-    if skips:  # the residuals of cells cannot be told by geounit there
-        assert found.bound is None
-        assert "skip geolevels" in found.reason
-        return
     assert found.bound < 1e-8
     Q, errors = blue(without), np.sqrt(P.variances())
     assert certify(problem, y, Q @ y + Q.offset).bound is None  # the equalities do not hold

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from blue_solvers import blue
 from blue_solvers.verification import certificate, certify
 from blue_solvers.verification.claims import claims
-from blue_solvers.verification.sums_over_leaves import SumsOverLeaves
+from blue_solvers.verification.known_exactly import LeafSums
+from blue_solvers.verification.problem_places import problem_places
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Areas, Problem, Schema
 from tests.helpers.effort import examples
@@ -42,8 +43,8 @@ def crossing(seed: int, kind: Kind) -> tuple[Invented, Problem]:
             continue
         with suppress(ValueError, NotCertifiedError):
             problem = found.description.problem()
-            sums = SumsOverLeaves(problem, np.zeros(problem.observed.size))
-            if problem.tree is None and sums.parts and not sums.several:
+            nothing = np.zeros(problem.observed.size)
+            if problem.tree is None and len(problem_places(problem, nothing, nothing).levels[-1].tables) == 1:
                 return found, problem
     raise AssertionError("no invention crosses")
 
@@ -88,14 +89,15 @@ def test_sums_are_those_of_the_matrix(seed: int) -> None:
     kind = KINDS["equal variances"]
     for s in range(seed, seed + 100):
         found, problem = crossing(s, kind)
-        if SumsOverLeaves(problem, np.zeros(found.y.size)).holders.tables[0].factors == problem.domain.schema.names:
+        if problem_places(problem, found.y, found.y).levels[-1].tables[0].factors == problem.domain.schema.names:
             break
     rng, M = np.random.default_rng(seed), problem.marginal_matrix().toarray()
-    sums = SumsOverLeaves(problem, found.y, claims(problem, found.y, np.zeros(problem.desired.size)))
-    d, v = rng.standard_normal(sums.shape), rng.standard_normal(problem.observed.size)
-    np.testing.assert_allclose(sums.figures_of(d)[: v.size], M @ d.ravel(), atol=1e-11)
-    np.testing.assert_allclose(sums.shares_of(v).ravel(), M.T @ v, atol=1e-11)
-    np.testing.assert_allclose(sums.figures_of(d, power=2)[: v.size], M**2 @ d.ravel(), atol=1e-11)
+    made = claims(problem, found.y, np.zeros(problem.desired.size))
+    sums = LeafSums(problem_places(problem, found.y, found.y, made))
+    d, v = rng.standard_normal(sums.size), rng.standard_normal(problem.observed.size)
+    np.testing.assert_allclose(sums.figures_of(d)[: v.size], M @ d, atol=1e-11)
+    np.testing.assert_allclose(sums.shares_of(v), M.T @ v, atol=1e-11)
+    np.testing.assert_allclose(sums.figures_of(d, power=2)[: v.size], M**2 @ d, atol=1e-11)
 
 
 def test_a_crossing_whose_counts_are_too_many_to_list_is_proved() -> None:
@@ -113,9 +115,8 @@ def test_a_crossing_whose_counts_are_too_many_to_list_is_proved() -> None:
         "Leaf": {"detailed": 2.0},
     }
     problem = Problem(Schema({"a": 20, "b": 30}), observed, {"Leaf": ["a"], "Region": ["b"]}, areas=Areas(600, layers))
-    truth = SumsOverLeaves(problem, np.zeros(problem.observed.size)).figures_of(
-        rng.poisson(9, (600, 600)).astype(float)
-    )
+    nothing = np.zeros(problem.observed.size)
+    truth = LeafSums(problem_places(problem, nothing, nothing)).figures_of(rng.poisson(9, 360_000).astype(float))
     y = truth + np.sqrt(problem.variances) * rng.standard_normal(truth.size)
     own = blue(problem.observing())
     x, desired = own @ y, blue(problem) @ y

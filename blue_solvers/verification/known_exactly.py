@@ -1,0 +1,193 @@
+"""What is known exactly, where sums over leaves do not follow it: multipliers, and directions that change none of it.
+
+For any direction z of counts that changes nothing that is known exactly, a figure's variance is at least
+z_i^2 / (z' M' Sigma^-1 M z), z_i what z makes of it: random ones say so, less what of them changes what is known.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.verification.compensated_sums import add_up, spread_out
+from blue_solvers.verification.placed_tables import PlacedTables, Reach
+from blue_solvers.verification.time_limit import require_time
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal
+from constraint_builders.arrays import Flags, Float
+
+MOST_STEPS = 500
+TO = 1e-14  # of what is left, iterations go on
+GROWN = 1e8  # times the least that was left, squared
+DIRECTIONS = 8
+FIXED = 1e-9  # of what a direction moves: less is rounding, the figure is known exactly
+MARGIN = 0.9
+CLEAN = 1e-10  # of what a direction moves: what it may change of what is known exactly
+CLEANINGS = 3
+
+
+class LeafSums:
+    """Figures as sums of the leaves' cells, and the transpose, in doubles.
+
+    Cells are those of all leaves one after another, (N,). Where several tables hold all others, they stand for those
+    that agree and are nearest, and shares for what is left of them once what tables have in common is moved together.
+
+    Parameters
+    ----------
+    places : PlacedTables
+
+    Attributes
+    ----------
+    figures, size : int
+        Number of figures, and of cells.
+    free : ndarray of bool, (N,)
+        Cells that are not known to be empty.
+    cuts : list of (slice, (int, int))
+        Of all groups of leaves where their cells are, and their shape.
+    """
+
+    def __init__(self, places: PlacedTables) -> None:
+        self._places = places
+        self.figures = max((sheet.place.stop for sheet in places.sheets), default=0)
+        shapes = [(some.rows.size, places.levels[some.level].width) for some in places.leaves]
+        ends = np.cumsum([0, *(rows * width for rows, width in shapes)]).tolist()
+        self.cuts, self.size = [(slice(a, b), s) for (a, b), s in zip(pairwise(ends), shapes, strict=True)], ends[-1]
+        self.free: Flags = np.ones(self.size, dtype=bool)
+        for (cut, _), some in zip(self.cuts, places.leaves, strict=True):
+            if some.empty is not None:
+                self.free[cut] = ~some.empty.ravel()
+
+    def of_holders(self, figures: Float) -> Float:
+        """Of figures, (n,), those of the leaves' own cells, (N,)."""
+        found = np.empty(self.size)
+        for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
+            level, rows = self._places.levels[some.level], np.empty(shape)
+            for holder, columns in enumerate(level.columns):
+                sheet = level.own(holder)
+                if sheet is None:
+                    raise NotCertifiedError(f"no table at {level.name} holds all others")
+                rows[:, columns] = figures[sheet.place].reshape(level.rows, -1)[some.rows]
+            found[cut] = rows.ravel()
+        return found
+
+    def figures_of(self, cells: Float, power: int | None = None) -> Float:
+        """(N,) to (figures,); with powers of the weights' sizes instead of these."""
+        levels = self._places.levels
+        total = [np.zeros((level.rows, level.width)) for level in levels]
+        for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
+            own = cells[cut].reshape(shape)
+            if power is None and some.margins is not None:
+                own = some.margins.agreeing(own)
+            total[some.level][some.rows] = own
+            for above, reach in some.reach.items():
+                over = reach if power is None else reach.to_power(power)
+                add_up.fastest()(own, *over.arguments, total[above], np.zeros(total[above].shape))
+        found = np.zeros(self.figures)
+        for number, level in enumerate(levels):
+            for sheet in level.sheets:
+                held = np.ascontiguousarray(total[number][:, level.columns[sheet.holder]])
+                into = found[sheet.place].reshape(level.rows, -1)
+                add_up.fastest()(held, *Reach.itself(level.rows, sheet.into).arguments, into, np.zeros(into.shape))
+        return found
+
+    def shares_of(self, figures: Float, power: int | None = None) -> Float:
+        """(figures,), or the first of them, to (N,)."""
+        levels = self._places.levels
+        said = [np.zeros((level.rows, level.width)) for level in levels]
+        for number, level in enumerate(levels):
+            for sheet in level.sheets:
+                if sheet.place.stop <= figures.size:
+                    own = np.ascontiguousarray(said[number][:, level.columns[sheet.holder]])
+                    amounts = figures[sheet.place].reshape(level.rows, -1)
+                    reach = Reach.itself(level.rows, sheet.into)
+                    spread_out.fastest()(amounts, *reach.arguments, own, np.zeros(own.shape))
+                    said[number][:, level.columns[sheet.holder]] = own
+        found = np.empty(self.size)
+        for (cut, _), some in zip(self.cuts, self._places.leaves, strict=True):
+            rows = said[some.level][some.rows]
+            for above, reach in some.reach.items():
+                over = reach if power is None else reach.to_power(power)
+                spread_out.fastest()(said[above], *over.arguments, rows, np.zeros(rows.shape))
+            if power is None and some.margins is not None:
+                rows = some.margins.moved(rows)
+            found[cut] = rows.ravel()
+        return found
+
+    def with_others(self, amounts: Float) -> Float:
+        """For every cell its own amount and the most in every other table that a count in it may have."""
+        found = amounts.copy()
+        for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
+            if some.margins is not None:
+                found[cut] = some.margins.with_others(amounts[cut].reshape(shape)).ravel()
+        return found
+
+
+def least_multipliers(sums: LeafSums, known: sparse.csr_array, weights: Float, left: Float) -> Float:
+    """For which left - M' known' multipliers is least, cells weighted by `weights`, (N,).
+
+    As near as iterations come: a certificate holds with any.
+    """
+
+    def of_cells(cells: Float) -> Float:
+        return known @ sums.figures_of(cells)[: known.shape[1]]
+
+    def product(multipliers: Float) -> Float:
+        return of_cells(weights * sums.shares_of(known.T @ multipliers))
+
+    squares = abs(known).power(2) @ sums.figures_of(weights, power=2)[: known.shape[1]]
+    scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
+    found, left_over = np.zeros(known.shape[0]), scale * of_cells(weights * left)
+    step, square = left_over, float(left_over @ left_over)
+    goal, nearest, best = TO**2 * square, square, found
+    for _ in range(MOST_STEPS):
+        require_time()
+        image = scale * product(scale * step)
+        curvature = float(step @ image)
+        if square <= goal or curvature <= 0:
+            break
+        found, left_over = found + square / curvature * step, left_over - square / curvature * image
+        before, square = square, float(left_over @ left_over)
+        step = left_over + square / before * step
+        if square < nearest:  # rounding out of the range of the equations would grow without end
+            nearest, best = square, found
+        elif square > GROWN * nearest:
+            break
+    return scale * best
+
+
+def least_standard_errors(sums: LeafSums, noise: WeighedNoise, free: Flags, known: sparse.csr_array) -> Float:
+    """Of every figure, (figures,); 0 where it may be known exactly."""
+    precision = reciprocal(noise.least) ** 2
+    information = sums.with_others(sums.shares_of(precision, power=2))  # about a count, were all others known
+    spread = np.divide(1.0, information, out=np.zeros_like(information), where=free & (information > 0))
+    if not known.shape[0]:  # a cell is such a direction for every figure that it is in, and so is their mean
+        squares = sums.figures_of(spread, power=2)
+        return MARGIN * np.sqrt(squares / np.maximum(sums.figures_of(free.astype(float), power=0), 1))
+    rng, found = np.random.default_rng(0), np.zeros(sums.figures)
+    for _ in range(DIRECTIONS):
+        drawn = np.sqrt(spread) * rng.standard_normal(sums.size)
+        moved, whole = sums.figures_of(_keeping(sums, known, spread, drawn)), sums.figures_of(abs(drawn), power=1)
+        own = moved[: precision.size]
+        if (abs(known @ own) > CLEAN * (abs(known) @ whole[: own.size])).any():
+            raise NotCertifiedError("no directions were found that leave what is known exactly as it is")
+        size = float(np.sqrt(precision @ own**2))
+        if size > 0:
+            found = np.maximum(found, np.where(abs(moved) > FIXED * whole, MARGIN * abs(moved) / size, 0.0))
+    return found
+
+
+def _keeping(sums: LeafSums, known: sparse.csr_array, spread: Float, z: Float) -> Float:
+    """A direction less what of it changes what is known exactly."""
+    changed = np.inf
+    clean = CLEAN / 100 * float(np.linalg.norm(abs(known) @ sums.figures_of(abs(z), power=1)[: known.shape[1]]))
+    for _ in range(CLEANINGS):
+        along = np.divide(z, spread, out=np.zeros_like(z), where=spread > 0)
+        less = z - spread * sums.shares_of(known.T @ least_multipliers(sums, known, spread, along))
+        left = float(np.linalg.norm(known @ sums.figures_of(less)[: known.shape[1]]))
+        if left >= changed:
+            break
+        z, changed = less, left
+        if left <= clean:
+            break
+    return z

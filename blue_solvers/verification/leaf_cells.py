@@ -1,0 +1,166 @@
+"""The leaves' own cells, and sums of these in all areas, in two doubles each: next to nothing is lost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from blue_solvers.verification.compensated_sums import add_up, spread_out, sum_rounding
+from blue_solvers.verification.placed_tables import PlacedTables, Reach
+from blue_solvers.verification.time_limit import require_time
+from blue_solvers.verification.weighed_noise import NotCertifiedError
+from constraint_builders.arrays import Float, Index, Long
+
+Cells = tuple[Float, Float]  # doubles, and what these lose by rounding; of no cells where they lose nothing
+EXACTLY = np.zeros((0, 0))
+
+
+class LeafCells:
+    """What is claimed of the leaves' own cells, made to agree, and its sums.
+
+    Parameters
+    ----------
+    places : PlacedTables
+
+    Attributes
+    ----------
+    inner : list of ndarray of int
+        By level the places that are no leaves.
+    total : list of Cells or None
+        By level sums over leaves, (rows, cells of the tables that hold all others); None where all are leaves.
+    error : list of ndarray, (rows,)
+        By how much a sum of any cells of a place may be off.
+    """
+
+    def __init__(self, places: PlacedTables) -> None:
+        self.places = places
+        self.inner: list[Index] = []
+        for number, level in enumerate(places.levels):
+            inside = np.ones(level.rows, dtype=bool)
+            for some in places.leaves:
+                if some.level == number:
+                    inside[some.rows] = False
+            self.inner.append(np.flatnonzero(inside))
+        self._filled: dict[int, Float] = {}
+        if self._sum_up() and places.nest:
+            self._fill_in()
+
+    def room(self, number: int) -> Cells:
+        """Zeros for the places of a level."""
+        return self.places.levels[number].room()
+
+    def is_filled(self, number: int) -> bool:
+        """Whether cells of some leaves are not those that are claimed, of which nothing is said."""
+        return number in self._filled
+
+    def _sum_up(self) -> bool:
+        """Whether nothing is said of some leaves' cells."""
+        levels = self.places.levels
+        self.total = [self.room(number) if own.size else None for number, own in enumerate(self.inner)]
+        self.error, size, count = ([np.zeros(level.rows) for level in levels] for _ in range(3))
+        lacks = False
+        for number, some in enumerate(self.places.leaves):
+            require_time()
+            cells, error = self.of(number)
+            lacks |= bool(np.isnan(cells[0]).any())
+            sizes = np.nansum(abs(cells[0]), axis=1)
+            for above, reach in some.reach.items():
+                total = self.total[above]
+                if total is not None:
+                    add(cells, reach, total)
+                    weight, row = abs(reach.weights), reach.rows
+                    most = len(total[0])
+                    size[above] += np.bincount(reach.areas, weight * sizes[row], most)
+                    self.error[above] += np.bincount(reach.areas, weight * error[row], most)
+                    count[above] += np.bincount(reach.areas, minlength=most)
+        for number, level in enumerate(levels):
+            self.error[number] += sum_rounding(int(count[number].max(initial=0)), level.width) * size[number]
+        return lacks
+
+    def of(self, number: int) -> tuple[Cells, Float]:
+        """Those of some leaves, and how far all cells of a row may be off together."""
+        some = self.places.leaves[number]
+        if number in self._filled:
+            lost = np.zeros(some.rows.size)
+            if some.told is not None:
+                lost = some.told.error + np.nansum(abs(_halves(some.told.total)[1]), axis=1)
+            return (self._filled[number], EXACTLY), lost
+        if some.told is not None:
+            return _halves(some.told.total), some.told.error
+        level, held = self.places.levels[some.level], []
+        for holder in range(len(level.tables)):
+            sheet = level.own(holder)
+            if sheet is None or sheet.x is None:
+                raise NotCertifiedError(f"no table at {level.name} holds all others")
+            held.append((sheet, sheet.x[some.rows]))
+        cells = np.concatenate([x for _, x in held], axis=1) if len(held) > 1 else held[0][1]
+        if some.margins is not None:
+            error = np.zeros(cells.shape)
+            return _halves(some.margins.agreeing(cells.astype(np.longdouble), error)), error.sum(axis=1)
+        (sheet, _), cells = held[0], np.ascontiguousarray(cells, dtype=float)
+        variance = sheet.variance[some.rows]
+        if sheet.y is not None and (variance == 0).any():
+            cells = np.where(variance == 0, sheet.y[some.rows], cells)
+        return (cells if some.empty is None else np.where(some.empty, 0.0, cells), EXACTLY), np.zeros(len(cells))
+
+    def _fill_in(self) -> None:
+        """Where nothing is said of leaves they share what the figures above them leave, the lowest first."""
+        for above in reversed(range(len(self.places.levels))):
+            total, sheet = self.total[above], self.places.levels[above].own(0)
+            if total is None or sheet is None or sheet.x is None:
+                continue
+            x = sheet.x[:]
+            lacking = np.isnan(total[0]) & np.isfinite(x)
+            some = [number for number, own in enumerate(self.places.leaves) if above in own.reach and lacking.any()]
+            holes = {number: np.isnan(self.of(number)[0][0]) for number in some}
+            counts, sums = self.room(above), self.room(above)
+            for number, open_ in holes.items():
+                cells, reach = self.of(number)[0][0], self.places.leaves[number].reach[above]
+                add((open_.astype(float), EXACTLY), reach, counts)
+                add((np.where(open_, 0.0, cells), EXACTLY), reach, sums)
+            shares = np.where(lacking, x - sums[0], np.nan) / np.where(lacking, counts[0], 1.0)
+            for number, open_ in holes.items():
+                cells = self.of(number)[0][0]
+                found = np.zeros(cells.shape), np.zeros(cells.shape)
+                reach = self.places.leaves[number].reach[above]
+                spread_out.fastest()(shares, *reach.arguments, *found)
+                if (open_ & np.isfinite(found[0])).any():
+                    inside = np.diff(reach.starts)[:, None] > 0
+                    self._filled[number] = np.where(open_ & inside, found[0], cells)
+            if holes:
+                self._sum_up()
+
+
+def add(cells: Cells, reach: Reach, total: Cells) -> None:
+    """Add leaves' cells to those of areas."""
+    for part in cells:
+        if part.size:
+            add_up.fastest()(np.ascontiguousarray(part), *reach.arguments, *total)
+
+
+def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
+    """Add to leaves' cells what is said of areas."""
+    for part in amounts:
+        if part.any():
+            spread_out.fastest()(part, *reach.arguments, *said)
+
+
+def plus(said: Cells, rows: Index | slice, term: Float) -> None:
+    """Add to rows of two doubles (Knuth's two-sum)."""
+    high, low = said[0][rows], said[1][rows]
+    total = high + term
+    part = total - high
+    said[0][rows], said[1][rows] = total, low + ((high - (total - part)) + (term - part))
+
+
+def summed(into: Index, size: int, cells: Cells) -> Cells:
+    """Rows of cells summed to so many."""
+    if not into.size:
+        return cells[0], cells[1] if cells[1].size else np.zeros(cells[0].shape)
+    total = np.zeros((len(cells[0]), size)), np.zeros((len(cells[0]), size))
+    add(cells, Reach.itself(len(cells[0]), into), total)
+    return total
+
+
+def _halves(whole: Float | Long) -> Cells:
+    cells = whole.astype(float)
+    return cells, (whole - cells).astype(float)

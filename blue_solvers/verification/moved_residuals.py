@@ -1,0 +1,357 @@
+"""Proofs by sums over leaves: residuals are moved to the leaves' cells, and figures compared with sums of these.
+
+Whatever a residual says of a figure it says of all leaves' cells within, so it may be moved there; what cells of an
+area have in common may be moved back to a table of that area, which costs less where that was measured well, and
+nothing where it is known exactly. Neither changes what the residuals say of the counts. What is left after moving,
+wherever it lies, is the bound; at the best estimate nothing is.
+
+Leaves come some at a time. A part of a tree tells what all its leaves have in common, and its sums, to the tree above,
+where it stands as one leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from blue_solvers.verification.compensated_sums import sum_rounding
+from blue_solvers.verification.leaf_cells import EXACTLY, Cells, LeafCells, add, plus, spread
+from blue_solvers.verification.placed_tables import Below, Leaves, Level, PlacedTables, Sheet
+from blue_solvers.verification.table_residuals import (
+    put_back,
+    said_by_tables,
+    sums_of_table,
+    weighed,
+    weighted_residuals,
+)
+from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.tied_cells import added
+from blue_solvers.verification.time_limit import require_time
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
+from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.description.table import parse_table
+from constraint_builders.relations.marginals import cell_map, refines
+
+NEAR = 1e-10  # standard errors: what is left, where nothing is moved back to areas
+ROUNDS = 4  # of moving back, while that halves what is left
+KEPT = 4  # groups of leaves whose own residuals are kept, instead of being worked out again
+
+
+class MovedResiduals:
+    """What is left, and what disagrees, in all places.
+
+    Parameters
+    ----------
+    places : PlacedTables
+    keep : int
+        Number of figures, of which `sums` and `apart` are kept; 0 for none.
+
+    Attributes
+    ----------
+    tally : Tally
+    sums, apart : ndarray, (figures,)
+        Of the leaves' cells, and how far figures are off them.
+    """
+
+    def __init__(self, places: PlacedTables, keep: int = 0) -> None:
+        self.places, self.tally, self.cells = places, Tally(), LeafCells(places)
+        self.sums, self.apart = np.zeros(keep), np.zeros(keep)
+        inner = self.cells.inner
+        self._said = [self.cells.room(number) if own.size else None for number, own in enumerate(inner)]
+        self._kept: dict[int, Cells] = {}
+        self._rounded: dict[int, float] = {}
+        self._put: dict[str, Float] = {}
+        self._compare()
+
+    def finish(self) -> Tally:
+        """Of a tree above which nothing is, or of areas."""
+        self._move_back(0)
+        return self.tally
+
+    def hand_over(self) -> tuple[Tally, Below]:
+        """Of a part, with what the tree above has to know of its root."""
+        below = self._below()
+        self._move_back(1)
+        return self.tally, below
+
+    def _compare(self) -> None:
+        """Judge all figures, and take what is said of areas' cells by the residuals of their tables."""
+        leaves = self.places.leaves
+        for number, (level, rows) in enumerate(zip(self.places.levels, self.cells.inner, strict=True)):
+            told = [some.rows for some in leaves if some.level == number and some.told is not None]
+            for sheet in level.sheets:
+                own = sheet.variance if sheet.least is None else sheet.least
+                own = np.delete(own, np.concatenate(told), axis=0) if told else own
+                self.tally.note(sheet.key, own, level.squares)
+            said, total = self._said[number], self.cells.total[number]
+            if level.sheets and said is not None and total is not None:
+                cells = total[0][rows], total[1][rows]
+                said[0][rows], said[1][rows] = self._look_at(level, rows, cells, self.cells.error[number][rows])
+        for number, some in enumerate(leaves):
+            require_time()
+            self.tally.has_empty |= some.empty is not None
+            if some.told is None:
+                cells, error = self.cells.of(number)
+                own_said = self._look_at(self.places.levels[some.level], some.rows, cells, error, number)
+                if len(leaves) <= KEPT:
+                    self._kept[number] = own_said
+
+    def _look_at(self, level: Level, rows: Index, cells: Cells, error: Float, number: int | None = None) -> Cells:
+        """Judge the figures of some places; what their residuals say of the tables that hold all others.
+
+        `number` is that of some leaves.
+        """
+        error = error + sum_rounding(1, level.width) * np.nansum(abs(cells[0]), axis=1)
+        sums: dict[str, Cells] = {}
+        for sheet in reversed(level.sheets):
+            if isinstance(sheet.x, np.ndarray):
+                sums[sheet.key] = sums_of_table(level, sheet, cells, sums)
+
+        def residuals(sheet: Sheet) -> Float | None:
+            x = None if sheet.x is None else sheet.x[rows]
+            if x is not None:
+                own = number is not None and sheet is level.own(sheet.holder)
+                total = sums.pop(sheet.key, None) or sums_of_table(level, sheet, cells, sums)
+                self._judge(level, sheet, rows, x, total, error, number if own else None)
+            return weighted_residuals(sheet, rows, x, self.tally)
+
+        return said_by_tables(level, rows.size, residuals)
+
+    def _judge(
+        self, level: Level, sheet: Sheet, rows: Index, x: Float, total: Cells, error: Float, number: int | None
+    ) -> None:
+        """Judge figures of a table beside sums of the leaves' cells; of some leaves they are these cells themselves."""
+        variance, y = sheet.variance[rows], None if sheet.y is None else sheet.y[rows]
+        least, empty = variance if sheet.least is None else sheet.least[rows], None
+        if number is not None:
+            some = self.places.leaves[number]
+            empty = some.empty
+            if some.margins is None and not self.cells.is_filled(number):
+                error = np.zeros(rows.size)
+                if empty is None and not (variance == 0).any() and not self.sums.size:
+                    self.tally.look_at(x)
+                    if sheet.tied is not None:
+                        self.tally.tied = added(self.tally.tied, sheet.tied.sums(rows, x, None))
+                    return
+        high, low = total
+        off = (x - high) - low
+        if self.sums.size:
+            self.sums[sheet.place].reshape(level.rows, -1)[rows] = high
+            self.apart[sheet.place].reshape(level.rows, -1)[rows] = np.nan_to_num(abs(off) + error[:, None])
+        if np.isnan(off).any() and not np.isnan(x[np.isnan(off)]).all():
+            raise NotCertifiedError(
+                f"table {sheet.table.name!r} at {level.name} has cells below that nothing is said of"
+            )
+        if empty is not None:
+            empty = empty[:, level.columns[sheet.holder]]
+            y = None if y is None else np.where(empty & (variance > 0), 0.0, y)
+            variance, least = np.where(empty, 0.0, variance), np.where(empty, 0.0, least)
+        if sheet.tied is not None:
+            self.tally.tied = added(self.tally.tied, sheet.tied.sums(rows, x, abs(off) + error[:, None]))
+        self.tally.judge(sheet.key, level.alone[rows], variance, least, off, error, x, y, level.weight[rows])
+
+    def _residuals(self, number: int) -> tuple[Cells, Float]:
+        """What residuals say of the leaves' cells, beside their variances; what is known exactly takes its part."""
+        some = self.places.leaves[number]
+        level, told = self.places.levels[some.level], some.told
+        if told is not None:
+            said, variance = (told.share.astype(float), np.zeros(told.share.shape)), told.variance
+        else:
+            said, variance = self._own(number), level.variances(some.rows)
+        size = abs(said[0]).max(axis=1, initial=0.0)
+        for above, reach in some.reach.items():
+            given = self._said[above]
+            if given is not None:
+                spread(given, reach, said)
+                most = abs(given[0]).max(axis=1, initial=0.0)[reach.areas]
+                size += np.bincount(reach.rows, abs(reach.weights) * most, size.size)
+        if some.empty is not None:
+            said[0][some.empty] = said[1][some.empty] = 0.0
+            variance = np.where(some.empty, 0.0, variance)
+        finite = np.where(np.isfinite(variance), variance, 0.0)
+        if some.margins is not None:
+            rounded = np.zeros(said[0].shape)
+            whole = some.margins.moved(said[0].astype(np.longdouble) + said[1], rounded)
+            said = whole.astype(float), np.zeros(said[0].shape)
+            error = float(np.finfo(np.longdouble).eps) * rounded + ROUNDING * abs(said[0])
+            self._rounded[number] = float((finite * error**2).sum())
+        else:
+            moved = sum_rounding(len(level.sheets) + len(self._said), 1) * size
+            self._rounded[number] = float((finite.max(axis=1, initial=0.0) * moved**2).sum()) * level.width
+        self._drop(some, level, said, variance)
+        return said, variance
+
+    def _own(self, number: int) -> Cells:
+        """What the residuals of tables of some leaves say of their cells, to be changed."""
+        some = self.places.leaves[number]
+        if number in self._kept:
+            return self._kept[number][0].copy(), self._kept[number][1].copy()
+
+        def residuals(sheet: Sheet) -> Float | None:
+            return weighted_residuals(sheet, some.rows, None if sheet.x is None else sheet.x[some.rows], None)
+
+        return said_by_tables(self.places.levels[some.level], some.rows.size, residuals)
+
+    def _drop(self, some: Leaves, level: Level, said: Cells, variance: Float) -> None:
+        """Move to tables of the leaves that are known exactly what they take, at no cost."""
+        if some.told is None:
+            for sheet in level.others:
+                own = sheet.variance[some.rows]
+                if (own == 0).any():
+                    put_back(level, sheet, np.where(own == 0, 0.0, np.inf), said, variance)
+            return
+        schema, finest = self.places.schema, level.tables[0]
+        for name in sorted({name for known in some.told.known for name in known}):
+            table = parse_table(schema, name)
+            if refines(schema, finest, table):
+                own = np.array([[0.0 if name in known else np.inf] for known in some.told.known])
+                sheet = Sheet(name, some.level, table, own, into=cell_map(schema, finest, table))
+                put_back(level, sheet, own, said, variance)
+
+    def _left(self, careful: bool) -> float:
+        """Squares of all that is left; if `careful` tables of the leaves take their part of it."""
+        self.tally.left, self.tally.returned = 0.0, {}
+        for number, some in enumerate(self.places.leaves):
+            require_time()
+            said, variance = self._residuals(number)
+            level = self.places.levels[some.level]
+            if some.told is not None:
+                known = self.tally.returned.get(level.name, 0.0)
+                self.tally.returned[level.name] = known + weighed(said[0], variance)
+                continue
+            for sheet in level.others if careful else ():
+                own = sheet.variance[some.rows]
+                if (np.isfinite(own) & (own > 0)).any():
+                    self._leave(sheet, some.rows, put_back(level, sheet, own, said, variance))
+            for holder, columns in enumerate(level.columns):
+                holding = level.own(holder)
+                if holding is not None:
+                    self._leave(holding, some.rows, np.where(variance[:, columns] > 0, said[0][:, columns], 0.0))
+        for number, level in enumerate(self.places.levels):
+            for sheet in level.sheets:
+                if sheet.key in self._put:
+                    self._leave(sheet, self.cells.inner[number], self._put[sheet.key])
+        self.tally.rounded = sum(self._rounded.values())
+        return self.tally.left + sum(self.tally.returned.values())
+
+    def _leave(self, sheet: Sheet, rows: Index, cells: Float) -> None:
+        """Leave residuals in cells of a table."""
+        variance = sheet.variance[rows]
+        self.tally.left += weighed(cells, variance)
+        if sheet.left is not None:
+            sheet.left[rows] = np.where(variance > 0, cells, 0.0)
+
+    def _move_back(self, first: int) -> None:
+        """Leave residuals where they are; where that is much, move to the areas of levels what they have in common.
+
+        Tables that are known exactly come first, and then all.
+        """
+        square, levels = self._left(careful=False), range(first, len(self.places.levels))
+        exact = [number for number in levels if any((own.variance == 0).any() for own in self._measured(number))]
+        for tried in (exact, *[levels] * ROUNDS):
+            if np.sqrt(square) <= NEAR:
+                break
+            for number in tried:
+                self._take_back(number, free=tried is exact)
+            before, square = square, self._left(careful=tried is not exact)
+            if square > before / 4 and tried is not exact:
+                break
+
+    def _measured(self, number: int) -> list[Sheet]:
+        """Tables of a level that were measured in places that are no leaves."""
+        sheets, rows = self.places.levels[number].sheets, self.cells.inner[number]
+        return [sheet for sheet in sheets if np.isfinite(sheet.variance[rows]).any()]
+
+    def _take_back(self, number: int, free: bool) -> None:
+        """Move to the tables of a level what the cells of its places have in common; if `free`, at no cost."""
+        level, rows, said = self.places.levels[number], self.cells.inner[number], self._said[number]
+        if said is None:
+            return
+        mean, variance = self._mean(number, self._free_below(number) if free else None)
+        mean = mean[0][rows], mean[1][rows]
+        before = -mean[0], -mean[1]
+        for sheet in self._measured(number):
+            own, known = sheet.variance[rows], self._put.get(sheet.key)
+            own = np.where(own == 0, 0.0, np.inf) if free else own
+            share = put_back(level, sheet, own, mean, variance[rows], known)
+            self._put[sheet.key] = share if known is None else known + share
+        for part in (*mean, *before):
+            plus(said, rows, part)
+
+    def _mean(self, number: int, weights: Sequence[Flags] | None = None) -> tuple[Cells, Float]:
+        """What the leaves' cells in places of a level have in common, and their variance together."""
+        total, squares, unmeasured = (self.cells.room(number) for _ in range(3))
+        rest = self.cells.room(number)[0]
+        for i, some in enumerate(self.places.leaves):
+            reach = some.reach.get(number)
+            if reach is None:
+                continue
+            said, variance = self._residuals(i)
+            finite = np.where(np.isfinite(variance), variance, 0.0)
+            finite = finite if weights is None else finite * weights[i][:, None]
+            add((finite * said[0], EXACTLY), reach, total)
+            add((finite, EXACTLY), reach.to_power(2), squares)
+            row, cell = np.nonzero(np.isinf(variance) & (np.diff(reach.starts) > 0)[:, None])
+            place = reach.areas[reach.starts[row]], reach.into[cell] if reach.into.size else cell
+            weight = reach.weights[reach.starts[row]]
+            unmeasured[0][place], unmeasured[1][place] = said[0][row, cell] / weight, said[1][row, cell] / weight
+            rest[place] = np.inf
+        mean = np.divide(total[0], squares[0], out=np.zeros_like(rest), where=squares[0] > 0), np.zeros_like(rest)
+        for own, instead in zip(mean, unmeasured, strict=True):  # nothing else takes what is said of these
+            own[np.isinf(rest)] = instead[np.isinf(rest)]
+        return mean, squares[0] + rest
+
+    def _below(self) -> Below:
+        """What the tree above has to know; what all leaves have in common is no longer theirs."""
+        said, total = self._said[0], self.cells.total[0]
+        if said is None or total is None:
+            ((share, rest), variance), ((high, low), error) = self._residuals(0), self.cells.of(0)
+            self._kept[0] = np.zeros(share.shape), rest
+            low = low if low.size else np.zeros(high.shape)
+        else:
+            free = self._free_below(0)
+            (share, _), _ = self._mean(0, free if any(own.any() for own in free) else None)
+            plus(said, np.arange(1), -share)
+            _, variance = self._mean(0)
+            (high, low), error = total, self.cells.error[0]
+        whole = high.astype(np.longdouble) + low
+        return Below(
+            share,
+            variance[:, :1] if (variance == variance[:, :1]).all() else variance,
+            high if np.array_equal(high, whole, equal_nan=True) else whole,
+            error,
+            np.array(self._known(), dtype=str),
+        )
+
+    def _under_exact(self, some: Leaves, first: int, table: str | None = None) -> Flags:
+        """Leaves in places, from a level on, of which a table is known exactly, or one that holds `table`."""
+        schema, found = self.places.schema, np.zeros(some.rows.size, dtype=bool)
+
+        def holds(name: str) -> bool:
+            return table is None or refines(schema, parse_table(schema, name), parse_table(schema, table))
+
+        for number in range(first, len(self.places.levels)):
+            for sheet in self.places.levels[number].sheets:
+                exact, reach = (sheet.variance == 0).all(axis=1), some.reach.get(number)
+                if exact.any() and holds(sheet.table.name):
+                    if number == some.level:
+                        found |= exact[some.rows]
+                    elif reach is not None:
+                        np.logical_or.at(found, reach.rows, exact[reach.areas])
+        if some.told is not None:
+            found |= np.array([any(map(holds, known)) for known in some.told.known])
+        return found
+
+    def _free_below(self, number: int) -> list[Flags]:
+        """Leaves in no places below a level of which a table is known exactly."""
+        return [~self._under_exact(some, number + 1) for some in self.places.leaves]
+
+    def _known(self) -> list[str]:
+        """Tables that are known exactly in all leaves."""
+        schema, leaves = self.places.schema, self.places.leaves
+        names = {sheet.table.name for sheet in self.places.sheets if (sheet.variance == 0).all(axis=1).any()}
+        names |= {name for some in leaves if some.told is not None for known in some.told.known for name in known}
+        finest = self.places.levels[0].tables[0]
+        held = [name for name in sorted(names) if refines(schema, finest, parse_table(schema, name))]
+        return [name for name in held if all(self._under_exact(some, 0, name).all() for some in leaves)]

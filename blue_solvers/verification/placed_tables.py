@@ -1,0 +1,273 @@
+"""Tables of places, as a proof by sums takes them: leaves whose tables hold all others, and the areas that they are in.
+
+A spine is the case where areas nest; a part of one is a spine whose leaves may stand for branches that were cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blue_solvers.verification.common_margins import CommonMargins
+from blue_solvers.verification.known_tables import LevelTable
+from blue_solvers.verification.tied_cells import TiedCells
+from constraint_builders import Schema
+from constraint_builders.arrays import Flags, Float, Index, Long
+from constraint_builders.description.table import Table
+
+NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A table that is read when rows of it are asked for, each time anew."""
+
+    read: Callable[[], Float]
+
+    def __getitem__(self, rows: slice | Index) -> Float:
+        return self.read()[rows]
+
+
+@dataclass
+class Sheet:
+    """A table of a level of places.
+
+    Attributes
+    ----------
+    key : str
+        Tells it from all others.
+    level : int
+    table : Table
+    variance : ndarray, (G, 1) or (G, cells)
+        0 exact, ``inf`` not measured.
+    y, x : ndarray (G, cells), or what gives its rows when they are asked for, or None
+        What was measured, and what is claimed; None where nothing was.
+    least : ndarray, optional
+        Of the same shape as `variance`: a diagonal below the covariance, if that is not diagonal.
+    rho, left : ndarray (G, cells), optional
+        The weighted residuals, where they are not (y - x) / variance, and where what is left of them goes.
+    tied : TiedCells, optional
+        What combinations of cells that are known exactly say of it.
+    place : slice
+        Of its figures among all of a problem.
+    holder : int
+        Which of the tables that hold all others it is summed from.
+    into : ndarray of int
+        For every cell of that table the cell that it is summed to; empty where they are the same.
+    source, step
+        Likewise of a smaller table that holds it; None without any.
+    """
+
+    key: str
+    level: int
+    table: Table
+    variance: Float
+    y: Float | Unread | None = None
+    x: Float | Unread | None = None
+    least: Float | None = None
+    rho: Float | None = None
+    left: Float | None = None
+    tied: TiedCells | None = None
+    place: slice = field(default_factory=lambda: slice(0))
+    holder: int = 0
+    into: Index = field(default_factory=lambda: NO_MAP)
+    source: Sheet | None = None
+    step: Index = field(default_factory=lambda: NO_MAP)
+
+
+@dataclass
+class Level:
+    """PlacedTables of a level, and their tables, the coarsest first.
+
+    Attributes
+    ----------
+    name : str
+    rows : int
+    tables : tuple of Table
+        Those that hold all others of the level.
+    sheets : list of Sheet
+    alone : ndarray of bool, (rows,)
+        PlacedTables that may be all of the one above: they have no siblings.
+    weight, squares : ndarray, (rows,), float
+        The largest weight of a leaf in every place, and the most that squared weights of a leaf come to.
+    """
+
+    name: str
+    rows: int
+    tables: tuple[Table, ...]
+    sheets: list[Sheet]
+    alone: Flags
+    weight: Float
+    squares: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.sheets.sort(key=lambda sheet: sheet.table.size)
+
+    @property
+    def columns(self) -> list[slice]:
+        """Where the cells of its tables are in a row."""
+        return [slice(a, b) for a, b in pairwise(np.cumsum([0, *(table.size for table in self.tables)]).tolist())]
+
+    @property
+    def width(self) -> int:
+        """Cells of all its tables."""
+        return sum(table.size for table in self.tables)
+
+    def own(self, holder: int) -> Sheet | None:
+        """The sheet of one of its tables, if it has one that was measured or claimed."""
+        return next((own for own in self.sheets if own.table.name == self.tables[holder].name), None)
+
+    @cached_property
+    def others(self) -> list[Sheet]:
+        """All sheets but those."""
+        own = [self.own(holder) for holder in range(len(self.tables))]
+        return [sheet for sheet in self.sheets if not any(sheet is other for other in own)]
+
+    def variances(self, rows: Index) -> Float:
+        """Of the tables that hold all others, (rows, cells)."""
+        found = np.full((rows.size, self.width), np.inf)
+        for holder, columns in enumerate(self.columns):
+            sheet = self.own(holder)
+            if sheet is not None:
+                found[:, columns] = sheet.variance[rows]
+        return found
+
+    def room(self, rows: int | None = None) -> tuple[Float, Float]:
+        """Zeros for cells of some places, of all by default, and for what these lose by rounding."""
+        shape = self.rows if rows is None else rows, self.width
+        return np.zeros(shape), np.zeros(shape)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Of some leaves the areas of a level that they are in: see `compensated_sums.add_up`."""
+
+    starts: Index
+    areas: Index
+    weights: Float
+    into: Index
+
+    @classmethod
+    def itself(cls, rows: int, into: Index) -> Reach:
+        """Of rows as they are."""
+        return cls(np.arange(rows + 1), np.arange(rows), np.ones(rows), into)
+
+    @classmethod
+    def of_sets(cls, area: Index, into: Index) -> Reach:
+        """Of leaves each in one area, or in none, -1."""
+        inside = area >= 0
+        starts = np.concatenate([[0], np.cumsum(inside)])
+        return cls(starts, area[inside].astype(np.intp), np.ones(int(starts[-1])), into)
+
+    @property
+    def arguments(self) -> tuple[Index, Index, Float, Index]:
+        """As the compiled loops take them."""
+        return self.starts, self.areas, self.weights, self.into
+
+    @property
+    def rows(self) -> Index:
+        """The leaf of every entry."""
+        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+
+    def to_power(self, power: int) -> Reach:
+        """With powers of the weights' sizes."""
+        return Reach(self.starts, self.areas, abs(self.weights) ** power, self.into)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What branches that were cut off told of their roots, one row each: see `Below`."""
+
+    share: Float
+    variance: Float
+    total: Long
+    error: Float
+    known: list[tuple[str, ...]]
+
+    @classmethod
+    def of(cls, below: Sequence[Below]) -> Told:
+        """Of some roots."""
+        return cls(
+            np.concatenate([own.share for own in below]),
+            np.concatenate([np.broadcast_to(own.variance, own.share.shape) for own in below]),
+            np.concatenate([own.total.astype(np.longdouble) for own in below]),
+            np.concatenate([own.error for own in below]),
+            [tuple(own.known.tolist()) for own in below],
+        )
+
+
+@dataclass
+class Below:
+    """What a part tells of its root, in the cells of its finest table.
+
+    Attributes
+    ----------
+    share : ndarray, (1, cells)
+        What the residuals of all leaves have in common.
+    variance : ndarray, (1, 1) or (1, cells)
+        Of all leaves together: what it costs to have something back there.
+    total : ndarray of longdouble or float, (1, cells)
+        Sums over the leaves; NaN where these are not known.
+    error : ndarray, (1,)
+        How far rounding may have moved them.
+    known : ndarray of str
+        The tables that are known exactly in all its parts.
+    """
+
+    share: Float
+    variance: Float
+    total: Float | Long
+    error: Float
+    known: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype="U1"))
+
+
+@dataclass
+class Leaves:
+    """Some leaves of one level, whose tables hold all others.
+
+    Attributes
+    ----------
+    level : int
+    rows : ndarray of int
+        Among the places of that level.
+    reach : dict of int to Reach
+        By level the areas that they are in, but for themselves.
+    margins : CommonMargins or None
+        Where several tables hold all others.
+    empty : ndarray of bool, (leaves, cells), or None
+        Cells that are known to be empty.
+    told : Told or None
+        Of roots of branches that were cut off.
+    """
+
+    level: int
+    rows: Index
+    reach: dict[int, Reach]
+    margins: CommonMargins | None = None
+    empty: Flags | None = None
+    told: Told | None = None
+
+
+@dataclass
+class PlacedTables:
+    """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree."""
+
+    schema: Schema
+    levels: list[Level]
+    leaves: list[Leaves]
+    nest: bool
+
+    @property
+    def sheets(self) -> Iterator[Sheet]:
+        """Of all levels."""
+        return (sheet for level in self.levels for sheet in level.sheets)
+
+    @property
+    def tables(self) -> dict[str, LevelTable]:
+        """By the keys of sheets."""
+        return {sheet.key: (sheet.level, sheet.table) for sheet in self.sheets}

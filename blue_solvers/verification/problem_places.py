@@ -1,0 +1,309 @@
+"""The places of problems, and of parts of a tree: which tables hold all others, and who is in which area."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.verification.claims import Claim
+from blue_solvers.verification.common_margins import CommonMargins
+from blue_solvers.verification.known_tables import LevelTable
+from blue_solvers.verification.placed_tables import NO_MAP, Below, Leaves, Level, PlacedTables, Reach, Sheet, Told
+from blue_solvers.verification.tied_cells import TiedCells
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
+from constraint_builders import Problem, Schema
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.levelled_tree import LevelledTree
+from constraint_builders.description.table import Table, make_table
+from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.relations.marginals import cell_map, refines
+
+PART = 2**21  # cells of leaves worked on at a time
+MOST_LINKED = 300  # tables of a level
+MOST_HOLDING = 40  # tables of one place, each compared with each
+MOST_PATTERNS = 64  # of cells known to be empty, where several tables hold all others
+
+
+def finest_tables(
+    schema: Schema, levels: int, observed: Sequence[LevelTable], claimed: Sequence[LevelTable] = ()
+) -> list[Table] | None:
+    """For every geolevel a table that holds all of it and of those above; None where that of the last does not."""
+    found: list[Table] = []
+    for level in reversed(range(levels)):
+        over = [table for own, table in (*observed, *claimed) if own <= level]
+        here = (table for own, table in observed if own == level)
+        holding = next((table for table in here if all(refines(schema, table, other) for other in over)), None)
+        if holding is None and not found:
+            return None
+        found.append(found[-1] if holding is None else holding)
+    return found[::-1]
+
+
+def holds_all(problem: Problem, made: Sequence[Claim] = ()) -> list[Table] | None:
+    """For every geolevel of a problem on a tree the table that holds all others; None where there is none."""
+    if not problem.is_tabular or problem.areas is not None:
+        return None
+    observed = list(zip(problem.observed_levels, problem.observed_tables, strict=True))
+    claimed = [(claim.level, claim.table) for claim in made]
+    return finest_tables(problem.domain.schema, len(problem.domain.spine.levels), observed, claimed)
+
+
+def tree_places(
+    schema: Schema,
+    tree: LevelledTree,
+    finest: Sequence[Table],
+    sheets: Sequence[Sheet],
+    zeros: StructuralZeros | None = None,
+    handed: Mapping[int, Below] | None = None,
+) -> PlacedTables:
+    """Of a tree, in which a table holds all others at every level.
+
+    Parameters
+    ----------
+    schema : Schema
+    tree : LevelledTree
+    finest : sequence of Table
+        For every level.
+    sheets : sequence of Sheet
+    zeros : StructuralZeros, optional
+        Over all nodes.
+    handed : mapping of int to Below, optional
+        What was told of leaves whose branches were cut off, by their positions.
+    """
+    siblings = tree.child_counts[np.maximum(tree.parent, 0)]
+    levels = []
+    for number, members in enumerate(tree.members):
+        own = [sheet for sheet in sheets if sheet.level == number]
+        for sheet in own:
+            sheet.into = _map(schema, finest[number], sheet.table)
+        _link(schema, own)
+        alone = (siblings[members] == 1) | (tree.parent[members] < 0)
+        levels.append(Level(tree.levels[number], members.size, (finest[number],), own, alone, np.ones(members.size)))
+    leaves = []
+    for number, members in enumerate(tree.members):
+        whole = members[tree.child_counts[members] == 0]
+        told = np.isin(whole, list(handed or {}))
+        maps = [_map(schema, finest[number], finest[above]) for above in range(number)]
+        for nodes, below in ((whole[~told], None), (whole[told], handed)):
+            for some in _pieces(nodes, finest[number].size):
+                ancestors = (tree.ancestors_at(some, above) for above in range(number))
+                reach = {
+                    above: Reach.of_sets(np.where(own >= 0, tree.rank_in_level[own], -1), maps[above])
+                    for above, own in enumerate(ancestors)
+                    if (own >= 0).any()
+                }
+                empty = (
+                    None
+                    if zeros is None or below is not None
+                    else zeros.cells(finest[number], some).reshape(some.size, -1)
+                )
+                rows = tree.rank_in_level[some]
+                roots = None if below is None else Told.of([below[node] for node in some.tolist()])
+                leaves.append(Leaves(number, rows, reach, None, empty, roots))
+    return PlacedTables(schema, levels, leaves, nest=True)
+
+
+def problem_places(
+    problem: Problem,
+    y: Float,
+    x: Float,
+    made: Sequence[Claim] = (),
+    told: tuple[WeighedNoise, Float, Float] | None = None,
+    multipliers: Float | None = None,
+) -> PlacedTables:
+    """Of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+    y, x : ndarray, (n,)
+    made : sequence of Claim
+    told : (WeighedNoise, ndarray, ndarray), optional
+        Of correlated noise that, the weighted residuals, (n,), and where what is left of them goes.
+    multipliers : ndarray, (k,), optional
+        Of equalities.
+
+    Raises
+    ------
+    NotCertifiedError
+        If no tables of the leaves hold all others.
+    """
+    sheets = _sheets(problem, y, x, made, told, multipliers)
+    if problem.areas is not None:
+        return _area_places(problem, sheets)
+    finest = holds_all(problem, made)
+    if finest is None and problem.domain.spine.size == 1:
+        return _one_place(problem, sheets)
+    if finest is None:
+        schema, level = problem.domain.schema, problem.domain.spine.levels[-1]
+        axes = {axis for table in problem.observed_tables for axis in table.axes}
+        whole = make_table(schema, tuple(schema.names[axis] for axis in sorted(axes)))
+        raise NotCertifiedError(
+            f"its counts are too many to list, and no table that was measured at {level!r} holds all others: a "
+            f"measurement of {whole.name!r} there, with any variance, would let sums prove it"
+        )
+    zeros = problem.zeros
+    return tree_places(problem.domain.schema, problem.domain.spine, finest, sheets, zeros)
+
+
+def _sheets(
+    problem: Problem,
+    y: Float,
+    x: Float,
+    made: Sequence[Claim],
+    told: tuple[WeighedNoise, Float, Float] | None,
+    multipliers: Float | None,
+) -> list[Sheet]:
+    by_geounit, sheets, start = problem.geounit_variances, [], y.size
+    for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
+        cut, shape = problem.observed.block(i), (-1, table.size)
+        own = problem.variances[cut].reshape(shape) if by_geounit is None else by_geounit[i][:, None]
+        values = y[cut].reshape(shape), x[cut].reshape(shape)
+        sheet = Sheet(f"{level} {table.name}", level, table, own, *values, place=cut)
+        if multipliers is not None and problem.equalities is not None:
+            sheet.tied = TiedCells.of(problem.equalities[0][:, cut], table.size, multipliers)
+        if told is not None:
+            noise, rho, left = told
+            sheet.least = np.square(noise.least[cut]).reshape(shape)
+            sheet.rho, sheet.left = rho[cut].reshape(shape), left[cut].reshape(shape)
+        sheets.append(sheet)
+    for claim in made:
+        figures = claim.figures.reshape(-1, claim.table.size)
+        nothing, place = np.full((len(figures), 1), np.inf), slice(start, start + claim.figures.size)
+        sheets.append(Sheet(f"claim {claim.index}", claim.level, claim.table, nothing, x=figures, place=place))
+        start = place.stop
+    return sheets
+
+
+def _area_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
+    areas, schema, last = problem.domain.areas, problem.domain.schema, len(problem.domain.areas.levels) - 1
+    for sheet in sheets:  # other layers of leaves are the leaves too
+        sheet.level = last if areas.layer(areas.levels[sheet.level]).is_of_leaves else sheet.level
+    spoken = [sheet for sheet in sheets if _is_spoken_of(problem, sheet)]
+    tables = _holders([sheet for sheet in spoken if sheet.level == last and _is_measured(sheet)], schema)
+    levels = []
+    for number, name in enumerate(areas.levels):
+        own, members = [sheet for sheet in spoken if sheet.level == number], areas.leaves_of(number)
+        _hold(schema, tables, own, f" of {name!r}")
+        weight = abs(members).max(axis=1).toarray().ravel() if members.nnz else np.zeros(members.shape[0])
+        squares = float(members.power(2).sum(axis=0).max(initial=0.0))
+        alone = np.zeros(members.shape[0], dtype=bool)
+        levels.append(Level(name, members.shape[0], tables, own, alone, weight, squares))
+    leaves = []
+    by_leaf = {number: areas.leaves_of(number).tocsc() for number in range(last) if levels[number].sheets}
+    for some, margins in _alike(problem, levels[last]):
+        reach = {}
+        for number, members in by_leaf.items():
+            own = sparse.csc_array(members[:, some])
+            reach[number] = Reach(own.indptr.astype(np.intp), own.indices.astype(np.intp), own.data, NO_MAP)
+        empty = None
+        if margins is not None and not margins.free.all():
+            empty = np.broadcast_to(~margins.free, (some.size, margins.free.size))
+        elif margins is None and problem.zeros is not None:
+            empty = problem.zeros.cells(tables[0], problem.domain.leaves[some]).reshape(some.size, -1)
+        leaves.append(Leaves(last, some, reach, margins, empty))
+    return PlacedTables(schema, levels, leaves, nest=False)
+
+
+def _one_place(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
+    """Of tables of one place, of which several hold all others."""
+    schema, spoken = problem.domain.schema, [sheet for sheet in sheets if _is_spoken_of(problem, sheet)]
+    tables = _holders([sheet for sheet in spoken if _is_measured(sheet)], schema)
+    if len(tables) > MOST_HOLDING:
+        raise NotCertifiedError(
+            f"its counts are too many to list, and {len(tables):,} tables are needed to hold all others: proofs by "
+            f"sums take {MOST_HOLDING}, but for plain tables"
+        )
+    _hold(schema, tables, spoken, "")
+    level = Level(problem.domain.spine.levels[0], 1, tables, spoken, np.ones(1, dtype=bool), np.ones(1))
+    leaves = []
+    for some, margins in _alike(problem, level):
+        empty = None
+        if margins is not None and not margins.free.all():
+            empty = ~margins.free[None]
+        leaves.append(Leaves(0, some, {}, margins, empty))
+    return PlacedTables(schema, [level], leaves, nest=False)
+
+
+def _hold(schema: Schema, tables: Sequence[Table], sheets: Sequence[Sheet], where: str) -> None:
+    """Say of every sheet which table holds it."""
+    for sheet in sheets:
+        holder = next((i for i, table in enumerate(tables) if refines(schema, table, sheet.table)), None)
+        if holder is None:
+            raise NotCertifiedError(
+                "its counts are too many to list, and no table that was measured in all leaves holds "
+                f"{sheet.table.name!r}{where}: a measurement of it there, or of a finer table, would let sums prove it"
+            )
+        sheet.holder, sheet.into = holder, _map(schema, tables[holder], sheet.table)
+    _link(schema, sheets)
+
+
+def _is_spoken_of(problem: Problem, sheet: Sheet) -> bool:
+    """Whether measurements, x or equalities say anything of a table."""
+    if sheet.x is None or np.isfinite(sheet.variance).any() or not np.isnan(sheet.x[:]).all():
+        return True
+    if sheet.place.stop > problem.observed.size or problem.equalities is None:
+        return False
+    return bool(abs(problem.equalities[0][:, sheet.place]).sum() > 0)
+
+
+def _is_measured(sheet: Sheet) -> bool:
+    return sheet.y is not None and bool(np.isfinite(sheet.variance).all())
+
+
+def _holders(candidates: Sequence[Sheet], schema: Schema) -> tuple[Table, ...]:
+    """Measured tables of the leaves of which none holds another; those that say most of what they share come first."""
+    found = []
+    for i, sheet in enumerate(candidates):
+        others = [j for j, own in enumerate(candidates) if j != i and refines(schema, own.table, sheet.table)]
+        if all(j > i and refines(schema, sheet.table, candidates[j].table) for j in others):
+            found.append(sheet)
+    return tuple(sheet.table for sheet in sorted(found, key=lambda own: own.table.size * float(own.variance.mean())))
+
+
+def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargins | None]]:
+    """Leaves of which the same cells are known to be empty, some at a time."""
+    every, zeros, width = np.arange(level.rows), problem.zeros, max(level.width, 1)
+    if len(level.tables) == 1:
+        yield from ((some, None) for some in _pieces(every, width))
+        return
+    given = problem.domain.schema, level.tables, tuple(level.columns)
+    if zeros is None:
+        margins = CommonMargins(*given)
+        yield from ((some, margins) for some in _pieces(every, width))
+        return
+    empty = zeros.empty[problem.domain.leaves]
+    patterns, own = np.unique(empty.reshape(level.rows, -1), axis=0, return_inverse=True)
+    if len(patterns) > MOST_PATTERNS:
+        raise NotCertifiedError(
+            f"no one table holds all others, and {len(patterns):,} sets of cells are known to be empty in some "
+            f"leaves: proofs by sums take {MOST_PATTERNS}"
+        )
+    for number, pattern in enumerate(patterns):
+        margins = CommonMargins(*given, (zeros.axes, pattern.reshape(empty.shape[1:])))
+        yield from ((some, margins) for some in _pieces(np.flatnonzero(own.ravel() == number), width))
+
+
+def _link(schema: Schema, sheets: Sequence[Sheet]) -> None:
+    """Let every sheet be summed from the smallest that holds it, but for those that are read each time anew."""
+    known = [sheet for sheet in sheets if isinstance(sheet.x, np.ndarray)]
+    for sheet in known if len(known) <= MOST_LINKED else ():
+        larger = (own for own in known if own.holder == sheet.holder and own.table.size > sheet.table.size)
+        finer = [own for own in larger if refines(schema, own.table, sheet.table)]
+        if finer:
+            sheet.source = min(finer, key=lambda own: own.table.size)
+            sheet.step = _map(schema, sheet.source.table, sheet.table)
+
+
+def _pieces(nodes: Index, width: int) -> Iterator[Index]:
+    step = max(1, PART // width)
+    return (nodes[start : start + step] for start in range(0, nodes.size, step))
+
+
+def _map(schema: Schema, fine: Table, coarse: Table) -> Index:
+    if fine.name == coarse.name:
+        return NO_MAP
+    found = cell_map(schema, fine, coarse)
+    return NO_MAP if found.size == coarse.size and (found == np.arange(found.size)).all() else found

@@ -1,0 +1,95 @@
+"""Which right answers are proved, of invented problems that are treated as too large to list: nearly all."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from blue_solvers import blue
+from blue_solvers.verification import certificate, certify
+from constraint_builders import Areas, Problem, Schema, Spine
+from noise_mechanisms import add_noise
+from tests.helpers.effort import lengths
+
+KINDS = ("one place", "a spine", "areas that cross")
+PROVED = 1e-8
+
+
+@lengths("problems", 12, 1000)
+def test_right_answers_of_invented_problems_are_proved(problems: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At least 995 of 1,000; of the others only tables that cut a variable into groups that cross."""
+    monkeypatch.setattr(certificate, "MOST_LISTED", 0)
+    monkeypatch.setattr(certificate, "can_be_listed", lambda problem, made: False)
+    found: Counter[str] = Counter()
+    seed = 0
+    while found["proved"] + found["not proved"] < problems:
+        seed += 1
+        reason = not_proved(seed)
+        if reason is not None and "cross" not in reason:  # three crossing recodes are known to be out of reach
+            found["proved" if not reason else "not proved"] += 1
+            found[reason] += 1
+    assert found["not proved"] <= problems / 200, found
+
+
+def not_proved(seed: int) -> str | None:
+    """Why the answer of an invented problem is not proved; "" if it is, None where there is no such problem."""
+    rng = np.random.default_rng(seed)
+    try:
+        problem = invented(rng, KINDS[seed % len(KINDS)]).observing()
+        counts = rng.poisson(9, problem.domain.size).astype(float)
+        y = add_noise(problem, problem.marginal_matrix() @ counts, rng=seed)
+        P = blue(problem)
+    except ValueError:
+        return None
+    x = P @ y + P.offset
+    for answer in (x, x + P.matvec(y - x)):  # refined as an estimate is
+        proof = certify(problem, y, answer)
+        if proof.bound is not None and proof.bound <= PROVED:
+            return ""
+    return proof.reason if proof.bound is None else f"bound {proof.bound:.0e}"
+
+
+def invented(rng: np.random.Generator, kind: str) -> Problem:
+    """Of three to five variables: recodes that nest or cross, exact totals, cells that were not measured."""
+    count = int(rng.integers(3, 6))
+    sizes = {f"v{i}": int(rng.integers(2, 8)) for i in range(count)}
+    recodes: dict[str, dict[str, list[int]]] = {}
+    for name, size in sizes.items():
+        if size >= 4 and rng.random() < 0.6:
+            own = [rng.integers(0, 3, size) for _ in range(2 if rng.random() < 0.3 else 1)]
+            own = [np.unique(groups, return_inverse=True)[1] for groups in own]
+            recodes[name] = {f"{name}{'rq'[i]}": groups.tolist() for i, groups in enumerate(own) if groups.max()}
+    schema = Schema(sizes, recodes=recodes)
+
+    def tables(variables: list[str], most: int) -> dict[str, float]:
+        found = {}
+        for _ in range(int(rng.integers(2, 6))):
+            chosen = sorted(rng.choice(len(variables), int(rng.integers(1, most + 1)), replace=False).tolist())
+            factors = [rng.choice([variables[i], *recodes.get(variables[i], {})]) for i in chosen]
+            found[" * ".join(factors)] = float(10 ** rng.uniform(-0.5, 0.5))
+        if rng.random() < 0.5:
+            found["total"] = float(rng.choice([0.0, 2.0]))
+        return found
+
+    names = list(sizes)
+    if kind == "one place":
+        return Problem(schema, tables(names, 3))
+    inner, holding = names[:3], " * ".join(names[:3])
+    if kind == "a spine":
+        parent = [-1, *[0] * int(rng.integers(2, 6))]
+        for geounit in range(1, len(parent)):
+            parent += [geounit] * int(rng.integers(1, 7))
+        spine = Spine(parent)
+        observed = {level: {**tables(inner, 2), holding: 2.0} for level in spine.levels}
+        if rng.random() < 0.3:
+            observed[spine.levels[0]].pop(holding)
+        blocks = np.full(spine.members[-1].size, 3.0)
+        if rng.random() < 0.3:
+            blocks[rng.integers(blocks.size)] = np.inf
+        return Problem(schema, {**observed, spine.levels[-1]: {**tables(inner, 2), holding: blocks}}, spine=spine)
+    leaves = int(rng.integers(10, 40))
+    layers = {name: np.unique(rng.integers(0, 5, leaves), return_inverse=True)[1] for name in "AB"}
+    observed = {name: tables(inner, 2) for name in "AB"}
+    return Problem(schema, {**observed, "Leaf": {**tables(inner, 2), holding: 3.0}}, areas=Areas(leaves, layers))
