@@ -214,7 +214,7 @@ class SweepPlan:
         if len(coarse) + 1 == len(fine) and not self.axes.group_sizes:
             return [(MOVE, start, end, *self._without_one(fine, coarse), -1)]
         stages = self._stages(fine, coarse)
-        if len(stages) == 1:
+        if len(stages) == 1 and stages[0][3] < 0:
             return [(MOVE, start, end, *stages[0])]
         reduce, last = self._reductions(start, stages, self.cells)
         size = self.size_of(coarse)

@@ -12,24 +12,23 @@ from constraint_builders.arrays import Float, Index
 
 
 class SumOfChildren:
-    """Children of one geounit of some families, added up.
+    """Children of some geounits, added up.
 
     Attributes
     ----------
     numbers : ndarray of int
-        Families.
+        Geounits with children, by their places.
     pairs : ndarray of int
         Theirs with their children.
-    total : Message, (components, families, m, m)
+    total : Message, (components, geounits, m, m)
     """
 
     def __init__(self, plan: TreePlan, message: Message, numbers: Index) -> None:
         self.numbers = np.sort(numbers)
-        families = plan.families
-        self.pairs = np.flatnonzero(np.isin(families.parent, numbers))
-        self._counts = families.count[self.pairs].astype(float)
-        self._children = message[:, families.child_class[self.pairs]]
-        self._merges = merges_of(families.parent[self.pairs])
+        self.pairs = np.flatnonzero(np.isin(plan.pair_parent, numbers))
+        self._counts = plan.pair_count[self.pairs].astype(float)
+        self._children = message[:, plan.pair_class[self.pairs]]
+        self._merges = merges_of(plan.pair_parent[self.pairs])
         self._nodes, self._partings = self._add_up()
         self.total = self._nodes[:, self._merges.totals[np.searchsorted(self.numbers, numbers)]]
 

@@ -31,7 +31,7 @@ class _Node:
 
 @dataclass
 class _Children:
-    """The children of a family: their pairs, how many each stands for, and their sum."""
+    """The children of a geounit: their pairs, how many each stands for, and their sum."""
 
     pairs: Index
     counts: Float
@@ -41,7 +41,7 @@ class _Children:
 
 @dataclass
 class _ByClass:
-    """By class, family and pair, in the order of the plan."""
+    """By class, geounit with children and pair, in the order of the plan."""
 
     support: dict[int, Index] = field(default_factory=dict)
     message: dict[int, Message] = field(default_factory=dict)
@@ -73,14 +73,14 @@ class Supported:
         gains, posteriors = self._go_down()
         supports = [found.support[own] for own in range(plan.class_rank.size)]
         roots = [found.message[own].root[0] for own in range(plan.class_rank.size)]
-        of_families = [supports[self._class_of_family(own)] for own in range(plan.families.geounits.size)]
-        of_pairs = [supports[own] for own in plan.families.child_class.tolist()]
-        above = [of_families[own] for own in plan.families.parent.tolist()]
+        of_parents = [supports[self._class_of(own)] for own in range(plan.parents.size)]
+        of_pairs = [supports[own] for own in plan.pair_class.tolist()]
+        above = [of_parents[own] for own in plan.pair_parent.tolist()]
         top = int(plan.levels[0].class_of[0])
         of_posteriors = [supports[top], *of_pairs]
         square = (size, size)
         return Coefficients(
-            Ragged(square, [found.children[own] for own in range(len(of_families))], of_families, of_families),
+            Ragged(square, [found.children[own] for own in range(len(of_parents))], of_parents, of_parents),
             Ragged(square, gains, of_pairs, above),
             Ragged(square, roots, supports, supports),
             Ragged(square, posteriors, of_posteriors, of_posteriors),
@@ -96,8 +96,8 @@ class Supported:
         shape = self._piece.size, len(self._piece.rows[self._plan.tables[t].name])
         return Ragged(shape, *(list(one) for one in zip(*parts, strict=True)))
 
-    def _class_of_family(self, family: int) -> int:
-        return int(self._plan.class_of[self._plan.families.geounits[family]])
+    def _class_of(self, parent: int) -> int:
+        return int(self._plan.class_of[self._plan.parents[parent]])
 
     def _go_up(self, number: int) -> None:
         plan, level, found = self._plan, self._plan.levels[number], self._found
@@ -108,21 +108,21 @@ class Supported:
         empty = plan.empty_kinds(number, plan.class_rank[own_classes])[:, self._piece.kinds]
         for own, flags in zip(own_classes.tolist(), empty, strict=True):
             found.support[own] = np.flatnonzero(~flags)
-        families = dict(zip(level.inner_classes.tolist(), plan.inner_families(number).tolist(), strict=True))
+        parents = dict(zip(level.inner_classes.tolist(), plan.inner_numbers(number).tolist(), strict=True))
         for own in own_classes.tolist():
-            total = self._sum(families[own], found.support[own]) if own in families else None
-            self._combine(number, own, total, families.get(own, -1))
+            total = self._sum(parents[own], found.support[own]) if own in parents else None
+            self._combine(number, own, total, parents.get(own, -1))
         for own, geounit in plan.bounded(number, level.leaf_classes, self._boundary.below):
             found.message[own] = self._piece.of_message(self._boundary.below[geounit][self._number])
 
-    def _combine(self, number: int, own: int, total: Message | None, family: int) -> None:
+    def _combine(self, number: int, own: int, total: Message | None, parent: int) -> None:
         """Of one class what it was measured, and what its children tell together."""
         level, found = self._plan.levels[number], self._found
         support, rank = found.support[own], self._plan.class_rank[own]
         if not support.size:
             found.message[own] = Message.zeros((1, 0, 0))
             if total is not None:
-                found.children[family] = np.zeros((0, 0))
+                found.children[parent] = np.zeros((0, 0))
             return
         sources, used = [], []
         for (t, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
@@ -144,15 +144,15 @@ class Supported:
         for (t, rows), gain in zip(used, combined.gains, strict=False):
             found.measured[t][own] = gain[0], support, rows
         if total is not None:
-            found.children[family] = combined.gains[-1][0]
+            found.children[parent] = combined.gains[-1][0]
 
-    def _sum(self, family: int, support: Index) -> Message:
-        """What the children of a family tell together, about the numbers that their parent has."""
-        families, found = self._plan.families, self._found
-        pairs = np.flatnonzero(families.parent == family)
-        counts = families.count[pairs].astype(float)
+    def _sum(self, parent: int, support: Index) -> Message:
+        """What the children of a geounit tell together, about the numbers that it has."""
+        plan, found = self._plan, self._found
+        pairs = np.flatnonzero(plan.pair_parent == parent)
+        counts = plan.pair_count[pairs].astype(float)
         terms = []
-        for own, count in zip(families.child_class[pairs].tolist(), counts.tolist(), strict=True):
+        for own, count in zip(plan.pair_class[pairs].tolist(), counts.tolist(), strict=True):
             terms.append(_Node(found.support[own], found.message[own].repeated(np.array([count]))))
         nodes = dict(enumerate(terms))
         merges = merges_of(np.zeros(len(terms), dtype=np.intp))
@@ -160,26 +160,26 @@ class Supported:
             for one, other, place in zip(left.tolist(), right.tolist(), total.tolist(), strict=True):
                 nodes[place] = _added(nodes[one], nodes[other])
         top = nodes[int(merges.totals[0])]
-        found.sums[family] = _Children(pairs, counts, terms, top)
+        found.sums[parent] = _Children(pairs, counts, terms, top)
         return _about(top, support)
 
     def _go_down(self) -> tuple[list[Float], list[Float]]:
         """Of every pair the gain; of the root, then of every pair a square root of the posterior."""
-        plan, found, families = self._plan, self._found, self._plan.families
-        gains: list[Float] = [np.zeros((0, 0))] * families.parent.size
+        plan, found = self._plan, self._found
+        gains: list[Float] = [np.zeros((0, 0))] * plan.pair_parent.size
         top = int(plan.levels[0].class_of[0])
         root = found.message[top].root[0]
         if self._boundary.above is not None:
             root = self._piece.of_root(self._boundary.above[self._number])
-        posteriors: list[Float] = [root] + [np.zeros((0, 0))] * families.parent.size
-        for family in np.argsort(plan.spine.level_of[families.geounits], kind="stable").tolist():
-            above = posteriors[int(plan.posterior_of[families.geounits[family]])]
-            support = found.support[self._class_of_family(family)]
-            own = found.sums.pop(family)
+        posteriors: list[Float] = [root] + [np.zeros((0, 0))] * plan.pair_parent.size
+        for parent in np.argsort(plan.spine.level_of[plan.parents], kind="stable").tolist():
+            above = posteriors[int(plan.posterior_of[plan.parents[parent]])]
+            support = found.support[self._class_of(parent)]
+            own = found.sums.pop(parent)
             shared = _shared(own.total, np.eye(support.size), above, support)
             for pair, count, term in zip(own.pairs.tolist(), own.counts.tolist(), own.terms, strict=True):
                 gain, learnt = shared[id(term)]
-                message = found.message[int(families.child_class[pair])]
+                message = found.message[int(plan.pair_class[pair])]
                 if count > 1:
                     gain = (np.eye(len(gain)) - message.exact[0]) @ gain / count
                     parts = (message.root * np.sqrt(1 - 1 / count), learnt[None] / count)
