@@ -52,4 +52,4 @@ class TableSums:
         return room[self._plan.places[axes] * count :][: self._plan.size_of(axes) * count]
 
     def _steps(self, steps: Integers, count: int) -> Integers:
-        return steps * [1, count, count, count, 1, 1, 1]
+        return steps * np.array([1, count, count, count, 1, 1, 1])

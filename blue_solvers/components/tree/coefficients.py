@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficients
-from blue_solvers.components.tree.messages import Message, Telling, combine
+from blue_solvers.components.tree.messages import Message
 from blue_solvers.components.tree.piecewise import Composed, PieceMessages, PieceRoots
+from blue_solvers.components.tree.solved_pieces import PieceSolver
 from blue_solvers.components.tree.splitting import Division, Piece, WholePiece
-from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
-from blue_solvers.components.tree.supported import Supported
 from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
 from constraint_builders.arrays import Float, Index, as_slice
-from constraint_builders.description.table import Table
 
 WHOLE = WholePiece({}, np.zeros(1, dtype=np.intp))  # a component of one group sum
 SQUARE = "children", "gain", "root", "posterior"  # matrices of a piece like those of a component
@@ -37,13 +35,11 @@ def solve_components(
     divisions = {members[0]: plan.division(plan.design_key(plan.components[members[0]])) for members in alike}
     jobs = [(number, piece) for number, division in divisions.items() for piece in division.pieces]
     solved: dict[tuple[int, Piece], Coefficients] = {}
-    for number, piece in jobs:
-        if not piece.is_batched:
-            solved[number, piece] = Supported(plan, number, piece, outside).solve()
-    batched = [job for job in jobs if job not in solved]
-    for size in sorted({piece.size for _, piece in batched}):
-        for lot in plan.stacks([job for job in batched if job[1].size == size], size):
-            solved |= zip(lot, _Matrices(plan, lot, outside).solve(), strict=True)
+    lots: list[Sequence[tuple[int, Piece]]] = [[job] for job in jobs if not job[1].is_batched]
+    for size in sorted({piece.size for _, piece in jobs if piece.is_batched}):
+        lots += plan.stacks([job for job in jobs if job[1].is_batched and job[1].size == size], size)
+    for lot in lots:
+        solved |= zip(lot, PieceSolver(plan, lot, outside).solve(), strict=True)
     for members, division in zip(alike, divisions.values(), strict=True):
         together = _put_together(plan, division, [solved.pop((members[0], piece)) for piece in division.pieces])
         found |= dict.fromkeys(members, together)
@@ -235,105 +231,4 @@ class _Numbers:
                 above = posterior[:, plan.posterior_above(pairs)]
                 above *= gain[:, as_slice(pairs)] ** 2
                 posterior[:, as_slice(pairs + 1)] += above
-        return posterior
-
-
-class _Matrices:
-    """Pieces of components, of one size, several at once: arrays (pieces, entries, b, b)."""
-
-    def __init__(self, plan: TreePlan, jobs: Sequence[tuple[int, Piece]], boundary: Boundary) -> None:
-        self._plan, self._boundary = plan, boundary
-        self._numbers, self._pieces = [number for number, _ in jobs], [piece for _, piece in jobs]
-        self._m = m = self._pieces[0].size
-        self._message = Message.zeros((len(jobs), plan.class_rank.size, m, m))
-        self._children = np.zeros((len(jobs), plan.parents.size, m, m))
-        self._gain = np.zeros((len(jobs), plan.pair_parent.size, m, m))
-        self._measured: dict[int, Float] = {}
-        self._sums: list[SumOfChildren] = []
-
-    def solve(self) -> list[Coefficients]:
-        plan = self._plan
-        for number in reversed(range(len(plan.levels))):
-            self._go_up(number)
-        posterior = self._go_down()
-        top = plan.levels[0].class_of[:1]
-        found = []
-        for i, piece in enumerate(self._pieces):
-            rows = {t: piece.rows.get(plan.tables[t].name) for t in self._measured}
-            measured = {t: self._measured[t][i, :, :, : len(W)] for t, W in rows.items() if W is not None}
-            arrays = self._children[i], self._gain[i], self._message.root[i], posterior[i]
-            found.append(Coefficients(*arrays, self._message[i, top], measured=measured))
-        return found
-
-    def _go_up(self, number: int) -> None:
-        plan, level = self._plan, self._plan.levels[number]
-        numbers = plan.inner_numbers(number)
-        if numbers.size:
-            self._sums.append(SumOfChildren(plan, self._message, numbers))
-        for t, table in level.tables:
-            shape = len(self._pieces), level.class_count, self._m, len(self._rows(table)[0])
-            self._measured[t] = np.zeros(shape)
-        for classes, total in ((level.leaf_classes, None), (level.inner_classes, True)):
-            if not classes.size:
-                continue
-            sources, used = self._sources(number, classes)
-            if total:
-                sources.append(Telling.told(flattened(self._sums[-1].total)))
-            combined = combine(sources)
-            shape = len(self._pieces), classes.size, self._m, -1
-            gains = [gain.reshape(shape) for gain in combined.gains]
-            for t, gain in zip(used, gains, strict=False):
-                self._measured[t][:, classes - level.first_class] = gain
-            if total:
-                self._children[:, numbers] = gains[-1]
-            self._message[:, classes] = raised(combined.message, shape[:2])
-            for column, geounit in plan.bounded(number, classes, self._boundary.below):
-                for i, (place, piece) in enumerate(zip(self._numbers, self._pieces, strict=True)):
-                    self._message[i, column] = piece.of_message(self._boundary.below[geounit][place])[0]
-
-    def _rows(self, table: Table) -> Float:
-        """W of a table about every piece, (pieces, k, b), zero where it sees nothing."""
-        rows = [piece.rows.get(table.name) for piece in self._pieces]
-        stacked = np.zeros((len(rows), max((len(W) for W in rows if W is not None), default=0), self._m))
-        for i, W in enumerate(rows):
-            if W is not None:
-                stacked[i, : len(W)] = W
-        return stacked
-
-    def _sources(self, number: int, classes: Index) -> tuple[list[Telling], list[int]]:
-        """What was measured in geounits of some classes; empty cells are the last source, the rest tables by number."""
-        plan, level = self._plan, self._plan.levels[number]
-        ranks, count = plan.class_rank[classes], len(self._pieces)
-        sources, used = [], []
-        for (t, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
-            W = self._rows(table)
-            if W.shape[1] and (weights[ranks].any() or exact[ranks].any()):
-                design = np.broadcast_to(W[:, None], (count, classes.size, *W.shape[1:])).reshape(-1, *W.shape[1:])
-                precisions = np.tile(weights[ranks], count)
-                sources.append(Telling.measured(design, precisions, np.tile(exact[ranks].astype(float), count)))
-                used.append(t)
-        if level.zeros is not None or not sources:
-            sources.append(self._empty(number, ranks))
-        return sources, used
-
-    def _empty(self, number: int, ranks: Index) -> Telling:
-        """Cells known to be empty; their value is 0, so that nothing is made of their gain."""
-        empty = self._plan.empty_kinds(number, ranks)
-        flags = np.concatenate([empty[:, piece.kinds] for piece in self._pieces]).astype(float)
-        identity = np.eye(self._m)
-        exact = flags[:, :, None] * identity if flags.any() else None
-        nothing = np.zeros((len(flags), self._m, self._m))
-        return Telling(identity[None], nothing, nothing[:1], exact)
-
-    def _go_down(self) -> Float:
-        """Square roots of posteriors: of the root first, then of every pair; gains on the way."""
-        plan = self._plan
-        posterior = np.zeros((len(self._pieces), plan.pair_parent.size + 1, self._m, self._m))
-        posterior[:, 0] = self._message.root[:, plan.levels[0].class_of[0]]
-        if self._boundary.above is not None:
-            pairs = zip(self._numbers, self._pieces, strict=True)
-            posterior[:, 0] = np.stack([piece.of_root(self._boundary.above[place]) for place, piece in pairs])
-        for sums in reversed(self._sums):
-            above = posterior[:, plan.posterior_of[plan.parents[sums.numbers]]]
-            self._gain[:, sums.pairs], posterior[:, sums.pairs + 1] = sums.share(above)
         return posterior

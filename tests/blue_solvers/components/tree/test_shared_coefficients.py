@@ -11,7 +11,7 @@ import pytest
 from blue_solvers import blue, projected_work
 from blue_solvers.cli import main
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.tree import coefficients, splitting, supported
+from blue_solvers.components.tree import coefficients, solved_pieces, splitting
 from blue_solvers.components.tree import projected_work as projection
 from blue_solvers.components.tree.coefficients import Coefficients, solve_components
 from blue_solvers.components.tree.messages import Combined, Telling, combine
@@ -141,8 +141,7 @@ def test_nine_geounits_with_all_query_groups_take_seconds(monkeypatch: pytest.Mo
         work.append(entries * m**3)
         return done
 
-    for room in (coefficients, supported):
-        monkeypatch.setattr(room, "combine", counted)
+    monkeypatch.setattr(solved_pieces, "combine", counted)
     P = blue(problem, "two_pass")
     assert 1e7 < sum(work) < 4e8  # multiplications: 2e8 in 3.5 s; 200 s without sharing
     assert not (P @ np.zeros(problem.observed.size)).any()
