@@ -100,28 +100,22 @@ def _apart(rng: np.random.Generator, listed: bool) -> tuple[np.ndarray, list[lis
 
 
 def _steps(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Two variables, neighbours, the groups of the first variable in its place, or axes apart."""
+    """Two variables, neighbours, groups of a variable in its place, or axes apart."""
     cells, plain = _plain_steps(rng)
-    kind = rng.integers(5)
-    a, b = plain[0, 3:]
-    lists = np.concatenate([[2], rng.permutation(np.concatenate([[0, 1], rng.integers(0, 2, a - 2)]))])
+    kind, lists = rng.integers(4), np.zeros(0)
     if kind == 0:
         cells, rows = _neighbours(rng)
     elif kind == 1:
         rows = [[0, *row, -1] for row in plain.tolist()]
-    elif kind == 2:
-        cells, rows = rng.normal(size=(a * b + 2 * b, cells.shape[1])), [[0, 0, a * b, 1, a, b, 0]]
     else:
-        cells, rows = _apart(rng, kind == 3)
+        cells, rows = _apart(rng, kind == 2)
         lists = np.array([2, 0, 1, 1, 0][: 1 + rows[1][4]])
     return cells, np.array(rows), lists.astype(np.int64)
 
 
 def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
-    """With a first row that copies some cells."""
     cells, steps, lists = _steps(rng)
-    steps = np.concatenate([[[6, 1, 0, 2, 1, 1, -1]], steps])
-    return cells, steps, lists, rng.choice([1.0, 0.5], len(steps)), rng.normal(size=(2, cells.shape[1]))
+    return cells, steps, lists, rng.choice([1.0, 0.5], len(steps))
 
 
 def _lines(rng: np.random.Generator) -> tuple[Any, ...]:

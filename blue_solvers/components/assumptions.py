@@ -66,12 +66,12 @@ def tree_refusal(problem: Problem) -> str | None:
         return Refusal("its noise is correlated (assumption A2)", "use solver='cholesky' or 'cg'")
     if problem.geounit_variances is None:
         return Refusal("variances differ within a table of a geounit (assumption A3)", "use solver='cholesky' or 'cg'")
-    return _too_large(problem)
+    return too_large(problem)
 
 
 def _recodes_too_large(problem: Problem) -> str | None:
     """Why neither the passes nor the sweeps would fit; sweeps hold the tables and their intersections."""
-    refusal = _too_large(problem)
+    refusal = too_large(problem)
     if refusal is None or too_many_groups(problem) is not None:
         return refusal
     axes = SchemaAxes(problem.domain.schema, [*problem.desired_tables, *problem.observed_tables])
@@ -85,7 +85,7 @@ def _recodes_too_large(problem: Problem) -> str | None:
     return None
 
 
-def _too_large(problem: Problem) -> str | None:
+def too_large(problem: Problem) -> str | None:
     """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
     unwieldy = (too_many_groups(problem) if problem.zeros is None else None) or too_many_unmeasured(problem)
     if unwieldy is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.components.axis_sums import add_to_levels, sum_middle
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
@@ -33,19 +32,8 @@ def reflect_axes_in_numpy(arrays: Float, axes: Integers, sizes: Integers) -> Non
 
 
 def _reflect_in_numpy(others: Float, last: Float, size: int) -> None:
-    scale = 1 / np.sqrt(size)  # products, since divisions take several times as long
-    if size == 2:
-        difference = last - others[:, 0]
-        last += others[:, 0]
-        last *= scale
-        np.multiply(difference, scale, out=others[:, 0])
-        return
-    coordinate = sum_middle(others)
-    coordinate += last
-    coordinate *= scale
-    last -= coordinate
-    last *= 1 / (np.sqrt(size) - 1)
-    add_to_levels(others, last)
+    coordinate = (others.sum(axis=1) + last) / np.sqrt(size)
+    others += ((last - coordinate) / (np.sqrt(size) - 1))[:, None]
     last[...] = coordinate
 
 

@@ -72,12 +72,8 @@ def multiply(block: Float, products: Iterable[tuple[Component, Matrices]], trans
     if not len(block):
         return
     for component, matrices in products:
-        if component.size == 1:
-            assert isinstance(matrices, np.ndarray)
-            block[component.place] *= matrices.reshape(-1, *[1] * (block.ndim - 1))
-        else:
-            own = matrices.swapaxes(-1, -2) if transpose else matrices
-            block[component.place] = sum_of(component, [own], [block[component.place]], component.groups)
+        own = matrices.swapaxes(-1, -2) if transpose else matrices
+        block[component.place] = sum_of(component, [own], [block[component.place]], component.groups)
 
 
 def product(component: Component, matrices: Float, parts: Sequence[Float], lengths: tuple[int, ...]) -> Float:

@@ -12,7 +12,7 @@ with density(A) the sum over observed tables that keep A of precision / cells: t
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ class MatrixForm:
 
     def __init__(self, problem: StructuredProblem) -> None:
         self._problem = problem
-        self._closed: ClosedEntries = TableEntries(problem) if TableEntries.suits(problem) else self.form
+        self._closed: TableEntries | LatticeForm = TableEntries(problem) if TableEntries.suits(problem) else self.form
 
     @cached_property
     def form(self) -> LatticeForm:
@@ -73,22 +73,6 @@ class MatrixForm:
     def violation(self, Y: Float) -> float:
         """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
         return self._closed.disagreement(self._all @ np.ascontiguousarray(Y))
-
-
-class ClosedEntries(Protocol):
-    """What makes the entries of desired tables, and of others that show whether all agree."""
-
-    def entries(self) -> Float:
-        """For all tables, (cells, n)."""
-
-    def desired_of(self, cells: Float) -> Float:
-        """The desired tables among all, of (cells, K), (m, K)."""
-
-    def disagreement(self, cells: Float) -> float:
-        """Largest difference between a table and the sums of a finer one, of (cells, K)."""
-
-    def variances(self) -> Float:
-        """Variance of every desired cell, (m,)."""
 
 
 class TableEntries:

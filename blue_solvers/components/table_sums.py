@@ -1,18 +1,19 @@
-"""Tables of geounits from the cells of their finest one, each summed from the smallest at hand that refines it."""
+"""Tables of geounits from the cells of their finest one, by the sums of the lattice sweeps."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.components.axis_sums import sum_axes
+from blue_solvers.components.lattice.axes import SchemaAxes
+from blue_solvers.components.lattice.plan import SweepPlan
+from blue_solvers.components.lattice.sweeps import go_down, go_up
 from constraint_builders import Schema
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.table import Table
-from constraint_builders.relations.marginals import map_along, refines
 
 
 class TableSums:
-    """Sums for a batch of geounits.
+    """Sums for a batch of geounits: the first of a table's axes is theirs.
 
     Parameters
     ----------
@@ -23,63 +24,32 @@ class TableSums:
     """
 
     def __init__(self, schema: Schema, finest: Table, tables: list[Table]) -> None:
-        self._finest = finest.shape
-        self._steps: list[tuple[int, int, _Sum]] = []
-        at_hand = {-1: finest}
-        for target in sorted(range(len(tables)), key=lambda i: -tables[i].size):
-            fine = [i for i, table in at_hand.items() if refines(schema, table, tables[target])]
-            source = min(fine, key=lambda i: at_hand[i].size)
-            self._steps.append((target, source, _Sum(schema, at_hand[source], tables[target])))
-            at_hand[target] = tables[target]
+        axes = SchemaAxes(schema, [finest, *tables])
+        self._whole, self._own = axes.of(finest), [axes.of(table) for table in tables]
+        self._plan = SweepPlan(axes, [self._whole], self._own)
+        self._finest, self._shapes = finest.shape, [table.shape for table in tables]
 
     def __call__(self, cells: Float) -> list[Float]:
-        """All tables, (G, *shape, K) each, from cells (G, ..., K) of the finest one; a table equal to it is a view."""
-        found = {-1: cells}
-        for target, source, step in self._steps:
-            found[target] = step(found[source])
-        return [found[i] for i in range(len(self._steps))]
+        """All tables, (G, *shape, K) each, from cells (G, ..., K) of the finest one."""
+        room = np.empty(((self._plan.cells + self._plan.room) * len(cells), cells.shape[-1]))
+        self._part(room, len(cells), self._whole)[...] = cells.reshape(-1, cells.shape[-1])
+        go_down.fastest()(room, self._steps(self._plan.sums, len(cells)), self._plan.lists)
+        parts = [self._part(room, len(cells), own) for own in self._own]
+        return [own.reshape(len(cells), *shape, -1) for own, shape in zip(parts, self._shapes, strict=True)]
 
     def spread(self, tables: list[Float]) -> Float:
         """The transpose: cells (G, ..., K) of the finest table, each what all that it is summed to have together."""
-        like = tables[0]
-        found = {-1: np.zeros((len(like), *self._finest, like.shape[-1]))}
-        found |= {i: np.array(table) for i, table in enumerate(tables)}
-        for target, source, step in reversed(self._steps):
-            found[source] += step.spread(found.pop(target))
-        return found[-1]
+        count, columns = len(tables[0]), tables[0].shape[-1]
+        room = np.zeros(((self._plan.cells + self._plan.room) * count, columns))
+        for own, table in zip(self._own, tables, strict=True):
+            self._part(room, count, own)[...] += table.reshape(-1, columns)
+        steps = self._steps(self._plan.shares, count)
+        go_up.fastest()(room, steps, self._plan.lists, np.ones(len(steps)))
+        return self._part(room, count, self._whole).reshape(count, *self._finest, columns)
 
+    def _part(self, room: Float, count: int, axes: tuple[int, ...]) -> Float:
+        """A table of so many geounits, one after the other."""
+        return room[self._plan.places[axes] * count :][: self._plan.size_of(axes) * count]
 
-class _Sum:
-    """From one table to a coarser one."""
-
-    def __init__(self, schema: Schema, fine: Table, coarse: Table) -> None:
-        own = dict(zip(coarse.axes, coarse.factors, strict=True))
-        self._shape = coarse.shape
-        self._summed = tuple(i for i, axis in enumerate(fine.axes, 1) if axis not in own)
-        kept = [(axis, factor) for axis, factor in zip(fine.axes, fine.factors, strict=True) if axis in own]
-        self._sizes = tuple(schema.size_of(own[axis]) for axis, _ in kept)
-        self._maps = [
-            (i, map_along(schema, fine, coarse, axis), np.eye(size))
-            for i, ((axis, factor), size) in enumerate(zip(kept, self._sizes, strict=True), 1)
-            if own[axis] != factor
-        ]
-
-    def __call__(self, cells: Float) -> Float:
-        sums = sum_axes(cells, self._summed) if self._summed else cells
-        for axis, levels, identity in self._maps:
-            sums = np.ascontiguousarray(along(identity[:, levels], sums, axis))
-        return sums.reshape(len(cells), *self._shape, cells.shape[-1])
-
-    def spread(self, cells: Float) -> Float:
-        """The transpose, with an axis of 1 for every variable that is summed out."""
-        found = cells.reshape(len(cells), *self._sizes, cells.shape[-1])
-        for axis, levels, _ in self._maps:
-            found = np.take(found, levels, axis=axis)
-        return np.expand_dims(found, self._summed)
-
-
-def along(matrix: Float, array: Float, axis: int) -> Float:
-    """Multiply a matrix into one axis."""
-    if matrix.shape == (1, 1):
-        return array * matrix[0, 0]
-    return np.moveaxis(np.tensordot(matrix, array, axes=(1, axis)), 0, axis)
+    def _steps(self, steps: Integers, count: int) -> Integers:
+        return steps * np.array([1, count, count, count, 1, 1, 1])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.components.lattice.operations import COPY, EXPAND, LAND, PUT, REDUCE, operate
+from blue_solvers.components.lattice.operations import EXPAND, LAND, PUT, REDUCE, operate
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
@@ -19,7 +19,7 @@ STRIP = 512  # cells whose means are held at once
 SHORT = 8  # cells after an axis that are too few for a strip
 
 
-def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float) -> None:
+def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Float) -> None:
     """Move means of tables to coarser ones, in the order of the list.
 
     Parameters
@@ -32,48 +32,42 @@ def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Floa
         Which cells levels go to, one list after the other, each after the number of these cells.
     factors : ndarray, (rows,)
         What the table is multiplied by after each operation.
-    values : ndarray, (n, K)
-        What tables are copied from.
     """
     for row, factor in zip(steps.tolist(), factors.tolist(), strict=True):
-        operate(cells, row, lists, factor, values, True)
+        operate(cells, row, lists, factor, True)
 
 
 def go_down_in_numpy(cells: Float, steps: Integers, lists: Integers) -> None:
     """Put coarser tables in the place of the sums of finer ones: the transpose of `go_up_in_numpy` without factors."""
     for row in steps.tolist():
-        operate(cells, row, lists, 1.0, cells, False)
+        operate(cells, row, lists, 1.0, False)
 
 
 @compiled(reference=go_up_in_numpy)
-def go_up(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float) -> None:
+def go_up(cells: Float, steps: Integers, lists: Integers, factors: Float) -> None:
     """See `go_up_in_numpy`."""
-    _go(cells, steps, lists, factors, values, True)
+    _go(cells, steps, lists, factors, True)
 
 
 @compiled(reference=go_down_in_numpy)
 def go_down(cells: Float, steps: Integers, lists: Integers) -> None:
     """See `go_down_in_numpy`."""
-    _go(cells, steps, lists, np.ones(1), cells, False)
+    _go(cells, steps, lists, np.ones(1), False)
 
 
-def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float, upwards: bool) -> None:
+def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, upwards: bool) -> None:
     """All operations; `upwards` is a constant wherever it is passed on, and so none of the loops asks for it."""
     flat, width, strip, row = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP), -1
     while row + 1 < steps.shape[0]:
         row += 1
         kind, levels, after = steps[row, 0], steps[row, 4], np.uint64(steps[row, 5]) * width
         factor = factors[row] if upwards else 1.0
-        if kind == COPY:
-            _copy(flat, values.ravel(), steps, row, width, factor)
-        elif kind == REDUCE:
+        if kind == REDUCE:
             _reduce(flat, steps, row, cells.shape[1], lists, upwards)
         elif kind == LAND:
             _land(flat, steps, row, cells.shape[1], upwards)
         elif kind >= EXPAND:
             _expand(flat, steps, row, cells.shape[1], lists, factor, upwards)
-        elif steps[row, 6] >= 0:
-            _move_listed(flat, steps, row, cells.shape[1], lists, factor, upwards)
         elif levels == 2 and _are_neighbours(steps, row, width, upwards):
             first, second = (row, row + 1) if upwards else (row + 1, row)
             last = factors[row + 1] if upwards else 1.0
@@ -89,18 +83,12 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
             _move_long(flat, steps, row, width, factor, strip, upwards)
 
 
-def _copy(flat: Float, values: Float, steps: Integers, row: int, width: np.uint64, factor: float) -> None:
-    place, source = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
-    for i in range(np.uint64(steps[row, 3]) * width):
-        flat[place + i] = factor * values[source + i]
-
-
 def _are_neighbours(steps: Integers, row: int, width: np.uint64, upwards: bool) -> bool:
     """Whether a row and the next one have axes of two levels side by side in one table, with few cells after them."""
     if row + 1 >= steps.shape[0] or steps[row + 1, 1] != steps[row, 1] or steps[row + 1, 0] != 0:
         return False
     first, second = (row, row + 1) if upwards else (row + 1, row)
-    if steps[row + 1, 4] != 2 or steps[row + 1, 6] >= 0 or steps[first, 5] != 2 * steps[second, 5]:
+    if steps[row + 1, 4] != 2 or steps[first, 5] != 2 * steps[second, 5]:
         return False
     return bool(np.uint64(steps[second, 5]) * width < SHORT)
 
@@ -120,45 +108,31 @@ def _listed(steps: Integers, row: int, lists: Integers) -> Integers:
     return lists[steps[row, 6] + 1 : steps[row, 6] + 1 + steps[row, 4]]
 
 
-def _pair_of_tables(flat: Float, steps: Integers, row: int, width: int, lists: Integers) -> tuple[Float, Float]:
-    start, without, before, levels = steps[row, 1] * width, steps[row, 2] * width, steps[row, 3], steps[row, 4]
-    count, after = 1 if steps[row, 6] < 0 else lists[steps[row, 6]], steps[row, 5] * width
-    table = flat[start : start + before * levels * after].reshape((before, levels, after))
-    return table, flat[without : without + before * count * after].reshape((before, count, after))
-
-
 def _reduce(flat: Float, steps: Integers, row: int, width: int, lists: Integers, upwards: bool) -> None:
     """Write means, or going down sums, over levels to the coarser table."""
-    levels, after = np.uint64(steps[row, 4]), np.uint64(steps[row, 5] * width)
-    if steps[row, 6] >= 0:
-        own = _listed(steps, row, lists)
-        fine, coarse = _pair_of_tables(flat, steps, row, width, lists)
-        shares = _shares(own, coarse.shape[1]) if upwards else np.ones(coarse.shape[1])
-        coarse[:] = 0.0
-        for b in range(fine.shape[0]):
-            for level in range(own.size):
-                line, part, each = fine[b, level], coarse[b, own[level]], shares[own[level]]
-                for i in range(line.size):
-                    part[i] += each * line[i]
-        return
-    share = 1 / steps[row, 4] if upwards else 1.0
-    start, without = np.uint64(steps[row, 1] * width), np.uint64(steps[row, 2] * width)
-    for b in range(np.uint64(steps[row, 3])):
-        first, below = start + np.uint64(b) * levels * after, without + np.uint64(b) * after
-        if after < SHORT:
+    own, count = _listed(steps, row, lists), 1 if steps[row, 6] < 0 else lists[steps[row, 6]]
+    shares, levels, after = _shares(own, count), np.uint64(steps[row, 4]), np.uint64(steps[row, 5] * width)
+    first, below = np.uint64(steps[row, 1] * width), np.uint64(steps[row, 2] * width)
+    for _ in range(steps[row, 3]):
+        if after < SHORT and count == 1:
             for i in range(after):
-                flat[below + i] = _sum_of(flat, first + np.uint64(i), levels, after) * share
-            continue
-        for i in range(after):
-            flat[below + i] = flat[first + i]
-        line = first
-        for _ in range(levels - np.uint64(1)):
-            line += after
-            for i in range(after):
-                flat[below + i] += flat[line + i]
-        if upwards:
-            for i in range(after):
-                flat[below + i] *= share
+                total = _sum_of(flat, first + np.uint64(i), levels, after)
+                flat[below + i] = total * shares[0] if upwards else total
+        else:
+            for i in range(np.uint64(count) * after):
+                flat[below + i] = 0.0
+            line = first
+            for level in range(steps[row, 4]):
+                part = below + np.uint64(own[level]) * after
+                for i in range(after):
+                    flat[part + i] += flat[line + i]
+                line += after
+            for group in range(count if upwards else 0):
+                part, share = below + np.uint64(group) * after, shares[group]
+                for i in range(after):
+                    flat[part + i] *= share
+        first += levels * after
+        below += np.uint64(count) * after
 
 
 def _sum_of(flat: Float, first: np.uint64, levels: np.uint64, after: np.uint64) -> float:
@@ -191,60 +165,27 @@ def _land(flat: Float, steps: Integers, row: int, width: int, upwards: bool) -> 
 def _expand(flat: Float, steps: Integers, row: int, width: int, lists: Integers, factor: float, upwards: bool) -> None:
     """Write to all levels what the coarser table has, going down an even part of it; or subtract it, or add it."""
     is_new, sign = steps[row, 0] == EXPAND, -1.0 if upwards and steps[row, 0] == PUT else 1.0
-    levels, after, size = np.uint64(steps[row, 4]), np.uint64(steps[row, 5] * width), np.uint64(0)
+    own, count = _listed(steps, row, lists), 1 if steps[row, 6] < 0 else lists[steps[row, 6]]
+    shares = np.full(count, sign) if upwards else sign * _shares(own, count)
+    levels, after = np.uint64(steps[row, 4]), np.uint64(steps[row, 5] * width)
     first, below = np.uint64(steps[row, 1] * width), np.uint64(steps[row, 2] * width)
-    listed, share = steps[row, 6] >= 0, sign if upwards else sign / steps[row, 4]
-    own, shares = lists[:0], flat[:0]
-    if listed:
-        own, size = _listed(steps, row, lists), np.uint64(lists[steps[row, 6]]) * after
-        shares = np.full(lists[steps[row, 6]], sign) if upwards else _shares(own, lists[steps[row, 6]])
     for _ in range(steps[row, 3]):
-        if after == 1 and not listed:
-            value = share * flat[below]
+        if after == 1 and count == 1:
+            value = shares[0] * flat[below]
             for i in range(levels):
                 flat[first + i] = value if is_new else (flat[first + i] + value) * factor
             first += levels
-        for level in range(0 if after == 1 and not listed else steps[row, 4]):
-            part = below
-            if listed:
+        else:
+            for level in range(steps[row, 4]):
                 part, share = below + np.uint64(own[level]) * after, shares[own[level]]
-            if is_new:
-                for i in range(after):
-                    flat[first + i] = share * flat[part + i]
-            else:
-                for i in range(after):
-                    flat[first + i] = (flat[first + i] + share * flat[part + i]) * factor
-            first += after
-        below += size if listed else after
-
-
-def _move_listed(
-    flat: Float, steps: Integers, row: int, width: int, lists: Integers, factor: float, upwards: bool
-) -> None:
-    own = _listed(steps, row, lists)
-    table, parts = _pair_of_tables(flat, steps, row, width, lists)
-    shares = _shares(own, parts.shape[1])
-    rests = np.empty((parts.shape[1], min(STRIP, table.shape[2])))
-    for b in range(table.shape[0]):
-        for first in range(0, table.shape[2], STRIP):
-            size = min(STRIP, table.shape[2] - first)
-            rests[:] = 0.0
-            for level in range(own.size):
-                line, rest = table[b, level, first : first + size], rests[own[level]]
-                for i in range(size):
-                    rest[i] += line[i]
-            for group in range(shares.size):
-                part, rest = parts[b, group, first : first + size], rests[group]
-                for i in range(size):
-                    if upwards:
-                        rest[i] *= -shares[group]
-                        part[i] -= rest[i]
-                    else:
-                        rest[i] = (part[i] - rest[i]) * shares[group]
-            for level in range(own.size):
-                line, rest = table[b, level, first : first + size], rests[own[level]]
-                for i in range(size):
-                    line[i] = (line[i] + rest[i]) * factor
+                if is_new:
+                    for i in range(after):
+                        flat[first + i] = share * flat[part + i]
+                else:
+                    for i in range(after):
+                        flat[first + i] = (flat[first + i] + share * flat[part + i]) * factor
+                first += after
+        below += np.uint64(count) * after
 
 
 def _move_pairs(flat: Float, steps: Integers, row: int, width: np.uint64, factor: float, upwards: bool) -> None:

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import chunks, distinct
+from blue_solvers.components.batches import distinct
 from blue_solvers.components.tree.level_plan import LevelPlan
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index, as_slice
-
-
-@dataclass(frozen=True)
-class ChildrenOfPairs:
-    """Some pairs.
-
-    Attributes
-    ----------
-    pairs : ndarray of int
-    parents : ndarray of int
-        Their parents among all geounits with children.
-    children : list of (rows of the level, ndarray of int)
-        Theirs, some at a time, each with the number of its pair among these.
-    """
-
-    pairs: Index
-    parents: Index
-    children: list[tuple[slice | Index, Index]]
 
 
 class ByParent:
@@ -41,17 +22,13 @@ class ByParent:
         Which members of the level they are.
     pairs : ndarray of int
         Their pairs with their parents; none for the root.
-    pair_of : ndarray of int
-        For each of them the number of its pair among these.
     """
 
     def __init__(self, plan: TreePlan, level: LevelPlan, rows: Index) -> None:
         self.rows = rows
-        self._pair_parent = plan.pair_parent
-        self._lots: dict[int, list[ChildrenOfPairs]] = {}
         self._count = level.members.size
         pairs = level.parent_pair[rows]
-        self.pairs, self.pair_of = distinct(pairs[pairs >= 0])
+        self.pairs, self._pair_of = distinct(pairs[pairs >= 0])
         parents = plan.parent_number[plan.spine.parent[level.members[rows]]] if self.pairs.size else rows[:0]
         self._parents, self._parent_of = distinct(parents)
 
@@ -59,18 +36,6 @@ class ByParent:
         """Add values of the level, (G, ..., K), to those of all geounits with children."""
         if self.pairs.size:
             sums[as_slice(self._parents)] += _added(self._to_parents, values)
-
-    def lots(self, count: int) -> list[ChildrenOfPairs]:
-        """So many pairs at a time, and as many children."""
-        if count not in self._lots:
-            self._lots[count] = [self._children_of(chosen, count) for chosen in chunks(self.pairs.size, count)]
-        return self._lots[count]
-
-    def _children_of(self, chosen: slice, count: int) -> ChildrenOfPairs:
-        places = np.flatnonzero((self.pair_of >= chosen.start) & (self.pair_of < chosen.stop))
-        lots = [places[some] for some in chunks(places.size, count)]
-        children = [(as_slice(self.rows[own]), self.pair_of[own] - chosen.start) for own in lots]
-        return ChildrenOfPairs(self.pairs[chosen], self._pair_parent[self.pairs[chosen]], children)
 
     def sum_by_pair(self, values: Float, rows: Index | None = None) -> Float:
         """Sums over each pair's geounits of what all members of the level have, or some, (rows, ..., K)."""
@@ -82,7 +47,7 @@ class ByParent:
 
     @cached_property
     def _to_pairs(self) -> sparse.csr_array:
-        return self._adding(self.pair_of, self.pairs.size)
+        return self._adding(self._pair_of, self.pairs.size)
 
     def _adding(self, target_of: Index, targets: int) -> sparse.csr_array:
         shape = (targets, self._count)

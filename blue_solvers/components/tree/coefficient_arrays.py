@@ -25,8 +25,8 @@ class Coefficients:
         What multiplies the information of all noisy, or exact, tables.
     measured : for other components, for every observed table what multiplies its rows, by class of its level
         (classes, m, k).
-    children : by family
-    gain : by pair of a family
+    children : by geounit with children
+    gain : by pair
     root : by class
         Square roots of the covariance of the estimate from a geounit and from below.
     posterior : by geounit of `posterior_of`

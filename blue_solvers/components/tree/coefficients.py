@@ -12,43 +12,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficients
-from blue_solvers.components.tree.messages import Message, Telling, combine
+from blue_solvers.components.tree.messages import Message
 from blue_solvers.components.tree.piecewise import Composed, PieceMessages, PieceRoots
+from blue_solvers.components.tree.solved_pieces import PieceSolver
 from blue_solvers.components.tree.splitting import Division, Piece, WholePiece
-from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
-from blue_solvers.components.tree.supported import Supported
 from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
 from constraint_builders.arrays import Float, Index, as_slice
-from constraint_builders.description.table import Table
 
 WHOLE = WholePiece({}, np.zeros(1, dtype=np.intp))  # a component of one group sum
 SQUARE = "children", "gain", "root", "posterior"  # matrices of a piece like those of a component
 
 
-def solve_components(plan: TreePlan, boundary: Boundary | None = None) -> list[Coefficients]:
-    """Coefficients of all components of a plan, in their order; those that have all in common share them."""
-    everything = range(len(plan.components))
-    found, alike, solved = _solved(plan, everything, boundary or Boundary())
-    for members in alike:
-        division = plan.division(plan.design_key(plan.components[members[0]]))
+def solve_components(
+    plan: TreePlan, boundary: Boundary | None = None, numbers: Sequence[int] | None = None
+) -> list[Coefficients]:
+    """Coefficients of some components of a plan, by default of all; those that have all in common share them."""
+    outside, chosen = boundary or Boundary(), range(len(plan.components)) if numbers is None else numbers
+    found: dict[int, Coefficients] = {}
+    for some in plan.stacks([i for i in chosen if plan.components[i].size == 1], 1):
+        found |= zip(some, _Numbers(plan, some, outside).solve(), strict=True)
+    alike = _alike(plan, outside, chosen)
+    divisions = {members[0]: plan.division(plan.design_key(plan.components[members[0]])) for members in alike}
+    jobs = [(number, piece) for number, division in divisions.items() for piece in division.pieces]
+    solved: dict[tuple[int, Piece], Coefficients] = {}
+    lots: list[Sequence[tuple[int, Piece]]] = [[job] for job in jobs if not job[1].is_batched]
+    for size in sorted({piece.size for _, piece in jobs if piece.is_batched}):
+        lots += plan.stacks([job for job in jobs if job[1].is_batched and job[1].size == size], size)
+    for lot in lots:
+        solved |= zip(lot, PieceSolver(plan, lot, outside).solve(), strict=True)
+    for members, division in zip(alike, divisions.values(), strict=True):
         together = _put_together(plan, division, [solved.pop((members[0], piece)) for piece in division.pieces])
         found |= dict.fromkeys(members, together)
-    return [found[i] for i in everything]
-
-
-def solve_pieces(plan: TreePlan, numbers: Sequence[int]) -> list[tuple[list[int], Piece, Coefficients]]:
-    """Coefficients of the pieces of some components, which are never put together.
-
-    Returns
-    -------
-    list of (list of int, Piece, Coefficients)
-        Every piece with the numbers of the components that have it in common. Errors of different pieces, and of
-        different components, are independent.
-    """
-    found, alike, solved = _solved(plan, numbers, Boundary())
-    own = [([number], WHOLE, coefficients) for number, coefficients in found.items()]
-    of_first = {members[0]: members for members in alike}
-    return own + [(of_first[number], piece, coefficients) for (number, piece), coefficients in solved.items()]
+    return [found[i] for i in chosen]
 
 
 def pieces_of(plan: TreePlan, number: int, own: Coefficients) -> Iterator[tuple[Piece, Coefficients]]:
@@ -61,34 +56,12 @@ def pieces_of(plan: TreePlan, number: int, own: Coefficients) -> Iterator[tuple[
         yield piece, own.of_piece(piece.place)
 
 
-def _solved(
-    plan: TreePlan, numbers: Sequence[int], boundary: Boundary
-) -> tuple[dict[int, Coefficients], list[list[int]], dict[tuple[int, Piece], Coefficients]]:
-    """Coefficients of components of one group sum; of the others which are alike, and those of the firsts' pieces."""
-    found: dict[int, Coefficients] = {}
-    for some in plan.stacks([i for i in numbers if plan.components[i].size == 1], 1):
-        found |= zip(some, _Numbers(plan, some, boundary).solve(), strict=True)
-    wanted = set(numbers)
-    alike = [own for members in _alike(plan, boundary) if (own := [i for i in members if i in wanted])]
-    divisions = {members[0]: plan.division(plan.design_key(plan.components[members[0]])) for members in alike}
-    jobs = [(number, piece) for number, division in divisions.items() for piece in division.pieces]
-    solved: dict[tuple[int, Piece], Coefficients] = {}
-    for number, piece in jobs:
-        if not piece.is_batched:
-            solved[number, piece] = Supported(plan, number, piece, boundary).solve()
-    batched = [job for job in jobs if job not in solved]
-    for size in sorted({piece.size for _, piece in batched}):
-        for lot in plan.stacks([job for job in batched if job[1].size == size], size):
-            solved |= zip(lot, _Matrices(plan, lot, boundary).solve(), strict=True)
-    return found, alike, solved
-
-
-def _alike(plan: TreePlan, boundary: Boundary) -> list[list[int]]:
-    """Components of several group sums by what tables, and messages from outside, tell of them."""
+def _alike(plan: TreePlan, boundary: Boundary, numbers: Sequence[int]) -> list[list[int]]:
+    """Those of several group sums by what tables, and messages from outside, tell of them."""
     by_design: dict[DesignKey, list[list[int]]] = {}
-    for i, component in enumerate(plan.components):
-        if component.size > 1:
-            groups = by_design.setdefault(plan.design_key(component), [])
+    for i in numbers:
+        if plan.components[i].size > 1:
+            groups = by_design.setdefault(plan.design_key(plan.components[i]), [])
             for members in groups:
                 if _told_alike(boundary, members[0], i):
                     members.append(i)
@@ -113,9 +86,9 @@ def _put_together(plan: TreePlan, division: Division, pieces: list[Coefficients]
     """Coefficients of a component from those of its pieces."""
     if division.is_whole:
         return pieces[0]
-    own, families = division.coordinates, plan.families
-    pairs = families.parent.size
-    counts = families.geounits.size, pairs, plan.class_rank.size, pairs + 1
+    own = division.coordinates
+    pairs = plan.pair_parent.size
+    counts = plan.parents.size, pairs, plan.class_rank.size, pairs + 1
     children, gain, root, posterior = (
         Composed(own, own, {i: getattr(piece, name) for i, piece in enumerate(pieces)}, count)
         for name, count in zip(SQUARE, counts, strict=True)
@@ -137,7 +110,7 @@ class _Numbers:
         self._V, self._own_exact = np.zeros(shape), np.zeros(shape)
         self._own = np.zeros(shape) if boundary.below else self._V  # one and the same but for what comes from below
         self._unknown, self._exact = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-        by_parent = len(stack), plan.families.geounits.size
+        by_parent = len(stack), plan.parents.size
         self._children, self._sum = np.zeros(by_parent), np.zeros(by_parent)
         self._unknown_children = np.zeros(by_parent)
 
@@ -166,7 +139,7 @@ class _Numbers:
         precision, J_exact = self._information(number, classes)
         own_exact = J_exact > 0
         exact = own_exact.copy()
-        numbers = plan.inner_families(number)
+        numbers = plan.inner_numbers(number)
         inner = level.inner_classes - level.first_class
         if numbers.size:
             told, told_exactly = self._told(numbers)
@@ -190,9 +163,9 @@ class _Numbers:
             self._take_from_below(number, np.arange(classes.start, classes.stop))
 
     def _told(self, numbers: Index) -> tuple[Float, NDArray[np.bool_]]:
-        """For some families the precision of the sum of their children, and whether all of them are exact."""
+        """For some geounits the precision of the sum of their children, and whether all of them are exact."""
         total, unknown, exact = self._plan.sums_of_children(numbers, self._V, self._unknown, self._exact)
-        geounits = self._plan.families.geounits[numbers]
+        geounits = self._plan.parents[numbers]
         self._sum[:, numbers], self._unknown_children[:, numbers] = total, unknown
         known = (unknown == 0) & (total > 0)
         return np.divide(1.0, total, out=np.zeros_like(total), where=known), exact == self._plan.spine.child_counts[
@@ -230,18 +203,18 @@ class _Numbers:
 
         The variances stand behind a place for the root's.
         """
-        plan, families = self._plan, self._plan.families
-        V, total = self._V[:, as_slice(families.child_class)], self._sum[:, families.parent]
+        plan = self._plan
+        V, total = self._V[:, as_slice(plan.pair_class)], self._sum[:, plan.pair_parent]
         gain = np.divide(V, total, out=np.zeros_like(V), where=total > 0)
-        large = (total / 2 < V) & (families.count == 1)  # at most one child, the others' sum is not what is left
-        variances = np.empty((len(self._stack), families.parent.size + 1))
+        large = (total / 2 < V) & (plan.pair_count == 1)  # at most one child, the others' sum is not what is left
+        variances = np.empty((len(self._stack), plan.pair_parent.size + 1))
         others = np.subtract(total, V, out=variances[:, 1:])
         if large.any():
-            small = np.where(large, 0.0, V) * families.count
-            np.copyto(others, plan.sums_of_pairs(small.astype(np.float64))[:, families.parent], where=large)
+            small = np.where(large, 0.0, V) * plan.pair_count
+            np.copyto(others, plan.sums_of_pairs(small.astype(np.float64))[:, plan.pair_parent], where=large)
         conditional = np.multiply(gain, others, out=others)
         if self._unknown.any():
-            unknown, unknowns = self._unknown[:, families.child_class], self._unknown_children[:, families.parent]
+            unknown, unknowns = self._unknown[:, plan.pair_class], self._unknown_children[:, plan.pair_parent]
             gain[unknowns > 0] = 0.0
             gain = np.where(unknown, 1 / np.maximum(unknowns, 1), gain)
             np.copyto(conditional, np.where(unknown, total, V), where=unknowns > 0)
@@ -258,105 +231,4 @@ class _Numbers:
                 above = posterior[:, plan.posterior_above(pairs)]
                 above *= gain[:, as_slice(pairs)] ** 2
                 posterior[:, as_slice(pairs + 1)] += above
-        return posterior
-
-
-class _Matrices:
-    """Pieces of components, of one size, several at once: arrays (pieces, entries, b, b)."""
-
-    def __init__(self, plan: TreePlan, jobs: Sequence[tuple[int, Piece]], boundary: Boundary) -> None:
-        self._plan, self._boundary = plan, boundary
-        self._numbers, self._pieces = [number for number, _ in jobs], [piece for _, piece in jobs]
-        self._m = m = self._pieces[0].size
-        self._message = Message.zeros((len(jobs), plan.class_rank.size, m, m))
-        self._children = np.zeros((len(jobs), plan.families.geounits.size, m, m))
-        self._gain = np.zeros((len(jobs), plan.families.parent.size, m, m))
-        self._measured: dict[int, Float] = {}
-        self._sums: list[SumOfChildren] = []
-
-    def solve(self) -> list[Coefficients]:
-        plan = self._plan
-        for number in reversed(range(len(plan.levels))):
-            self._go_up(number)
-        posterior = self._go_down()
-        top = plan.levels[0].class_of[:1]
-        found = []
-        for i, piece in enumerate(self._pieces):
-            rows = {t: piece.rows.get(plan.tables[t].name) for t in self._measured}
-            measured = {t: self._measured[t][i, :, :, : len(W)] for t, W in rows.items() if W is not None}
-            arrays = self._children[i], self._gain[i], self._message.root[i], posterior[i]
-            found.append(Coefficients(*arrays, self._message[i, top], measured=measured))
-        return found
-
-    def _go_up(self, number: int) -> None:
-        plan, level = self._plan, self._plan.levels[number]
-        numbers = plan.inner_families(number)
-        if numbers.size:
-            self._sums.append(SumOfChildren(plan, self._message, numbers))
-        for t, table in level.tables:
-            shape = len(self._pieces), level.class_count, self._m, len(self._rows(table)[0])
-            self._measured[t] = np.zeros(shape)
-        for classes, total in ((level.leaf_classes, None), (level.inner_classes, True)):
-            if not classes.size:
-                continue
-            sources, used = self._sources(number, classes)
-            if total:
-                sources.append(Telling.told(flattened(self._sums[-1].total)))
-            combined = combine(sources)
-            shape = len(self._pieces), classes.size, self._m, -1
-            gains = [gain.reshape(shape) for gain in combined.gains]
-            for t, gain in zip(used, gains, strict=False):
-                self._measured[t][:, classes - level.first_class] = gain
-            if total:
-                self._children[:, numbers] = gains[-1]
-            self._message[:, classes] = raised(combined.message, shape[:2])
-            for column, geounit in plan.bounded(number, classes, self._boundary.below):
-                for i, (place, piece) in enumerate(zip(self._numbers, self._pieces, strict=True)):
-                    self._message[i, column] = piece.of_message(self._boundary.below[geounit][place])[0]
-
-    def _rows(self, table: Table) -> Float:
-        """W of a table about every piece, (pieces, k, b), zero where it sees nothing."""
-        rows = [piece.rows.get(table.name) for piece in self._pieces]
-        stacked = np.zeros((len(rows), max((len(W) for W in rows if W is not None), default=0), self._m))
-        for i, W in enumerate(rows):
-            if W is not None:
-                stacked[i, : len(W)] = W
-        return stacked
-
-    def _sources(self, number: int, classes: Index) -> tuple[list[Telling], list[int]]:
-        """What was measured in geounits of some classes; empty cells are the last source, the rest tables by number."""
-        plan, level = self._plan, self._plan.levels[number]
-        ranks, count = plan.class_rank[classes], len(self._pieces)
-        sources, used = [], []
-        for (t, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
-            W = self._rows(table)
-            if W.shape[1] and (weights[ranks].any() or exact[ranks].any()):
-                design = np.broadcast_to(W[:, None], (count, classes.size, *W.shape[1:])).reshape(-1, *W.shape[1:])
-                precisions = np.tile(weights[ranks], count)
-                sources.append(Telling.measured(design, precisions, np.tile(exact[ranks].astype(float), count)))
-                used.append(t)
-        if level.zeros is not None or not sources:
-            sources.append(self._empty(number, ranks))
-        return sources, used
-
-    def _empty(self, number: int, ranks: Index) -> Telling:
-        """Cells known to be empty; their value is 0, so that nothing is made of their gain."""
-        empty = self._plan.empty_kinds(number, ranks)
-        flags = np.concatenate([empty[:, piece.kinds] for piece in self._pieces]).astype(float)
-        identity = np.eye(self._m)
-        exact = flags[:, :, None] * identity if flags.any() else None
-        nothing = np.zeros((len(flags), self._m, self._m))
-        return Telling(identity[None], nothing, nothing[:1], exact)
-
-    def _go_down(self) -> Float:
-        """Square roots of posteriors: of the root first, then of every pair; gains on the way."""
-        plan = self._plan
-        posterior = np.zeros((len(self._pieces), plan.families.parent.size + 1, self._m, self._m))
-        posterior[:, 0] = self._message.root[:, plan.levels[0].class_of[0]]
-        if self._boundary.above is not None:
-            pairs = zip(self._numbers, self._pieces, strict=True)
-            posterior[:, 0] = np.stack([piece.of_root(self._boundary.above[place]) for place, piece in pairs])
-        for sums in reversed(self._sums):
-            above = posterior[:, plan.posterior_of[plan.families.geounits[sums.numbers]]]
-            self._gain[:, sums.pairs], posterior[:, sums.pairs + 1] = sums.share(above)
         return posterior

@@ -32,8 +32,7 @@ from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.reflections import Basis
-from blue_solvers.components.table_sums import along
-from blue_solvers.components.tree.coefficients import Coefficients, pieces_of, solve_pieces
+from blue_solvers.components.tree.coefficients import Coefficients, pieces_of, solve_components
 from blue_solvers.components.tree.merges import merges_of
 from blue_solvers.components.tree.piecewise import Ragged, absolute, array_of
 from blue_solvers.components.tree.tree_plan import TreePlan
@@ -121,10 +120,13 @@ class PlaceCovariances:
         seen = [number for number, component in enumerate(plan.components) if plan.sees(table, component)]
         slots = {number: _slots_of_table(plan, weights, plan.components[number])[0] for number in seen}
         self._seen: list[tuple[Coefficients, Float]] = []  # of a piece, and what sums take of its numbers, (b, rest, K)
-        for numbers, piece, coefficients in solve_pieces(plan, seen):
-            own = np.concatenate([piece.of_weights(slots[number]) for number in numbers], axis=1)
-            if own.any():
-                self._seen.append((coefficients, own))
+        solved = dict(zip(seen, solve_components(plan, numbers=seen), strict=True))
+        for first in {id(own): number for number, own in solved.items()}.values():
+            numbers = [number for number in seen if solved[number] is solved[first]]
+            for piece, coefficients in pieces_of(plan, first, solved[first]):
+                own = np.concatenate([piece.of_weights(slots[number]) for number in numbers], axis=1)
+                if own.any():
+                    self._seen.append((coefficients, own))
 
     def of(self, signs: sparse.csr_array) -> Float:
         """Covariance of the sums over places together, (P K, P K), the sums of a place one after another.
@@ -214,11 +216,9 @@ class Branches:
         self.parent = self.number[spine.parent[self.geounits[1:]]]
         bounds = np.unique(spine.level_of[self.geounits], return_index=True)[1].tolist()
         self.levels = [slice(*pair) for pair in pairwise([*bounds[1:], self.geounits.size])]  # below the root
-        class_of, pair_of = np.empty(spine.size, dtype=np.intp), np.empty(spine.size, dtype=np.intp)
-        for level in plan.levels:
-            class_of[level.members], pair_of[level.members] = level.class_of, level.parent_pair
-        self.class_of = class_of[self.geounits]
-        self.pair = plan.families.of_pair[pair_of[self.geounits[1:]]]
+        pair_of = plan.posterior_of - 1
+        self.class_of = plan.class_of[self.geounits]
+        self.pair = pair_of[self.geounits[1:]]
         others = np.flatnonzero(~inside & (self.number[spine.parent] >= 0))
         keys, counts = np.unique(pair_of[others], return_counts=True)
         self._other_pairs, self._other_counts = keys, counts
@@ -276,7 +276,7 @@ def _slots_of_table(plan: TreePlan, weights: Weights, component: Component) -> F
     slots = weights.cells.toarray().reshape(weights.geounits.size, *lengths, -1)
     for axis, (grouping, sums) in enumerate(zip(plan.groupings, maps, strict=True)):
         matrix = _levels_of_slots(grouping)[component.slots[axis]] if sums is None else sums.T
-        slots = along(matrix, slots, axis + 1)
+        slots = np.moveaxis(np.tensordot(matrix, slots, axes=(1, axis + 1)), 0, axis + 1)
     count = slots.shape[-1]
     return component.to_front(slots, component.size).reshape(len(slots), component.size, -1, count)
 

@@ -193,13 +193,13 @@ class LeafForm:
         if self.rows.size:
             workers.for_each(work, self._lots_down)
 
-    def _parts(self, pairs: slice | Index, learnt: Float, gained: bool) -> Float | None:
+    def _parts(self, pairs: Index, learnt: Float, gained: bool) -> Float | None:
         """What the parents of some pairs learnt, in cells, or the share that their children gain of it."""
         if not self._has_parents:
             return None
         parts = learnt[self._plan.pair_parent[pairs]]
         if gained:
-            self._products["gain"].multiply(parts, self._plan.families.of_pair[pairs])
+            self._products["gain"].multiply(parts, pairs)
         self._basis.to_cells(parts)
         return parts
 

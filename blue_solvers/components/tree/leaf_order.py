@@ -67,7 +67,7 @@ class LotGoingDown:
         One for every leaf.
     """
 
-    pairs: slice | Index
+    pairs: Index
     lanes: Lanes
 
 
@@ -120,4 +120,4 @@ class LeavesByPair:
         own = some.start + np.argsort(self.classes[some], kind="stable")
         each = np.arange(own.size + 1)
         lanes = Lanes(each, self.rows[own], self.classes[own], self.pair_of[own] - first, self.rows[own])
-        return LotGoingDown(as_slice(self.pairs[first : last + 1]), lanes)
+        return LotGoingDown(self.pairs[first : last + 1], lanes)

@@ -12,7 +12,6 @@ from blue_solvers.components.tree.piecewise import PUT_TOGETHER
 from blue_solvers.components.tree.splitting import Division, Piece
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from constraint_builders import Problem
-from constraint_builders.arrays import Index
 from constraint_builders.memory import format_bytes
 from constraint_builders.schema_order import in_schema_order
 
@@ -79,35 +78,31 @@ def projected_work(problem: Problem) -> ProjectedWork:
     for key in {plan.design_key(component) for component in plan.components if component.size > 1}:
         division = plan.division(key)
         for piece in division.pieces:
-            cubes, squares, at_once = _powers(plan, piece)
-            entries = plan.class_rank.size + plan.families.parent.size
-            seconds += SECONDS_AN_ENTRY * squares + SECONDS_A_MULTIPLICATION * cubes + SECONDS_A_STEP * entries
-            most = max(most, NUMBER_BYTES * MATRICES * at_once)
+            own = _PieceSizes(plan, piece)
+            squares = (own.classes**2).sum() + (own.above**2).sum()
+            cubes = (own.classes**3).sum() + (1 if piece.is_batched else MERGES) * (own.above**3).sum()
+            at_once = squares if piece.is_batched else (own.above**2).sum() / 2 + piece.size**2
+            seconds += SECONDS_AN_ENTRY * squares + SECONDS_A_MULTIPLICATION * cubes
+            seconds += SECONDS_A_STEP * (own.classes.size + own.above.size)
+            most = max(most, NUMBER_BYTES * MATRICES * float(at_once))
             largest = max(largest, piece.size)
         kept = sum(_entries(plan, division))
         held += NUMBER_BYTES * kept
         seconds += SECONDS_AN_ENTRY * kept
         seconds += SECONDS_TO_SPLIT * division.size**2
-    return ProjectedWork(seconds, held + most, plan.spine.size, largest)
+    return ProjectedWork(float(seconds), held + most, plan.spine.size, largest)
 
 
-def _powers(plan: TreePlan, piece: Piece) -> tuple[float, float, float]:
-    """Sums over classes and pairs of cubes and squares of a piece's numbers, and the squares of those held at once."""
-    entries = plan.class_rank.size + plan.families.parent.size
-    if piece.is_batched:
-        return entries * piece.size**3, entries * piece.size**2, entries * piece.size**2
-    classes, pairs = (own.astype(float) for own in _numbers_of(plan, piece))
-    squares = (classes**2).sum() + (pairs**2).sum()
-    return (classes**3).sum() + MERGES * (pairs**3).sum(), squares, (pairs**2).sum() / 2 + piece.size**2
+class _PieceSizes:
+    """How many numbers of a piece classes have, geounits with children, the children of pairs and their parents."""
 
-
-def _numbers_of(plan: TreePlan, piece: Piece) -> tuple[Index, Index]:
-    """How many numbers of a large piece every class has, and the parent of every pair of a family."""
-    sizes = np.zeros(plan.class_rank.size, dtype=np.intp)
-    for number, level in enumerate(plan.levels):
-        own = slice(level.first_class, level.first_class + level.class_count)
-        sizes[own] = (~plan.empty_kinds(number, plan.class_rank[own])[:, piece.kinds]).sum(axis=1)
-    return sizes, sizes[plan.class_of[plan.families.geounits[plan.families.parent]]]
+    def __init__(self, plan: TreePlan, piece: Piece) -> None:
+        self.classes = np.full(plan.class_rank.size, float(piece.size))
+        for number, level in enumerate(() if piece.is_batched else plan.levels):
+            own = slice(level.first_class, level.first_class + level.class_count)
+            self.classes[own] = (~plan.empty_kinds(number, plan.class_rank[own])[:, piece.kinds]).sum(axis=1)
+        self.parents, self.children = self.classes[plan.class_of[plan.parents]], self.classes[plan.pair_class]
+        self.above = self.parents[plan.pair_parent]
 
 
 def _entries(plan: TreePlan, division: Division) -> Iterator[int]:
@@ -116,27 +111,16 @@ def _entries(plan: TreePlan, division: Division) -> Iterator[int]:
     At most: large pieces keep no rows that say nothing of a geounit.
     """
     for piece in division.pieces:
-        yield from _entries_of_piece(plan, piece)
+        own = _PieceSizes(plan, piece)
+        yield int((own.classes**2).sum() + (own.parents**2).sum() + (own.children * own.above).sum())
+        yield int((own.children**2).sum() + own.classes[plan.levels[0].class_of[0]] ** 2)
+        for level in plan.levels:
+            count = int(own.classes[level.first_class : level.first_class + level.class_count].sum())
+            for _, table in level.tables:
+                if table.name in piece.rows:
+                    yield count * len(piece.rows[table.name])
     if not division.is_whole and division.size <= PUT_TOGETHER:
-        yield (plan.families.geounits.size + plan.families.parent.size) * division.size**2
+        yield (plan.parents.size + plan.pair_parent.size) * division.size**2
         for level in plan.levels:
             for _, table in level.tables:
                 yield level.class_count * division.size * division.seeing.get(table.name, 0)
-
-
-def _square_entries(plan: TreePlan) -> int:
-    return plan.class_rank.size + plan.families.geounits.size + 2 * plan.families.parent.size + 1
-
-
-def _entries_of_piece(plan: TreePlan, piece: Piece) -> Iterator[int]:
-    classes = np.full(plan.class_rank.size, piece.size)
-    if piece.is_batched:
-        yield _square_entries(plan) * piece.size**2
-    else:
-        classes, pairs = _numbers_of(plan, piece)
-        yield int((classes**2).sum() * 2 + (pairs**2).sum() * 2)
-    for level in plan.levels:
-        own = int(classes[level.first_class : level.first_class + level.class_count].sum())
-        for _, table in level.tables:
-            if table.name in piece.rows:
-                yield own * len(piece.rows[table.name])

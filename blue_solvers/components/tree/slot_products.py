@@ -16,7 +16,7 @@ from blue_solvers.components.component_products import Component, multiply
 from blue_solvers.components.tree.coefficient_arrays import Coefficients
 from blue_solvers.components.tree.piecewise import Composed, together
 from constraint_builders.arrays import Float, Index, Integers
-from constraint_builders.compiled import compiled, has_numba
+from constraint_builders.compiled import compiled
 
 EMPTY = np.zeros((0, 0))
 
@@ -99,12 +99,12 @@ class SlotProducts:
     def __init__(
         self, components: Sequence[Component], coefficients: Sequence[Coefficients], name: str, shape: tuple[int, ...]
     ) -> None:
-        self._others: list[tuple[Component, Float | Composed]] = []
+        self._others: list[tuple[Component, Composed]] = []
         arrays: list[tuple[Component, Float]] = []
         for component, own in zip(components, coefficients, strict=True):
             if component.size == 1 or not name.startswith("own"):
                 matrices = together(getattr(own, name), component.size)
-                if isinstance(matrices, np.ndarray) and has_numba():
+                if isinstance(matrices, np.ndarray):
                     arrays.append((component, matrices))
                 else:
                     self._others.append((component, matrices))

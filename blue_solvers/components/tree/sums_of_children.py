@@ -7,31 +7,30 @@ import numpy as np
 from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.tree.merges import merges_of
 from blue_solvers.components.tree.messages import Message, Parting, add, part
-from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
 
 
 class SumOfChildren:
-    """Children of one geounit of some families, added up.
+    """Children of some geounits, added up.
+
+    Parameters
+    ----------
+    children : Message, (components, pairs, m, m)
+        In order of their parents.
+    counts : ndarray, (pairs,)
+        How many each stands for.
+    owners : ndarray of int, (pairs,)
+        Its parent.
 
     Attributes
     ----------
-    numbers : ndarray of int
-        Families.
-    pairs : ndarray of int
-        Theirs with their children.
-    total : Message, (components, families, m, m)
+    total : Message, (components, geounits, m, m)
     """
 
-    def __init__(self, plan: TreePlan, message: Message, numbers: Index) -> None:
-        self.numbers = np.sort(numbers)
-        families = plan.families
-        self.pairs = np.flatnonzero(np.isin(families.parent, numbers))
-        self._counts = families.count[self.pairs].astype(float)
-        self._children = message[:, families.child_class[self.pairs]]
-        self._merges = merges_of(families.parent[self.pairs])
+    def __init__(self, children: Message, counts: Float, owners: Index) -> None:
+        self._children, self._counts, self._merges = children, counts, merges_of(owners)
         self._nodes, self._partings = self._add_up()
-        self.total = self._nodes[:, self._merges.totals[np.searchsorted(self.numbers, numbers)]]
+        self.total = self._nodes[:, self._merges.totals]
 
     def _add_up(self) -> tuple[Message, list[Parting]]:
         components, terms, m, _ = self._children.root.shape

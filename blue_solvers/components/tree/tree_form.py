@@ -27,9 +27,8 @@ from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
-from blue_solvers.components.tree.by_parent import ByParent, ChildrenOfPairs
+from blue_solvers.components.tree.by_parent import ByParent
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
-from blue_solvers.components.tree.disagreement import Disagreement
 from blue_solvers.components.tree.leaf_form import LeafForm, measured_at
 from blue_solvers.components.tree.level_blocks import LevelBlock, blocks_of
 from blue_solvers.components.tree.level_plan import LevelPlan
@@ -98,19 +97,17 @@ class TreeForm:
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
         """P Y, (m, K), and its violation."""
-        X, found = np.empty((self._problem.desired.size, Y.shape[1])), Disagreement(self.plan, self._all)
+        X = np.empty((self._problem.desired.size, Y.shape[1]))
+        above, below = np.zeros((2, self.plan.parents.size, *self._shape, Y.shape[1]))
         with self._workers(Y) as workers:
             for number, estimates in self._estimates(Y, workers, X, every=True):
-                found.look_at(number, estimates)
-        return X, found.largest
+                above[self.plan.inner_numbers(number)] = estimates[self.plan.levels[number].inner]
+                self._all[number].add_to_parents(estimates, below)
+        return X, float(abs(above - below).max(initial=0.0))
 
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, over all cells."""
-        found = Disagreement(self.plan, self._all)
-        with self._workers(Y) as workers:
-            for number, estimates in self._estimates(Y, workers):
-                found.look_at(number, estimates)
-        return found.largest
+        return self.apply_checked(Y)[1]
 
     def _workers(self, Y: Float) -> Workers:
         cells = max(self._problem.observed.size, self._problem.desired.size)
@@ -138,7 +135,6 @@ class TreeForm:
         learnt = sums  # where it is known, in place
         for number in range(len(self.plan.levels)):
             self._go_down(number, estimates[number], learnt, workers)
-            self._finish(number, estimates[number], learnt, workers)
             tabulates = X is not None and (not every or np.may_share_memory(estimates[number], X))
             self._leaves[number].go_down(Y, learnt, estimates[number], X if tabulates else None, workers)
             if X is not None:
@@ -185,24 +181,18 @@ class TreeForm:
         return self._blocks_at[number, K]
 
     def _go_down(self, number: int, estimates: Float, learnt: Float, workers: Workers) -> None:
-        """Add to every geounit in slots its part of what its parent learnt, in place."""
-        others = self._others[number]
-        if not others.pairs.size:
-            return
+        """Add to every geounit its part of what its parent learnt, keep what it learnt itself, and turn it to cells.
 
-        def add(lot: ChildrenOfPairs) -> None:
-            parts = learnt[lot.parents]
-            self._multiply(parts, lot.pairs, "gain")
-            for rows, part_of in lot.children:
-                estimates[rows] += parts[part_of]
-
-        workers.for_each(add, others.lots(self._rows_in_cache(learnt.shape[-1])))
-
-    def _finish(self, number: int, estimates: Float, learnt: Float, workers: Workers) -> None:
-        """What geounits learnt beyond the sums of their children, and from slots to cells, both in place."""
+        All in place; what it learnt is what its estimate has beyond the sum of its children's.
+        """
+        pairs = self.plan.levels[number].parent_pair
 
         def finish(some: LevelBlock) -> None:
             block = estimates[some.rows]
+            if number:
+                parts = learnt[self.plan.pair_parent[pairs[some.rows]]]
+                self._multiply(parts, pairs[some.rows], "gain")
+                block += parts
             numbers = as_slice(some.numbers)
             learnt[numbers] = block[some.inner] - learnt[numbers]
             self._basis.to_cells(block)
@@ -345,9 +335,7 @@ class TreeForm:
 
     def _multiply(self, block: Float, entries: Index, name: str, transpose: bool = False) -> None:
         """Multiply components by coefficients of geounits with children, or of pairs, in place."""
-        families = self.plan.families
-        of = families.of_parent if name == "children" else families.of_pair
-        self._products[name].multiply(block, of[entries], transpose)
+        self._products[name].multiply(block, entries, transpose)
 
     def _multiply_numbers(self, block: Float, classes: Index, name: str) -> None:
         """The same for components of one group sum only, by class."""

@@ -1,8 +1,8 @@
 """What a tree problem consists of, apart from the data: tables, components, and which geounits are alike.
 
-Geounits without children that were measured alike share a class, and so do those with children that are alike in all
-that coefficients depend on (`families`). Children of one parent and one class share a pair. Coefficients exist once for
-each class, each family and each pair of a family, so millions of leaves cost no more than the geounits above them.
+Geounits of one level without children that were measured alike share a class; every other geounit is one by itself.
+Children of one parent and one class share a pair. Coefficients exist once for each class, each geounit with children
+and each pair, so millions of leaves cost no more than the geounits above them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import TypeVar
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import chunks, distinct
+from blue_solvers.components.batches import chunks, distinct, starts_of
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.tree.families import Families, alike_with_children
 from blue_solvers.components.tree.level_plan import LevelPlan
 from blue_solvers.components.tree.splitting import Axes, Division, split
 from constraint_builders import Schema
@@ -56,7 +55,7 @@ class TreePlan:
         How components fall apart, by what tables tell of them (`design_key`): plans that have the schema and the
         groupings in common may share it. What is missing is added.
     alike : bool
-        Whether geounits that are alike share a class.
+        Whether geounits without children that are alike share a class.
     silent : frozenset of str
         Tables that are listed for how they divide the variables alone, and never measured.
 
@@ -71,6 +70,8 @@ class TreePlan:
         Geounits with children; `parent_number` gives every geounit's place among them, or -1.
     pair_parent, pair_class : ndarray of int
         For every pair its parent, by its place among `parents`, and its children's class; in order of these.
+    pair_count : ndarray of int
+        How many children.
     """
 
     def __init__(
@@ -127,35 +128,18 @@ class TreePlan:
             self._alike(level, rows) if alike else (np.arange(rows.size), np.arange(rows.size))
             for level, rows in zip(self.levels, leaves, strict=True)
         ]
-        inner_kinds = self._inner_alike(leaves, kinds) if alike else [np.arange(own.inner.size) for own in self.levels]
         ranks: list[Index] = []
         count = 0
-        for level, rows, (first, own), kind in zip(self.levels, leaves, kinds, inner_kinds, strict=True):
-            _, first_inner, own_inner = np.unique(kind, return_index=True, return_inverse=True)
+        for level, rows, (first, own) in zip(self.levels, leaves, kinds, strict=True):
+            inner = count + first.size + np.arange(level.inner.size)
             level.class_of = np.empty(level.members.size, dtype=np.intp)
             level.class_of[rows] = count + own
-            level.class_of[level.inner] = count + first.size + own_inner
+            level.class_of[level.inner] = level.inner_classes = inner
             level.leaf_classes = count + np.arange(first.size)
-            level.inner_classes = count + first.size + np.arange(first_inner.size)
-            level.first_class, level.class_count = count, first.size + first_inner.size
-            ranks += [rows[first], level.inner[first_inner]]
+            level.first_class, level.class_count = count, first.size + inner.size
+            ranks += [rows[first], level.inner]
             count += level.class_count
         self.class_rank = np.concatenate(ranks)
-
-    def _inner_alike(self, leaves: list[Index], kinds: list[tuple[Index, Index]]) -> list[Index]:
-        """For every geounit with children, by level, a number that those share that have all coefficients in common.
-
-        Where coefficients are single numbers, one for every geounit takes less time than telling them apart.
-        """
-        if all(component.size == 1 for component in self.components):
-            return [np.arange(level.inner.size) for level in self.levels]
-        own = np.empty(self.spine.size, dtype=np.intp)
-        for level, rows, (first, kind) in zip(self.levels, leaves, kinds, strict=True):
-            own[level.members[rows]] = level.members[rows[first]][kind]
-            first, kind = self._alike(level, level.inner)
-            own[level.members[level.inner]] = level.members[level.inner[first]][kind]
-        found = alike_with_children(self.spine, own)
-        return [found[level.members[level.inner]] for level in self.levels]
 
     def _alike(self, level: LevelPlan, rows: Index) -> tuple[Index, Index]:
         """Positions among members of a level of one of each kind, by what was measured, and the kind of each.
@@ -191,6 +175,7 @@ class TreePlan:
         below = found[1:]  # the root has no parent
         self.pair_parent = below // classes
         self.pair_class = below - self.pair_parent * classes
+        self.pair_count = np.bincount(pairs, minlength=found.size)[1:]
         stops = np.cumsum([level.members.size for level in self.levels])[:-1]
         pairs -= 1
         for level, places in zip(self.levels, np.split(pairs, stops), strict=True):
@@ -205,36 +190,43 @@ class TreePlan:
         return class_of
 
     @cached_property
-    def families(self) -> Families:
-        """Geounits with children, and pairs, that have coefficients in common."""
-        pairs = np.concatenate([level.parent_pair for level in self.levels])
-        counts = np.bincount(pairs[pairs >= 0], minlength=self.pair_parent.size)
-        return Families.of(self.parents, self.class_of, self.pair_parent, self.pair_class, counts)
+    def pair_starts(self) -> Index:
+        """Where the pairs of every geounit with children start, and end."""
+        return starts_of(self.pair_parent, self.parents.size)
 
-    def inner_families(self, number: int) -> Index:
-        """Of the classes of a level's geounits with children the families."""
+    def pairs_of(self, numbers: Index) -> tuple[slice | Index, Index]:
+        """The pairs of some geounits with children, one after the other, and where those of each start, and end."""
+        rows = as_slice(numbers)
+        if isinstance(rows, slice):
+            own = self.pair_starts[rows.start : rows.stop + 1]
+            return slice(int(own[0]), int(own[-1])), own - own[0]
+        firsts, counts = self.pair_starts[numbers], self.pair_starts[numbers + 1] - self.pair_starts[numbers]
+        stops = np.cumsum([0, *counts])
+        return np.repeat(firsts - stops[:-1], counts) + np.arange(stops[-1]), stops
+
+    def inner_numbers(self, number: int) -> Index:
+        """The places of a level's geounits with children among all such, in the order of their classes."""
         level = self.levels[number]
-        ranks = self.class_rank[level.inner_classes]
-        return self.families.of_parent[self.parent_number[level.members[ranks]]]
+        return self.parent_number[level.members[level.inner]]
 
     def sums_of_children(self, numbers: Index, *by_class: Float | Flags) -> list[Float]:
-        """Sums over the children of some families, (components, families), of values by class."""
-        pairs, starts = self.families.pairs_of(numbers)
-        classes, counts = as_slice(self.families.child_class[pairs]), self.families.count[pairs].astype(float)
+        """Sums over the children of some geounits, (components, geounits), of values by class."""
+        pairs, starts = self.pairs_of(numbers)
+        classes, counts = as_slice(self.pair_class[pairs]), self.pair_count[pairs].astype(float)
         shape = numbers.size, counts.size
         adding = sparse.csr_array((counts, np.arange(counts.size), starts), shape=shape)
         nothing = np.zeros((len(by_class[0]), numbers.size))
         return [(adding @ own[:, classes].T.astype(float, copy=False)).T if own.any() else nothing for own in by_class]
 
     def sums_of_pairs(self, by_pair: Float) -> Float:
-        """Sums over the pairs of every family."""
-        return np.add.reduceat(by_pair, self.families.starts[:-1], axis=1)
+        """Sums over the pairs of every geounit with children."""
+        return np.add.reduceat(by_pair, self.pair_starts[:-1], axis=1)
 
     @cached_property
     def pairs_by_level(self) -> list[Index]:
-        """Pairs of families in every geolevel that has such, from the root down."""
+        """Pairs by the geolevel of their parents, from the root down."""
         smallest = np.min_scalar_type(len(self.levels))
-        levels = self.spine.level_of[self.families.geounits].astype(smallest)[self.families.parent]
+        levels = self.spine.level_of[self.parents].astype(smallest)[self.pair_parent]
         return [np.flatnonzero(levels == number) for number in range(len(self.levels) - 1)]
 
     def bounded(self, number: int, classes: Index, below: Mapping[int, object]) -> Iterator[tuple[int, int]]:
@@ -247,7 +239,7 @@ class TreePlan:
 
     def stacks(self, items: Sequence[T], size: int) -> list[Sequence[T]]:
         """Components or parts of them, of one size, in lots that are worked out together as far as they are small."""
-        entries = max(self.class_rank.size, self.families.parent.size)
+        entries = max(self.class_rank.size, self.pair_parent.size)
         count = max(1, STACKED // (entries * size**2))
         return [items[some] for some in chunks(len(items), count)]
 
@@ -263,10 +255,6 @@ class TreePlan:
         if sees_contrasts(self.schema, grouping, factor):
             return None
         return group_sums(self.schema, grouping, factor) * np.sqrt(grouping.sizes)
-
-    def cells_of_levels(self, grouping: Grouping, factor: str | None) -> Index:
-        """For every level the factor's cell, (n,); None is the total."""
-        return np.zeros(grouping.levels, np.intp) if factor is None else np.array(self.schema.groups_of(factor))
 
     def table_maps(self, table: Table) -> list[Float | None]:
         """`factor_map` of a table along every variable in use."""
@@ -349,16 +337,16 @@ class TreePlan:
 
     @cached_property
     def posterior_of(self) -> Index:
-        """For every geounit its entry among the posterior covariances: 0 for the root, then pairs of families, (N,)."""
+        """For every geounit its entry among the posterior covariances: 0 for the root, then pairs, (N,)."""
         places = np.zeros(self.spine.size, dtype=np.intp)
         for level in self.levels:
             below = level.parent_pair >= 0
-            places[level.members[below]] = self.families.of_pair[level.parent_pair[below]] + 1
+            places[level.members[below]] = level.parent_pair[below] + 1
         return places
 
     def posterior_above(self, pairs: Index) -> Index:
-        """Of the families of some pairs the entry among the posterior covariances."""
-        return self.posterior_of[self.families.geounits[self.families.parent[pairs]]]
+        """Of the parents of some pairs the entry among the posterior covariances."""
+        return self.posterior_of[self.parents[self.pair_parent[pairs]]]
 
 
 def plan_of(

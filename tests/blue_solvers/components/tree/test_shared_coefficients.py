@@ -11,7 +11,7 @@ import pytest
 from blue_solvers import blue, projected_work
 from blue_solvers.cli import main
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.tree import coefficients, splitting, supported
+from blue_solvers.components.tree import coefficients, solved_pieces, splitting
 from blue_solvers.components.tree import projected_work as projection
 from blue_solvers.components.tree.coefficients import Coefficients, solve_components
 from blue_solvers.components.tree.messages import Combined, Telling, combine
@@ -67,7 +67,7 @@ def test_components_that_share_coefficients_have_the_bits_of_separate_work(monke
     shared = solve_components(plan)
     assert len({id(own) for own in shared}) < len(shared)  # contrasts along d, or along c and d
     one_each = [[i] for i, component in enumerate(plan.components) if component.size > 1]
-    monkeypatch.setattr(coefficients, "_alike", lambda plan, boundary: one_each)
+    monkeypatch.setattr(coefficients, "_alike", lambda plan, boundary, numbers: one_each)
     separate = solve_components(plan)
     assert len({id(own) for own in separate}) == len(separate)
     for one, other in zip(shared, separate, strict=True):
@@ -78,31 +78,25 @@ def test_components_that_share_coefficients_have_the_bits_of_separate_work(monke
 ALIKE = [-1, 0, 0, 0, 1, 1, 2, 2, 3, 3, 3]  # the first two children have two children each, the third has three
 
 
-def test_geounits_with_children_that_are_alike_are_one_family() -> None:
+def test_children_that_are_alike_share_a_pair() -> None:
     plan = plan_of(StructuredProblem.of(problem_on(ALIKE)))
-    assert plan.families.geounits.tolist() == [0, 1, 3]
-    assert plan.families.of_parent.tolist() == [0, 1, 1, 2]
-    assert plan.families.count.tolist() == [2, 1, 2, 3]
+    assert plan.pair_parent.tolist() == [0, 0, 0, 1, 2, 3]  # those with children of their own are each by itself
+    assert plan.pair_count.tolist() == [1, 1, 1, 2, 2, 3]
     apart = plan_of(StructuredProblem.of(problem_on(ALIKE, spread=1.0)))
-    assert apart.families.geounits.tolist() == [0, 1, 2, 3]
-
-
-def test_cousins_whose_parents_differ_are_no_family() -> None:
-    parent = [-1, 0, 0, 1, 2, 2, 3, 4, 5]  # 3, 4 and 5 have one child each, and parents of one and of two children
-    assert plan_of(StructuredProblem.of(problem_on(parent))).families.geounits.tolist() == [0, 1, 2, 3, 4]
+    assert apart.pair_count.tolist() == [1] * 10
 
 
 @pytest.mark.parametrize("parent", [ALIKE, [-1, 0, 0, 1, 2], [-1, 0, 0, 0, 1, 2, 3, 4, 5, 6]])
-def test_families_give_what_each_geounit_by_itself_gives(monkeypatch: pytest.MonkeyPatch, parent: list[int]) -> None:
+def test_shared_classes_give_what_each_geounit_by_itself_gives(
+    monkeypatch: pytest.MonkeyPatch, parent: list[int]
+) -> None:
     problem = problem_on(parent)
     y = np.random.default_rng(1).standard_normal((problem.observed.size, 2)) * 100
     together = blue(problem, "two_pass")
     weights = np.random.default_rng(2).integers(-1, 2, (problem.desired.size, 3)).astype(float)
     found = together @ y, together.T @ y, together.variances(), together.functional_covariance(weights)
-    alone = [np.arange(level.inner.size) for level in plan_of(StructuredProblem.of(problem)).levels]
-    monkeypatch.setattr(TreePlan, "_inner_alike", lambda self, leaves, kinds: alone)
+    monkeypatch.setattr(TreePlan, "_alike", lambda self, level, rows: (np.arange(rows.size), np.arange(rows.size)))
     apart = blue(problem, "two_pass")
-    assert apart._prepared._form.plan.families.geounits.size > together._prepared._form.plan.families.geounits.size
     expected = apart @ y, apart.T @ y, apart.variances(), apart.functional_covariance(weights)
     for one, other in zip(found, expected, strict=True):
         assert np.allclose(one, other, rtol=1e-11, atol=1e-11 * abs(other).max())
@@ -147,8 +141,7 @@ def test_nine_geounits_with_all_query_groups_take_seconds(monkeypatch: pytest.Mo
         work.append(entries * m**3)
         return done
 
-    for room in (coefficients, supported):
-        monkeypatch.setattr(room, "combine", counted)
+    monkeypatch.setattr(solved_pieces, "combine", counted)
     P = blue(problem, "two_pass")
     assert 1e7 < sum(work) < 4e8  # multiplications: 2e8 in 3.5 s; 200 s without sharing
     assert not (P @ np.zeros(problem.observed.size)).any()

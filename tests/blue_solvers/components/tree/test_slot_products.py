@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers.components.component_products import Component
-from blue_solvers.components.tree import slot_products
 from blue_solvers.components.tree.slot_products import SlotProducts
+from constraint_builders.compiled import CompiledLoop
 
 ENTRIES = 3
 
@@ -61,19 +61,15 @@ def test_every_geounit_is_multiplied_by_the_matrices_of_its_entry(
         expected[g] = ((M.T if transpose else M) @ block[g].reshape(-1, columns)).reshape(block[g].shape)
     given_ = cast("Any", [SimpleNamespace(**{name: own}) for own in matrices])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slot_products, "has_numba", lambda: compiled)
-        products = SlotProducts(every, given_, name, shape)
-    products.multiply(block, entries, transpose)
+        if not compiled:
+            patch.setattr(CompiledLoop, "fastest", lambda own: own.reference)
+        SlotProducts(every, given_, name, shape).multiply(block, entries, transpose)
     np.testing.assert_allclose(block, expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_nothing_is_multiplied_where_no_geounit_has_coefficients(compiled: bool) -> None:
+def test_nothing_is_multiplied_where_no_geounit_has_coefficients() -> None:
     every = [Component((True,), (slice(0, 2),), ()), Component((False,), (slice(2, 4),), (2,))]
     given_ = cast("Any", [SimpleNamespace(children=np.zeros((0, own.size, own.size))) for own in every])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slot_products, "has_numba", lambda: compiled)
-        products = SlotProducts(every, given_, "children", (4,))
     block = np.zeros((0, 4, 1))
-    products.multiply(block, np.zeros(0, dtype=np.intp))
+    SlotProducts(every, given_, "children", (4,)).multiply(block, np.zeros(0, dtype=np.intp))
     assert block.shape == (0, 4, 1)
