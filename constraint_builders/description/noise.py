@@ -58,6 +58,11 @@ class Noise(Described, ABC):
         return self._variances
 
     @property
+    def different_variances(self) -> Float:
+        """Every variance that some cell has, once for some runs of cells."""
+        return self._variances
+
+    @property
     def exact(self) -> Flags:
         """Cells that are known exactly, (n,)."""
         return self.variances == 0
@@ -86,6 +91,11 @@ class Noise(Described, ABC):
     def solve(self) -> Callable[[Float], Float] | None:
         """Sigma^-1 times (n,) or (n, K); None where it is not known how."""
 
+    @property
+    def can_solve(self) -> bool:
+        """Whether it is known how to multiply by Sigma^-1."""
+        return self.solve is not None
+
     @abstractmethod
     def entries(self) -> sparse.csr_array | None:
         """Sigma as a sparse matrix, cells that were not measured counting as 0; None where it has too many entries."""
@@ -98,6 +108,26 @@ class Noise(Described, ABC):
     def shared(self) -> LowRankPlusDiagonal | None:
         """Sigma as independent noise and a few sources that cells share; None where it is not of that form."""
         return None
+
+    @property
+    def sources(self) -> Float:
+        """U with Sigma = D + U U', D being what is `own`: a column for every source that cells share, (n, k)."""
+        return np.zeros((self.variances.size, 0))
+
+    @property
+    def own(self) -> Noise:
+        """The noise without the sources that cells share."""
+        return self
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether cells share sources of it."""
+        return self.shared is not None
+
+    @property
+    def is_singular(self) -> bool:
+        """Whether Sigma is known to have no inverse: combinations of noisy cells are known exactly."""
+        return self.factor is not None
 
     @property
     def factor(self) -> Float | None:
@@ -312,6 +342,16 @@ class LowRankNoise(Noise):
     def shared(self) -> LowRankPlusDiagonal:
         """The covariance D + U U'."""
         return self._covariance
+
+    @property
+    def sources(self) -> Float:
+        """U of the covariance D + U U', (n, k)."""
+        return self._covariance.factor
+
+    @property
+    def own(self) -> IndependentNoise:
+        """That of the variances D."""
+        return IndependentNoise(self.law, np.array(self._covariance.diagonal))
 
     def __matmul__(self, X: Float) -> Float:
         return np.asarray(self._covariance @ X)
