@@ -227,6 +227,8 @@ def _noise_of_leaves(problem: Problem, power: int) -> tuple[float, float]:
 
 def _squared_ratio(problem: Problem) -> float:
     """The square of the largest ratio of what an equality weighs cells by; infinite if beyond."""
+    if not problem.has_equalities:
+        return 1.0
     least, greatest = extreme_weights(problem.equality_rows[0])
     with np.errstate(over="ignore"):
         return float(((greatest / least) ** 2).max(initial=1.0))

@@ -124,7 +124,7 @@ class Measurements:
     @property
     def has_equalities(self) -> bool:
         """Whether combinations of cells are known exactly."""
-        return bool(self.equality_rows[1].size)
+        return self.equalities is not None and bool(self.equalities[1].size)
 
     @property
     def equality_rows(self) -> tuple[sparse.csr_array, Float]:
