@@ -151,8 +151,9 @@ class ConditionedEstimate:
         before = self._desired.variances()
         variances = np.where(before > 0, before - self._changed, 0.0)
         small = np.flatnonzero((variances < CANCELLED * before) & (before > 0))
-        noise = sparse.diags_array(self._noise[:, 0])
-        variances[small] = variances_from_weights(noise, small, variances.size, self._weights_that_move)
+        if small.size:
+            noise = sparse.diags_array(self._noise[:, 0])
+            variances[small] = variances_from_weights(noise, small, variances.size, self._weights_that_move)
         return variances
 
     def _weights_that_move(self, V: Float) -> Float:

@@ -26,6 +26,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
 CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
+WELL_KNOWN = 1e-9  # of a cell's noise: a smaller variance needs weights as near as rounding permits
 DIGITS = 1e-8  # relative error of a variance that rounding may leave
 DETERMINED = 1e-22  # of a cell's noise: variances below it are 0 but for rounding
 NOTHING = 1e-12  # of what a cell sums: weights that together are less say nothing of it
@@ -160,8 +161,8 @@ def _mend_cancelled(
     """Work out anew, in place, variances that are differences of nearly equal numbers.
 
     They are w' Sigma w with the weights w = t - A' (A Sigma A')^-1 A Sigma t of every row t of T, and least there: an
-    error of the weights counts by its square. Weights are as near as rounding permits, and 0 where they are rounding,
-    as of an area without leaves.
+    error of the weights counts by its square. Of what is known well they are refined as far as rounding permits, and 0
+    where they are rounding, as of an area without leaves.
     """
     cancelled = np.flatnonzero(variances < max(CANCELLED, rounding / DIGITS) * noise)
     if not (cancelled.size and equations.A.shape[0]):
@@ -171,11 +172,19 @@ def _mend_cancelled(
 
     def weights(units: Float) -> Float:
         sums = T.T @ units
+        reached = equations.A @ (equations.Sigma @ sums)
+        return sums - equations.A_transposed @ solver.solve(reached, np.zeros(0))[0]
+
+    def refined(units: Float) -> Float:
+        sums = T.T @ units
         found = stage.adjoint(sums)
         found[:, abs(found).sum(axis=0) < nothing * abs(sums).sum(axis=0)] = 0
         return found
 
     variances[cancelled] = variances_from_weights(equations.Sigma, cancelled, T.shape[0], weights)
+    known_well = cancelled[variances[cancelled] < max(WELL_KNOWN, rounding**2 / DIGITS) * noise[cancelled]]
+    if known_well.size:
+        variances[known_well] = variances_from_weights(equations.Sigma, known_well, T.shape[0], refined)
 
 
 def _blocks(matrices: list[sparse.csr_array]) -> sparse.csr_array:
