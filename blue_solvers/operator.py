@@ -241,8 +241,8 @@ class BlueOperator(OverLayouts):
         if observed is None:
             observed = self.over_observed.estimate(y).values
         observed = self.problem.observed.flat(observed, "observed")
-        assumed = self.problem.unmeasured & ~self._determined.unmeasured  # each is its own estimate
-        return certified(self._determined, y, np.where(assumed, y, observed), values)
+        assumed = self.problem.unmeasured & ~self.problem.determined.unmeasured  # each is its own estimate
+        return certified(self.problem.determined, y, np.where(assumed, y, observed), values)
 
     def _judged(self, y: Float, x: Float) -> Certificate:
         """The certificate of an estimate of the observed cells together with the desired ones that follow from it."""
@@ -269,9 +269,10 @@ class BlueOperator(OverLayouts):
 
     def _tabulated(self, x: Float) -> Float:
         """The desired cells from consistent observed ones, NaN where nothing determines them."""
-        lost, measured = self.problem.undetermined, measured_places(self._determined)
-        values = self._determined.tabulate(x[:, None])[:, 0] if measured is None else x[measured]
-        return values if lost is None else np.where(lost, np.nan, values)
+        determined = self.problem.determined
+        measured = measured_places(determined)
+        values = determined.tabulate(x[:, None])[:, 0] if measured is None else x[measured]
+        return values if determined is self.problem else np.where(self.problem.lost, np.nan, values)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         """P Y with a report of how it went.
@@ -335,15 +336,11 @@ class BlueOperator(OverLayouts):
         """The operator, by the same solver, whose desired tables are the observed ones."""
         if self._is_over_observed:
             return self
-        return blue(self._determined.observing(), self.solver)
-
-    @property
-    def _determined(self) -> Problem:
-        return self.problem if self.problem.undetermined is None else self.problem.determined
+        return blue(self.problem.determined.observing(), self.solver)
 
     @property
     def _is_over_observed(self) -> bool:
-        return self.problem.desired is self.problem.observed and self.problem.undetermined is None
+        return self.problem.desired is self.problem.observed and self.problem.determined is self.problem
 
     @property
     def covariance(self) -> LinearOperator:

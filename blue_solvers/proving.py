@@ -78,7 +78,7 @@ def where_measured(problem: Problem, x: Float) -> Float:
 def measured_places(problem: Problem) -> NDArray[np.intp] | None:
     """Where, of places, every desired cell is among the observed ones and was measured: there it is consistent."""
     observed, desired = problem.observed, problem.desired
-    if problem.places is None or not set(desired.names) <= set(observed.names):
+    if not problem.is_placed or not set(desired.names) <= set(observed.names):
         return None
     cells = np.concatenate([np.r_[observed.slice(name)] for name in desired.names])
     return None if problem.unmeasured[cells].any() else cells

@@ -65,6 +65,8 @@ def refuse_unestimable(record: Record) -> None:
     ------
     ValueError
     """
+    if record.desired is record.observed and not record.has_unmeasured:
+        return
     if record.places is None:
         record.tabulation  # noqa: B018  refuses, by name, what no observed tables contain
     else:

@@ -74,6 +74,17 @@ class Measured(Measurements):
         """
         return self.relations.completion
 
+    def completed(self, X: Float, constants: bool = False) -> Float:
+        """All observed cells from those that were measured, (n, K), without what does not depend on them or with it."""
+        if self.completion is None:
+            return X
+        C, c = self.completion
+        return C @ X + c[:, None] if constants else C @ X
+
+    def completed_transpose(self, U: Float) -> Float:
+        """The transpose of the linear part of `completed`, (n, K)."""
+        return U if self.completion is None else self.completion[0].T @ U
+
     @property
     def exact_equations(self) -> tuple[sparse.csr_array, Float]:
         """The equations that hold between exactly known cells alone: (A, b), A of shape (rows, n)."""

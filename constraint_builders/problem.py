@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
-from constraint_builders.arrays import Index
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import Areas
 from constraint_builders.description.noise import IndependentNoise
 from constraint_builders.description.noise_covariance import read_noise, read_variances
@@ -232,7 +232,9 @@ class Problem(Record):
 
     @cached_property
     def determined(self) -> Problem:
-        """The same problem, had the cells of `assumed` been measured, with any precision."""
+        """The same problem, had the cells of `assumed` been measured, with any precision; itself without any."""
+        if self.undetermined is None:
+            return self
         return self.replace(noise=self.noise.had_been_measured(self.assumed, ASSUMED_VARIANCE), **NOTHING_ASSUMED)
 
     def why_undetermined(self, position: int) -> str:
@@ -263,6 +265,16 @@ class Problem(Record):
         """
         values = read_variances(self.observed, variances, self.unmeasured)
         return self.replace(noise=IndependentNoise(self.noise.law, values))
+
+    def with_sizes_of_noise(self, variances: Float) -> Problem:
+        """The same problem with other variances, (n,), where the same cells are exact and the same were not measured.
+
+        Equations and sums, which depend on no more than that, are worked out once for both.
+        """
+        told = np.where(self.unmeasured == np.isinf(variances), variances, self.variances)
+        made = self.replace(noise=IndependentNoise(self.noise.law, told))
+        vars(made).update(domain=self.domain, relations=self.relations, sums=self.sums)
+        return made
 
     def with_covariance(self, covariance: Any) -> Problem:
         """The same problem with another covariance of its noise, (n, n)."""

@@ -60,6 +60,11 @@ class Record(Measured):
             return None
         return self.sources.completed(self.noise, y)
 
+    @property
+    def lost(self) -> NDArray[np.bool_]:
+        """Desired cells that nothing determines, (m,)."""
+        return np.zeros(self.desired.size, dtype=bool) if self.undetermined is None else self.undetermined
+
     @cached_property
     def has_turned_tables(self) -> bool:
         """Whether some table's name has its factors in another order than the schema's."""

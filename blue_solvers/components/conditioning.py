@@ -27,7 +27,7 @@ from blue_solvers.components import Components, MatrixForm, components_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.unmeasured_in_equalities import unmeasured_in_equalities, whole_tables
-from blue_solvers.contract import VARIANCE_BLOCK, UnsupportedProblemError
+from blue_solvers.contract import UnsupportedProblemError, variances_from_weights
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import require_memory
@@ -77,7 +77,7 @@ class ConditionedEstimate:
         base = _without_equalities(problem, variances)
         self._measured = np.ones((problem.observed.size, 1))
         self._measured[pseudo_measured] = 0
-        E, b = self._equal_to = _equalities(problem)
+        E, b = self._equal_to = problem.equality_rows
         rows = sparse.csr_array(sparse.vstack([E, _units(known, problem.observed.size)], format="csr"))
         needed = COPIES * 8.0 * problem.observed.size * (rows.shape[0] + pseudo_measured.size)
         require_memory(needed, f"{rows.shape[0]:,} equalities", "use solver='cholesky' or 'cg', or fewer")
@@ -151,16 +151,17 @@ class ConditionedEstimate:
         before = self._desired.variances()
         variances = np.where(before > 0, before - self._changed, 0.0)
         small = np.flatnonzero((variances < CANCELLED * before) & (before > 0))
-        for start in range(0, small.size, VARIANCE_BLOCK):
-            cells = small[start : start + VARIANCE_BLOCK]
-            units = np.zeros((variances.size, cells.size))
-            units[cells, np.arange(cells.size)] = 1
-            afresh = (self._noise * self.adjoint(units) ** 2).sum(axis=0)
-            pulls = _noisy_only(self._alike, self._alike_form.adjoint(units))
-            left = np.linalg.norm(pulls - self._news @ (self._news.T @ pulls), axis=0)
-            moving = np.maximum(INDEPENDENT * np.linalg.norm(pulls, axis=0), ROUNDED)
-            variances[cells] = np.where(left > moving, afresh, 0.0)
+        if small.size:
+            noise = sparse.diags_array(self._noise[:, 0])
+            variances[small] = variances_from_weights(noise, small, variances.size, self._weights_that_move)
         return variances
+
+    def _weights_that_move(self, V: Float) -> Float:
+        """P' V, (n, K), 0 for functionals that equalities determine."""
+        pulls = _noisy_only(self._alike, self._alike_form.adjoint(V))
+        left = np.linalg.norm(pulls - self._news @ (self._news.T @ pulls), axis=0)
+        moving = np.maximum(INDEPENDENT * np.linalg.norm(pulls, axis=0), ROUNDED)
+        return np.where(left > moving, self.adjoint(V), 0.0)
 
     @cached_property
     def _alike_form(self) -> Components:
@@ -187,14 +188,14 @@ def conditioned(problem: Problem, known: Index = NO_CELLS, form_of: FormOf | Non
         The exact estimate of the problem without its equalities, by default in closed form or in two passes.
     """
     form_of = form_of or form_of_places
-    if problem.equalities is None and not known.size:
+    if not problem.has_equalities and not known.size:
         return form_of(problem)
     return ConditionedEstimate(problem, known, form_of)
 
 
 def form_of_places(problem: Problem) -> Components:
     """The exact estimate of a problem of equal variances within the tables of a geounit, but for its equalities."""
-    special = problem.places is not None or problem.zeros is not None
+    special = problem.is_placed or problem.has_zeros
     form = TreeForm(StructuredProblem.of(problem)) if special else components_of(problem)
     return form.form if isinstance(form, MatrixForm) else form
 
@@ -231,12 +232,6 @@ def _without_equalities(problem: Problem, variances: Float) -> Problem:
 
 def _units(cells: Index, size: int) -> sparse.csr_array:
     return sparse.csr_array((np.ones(cells.size), (np.arange(cells.size), cells)), shape=(cells.size, size))
-
-
-def _equalities(problem: Problem) -> tuple[sparse.csr_array, Float]:
-    if problem.equalities is None:
-        return sparse.csr_array((0, problem.observed.size)), np.zeros(0)
-    return problem.equalities
 
 
 def _alike(base: Problem) -> Problem:

@@ -21,8 +21,8 @@ def as_float(count: int) -> float:
 
 def groupings_in_use(problem: Problem) -> list[Grouping]:
     """How the recodes of observed and desired tables, and structural zeros, divide the variables."""
-    told_apart = () if problem.zeros is None else problem.zeros.axes
-    return groupings_of(problem.domain.schema, [*problem.observed_tables, *problem.desired_tables], told_apart)
+    tables = [*problem.observed_tables, *problem.desired_tables]
+    return groupings_of(problem.domain.schema, tables, problem.zero_axes)
 
 
 def group_count(problem: Problem) -> int:

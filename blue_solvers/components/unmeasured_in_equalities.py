@@ -18,10 +18,10 @@ def unmeasured_in_equalities(problem: Problem) -> Index:
 
     Those do not count that a table measured in the same geounit can be summed to.
     """
-    if problem.equalities is None or not problem.has_unmeasured:
+    if not (problem.has_equalities and problem.has_unmeasured):
         return np.zeros(0, dtype=np.intp)
     touched = np.zeros(problem.observed.size, dtype=bool)
-    touched[problem.equalities[0].indices] = True
+    touched[problem.equality_rows[0].indices] = True
     touched &= problem.unmeasured
     levels, schema = problem.observed_levels, problem.domain.schema
     for index, table in enumerate(problem.observed_tables):

@@ -43,13 +43,13 @@ class Places:
 
 
 class InOtherLayout(Prepared):
-    """An estimate read off that of a problem which has all of its cells.
+    """An estimate read off that of a problem which has all of its cells; NaN in those that nothing determines.
 
     Parameters
     ----------
     problem : Problem
     prepared : Prepared
-        Of the problem that has them.
+        Of the problem that has them, all of them determined.
     observed, desired : ndarray of int, (n,) and (m,)
         Where they are in its layouts.
     """
@@ -59,7 +59,9 @@ class InOtherLayout(Prepared):
         self._prepared = prepared
         self._observed = Places(observed, prepared.problem.observed.size)
         self._desired = Places(desired, prepared.problem.desired.size)
-        self.offset = self._desired.taken(prepared.offset)
+        self._lost = np.flatnonzero(problem.lost)
+        self.offset = np.array(self._desired.taken(prepared.offset))
+        self.offset[self._lost] = 0.0
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         return self._told(*self._prepared.apply(self._observed.spread(Y)))
@@ -72,17 +74,34 @@ class InOtherLayout(Prepared):
 
     def _told(self, X: Float, info: Info) -> tuple[Float, Info]:
         same = info.reason == self.info.reason
-        return self._desired.taken(X), info if same else replace(info, reason=self.info.reason)
+        return self._without_lost(self._desired.taken(X)), info if same else replace(info, reason=self.info.reason)
+
+    def _without_lost(self, X: Float) -> Float:
+        """Cells, with NaN in those that nothing determines."""
+        if self._lost.size:
+            X = np.array(X)
+            X[self._lost] = np.nan
+        return X
 
     def adjoint(self, V: Float) -> Float:
-        return self._observed.taken(self._prepared.adjoint(self._desired.spread(V)))
+        if not self._lost.size:
+            return self._observed.taken(self._prepared.adjoint(self._desired.spread(V)))
+        known = np.array(V)
+        known[self._lost] = 0
+        weights = np.array(self._observed.taken(self._prepared.adjoint(self._desired.spread(known))))
+        weights[self.problem.assumed] = 0  # up to rounding already
+        weights[:, V[self._lost].any(axis=0)] = np.nan
+        return weights
 
     def variances(self) -> Float:
-        return self._desired.taken(self._prepared.variances())
+        return self._without_lost(self._desired.taken(self._prepared.variances()))
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
         entries = sparse.coo_array(W)
+        lost = np.isin(entries.row, self._lost)
         pairs = self._desired.places[entries.row], entries.col
-        return self._prepared.functional_covariance(
-            sparse.csc_array((entries.data, pairs), shape=(self._desired.size, W.shape[1]))
-        )
+        known = sparse.csc_array((np.where(lost, 0.0, entries.data), pairs), shape=(self._desired.size, W.shape[1]))
+        covariance = np.array(self._prepared.functional_covariance(known))
+        unknown = entries.col[lost & (entries.data != 0)]
+        covariance[unknown] = covariance[:, unknown] = np.nan
+        return covariance

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.contract.table_variances import LaidOutVariances, TableVariances
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import require_memory
 
 VARIANCE_BLOCK = 64  # columns of the adjoint held at once by the default `Prepared.variances`
@@ -91,7 +92,8 @@ class Prepared(ABC):
 
     def variances(self) -> Float:
         """Diagonal of P Sigma P', (m,), one adjoint column for every cell."""
-        return variances_from_weights(self.problem, self.adjoint)
+        size = self.problem.desired.size
+        return variances_from_weights(self.problem.noise_covariance, np.arange(size), size, self.adjoint)
 
     def variances_by_table(self) -> TableVariances:
         """The same table by table, only of problems with tables."""
@@ -107,14 +109,25 @@ class Prepared(ABC):
         return (covariance + covariance.T) / 2
 
 
-def variances_from_weights(problem: Problem, adjoint: Callable[[Float], Float]) -> Float:
-    """Diagonal of P Sigma P', (m,), `adjoint` giving the weights P' V of some unit columns V at once, (n, K)."""
-    size = problem.desired.size
-    variances = np.empty(size)
-    for start in range(0, size, VARIANCE_BLOCK):
-        cells = np.arange(start, min(start + VARIANCE_BLOCK, size))
-        units = np.zeros((size, cells.size))
-        units[cells, np.arange(cells.size)] = 1
+def variances_from_weights(
+    Sigma: LinearOperator | sparse.sparray, cells: Index, size: int, adjoint: Callable[[Float], Float]
+) -> Float:
+    """Some entries of the diagonal of P Sigma P', (k,), without a difference that could cancel.
+
+    Parameters
+    ----------
+    Sigma : (n, n)
+    cells : ndarray of int, (k,)
+        Which of the rows of P, of which there are `size`.
+    size : int
+    adjoint : callable
+        The weights P' V of some unit columns V at once, (size, K) to (n, K).
+    """
+    variances = np.empty(cells.size)
+    for start in range(0, cells.size, VARIANCE_BLOCK):
+        own = cells[start : start + VARIANCE_BLOCK]
+        units = np.zeros((size, own.size))
+        units[own, np.arange(own.size)] = 1
         weights = adjoint(units)
-        variances[cells] = np.einsum("ij,ij->j", weights, problem.noise_covariance @ weights)
+        variances[start : start + own.size] = np.einsum("ij,ij->j", weights, Sigma @ weights)
     return variances

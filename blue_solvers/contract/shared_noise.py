@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from blue_solvers.contract.prepared import Info, Prepared
-from constraint_builders import LowRankPlusDiagonal, Problem
+from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
 
@@ -29,19 +29,16 @@ class SharedNoiseEstimate(Prepared):
     Parameters
     ----------
     problem : Problem
-    covariance : LowRankPlusDiagonal
-        Of its noise.
+        With noise that cells share.
     desired, observed : Prepared
         The BLUE under D of the desired and of the observed cells.
     """
 
-    def __init__(
-        self, problem: Problem, covariance: LowRankPlusDiagonal, desired: Prepared, observed: Prepared
-    ) -> None:
+    def __init__(self, problem: Problem, desired: Prepared, observed: Prepared) -> None:
         self.problem = problem
         self._desired, self._observed = desired, observed
-        D = covariance.diagonal
-        self._U = covariance.factor
+        D = problem.noise.own.variances
+        self._U = problem.noise.sources
         self._weights = np.divide(1.0, D, out=np.zeros_like(D), where=D > 0)[:, None]
         self._moved = desired.apply(self._U)[0]
         self._E = self._U - (self._moved if observed is desired else observed.apply(self._U)[0])

@@ -13,8 +13,7 @@ from blue_solvers.contract.errors import ConvergenceError, Refusal, UnsupportedP
 from blue_solvers.contract.other_layout import InOtherLayout
 from blue_solvers.contract.prepared import Prepared
 from blue_solvers.contract.shared_noise import SharedNoiseEstimate
-from blue_solvers.contract.undetermined import WithUndetermined
-from constraint_builders import LowRankPlusDiagonal, Problem
+from constraint_builders import Problem
 from constraint_builders.relations.equations import UnsolvableError
 from constraint_builders.schema_order import in_schema_order
 
@@ -110,35 +109,37 @@ class Solver(ABC):
     def _reason(self, problem: Problem) -> str | None:
         """Why it does not take a problem, as far as that shows without the work."""
         plain = plain_problem(problem)
-        inexact = None if problem.noise.shared is None else self.why_inexact(plain)
-        if inexact is not None:
+        inexact = self.why_inexact(plain)
+        if inexact is not None and problem.noise.is_shared:
             return Refusal(f"shared noise needs the exact estimate without it, but {inexact}", "use solver='auto'")
-        if plain.noise.factor is not None and not self.takes_singular_noise:
+        if plain.noise.is_singular and not self.takes_singular_noise:
             why = "its covariance is singular: combinations of cells without noise are known exactly"
             return Refusal(why, "use solver='dense'")
         return self.refusal(plain)
 
     def _prepared(self, problem: Problem) -> Prepared:
         """Prepare the plain problem, and make of that the estimate of any."""
-        if problem.undetermined is not None:
-            return WithUndetermined(problem, problem.undetermined, self._prepared(problem.determined))
-        order = in_schema_order(problem)
+        determined = problem.determined
+        order = in_schema_order(determined)
         if order is not None:
             places = np.argsort(order.observed), np.argsort(order.desired)
             return InOtherLayout(problem, self._prepared(order.problem), *places)
-        if problem.noise.shared is not None:
-            return self._with_shared_noise(problem, problem.noise.shared)
+        if determined is not problem:
+            places = np.arange(problem.observed.size), np.arange(problem.desired.size)
+            return InOtherLayout(problem, self._prepared(determined), *places)
+        if problem.noise.is_shared:
+            return self._with_shared_noise(problem)
         try:
             return self.plan(problem)
         except UnsolvableError as error:
             raise UnsupportedProblemError(str(error)) from None
 
-    def _with_shared_noise(self, problem: Problem, covariance: LowRankPlusDiagonal) -> Prepared:
+    def _with_shared_noise(self, problem: Problem) -> Prepared:
         independent = plain_problem(problem)
         desired = observed = self._prepared(independent)
         if independent.desired.names != independent.observed.names:
             observed = self._prepared(independent.observing())
-        return SharedNoiseEstimate(problem, covariance, desired, observed)
+        return SharedNoiseEstimate(problem, desired, observed)
 
 
 @dataclass(frozen=True)
@@ -166,15 +167,12 @@ class Capability:
 
 def plain_problem(problem: Problem) -> Problem:
     """What a solver is given of a problem: in the schema's order, all of it determined, without shared noise."""
-    determined = problem if problem.undetermined is None else problem.determined
-    order = in_schema_order(determined)
-    ordered = determined if order is None else order.problem
-    shared = ordered.noise.shared
-    return ordered if shared is None else ordered.with_variances(shared.diagonal)
+    order = in_schema_order(problem.determined)
+    ordered = problem.determined if order is None else order.problem
+    return ordered.replace(noise=ordered.noise.own) if ordered.noise.is_shared else ordered
 
 
 def _shows_late(problem: Problem) -> bool:
     """Whether a problem states what can be wrong in itself: equations, equalities, weights, products."""
-    operator = not problem.noise.has_entries and problem.noise.shared is None
-    weighed = problem.areas is not None and bool((problem.areas.incidence.data != 1).any())
-    return not problem.is_tabular or problem.equalities is not None or weighed or operator
+    operator = not problem.noise.own.has_entries
+    return not problem.is_tabular or problem.has_equalities or problem.has_weights or operator

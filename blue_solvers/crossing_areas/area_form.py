@@ -23,8 +23,9 @@ from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import Info, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import ComponentProblem, Key, component_problem
 from blue_solvers.crossing_areas.table_slots import Component, TableSlots
+from blue_solvers.normal_equations.cell_variances import variances_of_several
 from blue_solvers.normal_equations.factorisation import sparse_solver
-from blue_solvers.normal_equations.projection import ConstrainedEstimate, variances_of_estimates
+from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
@@ -54,13 +55,16 @@ class AreaForm:
         wanted: Component = frozenset().union(*(own.contrasts for own in asked))
         self._slots = {table.name: TableSlots(schema, groupings, table, wanted, apart) for table in tables}
         self._components: list[tuple[Component, ComponentProblem, ConstrainedEstimate]] = []
+        made: dict[Key, Problem] = {}
         solved: dict[Key, ConstrainedEstimate] = {}
         for component in components_of_tables([self._slots[table.name] for table in problem.desired_tables], apart):
-            own = component_problem(problem, groupings, self._slots, component)
+            own = component_problem(problem, groupings, self._slots, component, made)
             if own is None:
                 continue
             if own.key not in solved:
-                solved[own.key] = ConstrainedEstimate(own.problem, "independent", sparse_solver, COMPONENT)
+                alike = solved.get(own.structure)
+                estimate = ConstrainedEstimate(own.problem, "independent", sparse_solver, COMPONENT, alike)
+                solved[own.key] = solved[own.structure] = estimate
             self._components.append((component, own, solved[own.key]))
 
     def apply(self, Y: Float) -> Float:
@@ -161,7 +165,7 @@ class AreaForm:
     def _variances_of(self) -> dict[Key, Float]:
         """By the key of a component's problem the variances of its desired cells."""
         distinct = {own.key: estimate for _, own, estimate in self._components}
-        return dict(zip(distinct, variances_of_estimates(list(distinct.values())), strict=True))
+        return dict(zip(distinct, variances_of_several([own.sums for own in distinct.values()]), strict=True))
 
     def _cells(self, X: Float, place: slice, table: Table) -> Float:
         return X[place].reshape(-1, *table.shape, X.shape[1])
@@ -185,7 +189,7 @@ def kept_by_all(problem: Problem) -> Component:
     """
     tables = [*problem.observed_tables, *problem.desired_tables]
     alike = frozenset.intersection(*(frozenset(zip(own.axes, own.factors, strict=True)) for own in tables))
-    return frozenset(axis for axis, _ in alike) - frozenset(() if problem.zeros is None else problem.zeros.axes)
+    return frozenset(axis for axis, _ in alike) - frozenset(problem.zero_axes)
 
 
 def components_of_tables(tables: list[TableSlots], apart: Component) -> list[Component]:

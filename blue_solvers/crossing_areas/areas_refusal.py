@@ -18,13 +18,13 @@ def areas_refusal(problem: Problem) -> str | None:
     """Why components do not take a problem, or None: equal variances within every table of an area, or geounit."""
     if not problem.is_tabular:
         return Refusal("it has no tables, only a matrix", GENERAL)
-    if problem.covariance is not None:
+    if problem.is_correlated:
         return Refusal("its noise is correlated (assumption A2)", GENERAL)
-    if problem.geounit_variances is None:
+    if not problem.is_alike_by_geounit:
         return Refusal("variances differ within a table of an area (assumption A3)", GENERAL)
-    if problem.spine is not None and calls_others_leaves(problem.spine):
+    if not problem.has_areas and calls_others_leaves(problem.domain.spine):
         return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")
-    if problem.equalities is not None and is_uneven(problem):
+    if problem.has_equalities and is_uneven(problem):
         return Refusal("its variances are too unequal, with the weights of areas and equalities", GENERAL)
     count = _most_components(problem)
     if count > MOST_COMPONENTS:

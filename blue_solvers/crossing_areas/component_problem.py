@@ -7,7 +7,7 @@ of the same sums is one measurement, weighed by precision.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -50,6 +50,8 @@ class ComponentProblem:
     Attributes
     ----------
     problem : Problem
+    structure : tuple
+        What it has in common with those that differ from it in the sizes of their noise alone.
     sources : list of list of TablePart
         For every block of its observed layout.
     place_of : dict of int to int
@@ -57,14 +59,14 @@ class ComponentProblem:
     """
 
     problem: Problem
+    structure: Key
     sources: list[list[TablePart]]
     place_of: dict[int, int]
 
     @cached_property
     def key(self) -> Key:
         """What components have in common that share a factorisation."""
-        p = self.problem
-        return p.observed.names, p.desired.names, repr(p.domain.schema), p.variances.tobytes()
+        return self.structure, self.problem.variances.tobytes()
 
 
 class ReducedSchema:
@@ -135,11 +137,15 @@ def anything_will_do(problem: Problem) -> bool:
 
 
 def component_problem(
-    problem: Problem, groupings: Sequence[Grouping], slots: Mapping[str, TableSlots], component: Component
+    problem: Problem,
+    groupings: Sequence[Grouping],
+    slots: Mapping[str, TableSlots],
+    component: Component,
+    made: dict[Key, Problem],
 ) -> ComponentProblem | None:
     """The problem of a component that some desired table sees; None where nothing was measured of it, so that it is 0.
 
-    That is where all such tables are of areas without leaves.
+    That is where all such tables are of areas without leaves. `made` keeps one problem of every structure.
     """
     areas, schema = problem.domain.areas, problem.domain.schema
     tables = (*problem.observed_tables, *problem.desired_tables)
@@ -147,26 +153,41 @@ def component_problem(
     measured = _measured(problem, reduced, slots, component)
     if not measured:
         return None
-    observed: dict[str, dict[str, Float]] = {}
-    sources: list[list[TablePart]] = []
-    for layer, name in sorted(measured, key=lambda own: areas.level_index(own[0])):  # as blocks come
-        parts = measured[layer, name]
-        together, weights = _together([own for _, own in parts])
-        observed.setdefault(layer, {})[name] = together.reshape(-1, *parse_table(reduced.schema, name).shape)
-        sources.append([TablePart(block, own) for (block, _), own in zip(parts, weights, strict=True)])
+    names = sorted(measured, key=lambda own: areas.level_index(own[0]))  # as blocks come
+    together = [_together([own for _, own in measured[name]]) for name in names]
+    sources = [
+        [TablePart(block, own) for (block, _), own in zip(measured[name], weights, strict=True)]
+        for name, (_, weights) in zip(names, together, strict=True)
+    ]
     wanted: dict[LayerTable, list[int]] = {}
     for block, (level, table) in enumerate(zip(problem.desired_levels, problem.desired_tables, strict=True)):
         if component <= slots[table.name].contrasts:
             wanted.setdefault((areas.levels[level], reduced.name(table)), []).append(block)
+    variances = [own for own, _ in together]
+    known = np.concatenate([np.sign(np.where(np.isinf(own), -1.0, own)) for own in variances])
+    structure = repr(reduced.schema), *names, None, *wanted, known.tobytes()
+    if structure not in made:
+        made[structure] = _first_of_structure(problem, reduced, dict(zip(names, variances, strict=True)), wanted)
+    own = made[structure].with_sizes_of_noise(np.concatenate(variances))
+    return ComponentProblem(
+        own, structure, sources, {block: own.desired.index(place) for place in wanted for block in wanted[place]}
+    )
+
+
+def _first_of_structure(
+    problem: Problem, reduced: ReducedSchema, variances: Mapping[LayerTable, Float], wanted: Iterable[LayerTable]
+) -> Problem:
+    """A problem of one component; cells that nothing determines as if they had been measured as 0."""
+    areas = problem.domain.areas
+    observed: dict[str, dict[str, Float]] = {}
+    for (layer, name), own in variances.items():
+        observed.setdefault(layer, {})[name] = own.reshape(-1, *parse_table(reduced.schema, name).shape)
     desired: dict[str, list[str]] = {}
     for layer, name in wanted:
         desired.setdefault(layer, []).append(name)
     undetermined: Literal["nan", "error"] = "nan" if anything_will_do(problem) else "error"
     zeros = reduced.zeros(problem.zeros, areas)
-    made = Problem(reduced.schema, observed, desired, areas=areas, zeros=zeros, undetermined=undetermined)
-    made = made if made.undetermined is None else made.determined  # as if it had been measured as 0
-    place_of = {block: made.desired.index(place) for place, blocks in wanted.items() for block in blocks}
-    return ComponentProblem(made, sources, place_of)
+    return Problem(reduced.schema, observed, desired, areas=areas, zeros=zeros, undetermined=undetermined).determined
 
 
 def _measured(

@@ -26,15 +26,12 @@ def exact_form_of_areas(problem: Problem, known: Index = NO_CELLS) -> Components
 
 def _of_areas(problem: Problem) -> Problem:
     """The same over areas: geounits are areas, which nest, and a single place is an area of one leaf."""
-    if problem.areas is not None:
+    if problem.has_areas:
         return problem
-    spine = problem.domain.spine
-    areas = Areas.from_spine(spine) if problem.spine is not None else Areas(1, {})
-    zeros = problem.zeros
+    areas, zeros = Areas.from_spine(problem.domain.spine), problem.zeros
     if zeros is not None:
-        zeros = StructuralZeros.of(
-            problem.domain.schema, zeros.axes, _at_leaves(zeros.empty[problem.domain.leaves], areas)
-        )
+        at_leaves = _at_leaves(zeros.empty[problem.domain.leaves], areas)
+        zeros = StructuralZeros.of(problem.domain.schema, zeros.axes, at_leaves)
     return problem.replace(spine=None, areas=areas, zeros=zeros)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +24,7 @@ try:
 except ImportError:
     cholmod = None
 
+POWER_STEPS = 6
 ENTRY_BYTES = 12  # of a sparse matrix, while it is formed
 INDEFINITE = (
     "the matrix A Sigma A' is not positive definite, and has no Cholesky factor: its rows are dependent, or the "
@@ -87,6 +88,19 @@ def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERW
     if cholmod is None or (shown and not cholmod_gives_triangles()):
         return _by_scipy(matrix)
     return _by_cholmod(matrix, instead)
+
+
+def norms_of_inverse(factor: Solving, sizes: Sequence[int]) -> Float:
+    """About the largest eigenvalue of the inverse of every diagonal block of N, by a few steps of the power method."""
+    block = np.repeat(np.arange(len(sizes)), sizes)
+    z = np.random.default_rng(0).standard_normal((block.size, 1))
+
+    def norms() -> Float:
+        return np.sqrt(np.bincount(block, z[:, 0] ** 2, minlength=len(sizes)))
+
+    for _ in range(POWER_STEPS):
+        z = factor.solve(z / norms()[block, None])
+    return norms()
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -48,6 +48,11 @@ class Equations:
     moving: Flags
     uneven: bool = False
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether Sigma is known entry by entry."""
+        return self.Sigma_matrix is not None
+
     @cached_property
     def A_transposed(self) -> sparse.csr_array:
         """A' in rows, which multiplies faster than the transposed view."""
@@ -62,8 +67,8 @@ class Equations:
         UnsupportedProblemError
             If a covariance operator gives a row no variance above 0.
         """
-        if self.Sigma_matrix is not None:
-            variances = np.asarray((self.A @ self.Sigma_matrix).multiply(self.A).sum(axis=1)).ravel()
+        if self.has_entries:
+            variances = np.asarray((self.A @ self.entries()).multiply(self.A).sum(axis=1)).ravel()
         else:
             variances = np.concatenate(
                 [
@@ -99,18 +104,16 @@ class Equations:
     @cached_property
     def is_uncorrelated(self) -> bool:
         """Whether Sigma is known entry by entry, and has them on its diagonal alone."""
-        return self.Sigma_matrix is not None and _is_diagonal(self.Sigma_matrix)
+        return self.has_entries and _is_diagonal(self.entries())
 
     @cached_property
-    def _moves(self) -> sparse.csr_array | None:
-        """Sigma A' where noise is uncorrelated, which has the entries of A'; None elsewhere."""
-        if not self.is_uncorrelated:
-            return None
+    def _moves(self) -> sparse.csr_array:
+        """Sigma A', which has the entries of A' where noise is uncorrelated."""
         return sparse.csr_array(sparse.diags_array(self.entries().diagonal()) @ self.A_transposed)
 
     def moved_by(self, Z: Float) -> Float:
         """Sigma A' Z."""
-        return self.Sigma @ (self.A_transposed @ Z) if self._moves is None else self._moves @ Z
+        return self._moves @ Z if self.is_uncorrelated else self.Sigma @ (self.A_transposed @ Z)
 
     def normal_product(self, Z: Float) -> Float:
         """A Sigma A' Z; not with `moved_by`, by whose roundings dependent rows of A would be dependent no more."""
@@ -165,7 +168,7 @@ def equations_of(problem: Problem, rows: str) -> list[Equations]:
     A, b = problem.equations(rows)
     noisy_cells = ~problem.exact & ~problem.unmeasured
     noisy = np.flatnonzero((A != 0) @ noisy_cells.astype(float) > 0)
-    known_by_table = problem.is_structural and problem.table_variances is not None
+    known_by_table = problem.is_structural and problem.is_alike_by_geounit and problem.has_only_tables
     if rows == "independent" and problem.exact.any() and not known_by_table:
         noisy = np.sort(eliminate(A, np.flatnonzero(noisy_cells)).pivot_rows)
     Sigma, entries = problem.noise_covariance, problem.noise.entries()
@@ -176,6 +179,13 @@ def equations_of(problem: Problem, rows: str) -> list[Equations]:
     exact_A, exact_b = problem.exact_equations
     exact_Sigma = sparse.csr_array(sparse.diags_array(problem.exact.astype(float)))
     return [Equations(exact_A, exact_b, aslinearoperator(exact_Sigma), exact_Sigma, problem.exact, uneven), adjusted]
+
+
+def with_noise_of(problem: Problem, alike: list[Equations]) -> list[Equations]:
+    """The equations of a problem that differs from another, whose they are, in the sizes of its noise alone."""
+    *exact, adjusted = alike
+    Sigma, entries = problem.noise_covariance, problem.noise.entries()
+    return [*exact, replace(adjusted, Sigma=Sigma, Sigma_matrix=entries, uneven=is_uneven(problem))]
 
 
 def variance_spread(problem: Problem, power: int = 2) -> float:
@@ -193,38 +203,33 @@ def least_noise(problem: Problem) -> float:
     smallest, largest = _noise_of_leaves(problem, 2)
     if not largest > 0:
         return 0.0
-    wanted = min(float(_weights(problem, level)[0].min(initial=1.0)) for level in set(problem.desired_levels or (0,)))
+    wanted = 1.0
+    if problem.has_weights:
+        levels = set(problem.desired_levels or (0,))
+        wanted = min(float(extreme_weights(problem.leaves_of(level))[0].min(initial=1.0)) for level in levels)
     return smallest * wanted**2 / _squared_ratio(problem)
 
 
 def _noise_of_leaves(problem: Problem, power: int) -> tuple[float, float]:
     """The least and the largest variance of a noisy cell, in units of the leaves that it weighs; infinite if beyond."""
-    smallest, largest, alike = np.inf, 0.0, problem.geounit_variances
-    for block, level in enumerate(problem.observed_levels or (0,)):
-        least, greatest = _weights(problem, level)
-        own = problem.variances[problem.observed.block(block)] if alike is None else alike[block]
-        variances = own.reshape(-1 if least.size == 1 else least.size, own.size // least.size)
-        noisy = np.isfinite(variances) & (variances > 0)
-        with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
-            largest = max(largest, float((variances / least[:, None] ** power).max(initial=0.0, where=noisy)))
-            smallest = min(smallest, float((variances / greatest[:, None] ** power).min(initial=np.inf, where=noisy)))
-    return smallest, largest
-
-
-def _weights(problem: Problem, level: int) -> tuple[Float, Float]:
-    """The least and the greatest size of a weight in every area of a level, or node; of geounits 1."""
-    if problem.summing is not None:
-        return extreme_weights(problem.summing.matrix)
-    if problem.areas is not None:
-        return extreme_weights(problem.areas.leaves_of(level))
-    return np.ones(1), np.ones(1)
+    variances, weights = problem.noise.different_variances, np.ones((2, 1))
+    if power and problem.has_weights:
+        by_block = [extreme_weights(problem.leaves_of(level)) for level in problem.observed_levels or (0,)]
+        cells = problem.observed.sizes // [own.shape[1] for own in by_block]
+        repeated = [np.repeat(own, size, axis=1) for own, size in zip(by_block, cells.tolist(), strict=True)]
+        variances, weights = problem.variances, np.concatenate(repeated, axis=1)
+    noisy = np.isfinite(variances) & (variances > 0)
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        largest = (variances / weights[0] ** power).max(initial=0.0, where=noisy)
+        smallest = (variances / weights[1] ** power).min(initial=np.inf, where=noisy)
+    return float(smallest), float(largest)
 
 
 def _squared_ratio(problem: Problem) -> float:
     """The square of the largest ratio of what an equality weighs cells by; infinite if beyond."""
-    if problem.equalities is None:
+    if not problem.has_equalities:
         return 1.0
-    least, greatest = extreme_weights(problem.equalities[0])
+    least, greatest = extreme_weights(problem.equality_rows[0])
     with np.errstate(over="ignore"):
         return float(((greatest / least) ** 2).max(initial=1.0))
 
@@ -239,10 +244,10 @@ def is_uneven(problem: Problem) -> bool:
     return variance_spread(problem, power=4) > max(WIDEST_SPREAD, alone)
 
 
-def extreme_weights(rows: sparse.csr_array) -> tuple[Float, Float]:
-    """The least and the greatest size of an entry of every row; 1 where there is none."""
+def extreme_weights(rows: sparse.csr_array) -> Float:
+    """The least and the greatest size of an entry of every row, (2, rows); 1 where there is none."""
     starts, filled = rows.indptr[:-1], np.diff(rows.indptr) > 0
     sizes, found = abs(rows.data), np.ones((2, rows.shape[0]))
     for own, extreme in zip(found, (np.minimum, np.maximum), strict=True):
         own[filled] = extreme.reduceat(sizes, starts[filled]) if filled.any() else []
-    return found[0], found[1]
+    return found

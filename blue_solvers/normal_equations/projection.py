@@ -8,26 +8,26 @@ weights; it changes nothing unless they contradict one another), then everything
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
-from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion, variances_of_several
-from blue_solvers.normal_equations.factorisation import factorise
+from blue_solvers.normal_equations.cell_variances import SumsOfCells, desired_sums, variances_of_several
+from blue_solvers.normal_equations.factorisation import factorise, norms_of_inverse
 from blue_solvers.normal_equations.noisy_equations import (
     Equations,
     NormalSolverFactory,
     equations_of,
+    with_noise_of,
 )
 from blue_solvers.normal_equations.stage import Projected, Stage
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
 CHECKED_ENTRIES = 1_000_000  # of anybody's equations, in which nearly dependent rows are looked for
-INVERSE_ITERATIONS = 4  # towards the least eigenvalue
 TOLD_APART = 1e-13  # least eigenvalue of A Sigma A', scaled to a unit diagonal, from which answers keep enough digits
 
 
@@ -43,29 +43,42 @@ class ConstrainedEstimate(Prepared):
         Makes a `NormalSolver` from `Equations`.
     info : Info
         What to report, but for the figures of an apply.
+    alike : ConstrainedEstimate, optional
+        Of a problem that differs in the sizes of its independent noise alone: its equations are these.
     """
 
-    def __init__(self, problem: Problem, rows: str, make_solver: NormalSolverFactory, info: Info) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        rows: str,
+        make_solver: NormalSolverFactory,
+        info: Info,
+        alike: ConstrainedEstimate | None = None,
+    ) -> None:
         self.problem = problem
-        if problem.matrix is not None and problem.matrix.nnz <= CHECKED_ENTRIES:
+        if not problem.relations.independent and problem.constraint_matrix("all").nnz <= CHECKED_ENTRIES:
             _require_told_apart(equations_of(problem, "independent")[-1])
-        found = equations_of(problem, rows)
-        self._independent = found[-1] if rows == "independent" else None
-        self._stages = [(Stage(own, make_solver, rows == "independent"), own.b) for own in found if own.A.shape[0]]
+        self.equations: list[Equations] = (
+            equations_of(problem, rows) if alike is None else with_noise_of(problem, alike.equations)
+        )
+        self._alike, self._is_independent = alike, rows == "independent"
+        self._stages = [
+            (Stage(own, make_solver, rows == "independent"), own.b) for own in self.equations if own.A.shape[0]
+        ]
         labels = dict.fromkeys(stage.solver.label for stage, _ in self._stages)
         self.info = Info(f"{info.solver} ({', '.join(labels)})" if labels else info.solver, info.exact, info.reason)
         self._origin = np.zeros((problem.observed.size, 1))
         self.offset = np.zeros(problem.desired.size)
-        if any(b.any() for _, b in self._stages) or problem.completion is not None:
+        if any(b.any() for _, b in self._stages) or problem.completed(self._origin, constants=True).any():
             for _ in range(2):  # the second time from near by, which rounds less
                 self._origin, projected = self._projected(self._origin, affine=True)
             if not all(own.as_asked for own in projected):
                 self.info = replace(self.info, exact=False)
-            self.offset = self._completed(self._origin, affine=True)[:, 0]
+            self.offset = problem.tabulate(problem.completed(self._origin, constants=True))[:, 0]
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         X, projected = self._projected(Y - self._origin * self._shares(Y), affine=False)
-        return self._completed(X, affine=False), replace(
+        return self.problem.tabulate(self.problem.completed(X)), replace(
             self.info,
             exact=self.info.exact and all(own.as_asked for own in projected),
             iterations=sum(own.iterations for own in projected),
@@ -93,17 +106,8 @@ class ConstrainedEstimate(Prepared):
                 projected.append(own)
         return X, projected
 
-    def _completed(self, X: Float, affine: bool) -> Float:
-        """The desired cells of observed ones that were measured."""
-        if self.problem.completion is not None:
-            C, c = self.problem.completion
-            X = C @ X + (c[:, None] if affine else 0)
-        return self.problem.tabulate(X)
-
     def adjoint(self, V: Float) -> Float:
-        U = self.problem.tabulate_transpose(V)
-        if self.problem.completion is not None:
-            U = self.problem.completion[0].T @ U
+        U = self.problem.completed_transpose(self.problem.tabulate_transpose(V))
         with one_blas_thread():
             for stage, _ in reversed(self._stages):
                 U = stage.adjoint(U)
@@ -114,31 +118,23 @@ class ConstrainedEstimate(Prepared):
         """By entries of the inverse that the pattern of a factor holds; where there are none, one adjoint a cell."""
         if not self.problem.noise.has_entries:
             return super().variances()
-        return variances_by_selected_inversion(self.problem, equations=self._independent)
+        return variances_of_several([self.sums])[0]
 
-
-def variances_of_estimates(estimates: Sequence[ConstrainedEstimate]) -> list[Float]:
-    """Variances of estimates of problems that share nothing, worked out together where they can be."""
-    given = [
-        (own.problem, own._independent)
-        for own in estimates
-        if own._independent is not None and own.problem.noise.has_entries and own.problem.undetermined is None
-    ]
-    if len(given) < len(estimates):
-        return [own.variances() for own in estimates]
-    return variances_of_several(given)
+    @cached_property
+    def sums(self) -> SumsOfCells:
+        """What variances are worked out from."""
+        if not self._is_independent:
+            return SumsOfCells.of(self.problem)
+        sums = desired_sums(self.problem) if self._alike is None else self._alike.sums.T
+        return SumsOfCells(self.equations[-1], sums, not self.problem.has_exact_knowledge)
 
 
 def _require_told_apart(equations: Equations) -> None:
     """Refuse anybody's equations some of which nearly follow from others, in units of their noise."""
-    if equations.Sigma_matrix is None or not equations.A.shape[0]:
+    if not (equations.has_entries and equations.A.shape[0]):
         return
-    z = np.random.default_rng(0).standard_normal((equations.A.shape[0], 1))
     try:
-        factor = factorise(equations.normal_matrix())
-        for _ in range(INVERSE_ITERATIONS):
-            z = factor.solve(z / np.linalg.norm(z))
-        least = 1 / float(np.linalg.norm(z))
+        least = 1 / norms_of_inverse(factorise(equations.normal_matrix()), [equations.A.shape[0]])[0]
     except UnsupportedProblemError:
         least = 0.0
     if not least > TOLD_APART:

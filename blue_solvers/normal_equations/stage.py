@@ -54,7 +54,7 @@ class Stage:
         self.solver = make_solver(equations)
         self._absolute = abs(equations.A)
         self._deviations = equations.deviations[:, None]
-        iterate = self.solver.iterate if self.solver.rtol else self._corrected
+        iterate = self.solver.iterate if self.solver.rtol else self._solved
         self._settling = Settling(equations, iterate) if iterate is not None else None
         extended = equations.uneven and not self.solver.rtol and equations.A.shape[0]
         self._extended = ExtendedSweeps(equations, self.solver) if extended else None
@@ -105,16 +105,9 @@ class Stage:
 
         return self._refine(U, lambda W: equations.A @ (equations.Sigma @ W), correct, floor)[0]
 
-    def _corrected(self, R: Float, sizes: Sizes, target: Float) -> tuple[Float, int]:
-        """Z of a direct solver, corrected until sizes of what it leaves are at most `target`, or sweeps are over."""
-        columns = np.arange(R.shape[1])
-        Z, left = np.zeros_like(R), R
-        for _ in range(SWEEPS):
-            Z = Z + self.solver.solve(left, target)[0]
-            left = R - self.equations.normal_product(Z)
-            if (sizes(left, columns) <= target).all():
-                break
-        return Z, 0
+    def _solved(self, R: Float, sizes: Sizes, target: Float) -> tuple[Float, int]:
+        """Z of a direct solver, as near as it comes."""
+        return self.solver.solve(R, target)
 
     def _refine(
         self,

@@ -67,7 +67,7 @@ class Auto(Solver):
 
     def refusal(self, problem: Problem) -> str | None:
         """Nothing, but what the dense solver does of singular noise."""
-        return DENSE.refusal(problem) if problem.noise.factor is not None else ON_CONSTRAINTS.refusal(problem)
+        return DENSE.refusal(problem) if problem.noise.is_singular else None  # iterations on constraints take all else
 
     def plan(self, problem: Problem) -> Prepared:
         """Choose, and prepare that solver."""
@@ -79,7 +79,7 @@ class Auto(Solver):
 
     def choose(self, problem: Problem) -> tuple[Solver, str]:
         """The solver for a plain problem (see `Solver`), and why."""
-        if problem.noise.factor is not None:
+        if problem.noise.is_singular:
             return DENSE.solver, "its covariance is singular"
         if problem.relations.tree is not None:
             return TWO_PASS.solver, "its nodes form a tree of sums: two sweeps, exact"
@@ -89,12 +89,12 @@ class Auto(Solver):
             return AREAS.solver, "all variables together have many times the cells of the tables: by components, exact"
         if problem.tree is not None and TWO_PASS.refusal(problem) is None:
             return TWO_PASS.solver, "its areas form a tree: two passes, exact"
-        if _is_special(problem) and TWO_PASS.refusal(problem) is None:
+        if not problem.has_only_tables and TWO_PASS.refusal(problem) is None:
             return (
                 TWO_PASS.solver,
                 "noise is uncorrelated and of equal variance within every table of a geounit: two passes, exact",
             )
-        if problem.areas is not None and AREAS.refusal(problem) is None:
+        if problem.has_areas and AREAS.refusal(problem) is None:
             return AREAS.solver, "noise is uncorrelated and of equal variance within every table of an area: exact"
         why = _why_not_closed_form(problem)
         unsupported = CHOLESKY.refusal(problem)
@@ -111,16 +111,9 @@ class Auto(Solver):
         return _iterations(problem, f"{why}: {rank:,} constraints are dear to factorise, so iterations")
 
 
-def _is_special(problem: Problem) -> bool:
-    """Whether the two passes take what the closed form without a spine does not."""
-    return problem.places is not None or problem.zeros is not None or problem.equalities is not None
-
-
 def _is_wide(problem: Problem) -> bool:
     """Whether the two passes would hold many times the cells that are given and wanted."""
-    if problem.places is None:
-        return False
-    return holds_many_times_its_tables(problem, problem.places.size)
+    return problem.is_placed and holds_many_times_its_tables(problem, problem.domain.places.size)
 
 
 def _equations_are_dear(problem: Problem) -> bool:
@@ -165,7 +158,7 @@ def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
     ratio = variance_ratio(problem)
     told = "tables are measured in part" if isinf(ratio) else f"the ratio within a table is at most {ratio:.3g}"
     chosen = f"{why} around equal variances: {told}"
-    if ratio <= SAFE_RATIO and problem.covariance is None and not left_out:
+    if ratio <= SAFE_RATIO and not problem.is_correlated and not left_out:
         return around, chosen
     ratio = UNKNOWN_RATIO if isinf(ratio) else ratio
     work = sqrt(min(max(ratio, USUAL_RATIO), WIDEST_RATIO)) * problem.observed.size
@@ -198,9 +191,9 @@ def _first(reason: str) -> str:
 def _why_not_closed_form(problem: Problem) -> str:
     if not problem.is_tabular:
         return "equations without tables"
-    if problem.covariance is not None:
+    if problem.is_correlated:
         return "noise is correlated (A2 fails)"
-    if problem.geounit_variances is not None:
-        closed = AREAS if problem.areas is not None else TWO_PASS if _is_special(problem) else SEA_BLUE
+    if problem.is_alike_by_geounit:
+        closed = AREAS if problem.has_areas else SEA_BLUE if problem.has_only_tables else TWO_PASS
         return _first(closed.refusal(problem) or "")
     return "variances differ within tables (A3 fails)"

@@ -53,8 +53,7 @@ class Cholesky(Solver):
 def products_of_equations(problem: Problem) -> float:
     """Multiplications that form A Sigma A', of independent equations; it has no more entries than that."""
     A = problem.constraint_matrix()
-    Sigma = None if problem.covariance is None else problem.noise.entries()
-    reach = A if Sigma is None else A @ Sigma
+    reach = A @ problem.noise.entries() if problem.is_correlated else A
     return float((np.diff(reach.tocsc().indptr).astype(float) ** 2).sum())
 
 

@@ -10,7 +10,6 @@ from scipy import linalg, sparse
 
 from blue_solvers.components.orthogonal import fit
 from blue_solvers.contract import Capability, Info, Prepared, Refusal, Solver, UnsupportedProblemError
-from blue_solvers.normal_equations.cell_variances import desired_sums, least_share
 from blue_solvers.normal_equations.factorisation import FactorSolver
 from blue_solvers.normal_equations.inverses import DenseFactor
 from blue_solvers.normal_equations.noisy_equations import Equations, is_uneven, variance_spread
@@ -52,7 +51,7 @@ class Dense(Solver):
         """A covariance that is not known entry by entry, and too large to find its entries."""
         if problem.observed.size > MOST_OPERATOR_CELLS and not problem.noise.has_entries:
             return Refusal("its covariance is an operator without entries", "use solver='cg'")
-        if problem.noise.factor is not None and variance_spread(problem) > WIDE_SPREAD:
+        if problem.noise.is_singular and variance_spread(problem) > WIDE_SPREAD:
             return Refusal(
                 f"its covariance is singular, and its variances differ by {variance_spread(problem):.1g}",
                 f"make them differ by {WIDE_SPREAD:.0g} at most",
@@ -64,15 +63,15 @@ class Dense(Solver):
         if not problem.noise.has_entries:
             problem = _with_entries(problem)
         orthogonal = Info(f"{self.name} (LAPACK)", exact=True, reason=REASON)
-        if problem.noise.factor is not None:
-            return SingularEstimate(problem, problem.noise.factor, orthogonal)
+        if (F := problem.noise.factor) is not None:
+            return SingularEstimate(problem, F, orthogonal)
         if variance_spread(problem) > WIDE_SPREAD and not is_uneven(problem):
             return OrthogonalEstimate(problem, orthogonal)
         needed = 3.0 * 8 * problem.rank**2
         what = f"the dense projection with {problem.rank:,} constraints"
         require_memory(needed, what, "use solver='sea_blue', 'cholesky' or 'cg'")
         info = Info(self.name, exact=True, reason=REASON)
-        return _DenseEstimate(problem, "independent", _dense_solver, info)
+        return ConstrainedEstimate(problem, "independent", _dense_solver, info)
 
 
 def _with_entries(problem: Problem) -> Problem:
@@ -89,15 +88,6 @@ REASON = "the projection of Theorem 5, by dense linear algebra"
 
 def _dense_solver(equations: Equations) -> FactorSolver:
     return FactorSolver(equations, DenseFactor.of(equations.normal_matrix()))
-
-
-class _DenseEstimate(ConstrainedEstimate):
-    def variances(self) -> Float:
-        """From the estimate's own weights, of every cell; 0 where they leave rounding only."""
-        sums = desired_sums(self.problem)
-        noise = np.asarray(sums.multiply(sums @ self.problem.noise.entries()).sum(axis=1))
-        variances = Prepared.variances(self)
-        return np.where(variances > least_share(self.problem) * noise.ravel(), variances, 0.0)
 
 
 class OrthogonalEstimate(Prepared):
@@ -197,21 +187,17 @@ def _solutions(problem: Problem) -> tuple[Float, Float, Index]:
     Z[free, np.arange(free.size)] = 1
     Z[columns] = -solved[:, free]
     start[columns] = -solved[:, n]
-    if problem.completion is not None:
-        C, c = problem.completion
-        start, Z = C @ start + c, C @ Z
-    return start, Z, free
+    return problem.completed(start[:, None], constants=True)[:, 0], problem.completed(Z), free
 
 
 def _whitening(problem: Problem, cells: np.ndarray) -> Float:
     """W with W Sigma W' = I for some cells, (k, k)."""
     deviations = np.sqrt(problem.variances[cells])
-    entries = problem.noise.entries()
-    if problem.covariance is None or entries is None:
+    if not problem.is_correlated:
         return np.diag(1 / deviations)
     # The noisiest first: then no row mixes what is known well into what is not.
     order = np.argsort(-deviations, kind="stable")
-    covariance = entries[cells][:, cells].toarray()
+    covariance = problem.noise.at(np.flatnonzero(cells)) @ np.eye(deviations.size)
     correlation = (covariance / np.outer(deviations, deviations))[np.ix_(order, order)]
     W = np.empty_like(covariance)
     factor = linalg.cholesky(correlation, lower=True)

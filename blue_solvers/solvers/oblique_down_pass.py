@@ -131,15 +131,7 @@ class _Fit:
         self._tables = [make_table(schema, factors) for factors in below]
         sums = [margin_matrix(schema, table, coarse) for coarse in self._tables]
         B = sparse.csr_array(sparse.vstack([sparse.csr_array((0, table.size)), *sums], format="csr"))
-        ends = B.indptr[1:]  # every row of B, and then -1 for its margin
-        self._gaps = sparse.csr_array(
-            (
-                np.insert(B.data, ends, -1.0),
-                np.insert(B.indices, ends, table.size + np.arange(ends.size)),
-                B.indptr + np.arange(B.indptr.size),
-            ),
-            shape=(B.shape[0], sum(B.shape)),
-        )
+        self._gaps = sparse.csr_array(sparse.hstack([B, -sparse.eye_array(B.shape[0])], format="csr"))
         self._stops = np.cumsum([table.size, *(coarse.size for coarse in self._tables)])[:-1]
         rows, noisy = _independent_margin_cells(table.shape), np.flatnonzero(variances > 0)
         is_direct = rows.size <= DIRECT_ROWS

@@ -44,7 +44,7 @@ class SeaBlue(Solver):
 
     def why_inexact(self, problem: Problem) -> str | None:
         """Unequal variances within tables."""
-        return None if problem.table_variances is not None else "variances differ within tables (A3 fails)"
+        return None if problem.is_alike_by_geounit else "variances differ within tables (A3 fails)"
 
     def plan(self, problem: Problem) -> Prepared:
         """Plan the passes."""

@@ -58,7 +58,7 @@ class TwoPass(Solver):
             over, observed, desired = problem.tree
             return InOtherLayout(problem, self.plan(over), observed, desired)
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
-        if problem.equalities is not None:
+        if problem.has_equalities:
             return SeaBlueEstimate(problem, conditioned(problem), info)
         return _TwoPassEstimate(problem, TreeForm(StructuredProblem.of(problem)), info)
 

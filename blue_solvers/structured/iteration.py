@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -98,11 +99,10 @@ class NearestStructuredEstimate(Prepared):
         self.info = info
         structure = structure_of(problem)
         self._desired, self._observed, self._kept = structure.desired, structure.observed, structure.kept
-        self._cells = slice(None) if self._kept is None else self._kept.cells
         moved = (structure.variances > 0) & np.isfinite(structure.variances)
         self._certain = problem.noise.has_entries and not (moved & problem.unmeasured).any()
         self._deviations = np.sqrt(np.where(moved, structure.variances, 0.0))[:, None]
-        self._S = self._deviations[self._cells] ** 2
+        self._S = self._kept.of(self._deviations) ** 2
         self._inverse_S = np.divide(1.0, self._S, out=np.zeros_like(self._S), where=self._S > 0)
         least = float(self._deviations[moved].min(initial=np.inf))
         self._nothing = min(ROUNDING * EPSILON * float(self._deviations.max(initial=0.0)), LEAST_ERROR * least)
@@ -123,25 +123,21 @@ class NearestStructuredEstimate(Prepared):
         ratios = problem.variances[used] / squares[used]
         self._greatest = float(ratios.max(initial=1.0))
         self._ratio = min(variance_ratio(problem), self._greatest / float(ratios.min(initial=1.0)))
-        if problem.covariance is not None:
+        if problem.is_correlated:
             self._weigh, self._spread_noise = _inverse_of_noise(problem), self._noise_of_kept
             return
         variances = np.where(used, problem.variances, self._greatest * squares)[:, None]
         precisions = np.divide(1.0, variances, out=np.zeros_like(variances), where=used[:, None])
-        own = variances[self._cells]
+        own = self._kept.of(variances)
         self._weigh, self._spread_noise = lambda X: precisions * X, lambda R: own * R
 
     def _noise_of_kept(self, R: Float) -> Float:
-        if self._kept is None:
-            return self.problem.noise @ R
-        everywhere = np.zeros((self._deviations.size, R.shape[1]))
-        everywhere[self._cells] = R
-        return (self.problem.noise @ everywhere)[self._cells]
+        return self._kept.of(self.problem.noise @ self._kept.alone(R))
 
     def _softened_variances(self) -> Float | None:
         """S f of every cell; None where one estimate a step is less work."""
         problem = self.problem
-        if problem.covariance is not None or problem.places is not None or not self._certain or self._kept is not None:
+        if problem.is_correlated or problem.is_placed or not self._certain or self._kept.names:
             return None
         moved = self._S > 0
         leverages = (self._observed.variances()[:, None] * self._inverse_S).clip(0, 1)
@@ -150,15 +146,15 @@ class NearestStructuredEstimate(Prepared):
         return softened(self._S, self._weigh(self._S), leverages)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
-        return self._estimate(Y, self._observed.apply(Y[self._cells]))
+        return self._estimate(Y, self._observed.apply(self._kept.of(Y)))
 
     def _estimate(self, Y: Float, start: Float) -> tuple[Float, Info]:
         """The desired cells of the BLUE from Y, from a consistent start that agrees with all that is exact."""
-        everywhere = self._spread(start)
+        everywhere = self._kept.spread(start)
         away = Y - everywhere
         weighted = self._weigh(away)
         adjustment = np.sqrt(np.maximum(_products(away, weighted), 0.0))
-        pull = self._transposed(self._gather(weighted))
+        pull = self._transposed(self._kept.gather(weighted))
         rounding = self._rounding(self._weigh(self._signs * (abs(Y) + abs(everywhere))))
         aim = np.minimum(self._rtol * adjustment, self._most_error)
         X, sizes, iterations = self._solve(pull, np.maximum(aim, rounding))
@@ -186,7 +182,9 @@ class NearestStructuredEstimate(Prepared):
         if self._has_few_equations():
             return variances_by_selected_inversion(self.problem)
         rtol = HALF_THE_DIGITS * float(np.sqrt(self._rtol)) if self._certain else self._rtol
-        return variances_from_weights(self.problem, lambda V: self._weights(V, rtol))
+        size = self.problem.desired.size
+        weights = partial(self._weights, rtol=rtol)
+        return variances_from_weights(self.problem.noise_covariance, np.arange(size), size, weights)
 
     def _has_few_equations(self) -> bool:
         problem = self.problem
@@ -199,26 +197,18 @@ class NearestStructuredEstimate(Prepared):
         """Weights of the measurements in V' x, to an error of every column of `rtol` of its standard error."""
         pulls = self._desired.adjoint(V)
         pull = self._transposed(pulls)
-        deviations = self._deviations[self._cells]
+        deviations = self._kept.of(self._deviations)
         scaled = deviations * pulls
         nothing = self._nothing * np.maximum(_lengths(V), _lengths(pulls))
         known = np.minimum(_lengths(scaled), _lengths(deviations * pull)) <= nothing  # known exactly, but for rounding
         pull[:, known] = 0
         target = np.maximum(rtol * self._least_errors(pull), self._floor * _lengths(scaled))
         X, _, _ = self._solve(pull, target)
-        weights = self._weigh(self._spread(X))
-        weights[self._cells] += self._observed.adjoint(pulls - self._gather(weights))
+        weights = self._weigh(self._kept.spread(X))
+        weights += self._kept.alone(self._observed.adjoint(pulls - self._kept.gather(weights)))
         weights[self.problem.unmeasured] = 0
         weights[np.ix_(~self.problem.exact, known)] = 0
         return weights
-
-    def _spread(self, X: Float) -> Float:
-        """B X: all observed cells from the kept ones."""
-        return X if self._kept is None else self._kept.spread(X)
-
-    def _gather(self, W: Float) -> Float:
-        """B' W."""
-        return W if self._kept is None else self._kept.gather(W)
 
     def _transposed(self, R: Float) -> Float:
         """P' R = S^-1 P S R."""
@@ -228,7 +218,7 @@ class NearestStructuredEstimate(Prepared):
 
     def _information(self, X: Float) -> Float:
         """P' B' Sigma^-1 B X."""
-        return self._transposed(self._gather(self._weigh(self._spread(X))))
+        return self._transposed(self._kept.gather(self._weigh(self._kept.spread(X))))
 
     def _preconditioned(self, R: Float) -> Float:
         return self._S * R if self._softened is None else self._observed.apply(self._softened * R)
@@ -246,7 +236,7 @@ class NearestStructuredEstimate(Prepared):
         """What the standard errors of functionals are at least: those of their estimates along P S `pull` alone."""
         along = self._S * pull
         squares = _products(pull, along)
-        everywhere = self._spread(along)
+        everywhere = self._kept.spread(along)
         precisions = _products(everywhere, self._weigh(everywhere))
         return np.divide(squares, np.sqrt(precisions), out=np.zeros_like(squares), where=precisions > 0)
 
@@ -294,7 +284,7 @@ class NearestStructuredEstimate(Prepared):
 
     def _advice(self, steps: int) -> str:
         spread = "the noise being correlated"
-        if self.problem.covariance is None:
+        if not self.problem.is_correlated:
             spread = f"variances within a table being in a ratio of up to {self._ratio:.3g}"
         return (
             f"cg did not reach rtol={self._rtol:g} in {steps} iterations with preconditioner='two_pass', "
@@ -318,14 +308,13 @@ def softened(S: Float, D: Float, leverages: Float) -> Float:
 
 def _inverse_of_noise(problem: Problem) -> Callable[[Float], Float]:
     """Products with Sigma^-1 of correlated noise: a sparse covariance is factorised once."""
-    entries = problem.noise.entries()
-    if entries is None:
-        if problem.noise.solve is None:
-            raise ValueError("the covariance is an operator without a method solve(V), its inverse times V: give one")
-        return problem.noise.solve
-    inverse = 1 / np.sqrt(entries.diagonal())
+    if not problem.noise.has_entries:
+        if (solve := problem.noise.solve) is not None:
+            return solve
+        raise ValueError("the covariance is an operator without a method solve(V), its inverse times V: give one")
+    inverse = 1 / np.sqrt(problem.variances)
     unscaled = sparse.diags_array(inverse)
-    factor, inverse = factorise(sparse.csr_array(unscaled @ entries @ unscaled)), inverse[:, None]
+    factor, inverse = factorise(sparse.csr_array(unscaled @ problem.noise.entries() @ unscaled)), inverse[:, None]
     return lambda X: inverse * factor.solve(inverse * X)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,24 +28,37 @@ class KeptTables:
         The tables that it has, observed and desired.
     cells, others : ndarray of int
         Their cells in the observed layout, and those of the tables left out.
-    left_out : Problem or None
-        From the kept tables to the others; None if there are none, and only desired recodes were too many.
+    left_out : Problem
+        From the kept tables to the others.
     desired : Problem
         From the kept tables to the desired ones.
     names : tuple
-        Of the tables left out.
+        Of the tables left out; where there are none, all the others are of no account.
+    sums_desired : bool
+        Whether desired tables are sums of the kept ones, since together their recodes are too many.
     """
 
     kept: Problem
     cells: NDArray[np.intp]
     others: NDArray[np.intp]
-    left_out: Problem | None
+    left_out: Problem
     desired: Problem
     names: tuple
+    sums_desired: bool = True
+
+    @classmethod
+    def all_of(cls, problem: Problem) -> Self:
+        """Nothing is left out."""
+        none = np.zeros(0, dtype=np.intp)
+        return cls(problem, none, none, problem, problem, (), sums_desired=False)
+
+    def of(self, Y: Float) -> Float:
+        """The kept ones among all observed cells, (n, K)."""
+        return Y[self.cells] if self.names else Y
 
     def spread(self, X: Float) -> Float:
         """All observed cells, (n, K), from consistent values of the kept ones."""
-        if self.left_out is None:
+        if not self.names:
             return X
         result = np.empty((self.cells.size + self.others.size, X.shape[1]))
         result[self.cells] = X
@@ -53,9 +67,15 @@ class KeptTables:
 
     def gather(self, W: Float) -> Float:
         """The transpose of `spread`."""
-        if self.left_out is None:
-            return W
-        return W[self.cells] + self.left_out.tabulate_transpose(W[self.others])
+        return W[self.cells] + self.left_out.tabulate_transpose(W[self.others]) if self.names else W
+
+    def alone(self, R: Float) -> Float:
+        """All observed cells, (n, K), 0 but for the kept ones."""
+        if not self.names:
+            return R
+        everywhere = np.zeros((self.cells.size + self.others.size, R.shape[1]))
+        everywhere[self.cells] = R
+        return everywhere
 
 
 def kept_tables(problem: Problem, known: NDArray[np.intp], suits: Callable[[Problem], bool]) -> KeptTables | None:
@@ -98,7 +118,7 @@ def _with_more(problem: Problem, kept: list[int], suits: Callable[[Problem], boo
             kept = more
     left = [i for i in tables if i not in kept]
     names = tuple(problem.observed.names[i] for i in left)
-    to_others = of_tables(problem, kept, left) if left else None
+    to_others = of_tables(problem, kept, left or kept)
     cells, others = problem.observed.cells(kept), problem.observed.cells(left)
     return KeptTables(of_tables(problem, kept, kept), cells, others, to_others, of_tables(problem, kept), names)
 

@@ -60,7 +60,7 @@ def nearest_structured(problem: Problem) -> Problem:
         noisy = (cells > 0) & np.isfinite(cells)
         mixed = noisy.any(axis=1)
         logarithms, noisy = np.log(np.where(noisy, cells, 1.0)[mixed]), noisy[mixed]
-        if problem.places is None:
+        if not problem.is_placed:
             one = logarithms.sum(axis=1) / noisy.sum(axis=1)
         else:
             least, greatest = np.where(noisy, logarithms, np.inf), np.where(noisy, logarithms, -np.inf)
@@ -106,7 +106,7 @@ def why_no_structure(problem: Problem) -> str | None:
     """Why there is no nearest structured problem that can be solved exactly, or None."""
     if not problem.is_tabular:
         return Refusal("it has no tables, only a matrix", OTHERWISE)
-    if problem.noise.solve is None:
+    if not problem.noise.can_solve:
         return Refusal(
             "its covariance is an operator without a method solve(V), its inverse times V",
             "use preconditioner='jacobi'",
@@ -128,19 +128,19 @@ def why_no_structure(problem: Problem) -> str | None:
 def tables_left_out(problem: Problem) -> tuple:
     """Names of observed tables that the nearest structured problem does without, their recodes coupling too much."""
     kept = _kept(problem)
-    return kept.names if isinstance(kept, KeptTables) else ()
+    return () if isinstance(kept, str) else kept.names
 
 
-def _kept(problem: Problem) -> KeptTables | str | None:
+def _kept(problem: Problem) -> KeptTables | str:
     """Nothing is left out where the recodes permit it; otherwise enough to make their matrices small."""
     structured, known = nearest_structured(problem), exact_in_part(problem)
-    if problem.areas is not None:
-        return areas_refusal(structured)
-    special = problem.places is not None or problem.zeros is not None or problem.equalities is not None
-    refusal = tree_refusal if special or exact_in_part(problem).size else flat_refusal
+    everything = KeptTables.all_of(structured)
+    if problem.has_areas:
+        return areas_refusal(structured) or everything
+    refusal = flat_refusal if problem.has_only_tables and not known.size else tree_refusal
     reason = refusal(structured)
     if reason is None:
-        return None
+        return everything
     few = kept_tables(structured, known, lambda p: group_count(p) <= FEW_GROUPS and refusal(p) is None)
     return few or kept_tables(structured, known, lambda p: refusal(p) is None) or reason
 
@@ -155,14 +155,14 @@ class Structure:
         Of the observed cells of its tables; of the desired cells, from the same.
     variances : ndarray, (n,)
         The one variance of every observed cell of the problem, 0 in exact cells.
-    kept : KeptTables or None
-        Which tables it has; None if all.
+    kept : KeptTables
+        Which tables it has.
     """
 
     observed: Components
     desired: Components
     variances: Float
-    kept: KeptTables | None
+    kept: KeptTables
 
 
 def structure_of(problem: Problem) -> Structure:
@@ -171,16 +171,16 @@ def structure_of(problem: Problem) -> Structure:
     assert not isinstance(kept, str)
     structured = nearest_structured(problem)
     variances = np.where(problem.exact, 0.0, structured.variances)
-    if kept is not None:
+    if kept.sums_desired:
         observed = _exact_form(kept.kept, np.searchsorted(kept.cells, known))
         return Structure(observed, _Sums(kept.desired, observed), variances, kept)
     desired = _exact_form(structured, known)
     same = problem.desired.names == problem.observed.names
-    return Structure(desired if same else _exact_form(structured.observing(), known), desired, variances, None)
+    return Structure(desired if same else _exact_form(structured.observing(), known), desired, variances, kept)
 
 
 def _exact_form(structured: Problem, known: NDArray[np.intp]) -> Components:
-    if structured.areas is not None:
+    if structured.has_areas:
         return exact_form_of_areas(structured, known)
     return conditioned(structured, known)
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from blue_solvers.contract import VARIANCE_BLOCK
+from blue_solvers.contract import variances_from_weights
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solvers import SeaBlue
@@ -152,12 +152,10 @@ def _require_blue(P: BlueOperator, method: str) -> None:
 
 
 def _by_applies(P: BlueOperator) -> Float:
-    result = np.empty(P.shape[0])
-    for start in range(0, P.shape[0], VARIANCE_BLOCK):
-        cells = np.arange(start, min(start + VARIANCE_BLOCK, P.shape[0]))
-        weights = observed_weights(P, cell_weights(P, cells))
-        result[cells] = np.einsum("ij,ij->j", weights, P.problem.noise_covariance @ weights)
-    return result
+    size = P.shape[0]
+    return variances_from_weights(
+        P.problem.noise_covariance, np.arange(size), size, lambda V: observed_weights(P, sparse.csc_array(V))
+    )
 
 
 METHODS: dict[str, Callable[[BlueOperator], Float]] = {

@@ -17,7 +17,6 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, splu
 
 from constraint_builders.arrays import Flags, Float, Index
-from constraint_builders.description.covariance_in_order import InOrder, SolvedInOrder
 from constraint_builders.description.described import Described
 from constraint_builders.description.equality import equal
 from constraint_builders.description.layout import Layout
@@ -58,6 +57,11 @@ class Noise(Described, ABC):
         return self._variances
 
     @property
+    def different_variances(self) -> Float:
+        """Every variance that some cell has, once for some runs of cells."""
+        return self._variances
+
+    @property
     def exact(self) -> Flags:
         """Cells that are known exactly, (n,)."""
         return self.variances == 0
@@ -86,6 +90,11 @@ class Noise(Described, ABC):
     def solve(self) -> Callable[[Float], Float] | None:
         """Sigma^-1 times (n,) or (n, K); None where it is not known how."""
 
+    @property
+    def can_solve(self) -> bool:
+        """Whether it is known how to multiply by Sigma^-1."""
+        return self.solve is not None
+
     @abstractmethod
     def entries(self) -> sparse.csr_array | None:
         """Sigma as a sparse matrix, cells that were not measured counting as 0; None where it has too many entries."""
@@ -98,6 +107,26 @@ class Noise(Described, ABC):
     def shared(self) -> LowRankPlusDiagonal | None:
         """Sigma as independent noise and a few sources that cells share; None where it is not of that form."""
         return None
+
+    @property
+    def sources(self) -> Float:
+        """U with Sigma = D + U U', D being what is `own`: a column for every source that cells share, (n, k)."""
+        return np.zeros((self.variances.size, 0))
+
+    @property
+    def own(self) -> Noise:
+        """The noise without the sources that cells share."""
+        return self
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether cells share sources of it."""
+        return self.shared is not None
+
+    @property
+    def is_singular(self) -> bool:
+        """Whether Sigma is known to have no inverse: combinations of noisy cells are known exactly."""
+        return self.factor is not None
 
     @property
     def factor(self) -> Float | None:
@@ -313,6 +342,16 @@ class LowRankNoise(Noise):
         """The covariance D + U U'."""
         return self._covariance
 
+    @property
+    def sources(self) -> Float:
+        """U of the covariance D + U U', (n, k)."""
+        return self._covariance.factor
+
+    @property
+    def own(self) -> IndependentNoise:
+        """That of the variances D."""
+        return IndependentNoise(self.law, np.array(self._covariance.diagonal))
+
     def __matmul__(self, X: Float) -> Float:
         return np.asarray(self._covariance @ X)
 
@@ -341,40 +380,3 @@ class LowRankNoise(Noise):
         D, U = self._covariance.diagonal[:, None], self._covariance.factor
         own = np.sqrt(np.where(np.isinf(D), 0.0, D)) * rng.standard_normal((len(D), columns))
         return own + U @ rng.standard_normal((U.shape[1], columns))
-
-
-class OperatorNoise(Noise):
-    """Noise of a covariance that is known by its products only, and by a method ``solve`` where it has one."""
-
-    has_entries = False
-
-    def __init__(self, law: str, covariance: LinearOperator, variances: Float) -> None:
-        super().__init__(law, variances)
-        self._covariance = covariance
-
-    @property
-    def covariance(self) -> LinearOperator:
-        """The operator."""
-        return self._covariance
-
-    def __matmul__(self, X: Float) -> Float:
-        return np.asarray(self._covariance @ X)
-
-    @property
-    def solve(self) -> Callable[[Float], Float] | None:
-        """The operator's own method."""
-        return getattr(self._covariance, "solve", None)
-
-    def entries(self) -> None:
-        """None: they are not known."""
-        return None
-
-    def at(self, cells: Index) -> OperatorNoise:
-        """The noise of the same cells in another order."""
-        solves = self.solve is not None
-        turned = (SolvedInOrder if solves else InOrder)(self._covariance, cells)
-        return OperatorNoise(self.law, turned, self.variances[cells])
-
-    def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
-        """Refused."""
-        raise ValueError("correlated noise cannot be drawn from an operator: give the covariance as a sparse matrix")

@@ -14,14 +14,9 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.linear import read_matrix
 from constraint_builders.description.low_rank import LowRankPlusDiagonal
-from constraint_builders.description.noise import (
-    IndependentNoise,
-    LowRankNoise,
-    Noise,
-    OperatorNoise,
-    SparseNoise,
-)
+from constraint_builders.description.noise import IndependentNoise, LowRankNoise, Noise, SparseNoise
 from constraint_builders.description.noise_laws import require_law
+from constraint_builders.description.operator_noise import OperatorNoise
 from constraint_builders.description.reals import refuse_masked
 from constraint_builders.description.singular_noise import SingularNoise, singular_factor
 from constraint_builders.description.variances import LARGEST, checked_variances, refuse_extreme

@@ -101,6 +101,69 @@ class Measurements:
         """Whether some observed cell was not measured."""
         return self.noise.has_unmeasured
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether there is a geography: geounits of a spine, or areas."""
+        return self.places is not None
+
+    @property
+    def has_areas(self) -> bool:
+        """Whether its tables are of areas, which may cross."""
+        return self.areas is not None
+
+    @property
+    def has_zeros(self) -> bool:
+        """Whether cells are known to be empty."""
+        return self.zeros is not None
+
+    @property
+    def zero_axes(self) -> tuple[int, ...]:
+        """The schema's variables that decide whether a cell is known to be empty."""
+        return () if self.zeros is None else self.zeros.axes
+
+    @property
+    def has_equalities(self) -> bool:
+        """Whether combinations of cells are known exactly."""
+        return self.equalities is not None and bool(self.equalities[1].size)
+
+    @property
+    def equality_rows(self) -> tuple[sparse.csr_array, Float]:
+        """E and b of the equalities E x = b, (k, n) and (k,)."""
+        if self.equalities is None:
+            return sparse.csr_array((0, self.observed.size)), np.zeros(0)
+        return self.equalities
+
+    @property
+    def is_correlated(self) -> bool:
+        """Whether noise is, so that assumption A2 fails."""
+        return self.covariance is not None
+
+    @property
+    def is_alike_by_geounit(self) -> bool:
+        """Whether noise is independent and of one variance in every table of a geounit: assumptions A2 and A3."""
+        return self.geounit_variances is not None
+
+    @property
+    def has_only_tables(self) -> bool:
+        """Whether tables of one place are all: no geography, no cells known to be empty, no equalities."""
+        return not self.is_placed and not self.has_zeros and not self.has_equalities
+
+    @property
+    def has_exact_knowledge(self) -> bool:
+        """Whether anything else than the tables' own sums is known exactly; that of equations is not asked."""
+        return not self.is_tabular or self.has_zeros or self.has_equalities or bool(self.exact.any())
+
+    def leaves_of(self, level: int) -> sparse.csr_array:
+        """How every area of a level, or node, weighs the leaves, (areas, leaves)."""
+        return self.domain.places.leaves_of(level) if self.summing is None else self.summing.matrix
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether an area, or a node, weighs leaves by anything but 1."""
+        incidence = None if self.areas is None else self.areas.incidence
+        weighed = incidence if self.summing is None else self.summing.matrix
+        return weighed is not None and bool((weighed.data != 1).any())
+
     @cached_property
     def measured_tables(self) -> NDArray[np.bool_]:
         """For every observed table whether any of its cells was measured."""

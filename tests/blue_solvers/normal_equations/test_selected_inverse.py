@@ -12,9 +12,8 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import blue
 from blue_solvers.normal_equations import factorisation, inverses, kernels
-from blue_solvers.normal_equations.cell_variances import desired_sums, variances_of_several
+from blue_solvers.normal_equations.cell_variances import SumsOfCells, desired_sums, variances_of_several
 from blue_solvers.normal_equations.inverses import SparseFactor
-from blue_solvers.normal_equations.noisy_equations import equations_of
 from blue_solvers.uncertainty import inverse_on_pattern, variances_by_selected_inversion
 from blue_solvers.uncertainty.covariance import variances
 from constraint_builders import Problem, Schema, gallery, memory
@@ -181,7 +180,7 @@ def test_problems_that_share_nothing_have_the_same_variances_together(seeds: lis
         given.append((S, 10 ** rng.uniform(-3, 3, len(S))))
         given += given[-1:] if seed % 3 == 0 else []
     problems = [Problem.from_summing_matrix(S, variances) for S, variances in given]
-    found = variances_of_several([(p, equations_of(p, "independent")[-1]) for p in problems])
+    found = variances_of_several([SumsOfCells.of(p) for p in problems])
     for (S, noise), own in zip(given, found, strict=True):
         expected = np.diag(S @ np.linalg.inv(S.T @ (S / noise[:, None])) @ S.T)
         np.testing.assert_allclose(own, expected, rtol=1e-7)

@@ -84,7 +84,7 @@ def test_columns_blocks_and_functionals_are_those_of_the_operator(solver):
 @pytest.mark.parametrize("desired", [["total"], "all", ["detailed", "a", "b", "total"]])
 def test_variances_by_applies_take_any_number_of_blocks(desired, monkeypatch):
     """More cells wanted than measured, and fewer; in blocks of two."""
-    monkeypatch.setattr("blue_solvers.uncertainty.covariance.VARIANCE_BLOCK", 2)
+    monkeypatch.setattr("blue_solvers.contract.prepared.VARIANCE_BLOCK", 2)
     P = blue(Problem(Schema({"a": 3, "b": 4}), {"detailed": 2.0}, desired=desired))
     np.testing.assert_allclose(variances(P, "applies"), np.diag(dense_covariance(P)), rtol=1e-12)
 

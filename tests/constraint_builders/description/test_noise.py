@@ -14,7 +14,8 @@ from scipy.sparse.linalg import LinearOperator
 from blue_solvers import blue
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.noise import IndependentNoise, LowRankNoise, Noise, OperatorNoise, SparseNoise
+from constraint_builders.description.noise import IndependentNoise, LowRankNoise, Noise, SparseNoise
+from constraint_builders.description.operator_noise import OperatorNoise
 
 RNG = np.random.default_rng(3)
 ROOT = RNG.normal(size=(6, 6))
