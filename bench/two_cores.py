@@ -1,7 +1,7 @@
 """What two threads give: an estimate on one and on two, beside a copy and two estimates at once, in turns.
 
-    python -m bench two_cores               three problems of 10 MB or more, about two minutes
-    python -m bench two_cores --quick       one of them, few rounds
+    python -m bench two_cores               seven problems of 10 MB or more, about three minutes
+    python -m bench two_cores --quick       two of them, few rounds
     python -m bench two_cores --rounds 100  more rounds, for a machine that others use
 
 Every case is one process. In each round everything is timed once, one after another, by the clock on the wall, into
@@ -32,14 +32,18 @@ from bench.measuring import in_own_process, print_table
 from bench.spine import keep_freed_memory, problem_of_a_state
 from blue_solvers import blue, thread_limit
 from blue_solvers.threads import Workers
-from constraint_builders import Problem
+from constraint_builders import Problem, gallery
 
 CASES: dict[str, Callable[[], Problem]] = {
+    "Adult up to three-way": gallery.adult,
+    "50 x 10 up to three-way": gallery.wide,
+    "DHC": gallery.dhc,
+    "7^7": lambda: gallery.cube(7, 7),
     "16 cells": lambda: problem_of_a_state("16", 1),
     "16 cells x 8": lambda: problem_of_a_state("16", 8),
     "2,016 cells": lambda: problem_of_a_state("2016", 1),
 }
-QUICK = ("16 cells",)
+QUICK = ("7^7", "16 cells")
 ROUNDS, QUICK_ROUNDS = 30, 5
 TIMEOUT = 900.0
 HEADER = ["case", "MB in and out", "one thread ms", "two ms", "times as fast", "median", "apart", "copy", "x copy",
@@ -49,7 +53,7 @@ HEADER = ["case", "MB in and out", "one thread ms", "two ms", "times as fast", "
 def main(argv: list[str]) -> None:
     """Print the table, one process a row."""
     parser = argparse.ArgumentParser(prog="python -m bench two_cores", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one problem, few rounds")
+    parser.add_argument("--quick", action="store_true", help="two problems, few rounds")
     parser.add_argument("--rounds", type=int, help="how often everything is timed")
     parser.add_argument("--only", help="cases whose name has this in it")
     options = parser.parse_args(argv)

@@ -25,9 +25,8 @@ _limits: list[int] = []
 class thread_limit:  # noqa: N801  as `threadpoolctl.threadpool_limits`
     """Let estimates use so many threads from now on, or inside a ``with`` block.
 
-    By default they use ``OMP_NUM_THREADS`` if that is set, else every processor that the process may use. Shared
-    among threads are passes over a geography and the look at all values before an estimate, of 10 MB or more; results
-    are the same for every number.
+    By default they use ``OMP_NUM_THREADS`` if that is set, else every processor that the process may use. Only what
+    works on 10 MB or more is shared among threads; results are the same for every number.
 
     Parameters
     ----------

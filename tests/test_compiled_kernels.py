@@ -114,8 +114,10 @@ def _steps(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
+    """With a first row that copies some cells."""
     cells, steps, lists = _steps(rng)
-    return cells, steps, lists, rng.choice([1.0, 0.5], len(steps))
+    steps = np.concatenate([[[6, 1, 0, 2, 1, 1, -1]], steps])
+    return cells, steps, lists, rng.choice([1.0, 0.5], len(steps)), rng.normal(size=(2, cells.shape[1]))
 
 
 def _lines(rng: np.random.Generator) -> tuple[Any, ...]:

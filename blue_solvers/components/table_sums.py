@@ -31,7 +31,7 @@ class TableSums:
 
     def __call__(self, cells: Float) -> list[Float]:
         """All tables, (G, *shape, K) each, from cells (G, ..., K) of the finest one."""
-        room = np.empty(((self._plan.cells + self._plan.room) * len(cells), cells.shape[-1]))
+        room = np.empty(((self._plan.cells + self._plan.most_room) * len(cells), cells.shape[-1]))
         self._part(room, len(cells), self._whole)[...] = cells.reshape(-1, cells.shape[-1])
         go_down.fastest()(room, self._steps(self._plan.sums, len(cells)), self._plan.lists)
         parts = [self._part(room, len(cells), own) for own in self._own]
@@ -40,11 +40,11 @@ class TableSums:
     def spread(self, tables: list[Float]) -> Float:
         """The transpose: cells (G, ..., K) of the finest table, each what all that it is summed to have together."""
         count, columns = len(tables[0]), tables[0].shape[-1]
-        room = np.zeros(((self._plan.cells + self._plan.room) * count, columns))
+        room = np.zeros(((self._plan.cells + self._plan.most_room) * count, columns))
         for own, table in zip(self._own, tables, strict=True):
             self._part(room, count, own)[...] += table.reshape(-1, columns)
         steps = self._steps(self._plan.shares, count)
-        go_up.fastest()(room, steps, self._plan.lists, np.ones(len(steps)))
+        go_up.fastest()(room, steps, self._plan.lists, np.ones(len(steps)), room)
         return self._part(room, count, self._whole).reshape(count, *self._finest, columns)
 
     def _part(self, room: Float, count: int, axes: tuple[int, ...]) -> Float:

@@ -8,7 +8,12 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.verification.claims import Claim
-from blue_solvers.verification.known_exactly import LeafSums, least_multipliers, least_standard_errors
+from blue_solvers.verification.known_exactly import (
+    LeafSums,
+    least_multipliers,
+    least_standard_errors,
+    moved_to_known,
+)
 from blue_solvers.verification.moved_residuals import MovedResiduals
 from blue_solvers.verification.placed_tables import Below, PlacedTables, Sheet
 from blue_solvers.verification.problem_places import problem_places, tree_places
@@ -128,20 +133,26 @@ def _disagreement(
     y: Float,
     figures: Float,
 ) -> float:
-    """The most that a figure is off the sums of the leaves' cells, in lower bounds of its standard error."""
+    """The most that a figure is off the sums of cells that satisfy what is known exactly, and how far these are moved.
+
+    Both in standard errors, from lower bounds of them.
+    """
     exact = known.shape[0] - (0 if problem.equalities is None else problem.equalities[1].size)
     truth = known[:exact] @ y
     if problem.equalities is not None:
         truth = np.concatenate([truth, problem.equalities[1]])
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
-    off = max(float(abs(known @ proof.sums[: y.size] - truth).max(initial=0.0)), proof.tally.wrong)
+    missed = known @ proof.sums[: y.size] - truth
+    off = max(float(abs(missed).max(initial=0.0)), proof.tally.wrong)
     if off > EXACT_TO * scale * max(1.0, float(abs(known).sum(axis=1).max(initial=0.0))):
         raise DisprovedError(f"x contradicts what is known exactly by {off:.3g}")
     least = least_standard_errors(sums, noise, free, known)
     fixed = least <= 0
     if (proof.apart[fixed] > EXACT_TO * scale).any():
         raise NotCertifiedError(f"a figure that is known exactly is off by {proof.apart[fixed].max():.3g}")
-    return float(np.divide(proof.apart, least, out=least, where=~fixed).max(initial=0.0, where=~fixed))
+    moved = moved_to_known(sums, noise, free, known, missed)
+    apart = np.divide(proof.apart + moved, least, out=least, where=~fixed)
+    return noise.inverse_size(moved[: y.size]) + float(apart.max(initial=0.0, where=~fixed))
 
 
 def sum_up_part(

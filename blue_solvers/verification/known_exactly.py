@@ -128,16 +128,18 @@ def least_multipliers(sums: LeafSums, known: sparse.csr_array, weights: Float, l
 
     As near as iterations come: a certificate holds with any.
     """
+    return _multipliers_of(sums, known, weights, known @ sums.figures_of(weights * left)[: known.shape[1]])
 
-    def of_cells(cells: Float) -> Float:
-        return known @ sums.figures_of(cells)[: known.shape[1]]
+
+def _multipliers_of(sums: LeafSums, known: sparse.csr_array, weights: Float, amounts: Float) -> Float:
+    """For which moving all cells by weights M' known' multipliers changes what is known by these amounts, (k,)."""
 
     def product(multipliers: Float) -> Float:
-        return of_cells(weights * sums.shares_of(known.T @ multipliers))
+        return known @ sums.figures_of(weights * sums.shares_of(known.T @ multipliers))[: known.shape[1]]
 
     squares = abs(known).power(2) @ sums.figures_of(weights, power=2)[: known.shape[1]]
     scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
-    found, left_over = np.zeros(known.shape[0]), scale * of_cells(weights * left)
+    found, left_over = np.zeros(known.shape[0]), scale * amounts
     step, square = left_over, float(left_over @ left_over)
     goal, nearest, best = TO**2 * square, square, found
     for _ in range(MOST_STEPS):
@@ -156,11 +158,27 @@ def least_multipliers(sums: LeafSums, known: sparse.csr_array, weights: Float, l
     return scale * best
 
 
+def moved_to_known(sums: LeafSums, noise: WeighedNoise, free: Flags, known: sparse.csr_array, off: Float) -> Float:
+    """By how much figures move, (figures,), where cells are moved so that what is known, off by (k,), holds."""
+    moved, spread, left = np.zeros(sums.figures), _spread(sums, noise, free), off
+    for _ in range(CLEANINGS):
+        cells = spread * sums.shares_of(known.T @ _multipliers_of(sums, known, spread, left))
+        closer = off - known @ (tried := moved + sums.figures_of(cells))[: known.shape[1]]
+        if np.linalg.norm(closer) >= np.linalg.norm(left):
+            break
+        moved, left = tried, closer
+    return abs(moved)
+
+
+def _spread(sums: LeafSums, noise: WeighedNoise, free: Flags) -> Float:
+    """Of every free cell its variance, were all others known, (N,)."""
+    information = sums.with_others(sums.shares_of(reciprocal(noise.least) ** 2, power=2))
+    return np.divide(1.0, information, out=np.zeros_like(information), where=free & (information > 0))
+
+
 def least_standard_errors(sums: LeafSums, noise: WeighedNoise, free: Flags, known: sparse.csr_array) -> Float:
     """Of every figure, (figures,); 0 where it may be known exactly."""
-    precision = reciprocal(noise.least) ** 2
-    information = sums.with_others(sums.shares_of(precision, power=2))  # about a count, were all others known
-    spread = np.divide(1.0, information, out=np.zeros_like(information), where=free & (information > 0))
+    precision, spread = reciprocal(noise.least) ** 2, _spread(sums, noise, free)
     if not known.shape[0]:  # a cell is such a direction for every figure that it is in, and so is their mean
         squares = sums.figures_of(spread, power=2)
         return MARGIN * np.sqrt(squares / np.maximum(sums.figures_of(free.astype(float), power=0), 1))

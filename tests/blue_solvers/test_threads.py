@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import combinations
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from blue_solvers import TwoPass, blue, column_units, thread_limit
+from blue_solvers.components import LatticeForm
+from blue_solvers.components.lattice import runs, schedule
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree import tree_form
 from blue_solvers.threads import VARIABLE, WORTH_BYTES, Workers, threads
 from constraint_builders import Problem, Schema, Spine, gallery
+from tests.helpers.effort import examples
+
+EXACT = {"v0 * v1": 0.0}
+
+
+def up_to_three(
+    levels: list[int], exact: dict[str, float] | None = None, recoded: bool = True, ways: int = 3
+) -> Problem:
+    names = [f"v{i}" for i in range(len(levels))]
+    tables = {" * ".join(own): 1.0 + len(own) for way in range(1, ways + 1) for own in combinations(names, way)}
+    recodes = {"v0": {"coarse": [i // 2 for i in range(levels[0])]}} if recoded and levels[0] > 2 else {}
+    schema = Schema(dict(zip(names, levels, strict=True)), recodes=recodes)
+    return Problem(schema, tables | ({"coarse * v1": 2.0} if recodes else {}) | (exact or {}))
 
 
 def spine_of_blocks() -> Problem:
@@ -34,9 +53,13 @@ def spine_of_few_cells() -> Problem:
 
 
 CASES: dict[str, Callable[[], Problem]] = {
+    "up to three-way": lambda: up_to_three([12] * 11),
+    "with what is exact": lambda: up_to_three([12] * 11, EXACT),
+    "one large table": lambda: gallery.cube(7, 7),
     "a spine": spine_of_blocks,
     "a spine of few cells": spine_of_few_cells,
 }
+ON_SPINES = [name for name in CASES if name.startswith("a spine")]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -45,9 +68,11 @@ def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: 
     monkeypatch.setattr("blue_solvers.threads.WORTH_BYTES", 1e6)
     monkeypatch.setattr(tree_form, "BLOCK_BYTES", 1 << 18)
     monkeypatch.setattr(column_units, "WORTH_BYTES", np.inf)  # else the look at the values is shared anyway
+    monkeypatch.setattr(schedule, "WORTH_BYTES", 1e6)
+    monkeypatch.setattr(runs, "WORTH_BYTES", 1e6)
     submitted, submit = [], Workers._submit
     monkeypatch.setattr(Workers, "_submit", lambda own, *item: submitted.append(own) or submit(own, *item))
-    P = blue(problem, TwoPass())
+    P = blue(problem, TwoPass() if name in ON_SPINES else "sea_blue")
     rng = np.random.default_rng(0)
     y, v = rng.normal(size=problem.observed.size), rng.normal(size=problem.desired.size)
     found = []
@@ -61,6 +86,49 @@ def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: 
         np.testing.assert_array_equal(x, found[0][0])
         np.testing.assert_array_equal(pulled, found[0][1])
     assert abs(v @ found[0][0] - y @ found[0][1]) <= 1e-9 * np.linalg.norm(v) * np.linalg.norm(found[0][0])
+
+
+@examples(40)
+@given(
+    levels=st.lists(st.integers(1, 4), min_size=3, max_size=6),
+    exact=st.sets(st.sampled_from(["v0", "v1", "v2", "v0 * v1", "v0 * v2", "v1 * v2"]), max_size=3),
+    most_beside=st.sampled_from([0.0, 0.05, 0.2, 0.5, 10.0]),
+    large=st.sampled_from([0, 30, 1000]),
+    columns=st.integers(1, 3),
+    recoded=st.booleans(),
+    ways=st.integers(3, 5),
+)
+@example(  # these alone are cut
+    levels=[3, 3, 3, 3, 3], exact={"v0 * v1", "v1 * v2"}, most_beside=0.05, large=1000, columns=1, recoded=True, ways=3
+)
+@example(
+    levels=[9, 3, 2, 3], exact={"v0 * v1"}, most_beside=0.0, large=0, columns=2, recoded=False, ways=4
+)  # cut in slices
+@example(
+    levels=[4, 3, 4, 2, 4, 4], exact=set(), most_beside=0.0, large=30, columns=1, recoded=False, ways=5
+)  # large counts
+def test_steps_cut_in_parts_are_the_same_steps(
+    levels: list[int], exact: set[str], most_beside: float, large: int, columns: int, recoded: bool, ways: int
+) -> None:
+    problem = up_to_three(levels, dict.fromkeys(exact, 0.0), recoded, ways)
+    rng = np.random.default_rng(0)
+    truth, noise = truth_and_noise(problem, rng, columns)
+    Y = truth + noise
+    V = rng.normal(size=(problem.desired.size, columns))
+    expected = truth + blue(problem, "dense") @ noise  # whole numbers that agree, and what rounds far less than they
+    for limit in (1, 3):
+        with pytest.MonkeyPatch.context() as patch, thread_limit(limit):
+            patch.setattr("blue_solvers.threads.WORTH_BYTES", 0)
+            patch.setattr(schedule, "WORTH_BYTES", 0)
+            patch.setattr(runs, "WORTH_BYTES", 0)
+            patch.setattr(schedule, "MOST_BESIDE", most_beside)
+            patch.setattr(schedule, "LARGE", large)
+            patch.setattr(schedule, "SLICE", 20)
+            cut = LatticeForm(StructuredProblem.of(problem))
+            X, U = cut.apply(Y), cut.adjoint(V)
+            assert cut.violation(Y) <= 1e-11
+        np.testing.assert_allclose(X, expected, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(V.T @ X, U.T @ Y, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("row", [0, 70, 4095])
@@ -85,6 +153,13 @@ def test_values_are_looked_at_in_parts_alike(row: int, monkeypatch: pytest.Monke
                 values[row] = wrong
                 with pytest.raises(ValueError, match="give a finite number"):
                     P @ values
+
+
+def truth_and_noise(problem: Problem, rng: np.random.Generator, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of true tables, and of noise, none in those that are exact."""
+    counts = rng.integers(0, 9, (problem.domain.size, columns))
+    noise = rng.normal(size=(problem.observed.size, columns)) * np.sqrt(problem.variances)[:, None]
+    return problem.marginal_matrix() @ counts, noise
 
 
 def test_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:

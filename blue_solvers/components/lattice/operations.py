@@ -6,7 +6,8 @@ summed out together are one axis.
 
 `MOVE` takes means from a table to a coarser one going up, and puts the coarser one in their place going down. Several
 axes apart take the same in parts: `REDUCE` along one axis after the other, `LAND`, `EXPAND` back, and `PUT` into the
-table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up.
+table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up. `COPY` is the way in: a table,
+from where it lies in a layout, just before it is taken apart.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ import numpy as np
 
 from constraint_builders.arrays import Float, Integers
 
-MOVE, REDUCE, LAND, EXPAND, PUT, ADD = range(6)
+MOVE, REDUCE, LAND, EXPAND, PUT, ADD, COPY = range(7)
 
 
-def operate(cells: Float, row: list[int], lists: Integers, factor: float, upwards: bool) -> None:
+def operate(cells: Float, row: list[int], lists: Integers, factor: float, values: Float, upwards: bool) -> None:
     """One operation, in place, going up or down; see `sweeps.go_up_in_numpy`."""
     kind = row[0]
+    if kind == COPY:
+        np.multiply(values[row[2] : row[2] + row[3]], factor, out=cells[row[1] : row[1] + row[3]])
+        return
     fine, coarse, own = _tables(cells, row, lists)
     shares = (1 / np.bincount(own))[:, None]
     above, below = (shares, 1.0) if upwards else (1.0, shares)

@@ -16,8 +16,9 @@ import numpy as np
 
 from blue_solvers.components.lattice.axes import Axes, SchemaAxes
 from blue_solvers.components.lattice.operations import ADD, EXPAND, LAND, MOVE, PUT, REDUCE, sums
+from blue_solvers.components.lattice.schedule import Held, StepList
 from blue_solvers.components.lattice.sets import IntersectionLattice
-from constraint_builders.arrays import Float, Index, Integers
+from constraint_builders.arrays import Float, Integers
 
 Row = tuple[int, int, int, int, int, int, int]
 Stage = tuple[int, int, int, int]  # cells before, levels, cells after, the list
@@ -49,16 +50,13 @@ class SweepPlan:
         Where every table lies, of the sweeps or desired.
     cells : int
         Of all of them.
-    up, down : ndarray of int, (rows, 7)
+    up, down : StepList
         Operations between the tables.
-    up_table, down_table : ndarray of int, (rows,)
-        The table whose work each is; going up, all of a table's come together.
     margins : dict
         Desired tables that are not of the sweeps, each with the one that it is a sum of.
     sums, shares : ndarray of int, (rows, 7)
         Going down, those that lead to margins; and going up, those that lead from them.
-    room : int
-        Cells that one step needs after all tables.
+    held : Held
 
     Raises
     ------
@@ -162,6 +160,9 @@ class SweepPlan:
             for table, mask in classes.get(size, {}).items():
                 covers = self.lattice.covers[mask]
                 inside = [self.within(table, own) for own in covers]
+                if len(covers) > 1:  # what keeps the first axis first
+                    order = sorted(range(len(covers)), key=lambda i: table[0] not in inside[i])
+                    covers, inside = [covers[i] for i in order], [inside[i] for i in order]
                 for own, other in zip(covers, inside, strict=True):
                     classes.setdefault(own.bit_count(), {})[other] = own
                 self.number[table] = len(self.tables)
@@ -197,17 +198,36 @@ class SweepPlan:
         self.offsets = np.array([self.places[table] for table in self.tables], dtype=np.int64)
 
     def _lay_steps(self) -> None:
-        self.room = 0
-        moves = [
-            (number, self._move(own, other))
-            for number, (own, inside) in enumerate(zip(self.tables, self.coarser, strict=True))
-            for other in inside
-        ]
-        self.up, self.up_table = _joined(moves)
-        self.down, self.down_table = _joined(moves[::-1])
+        self.most_room = 0
+        rows: list[Row] = []
+        moves: list[tuple[int, bool, int]] = []
+        ends: list[int] = []
+        for number, (own, inside) in enumerate(zip(self.tables, self.coarser, strict=True)):
+            for other in inside:
+                move = self._move(own, other)
+                rows += move
+                moves.append((number, own[0] in other, len(move)))
+            if inside:
+                ends.append(len(rows) - 1)
+        numbers, keeps, counts = np.array(moves, dtype=np.int64).reshape(-1, 3).T
+        is_last = np.zeros(len(rows), dtype=np.bool_)
+        is_last[ends] = True
+        self.up = StepList(_rows(rows), np.repeat(numbers, counts), is_last, np.repeat(keeps > 0, counts))
+        back, firsts = counts[::-1], (np.cumsum(counts) - counts)[::-1]
+        order = np.repeat(firsts - np.cumsum(back) + back, back) + np.arange(len(rows))
+        self.down = self.up.at(order)
         self.sums = _rows([row for own, source in self.margins.items() for row in self._sum(source, own)])
         self.shares = _rows([row for own, source in reversed(self.margins.items()) for row in self._add(source, own)])
         self.lists = np.array(self._lists, dtype=np.int64)
+        self.held = Held(
+            self.sizes,
+            np.array([mask.bit_count() for mask in self.masks]),
+            np.array([self.axes.sizes[table[0]] if table else 1 for table in self.tables]),
+            self.cells,
+            self.most_room,
+            {place: self.size_of(table) for table, place in self.places.items()},
+            self.lists,
+        )
 
     def _move(self, fine: Axes, coarse: Axes) -> list[Row]:
         start, end = self.places[fine], self.places[coarse]
@@ -241,7 +261,7 @@ class SweepPlan:
         for before, levels, after, listed in stages:
             rows.append((REDUCE, start, room, before, levels, after, listed))
             start, room = room, room + before * after * (1 if listed < 0 else self._lists[listed])
-        self.room = max(self.room, room - self.cells)
+        self.most_room = max(self.most_room, room - self.cells)
         return rows, start
 
     def _stages(self, fine: Axes, coarse: Axes) -> list[Stage]:
@@ -286,12 +306,6 @@ class SweepPlan:
             found = self._listed[fine, coarse] = len(self._lists)
             self._lists += [self.axes.sizes[coarse], *self.axes.between(fine, coarse).tolist()]
         return found
-
-
-def _joined(moves: Sequence[tuple[int, list[Row]]]) -> tuple[Integers, Index]:
-    """The rows of moves, and the table of each."""
-    tables = [table for table, rows in moves for _ in rows]
-    return _rows([row for _, rows in moves for row in rows]), np.array(tables, dtype=np.intp)
 
 
 def _rows(rows: Sequence[Row]) -> Integers:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.components.lattice.operations import EXPAND, LAND, PUT, REDUCE, operate
+from blue_solvers.components.lattice.operations import COPY, EXPAND, LAND, PUT, REDUCE, operate
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
@@ -19,7 +19,7 @@ STRIP = 512  # cells whose means are held at once
 SHORT = 8  # cells after an axis that are too few for a strip
 
 
-def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Float) -> None:
+def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float) -> None:
     """Move means of tables to coarser ones, in the order of the list.
 
     Parameters
@@ -32,37 +32,41 @@ def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Floa
         Which cells levels go to, one list after the other, each after the number of these cells.
     factors : ndarray, (rows,)
         What the table is multiplied by after each operation.
+    values : ndarray, (n, K)
+        What tables are copied from.
     """
     for row, factor in zip(steps.tolist(), factors.tolist(), strict=True):
-        operate(cells, row, lists, factor, True)
+        operate(cells, row, lists, factor, values, True)
 
 
 def go_down_in_numpy(cells: Float, steps: Integers, lists: Integers) -> None:
     """Put coarser tables in the place of the sums of finer ones: the transpose of `go_up_in_numpy` without factors."""
     for row in steps.tolist():
-        operate(cells, row, lists, 1.0, False)
+        operate(cells, row, lists, 1.0, cells, False)
 
 
 @compiled(reference=go_up_in_numpy)
-def go_up(cells: Float, steps: Integers, lists: Integers, factors: Float) -> None:
+def go_up(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float) -> None:
     """See `go_up_in_numpy`."""
-    _go(cells, steps, lists, factors, True)
+    _go(cells, steps, lists, factors, values, True)
 
 
 @compiled(reference=go_down_in_numpy)
 def go_down(cells: Float, steps: Integers, lists: Integers) -> None:
     """See `go_down_in_numpy`."""
-    _go(cells, steps, lists, np.ones(1), False)
+    _go(cells, steps, lists, np.ones(1), cells, False)
 
 
-def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, upwards: bool) -> None:
+def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float, upwards: bool) -> None:
     """All operations; `upwards` is a constant wherever it is passed on, and so none of the loops asks for it."""
     flat, width, strip, row = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP), -1
     while row + 1 < steps.shape[0]:
         row += 1
         kind, levels, after = steps[row, 0], steps[row, 4], np.uint64(steps[row, 5]) * width
         factor = factors[row] if upwards else 1.0
-        if kind == REDUCE:
+        if kind == COPY:
+            _copy(flat, values.ravel(), steps, row, width, factor)
+        elif kind == REDUCE:
             _reduce(flat, steps, row, cells.shape[1], lists, upwards)
         elif kind == LAND:
             _land(flat, steps, row, cells.shape[1], upwards)
@@ -81,6 +85,12 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, upwards:
             _move_short(flat, steps, row, width, after, factor, upwards)
         else:
             _move_long(flat, steps, row, width, factor, strip, upwards)
+
+
+def _copy(flat: Float, values: Float, steps: Integers, row: int, width: np.uint64, factor: float) -> None:
+    place, source = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
+    for i in range(np.uint64(steps[row, 3]) * width):
+        flat[place + i] = factor * values[source + i]
 
 
 def _are_neighbours(steps: Integers, row: int, width: np.uint64, upwards: bool) -> bool:

@@ -101,8 +101,8 @@ class LeafPlan:
         room = after + wanted.cells
         lists = [plan.lists.size, plan.lists.size + spread.lists.size]
         self._lists = np.concatenate([plan.lists, spread.lists, wanted.lists])
-        self._rows = room + max(plan.room, spread.room, wanted.room)
-        self._up, self._down = (_moved(steps, [0, plan.cells], [0, room], 0) for steps in (plan.up, plan.down))
+        self._rows = room + max(plan.most_room, spread.most_room, wanted.most_room)
+        self._up, self._down = (_moved(steps.steps, [0, plan.cells], [0, room], 0) for steps in (plan.up, plan.down))
         places = [*(spread.places[table] for table in plan.tables), spread.places[self._whole], spread.cells]
         to = [*plan.offsets.tolist(), plan.cells, room]
         self._sums, self._shares = (_moved(steps, places, to, lists[0]) for steps in (spread.sums, spread.shares))

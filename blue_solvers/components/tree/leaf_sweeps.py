@@ -57,16 +57,16 @@ def sweep_leaves_in_numpy(
         if transpose:
             for table in wanted:
                 cells[_part(table)] += _table_in_numpy(data, columns, firsts, members, table, chosen)
-            go_up_in_numpy(cells, scattered, lists, ones[: len(scattered)])
+            go_up_in_numpy(cells, scattered, lists, ones[: len(scattered)], cells)
             cells[whole] += added.reshape(-1, added[0].size)
-            go_up_in_numpy(cells, sums, lists, ones[: len(sums)])
+            go_up_in_numpy(cells, sums, lists, ones[: len(sums)], cells)
         else:
             cells[whole] = _table_in_numpy(data, columns, firsts, members, measured[0], chosen)
             go_down_in_numpy(cells, sums, lists)
             for table, precision in zip(others, precisions[own], strict=True):
                 read = _table_in_numpy(data, columns, firsts, members, table, chosen)
                 cells[_part(table)] = precision * (read - cells[_part(table)])
-            go_up_in_numpy(cells, up, lists, ones[: len(up)])
+            go_up_in_numpy(cells, up, lists, ones[: len(up)], cells)
         for table, scale in zip(others, scales[own], strict=True):
             cells[_part(table)] *= scale
         mix_lines_in_numpy(cells, heads, outer, lines, matrices[own], transpose)
@@ -76,7 +76,7 @@ def sweep_leaves_in_numpy(
                 cells[_part(table)] *= precision
                 _write_in_numpy(out, columns, cells, table, rows_out[chosen])
                 cells[_part(table)] *= -1.0
-            go_up_in_numpy(cells, shares, lists, ones[: len(shares)])
+            go_up_in_numpy(cells, shares, lists, ones[: len(shares)], cells)
             _write_in_numpy(out, columns, cells, measured[0], rows_out[chosen])
         else:
             go_down_in_numpy(cells, shares, lists)
@@ -141,11 +141,11 @@ def sweep_leaves(
             if not transpose and i == 0:
                 go_down(cells, sums, lists)
         if transpose:
-            go_up(cells, scattered, lists, ones[: scattered.shape[0]])
+            go_up(cells, scattered, lists, ones[: scattered.shape[0]], cells)
             _add_parts(cells, measured[0], all_parts, part_of, places, start, stop, columns)
-            go_up(cells, sums, lists, ones[: sums.shape[0]])
+            go_up(cells, sums, lists, ones[: sums.shape[0]], cells)
         else:
-            go_up(cells, up, lists, ones[: up.shape[0]])
+            go_up(cells, up, lists, ones[: up.shape[0]], cells)
         for i in range(1, measured.shape[0]):
             _scale(cells, measured[i], scales[own, i - 1])
         mix_lines(cells, heads, outer, lines, matrices[own], transpose)
@@ -160,7 +160,7 @@ def sweep_leaves(
             if transpose and i > 0:
                 _scale(cells, left[i], precisions[own, i - 1])
             elif transpose:
-                go_up(cells, shares, lists, ones[: shares.shape[0]])
+                go_up(cells, shares, lists, ones[: shares.shape[0]], cells)
             if left[i, 0] >= 0:
                 _leave(cells, left[i], out, rows_out, start, stop, columns)
             if transpose:
