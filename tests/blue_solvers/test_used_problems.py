@@ -15,6 +15,7 @@ from blue_solvers.nonnegative import nnls
 from blue_solvers.testing import problems
 from constraint_builders import Problem, Schema, Spine
 from noise_mechanisms import add_noise
+from tests.helpers.every import every
 
 tokenize = pytest.importorskip("dask.base").tokenize
 PROBLEMS = problems()
@@ -44,7 +45,7 @@ USES: dict[str, Callable[[Problem, np.ndarray], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@every("name", PROBLEMS)
 def test_use_changes_neither_hash_nor_pickle_nor_token(name: str) -> None:
     problem = pickle.loads(pickle.dumps(PROBLEMS[name]))
     y = add_noise(problem.replace(noise="gaussian"), np.full(problem.observed.size, 9.0), rng=1)

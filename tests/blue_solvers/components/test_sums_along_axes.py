@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from blue_solvers.components.axis_sums import SHORT, add_to_levels, sum_axes, sum_middle
+from tests.helpers.every import every
 
 LENGTHS = (1, 2, SHORT, SHORT + 1, 3 * SHORT)
 
 
-@pytest.mark.parametrize("count", LENGTHS)
-@pytest.mark.parametrize("after", LENGTHS)
-@pytest.mark.parametrize("before", [1, 3])
+@every("count", LENGTHS)
+@every("after", LENGTHS)
+@every("before", [1, 3])
 def test_sums_and_additions(before: int, count: int, after: int) -> None:
     levels = np.arange(before * count * after, dtype=float).reshape(before, count, after)
     kept = levels.copy()
